@@ -1,0 +1,86 @@
+# Everything a contributor runs. Needs make and Python 3.11 or newer; the rest goes into .venv, which is made on demand.
+
+# The first interpreter that is new enough; `make setup PYTHON=/path/to/python` chooses another.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; exit; }; done; echo python3)
+
+BIN := .venv/bin
+STAMP := .venv/.installed
+PYTEST := $(BIN)/pytest -q -n auto
+# `make test TESTS=tests/unit` or `make fuzz TESTS=tests/conformance` narrows a run; by default pyproject.toml says what runs.
+TESTS ?=
+EXAMPLE := examples/claude_code_request.json
+
+.DEFAULT_GOAL := help
+.PHONY: help setup hooks test cover check lint format types demo fuzz bench golden map lock clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv with the project and its development tools
+
+# The version test comes first: pip would refuse an old interpreter too, but in many more words.
+$(STAMP): pyproject.toml requirements/dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "turnscript needs Python 3.11 or newer, and '$(PYTHON)' is '$$($(PYTHON) --version 2>&1)'."; \
+		echo "Install one, or name it: make setup PYTHON=/path/to/python3.11"; exit 1; } >&2
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/dev.txt -e '.[dev]'
+	@touch $@
+
+hooks: setup ## let git run the checks before each commit and push
+	$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
+
+test: setup ## run the tests (TESTS=path narrows)
+	$(PYTEST) $(TESTS)
+
+cover: setup ## run the tests and report the branches that no test takes
+	$(PYTEST) --cov --cov-branch --cov-report=term-missing $(TESTS)
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+types: setup
+	$(BIN)/mypy
+
+# Not prerequisites but one recipe: the order is kept under `make -j` too, and the line that pytest ends with comes last.
+check: setup ## everything that must pass before a commit: style, types, layers, spelling, tests
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory test
+
+format: setup ## put the code in its standard form and apply the safe fixes
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+demo: setup ## convert a real Claude Code request to another API and to a transcript
+	$(BIN)/turnscript convert $(EXAMPLE) --from anthropic-messages --to openai-chat --losses -
+	$(BIN)/turnscript convert $(EXAMPLE) --from anthropic-messages --to rwkv-universal
+
+fuzz: setup ## run the property tests with many more examples (minutes to hours; TESTS=path narrows)
+	HYPOTHESIS_PROFILE=fuzz $(PYTEST) -m hypothesis $(TESTS)
+
+bench: ## measure speed, in benchmarks/ and with an environment of its own
+	$(MAKE) -C benchmarks run
+
+golden: setup ## rewrite the golden files of a format or API (NAME=rwkv-goose), or all; then read the difference
+	$(PYTEST) tests/golden --update-golden $(if $(NAME),-k '$(NAME)')
+
+map: setup ## rewrite the file map in AGENTS.md from the module docstrings
+	$(BIN)/python -m tools.agents_map
+
+# A fresh environment without the old pins, so that the lock holds what pyproject.toml allows today and nothing else.
+lock: ## rewrite requirements/dev.txt with today's versions
+	$(PYTHON) -m venv --clear .venv-lock
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	{ sed '/^[^#]/d' requirements/dev.txt; \
+	  .venv-lock/bin/python -m pip freeze --disable-pip-version-check --exclude-editable; } > requirements/dev.new
+	mv requirements/dev.new requirements/dev.txt
+	rm -rf .venv-lock
+
+clean: ## remove .venv and everything that the tools left behind
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage build dist
+	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

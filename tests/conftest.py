@@ -1,0 +1,44 @@
+"""What every test shares: the Hypothesis profiles, and golden files that are compared or rewritten."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+GOLDEN = Path(__file__).parent / "golden"
+
+# No "explain" phase: it reruns a failing example hundreds of times to say which lines mattered.
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
+settings.register_profile("default", max_examples=100, deadline=None, phases=PHASES)
+# The same examples on every run, so that a red build is red for everyone.
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
+# A long search may spend its time where examples are slow or often rejected: that is no reason to stop it.
+settings.register_profile(
+    "fuzz",
+    settings.get_profile("default"),
+    max_examples=20_000,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing them")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Call it with a path under tests/golden and a text: it compares them, or writes the file under --update-golden."""
+    update: bool = request.config.getoption("--update-golden")
+
+    def compare(name: str, actual: str) -> None:
+        path = GOLDEN / name
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(actual.encode())
+        assert path.is_file(), f"no golden file {name}: write it with `make golden`, then read it against the spec"
+        assert path.read_bytes().decode() == actual
+
+    return compare

@@ -1,0 +1,170 @@
+"""The house rules as functions over syntax trees: each takes a module and yields `path:line: what is wrong`."""
+
+import ast
+import importlib
+import pkgutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE_LINES = 500
+FUNCTION_LINES = 60
+
+# What may need an extra. Every other top-level module must work after a bare `pip install turnscript`.
+EXTRAS = frozenset({"cli", "playground", "gateway", "datasets"})
+# These find formats by listing packages and may read files; what lies below them is pure computation.
+ABOVE_CONTRACTS = EXTRAS | {"__init__", "__main__", "convert", "registry"}
+THIRD_PARTY = frozenset({"msgspec"})
+WAITS = frozenset(
+    {"asyncio", "concurrent", "http", "multiprocessing", "select", "selectors", "signal", "socket", "ssl"}
+    | {"subprocess", "threading", "urllib"}
+)
+TOUCHES_WORLD = frozenset({"open", "print", "input", "breakpoint"})
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One source file; `path` is relative to the root of the repository."""
+
+    path: PurePosixPath
+    source: str
+    tree: ast.Module
+
+    @classmethod
+    def of(cls, path: str, source: str) -> "Module":
+        return cls(PurePosixPath(path), source, ast.parse(source, filename=path))
+
+    @property
+    def layer(self) -> str:
+        """The top-level module this file is or belongs to: `engine` for src/turnscript/engine/scanner.py."""
+        return self.path.parts[2].removesuffix(".py")
+
+    def at(self, node: ast.AST | None, message: str) -> str:
+        return f"{self.path}:{getattr(node, 'lineno', 1)}: {message}"
+
+
+def read(*folders: str) -> list[Module]:
+    """Every module of the folders, in path order."""
+    paths = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return [Module.of(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")) for path in paths]
+
+
+def long_files(module: Module) -> Iterator[str]:
+    count = len(module.source.splitlines())
+    if count > FILE_LINES:
+        yield module.at(None, f"{count} lines, at most {FILE_LINES}: make it a package of the same name")
+
+
+def long_functions(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            count = (node.end_lineno or node.lineno) - node.lineno + 1
+            if count > FUNCTION_LINES:
+                yield module.at(node, f"{node.name} has {count} lines, at most {FUNCTION_LINES}")
+
+
+def missing_docstrings(module: Module) -> Iterator[str]:
+    if not ast.get_docstring(module.tree):
+        yield module.at(None, "no docstring: its first line says what the module owns")
+
+
+def blind_excepts(module: Module) -> Iterator[str]:
+    """`except:` and `except Exception` hide bugs: the errors of this library form one tree, so catch what you mean."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ExceptHandler):
+            caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+            if any(kind is None or _last_name(kind) in {"Exception", "BaseException"} for kind in caught):
+                yield module.at(node, "a blind except: name the errors that can happen here")
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _imports(module: Module) -> Iterator[tuple[ast.stmt, str]]:
+    """Each dotted name that the module imports, wherever the statement stands."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from ((node, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node, f"{node.module or ''}.{alias.name}") for alias in node.names)
+
+
+def foreign_imports(module: Module) -> Iterator[str]:
+    """The core imports the standard library and msgspec, nothing else."""
+    if module.layer not in EXTRAS:
+        allowed = sys.stdlib_module_names | THIRD_PARTY | {"turnscript"}
+        for node, name in _imports(module):
+            if name.split(".")[0] not in allowed:
+                yield module.at(node, f"imports {name!r}: only msgspec may be imported here, the rest are extras")
+
+
+def side_effects(module: Module) -> Iterator[str]:
+    """Below the registry everything is synchronous and does no I/O."""
+    if module.layer in ABOVE_CONTRACTS:
+        return
+    for node, name in _imports(module):
+        if name.split(".")[0] in WAITS and not name.startswith("urllib.parse"):
+            yield module.at(node, f"imports {name!r}: the core does no I/O and never waits")
+    for call in ast.walk(module.tree):
+        if isinstance(call, ast.AsyncFunctionDef):
+            yield module.at(call, f"{call.name} is async: the core is synchronous")
+        elif isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in TOUCHES_WORLD:
+            yield module.at(call, f"calls {call.func.id}: the core does no I/O")
+
+
+def registered_names() -> dict[str, str]:
+    """Each format and API name, and the module that owns it: {"rwkv-goose": "turnscript.formats.rwkv_goose"}.
+
+    Read from the modules themselves and not from the registry, so that a faulty registry cannot switch the rule off.
+    """
+    owners = {}
+    for package_name, attribute in (("turnscript.formats", "FORMATS"), ("turnscript.apis", "APIS")):
+        package = importlib.import_module(package_name)
+        for found in pkgutil.iter_modules(package.__path__, f"{package_name}."):
+            for entry in getattr(importlib.import_module(found.name), attribute, ()):
+                owners[entry.name] = found.name
+    return owners
+
+
+def stray_names(module: Module, owners: Mapping[str, str]) -> Iterator[str]:
+    """A format or API is named in its own file only; everyone else asks the registry.
+
+    A string equal to a registered name, as a command line or a module spells it, is a fault anywhere in src but in the
+    module (or package) that registers it. So is an import of that module. Docstrings, comments and longer strings such
+    as help texts are free.
+    """
+    own = _dotted(module.path)
+    docstrings = {id(node.value) for node in ast.walk(module.tree) if isinstance(node, ast.Expr)}
+    spelled = {spelling: owner for name, owner in owners.items() for spelling in (name, owner)}
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            owner = spelled.get(node.value)
+            if owner and not _inside(own, owner):
+                yield module.at(node, f"names {node.value!r}, which belongs to {owner}: ask the registry")
+    for statement, name in _imports(module):
+        for owner in set(owners.values()):
+            if _inside(name, owner) and not _inside(own, owner):
+                yield module.at(statement, f"imports {owner}: ask the registry")
+
+
+def _dotted(path: PurePosixPath) -> str:
+    return ".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__")
+
+
+def _inside(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def wrong_exports(package: ModuleType) -> Iterator[str]:
+    """`__all__` is exactly what a user can reach without an underscore; submodules are reached by their own import."""
+    declared: list[str] = list(getattr(package, "__all__", ()))
+    real = {
+        name for name, value in vars(package).items() if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
+    yield from (f"{name} is public but not in __all__" for name in sorted(real.difference(declared)))
+    yield from (f"{name} is in __all__ but does not exist" for name in declared if not hasattr(package, name))
+    yield from (f"{name} is in __all__ twice" for name in sorted({n for n in declared if declared.count(n) > 1}))
