@@ -1,0 +1,101 @@
+"""turnscript: one transcript for every chat API and every prompt format.
+
+    import turnscript as ts
+    rendered = ts.convert(body, "anthropic-messages", "openai-chat")
+    rendered.value, rendered.losses
+
+Owns the public names; everything else may move.
+"""
+
+from __future__ import annotations
+
+from turnscript.conversation import (
+    Assistant,
+    Audio,
+    Conversation,
+    Document,
+    Hints,
+    Image,
+    Item,
+    Opaque,
+    Part,
+    Raw,
+    Refusal,
+    Request,
+    Response,
+    ResponseFormat,
+    Settings,
+    System,
+    Text,
+    Thinking,
+    ThinkingMode,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+    ToolsChange,
+    Usage,
+    User,
+)
+from turnscript.convert import convert, detect_api, parse, render
+from turnscript.errors import (
+    InvalidConversation,
+    InvalidInput,
+    InvalidRequest,
+    InvalidTranscript,
+    LossyConversion,
+    TurnscriptError,
+    UnknownName,
+    Unsupported,
+)
+from turnscript.losses import Loss, Rendered
+from turnscript.registry import apis, formats, get_api, get_format
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Assistant",
+    "Audio",
+    "Conversation",
+    "Document",
+    "Hints",
+    "Image",
+    "InvalidConversation",
+    "InvalidInput",
+    "InvalidRequest",
+    "InvalidTranscript",
+    "Item",
+    "Loss",
+    "LossyConversion",
+    "Opaque",
+    "Part",
+    "Raw",
+    "Refusal",
+    "Rendered",
+    "Request",
+    "Response",
+    "ResponseFormat",
+    "Settings",
+    "System",
+    "Text",
+    "Thinking",
+    "ThinkingMode",
+    "Tool",
+    "ToolCall",
+    "ToolChoice",
+    "ToolResult",
+    "ToolsChange",
+    "TurnscriptError",
+    "UnknownName",
+    "Unsupported",
+    "Usage",
+    "User",
+    "apis",
+    "convert",
+    "detect_api",
+    "formats",
+    "get_api",
+    "get_format",
+    "parse",
+    "render",
+]

@@ -1,0 +1,459 @@
+"""Owns the contract of an API: reading its request bodies into a `Request` and writing one back.
+
+An API is a subclass of `Api` in `turnscript/apis/`. It says three things: how its messages become items (`read`), how
+items become its messages (`write`), and which of its other members are generation settings (`options`, a table).
+Everything else is here and the same for all: finding unnamed members, putting them back, and reporting what is lost.
+
+Five rules keep a body whole (requirements D-X-1, L2):
+- A member with a name in the conversation or the settings is typed. Everything else goes verbatim to the `extra` of the
+  nearest item, part, tool or request, and is written back there when the target is the API it came from.
+- A value whose typed form would be written differently keeps a hint, or stays in `extra` whole.
+- Unnamed members of a nested object wait in `extra` as an object under its key, and are merged into it again.
+- Typed values win over `extra`: a setting that is not None replaces a member of the same name in `extra`.
+- To another API, every `extra` member and every setting that it does not know is a `Loss` with its source path.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+from msgspec import Raw as RawJson
+from msgspec import Struct
+
+from turnscript.conversation import Extra, Hints, Item, Part, Request, System, ToolCall, ToolResult
+from turnscript.errors import InvalidRequest, LossyConversion, UnknownName
+from turnscript.jsontext import Json, read_object, utf8
+from turnscript.losses import Loss, LossKind, Rendered
+from turnscript.losses import part_path as part_of_message
+from turnscript.wire import Reader, Rest
+
+Body = dict[str, Any]
+"""A wire object to be encoded: plain values, with `Json` wherever text is kept verbatim."""
+
+Source = bytes | str | Mapping[str, Any] | Sequence[Any]
+"""An API body as bytes, text or Python data (a bare list: its messages), or the text of a transcript."""
+
+OFFICIAL = "official"
+SEED = "seed"
+
+ItemT = TypeVar("ItemT", bound=Item)
+
+
+# Options: the members of a body that are generation settings.
+
+
+class Option(Struct, frozen=True):
+    """One member of a request body and the settings it holds.
+
+    `read(request, value, path)` stores the typed form (and may leave a remainder in `request.extra[key]`);
+    `write(rendering)` gives the member's value, or None when there is nothing to say.
+    """
+
+    key: str
+    fields: tuple[str, ...]
+    read: Callable[[Request, Json, str], None]
+    write: Callable[[Rendering], Any]
+
+
+def setting(key: str, field: str, type_: Any) -> Option:
+    """An option whose value is one setting as it stands."""
+    reader: Reader[Any] = Reader(type_)
+
+    def read(request: Request, value: Json, path: str) -> None:
+        setattr(request.settings, field, reader(value, path))
+        if key != field:
+            request.paths[field] = path
+
+    def write(rendering: Rendering) -> Any:
+        return getattr(rendering.request.settings, field)
+
+    return Option(key, (field,), read, write)
+
+
+class Rendering:
+    """One request on its way to one API: what is asked for, and the losses so far.
+
+    `foreign` says that the request came from another API, so that its `extra` members mean nothing here.
+    """
+
+    __slots__ = ("flags", "foreign", "losses", "profile", "request", "target")
+
+    def __init__(self, request: Request, api: Api, profile: str, flags: Mapping[str, str]) -> None:
+        self.request = request
+        self.target = api.name
+        self.foreign = request.origin is not None and request.origin != api.origin
+        self.profile = profile
+        self.flags = flags
+        self.losses: list[Loss] = []
+
+    def lose(self, path: str, kind: LossKind, detail: str) -> None:
+        """Report a difference."""
+        self.losses.append(Loss(path, kind, detail))
+
+    def lose_setting(self, field: str, kind: LossKind, detail: str) -> None:
+        """Report a difference in a setting, at its path in the source."""
+        self.lose(self.request.paths.get(field, f"$.{field}"), kind, detail)
+
+    def put_extra(self, body: Body, extra: Extra, at: str) -> None:
+        """Write unnamed members into `body` where they came from, or report each when the target is another API."""
+        if not extra:
+            return
+        if not self.foreign:
+            merge(body, extra)
+            return
+        for key in extra:
+            self.lose(f"{at}.{key}", "dropped", f"{self.target} has no such member here")
+
+
+# The contract.
+
+
+class Api(ABC):
+    """An API. Subclasses set the class attributes and write `read` and `write`.
+
+    `origin` is the API's name in the META block of an archived transcript; `flags` maps the names of render options to
+    their allowed values, default first.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    endpoint: ClassVar[str]
+    origin: ClassVar[str]
+    profiles: ClassVar[tuple[str, ...]] = (OFFICIAL,)
+    flags: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    options: ClassVar[Sequence[Option]]
+
+    def __init__(self) -> None:
+        self._by_key = {option.key: option for option in self.options}
+        self._fields = {field for option in self.options for field in option.fields}
+
+    @abstractmethod
+    def read(self, members: dict[str, Json], request: Request) -> None:
+        """Turn messages and tools into items and tools. Removes from `members` what it has read."""
+
+    @abstractmethod
+    def write(self, body: Body, rendering: Rendering) -> None:
+        """Write items and tools into `body`."""
+
+    def claims(self, members: Mapping[str, Json]) -> int:
+        """How surely a body without a label is one of this API, from its members: 0 no, more is surer (D-U-21)."""
+        return 0
+
+    def parse_request(self, source: Source) -> Request:
+        """A request body (bytes, str or a dict) as a `Request`. Raises InvalidRequest with the place."""
+        return self.parse_members(read_object(body_bytes(source)))
+
+    def parse_members(self, members: dict[str, Json]) -> Request:
+        """The same from a body whose top level is read already."""
+        request = Request(origin=self.origin)
+        members = dict(members)
+        self.read(members, request)
+        self.read_options(members, request)
+        return request
+
+    def read_options(self, members: Mapping[str, Json], request: Request) -> None:
+        """Settings from the members that the options table names; every other member goes to `request.extra`."""
+        by_key = self._by_key
+        for key, value in members.items():
+            option = by_key.get(key)
+            if option is None or bytes(value) == b"null":
+                request.extra[key] = value
+            else:
+                option.read(request, value, f"$.{key}")
+
+    def render_request(
+        self, request: Request, *, profile: str = OFFICIAL, strict: bool = False, **flags: str
+    ) -> Rendered:
+        """The request as a body of this API, with the losses. `strict` raises LossyConversion if there are any."""
+        rendering = self.rendering(request, profile, flags)
+        body: Body = {}
+        self.write_options(body, rendering)
+        self.write(body, rendering)
+        rendering.put_extra(body, request.extra, "$")
+        if strict and rendering.losses:
+            raise LossyConversion(rendering.losses, self.name)
+        return Rendered(body, rendering.losses)
+
+    def rendering(self, request: Request, profile: str, flags: Mapping[str, str]) -> Rendering:
+        """A fresh rendering with its profile and flags checked and defaults filled in."""
+        if profile not in self.profiles:
+            raise UnknownName(f"profile of {self.name}", profile, self.profiles)
+        for name, value in flags.items():
+            if name not in self.flags:
+                raise UnknownName(f"option of {self.name}", name, self.flags)
+            if value not in self.flags[name]:
+                raise UnknownName(f"value for {name} of {self.name}", value, self.flags[name])
+        defaults = {name: values[0] for name, values in self.flags.items()}
+        return Rendering(request, self, profile, defaults | dict(flags))
+
+    def write_options(self, body: Body, rendering: Rendering) -> None:
+        """Write every setting that this API knows, and report the others."""
+        for option in self.options:
+            value = option.write(rendering)
+            if value is not None:
+                body[option.key] = value
+        settings = rendering.request.settings
+        for field in settings.__struct_fields__:
+            if field not in self._fields and getattr(settings, field) is not None:
+                rendering.lose_setting(field, "dropped", f"{self.name} has no such setting")
+
+    def fold(self, request: Request) -> Extra:
+        """All members of a request of this API that are neither messages nor tools, as they stand on the wire."""
+        rendering = Rendering(request, self, OFFICIAL, {})
+        body: Body = {}
+        self.write_options(body, rendering)
+        rendering.put_extra(body, request.extra, "$")
+        return {key: RawJson(msgspec.json.encode(value)) for key, value in body.items()}
+
+    def unfold(self, request: Request) -> None:
+        """The inverse of `fold`: settings from the members that wait untyped in `request.extra`."""
+        members, request.extra = request.extra, {}
+        self.read_options(members, request)
+
+
+def merge(body: Body, extra: Extra) -> None:
+    """Add unnamed members to a wire object. Named ones win; an object meeting an object is merged, member by member."""
+    for key, value in extra.items():
+        present = body.get(key)
+        if key not in body:
+            body[key] = value
+        elif isinstance(present, dict) and bytes(value)[:1] == b"{":
+            merge(present, read_object(value))
+
+
+def leftover(rest: Mapping[str, Json]) -> Json:
+    """The unnamed members of a nested object as one JSON object, to be kept in the `extra` around it under its key."""
+    return RawJson(msgspec.json.encode(rest))
+
+
+def body_bytes(source: Source) -> bytes:
+    """A body as UTF-8 JSON bytes. Python data that JSON cannot say is an InvalidRequest with its path."""
+    if isinstance(source, bytes):
+        return utf8(source)
+    if isinstance(source, str):
+        text = source
+    else:
+        text = _dump(source)
+    try:
+        return utf8(text.encode())
+    except UnicodeEncodeError as error:
+        where = f"character {error.start}"
+        message = f"{where} is half of a surrogate pair, which no UTF-8 text can hold"
+        raise InvalidRequest(message, path="$", expected="a whole character") from None
+
+
+def _dump(source: Mapping[str, Any] | Sequence[Any]) -> str:
+    try:
+        return json.dumps(source, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        path = _first_unsayable(source, "$")
+        message = f"JSON cannot say this value: {error}"
+        raise InvalidRequest(message, path=path, expected="a string, number, boolean, null, list or dict") from None
+
+
+def _first_unsayable(value: Any, path: str) -> str:
+    """The path of the first value that JSON has no word for (NaN, an infinity, a foreign object, a non-string key)."""
+    pending: list[tuple[Any, str]] = [(value, path)]
+    while pending:
+        one, at = pending.pop()
+        if isinstance(one, Mapping):
+            pending += [(member, f"{at}.{key}") for key, member in one.items()][::-1]
+        elif isinstance(one, list | tuple):
+            pending += [(member, f"{at}[{index}]") for index, member in enumerate(one)][::-1]
+        elif not (one is None or isinstance(one, str | int) or (isinstance(one, float) and one - one == 0)):
+            return at
+        if len(at) > 4096:  # a structure that contains itself
+            return "$"
+    return path
+
+
+# Grouping: which items make one message (requirements 3.5).
+
+JOINS = frozenset(
+    {
+        ("thinking", "assistant"),
+        ("thinking", "tool_call"),
+        ("assistant", "tool_call"),
+        ("tool_call", "tool_call"),
+    }
+)
+"""(kind before, kind) pairs where the second belongs to the message of the first. APIs add their own."""
+
+SIDES = {
+    "system": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "thinking": "assistant",
+    "tool_call": "assistant",
+    "tool_result": "tool",
+    "tools_change": "system",
+}
+"""Whose message an item goes to. Items of different sides never share a message."""
+
+
+def side_of(item: Item, sides: Mapping[str, str] = SIDES) -> str:
+    """The side of an item; an opaque item knows its own."""
+    return sides.get(item.kind) or str(getattr(item, "role", ""))
+
+
+def group(
+    items: Iterable[Item],
+    joins: frozenset[tuple[str, str]] = JOINS,
+    sides: Mapping[str, str] = SIDES,
+) -> list[list[Item]]:
+    """The items of each message, in order: the API's rule, overridden by `turn` hints between items of one side."""
+    groups: list[list[Item]] = []
+    kind_before = side_before = ""
+    for item in items:
+        side = side_of(item, sides)
+        turn = item.hints.turn if item.hints else ""
+        joined = turn == "join" or (turn != "new" and (kind_before, item.kind) in joins)
+        if joined and side == side_before and groups:
+            groups[-1].append(item)
+        else:
+            groups.append([item])
+        kind_before, side_before = item.kind, side
+    return groups
+
+
+def mark_turns(
+    items: list[Item],
+    message: Sequence[Item],
+    joins: frozenset[tuple[str, str]] = JOINS,
+    sides: Mapping[str, str] = SIDES,
+) -> None:
+    """Append the items read from one message to `items`, with a `turn` hint wherever `group` would do otherwise."""
+    kind_before = items[-1].kind if items else ""
+    side_before = side_of(items[-1], sides) if items else ""
+    first = True
+    for item in message:
+        side = side_of(item, sides)
+        would_join = (kind_before, item.kind) in joins and side == side_before
+        if first and would_join:
+            hints(item).turn = "new"
+        elif not first and not would_join:
+            hints(item).turn = "join"
+        kind_before, side_before = item.kind, side
+        first = False
+        items.append(item)
+
+
+def hints(item: Item) -> Hints:
+    """The item's hints, made if it has none yet."""
+    if item.hints is None:
+        item.hints = Hints()
+    return item.hints
+
+
+def shape_of(item: Item) -> str:
+    """How the item's content was written on the wire, empty for the API's usual way."""
+    return item.hints.shape if item.hints else ""
+
+
+def slot_of(item: Item) -> str:
+    """Where the item stood on the wire, empty for the usual place."""
+    return item.hints.slot if item.hints else ""
+
+
+def envelope_of(item: Item) -> Extra:
+    """Unnamed members of the message around the item."""
+    return item.hints.envelope if item.hints else {}
+
+
+def extra_of(rest: Rest | None) -> Extra:
+    """The `rest` of a wire object as an `extra` of the model."""
+    return dict(rest) if rest else {}
+
+
+# Ids and correlation (requirements D-X-6, D-X-7).
+
+
+def name_results(items: Iterable[Item]) -> None:
+    """Give each result the name of the call that it answers by id, where it has none."""
+    names: dict[str, str] = {}
+    for item in items:
+        if isinstance(item, ToolCall):
+            if item.id is not None:
+                names[item.id] = item.name
+        elif isinstance(item, ToolResult) and item.name is None and item.id is not None:
+            item.name = names.get(item.id)
+
+
+def call_ids(items: Sequence[Item]) -> dict[int, str]:
+    """An id for every call and result, by position in `items`: its own, or a generated one.
+
+    A call without an id is `call_auto_NNN`, NNN counting calls, ids in use skipped. A result without one answers the
+    first open call of its name, else the first open call; a result that answers nothing is an orphan with its own
+    generated id. Deterministic, so that `drop_generated_ids` can take them off again.
+    """
+    used = {item.id for item in items if isinstance(item, ToolCall | ToolResult) and item.id is not None}
+    ids: dict[int, str] = {}
+    waiting: dict[str, str] = {}  # id of an unanswered call -> its tool's name, in order
+    number = 0
+    for index, item in enumerate(items):
+        if isinstance(item, ToolCall):
+            number += 1
+            ids[index] = item.id if item.id is not None else _free_id(number, used)
+            waiting[ids[index]] = item.name
+        elif isinstance(item, ToolResult):
+            ids[index] = item.id if item.id is not None else _answered(item, waiting) or _free_id(number + 1, used)
+            waiting.pop(ids[index], None)
+    return ids
+
+
+def _free_id(number: int, used: set[str]) -> str:
+    while (candidate := f"call_auto_{number:03d}") in used:
+        number += 1
+    used.add(candidate)
+    return candidate
+
+
+def _answered(result: ToolResult, waiting: Mapping[str, str]) -> str | None:
+    by_name = (id_ for id_, name in waiting.items() if name == result.name)
+    return next(by_name, next(iter(waiting), None))
+
+
+def drop_generated_ids(items: Sequence[Item]) -> None:
+    """Take off the ids that `call_ids` would give again in the same places, so that a round trip through an API ends
+    where it began. Ids that merely look generated stay."""
+    tagged = {
+        index: item.id
+        for index, item in enumerate(items)
+        if isinstance(item, ToolCall | ToolResult) and item.id is not None and item.id.startswith("call_auto_")
+    }
+    if not tagged:
+        return
+    for index in tagged:
+        _set_id(items[index], None)
+    again = call_ids(items)
+    if any(again[index] != id_ for index, id_ in tagged.items()):
+        for index, id_ in tagged.items():
+            _set_id(items[index], id_)
+
+
+def _set_id(item: Item, id_: str | None) -> None:
+    if isinstance(item, ToolCall | ToolResult):
+        item.id = id_
+
+
+# Places, for losses.
+
+
+def part_path(item: Item, index: int) -> str:
+    """The source path of part `index` of an item. The parts of a tool result stand inside its own block; a system text
+    read from a list (`$.system[2]`) is its block's only part."""
+    if isinstance(item, ToolResult):
+        return f"{item.at}.content[{index}]"
+    if isinstance(item, System) and item.at.startswith(("$.system[", "$.instructions[")):
+        return item.at
+    return part_of_message(item.at, index)
+
+
+def lose_parts(rendering: Rendering, item: Item, parts: Iterable[tuple[int, Part]], detail: str) -> None:
+    """Report parts that the target has no place for."""
+    for index, part in parts:
+        rendering.lose(part_path(item, index), "dropped", f"{type(part).__name__.lower()}: {detail}")

@@ -1,0 +1,219 @@
+"""Owns JSON as text: values kept exactly as they were written, re-spaced token by token, compared, and located.
+
+Why text: `1.0`, `1e5`, 2**60, key order, duplicate keys and `\\u00e9` are all changed by one `loads` and `dumps`, and a
+changed byte in an old tool call costs a model server its whole cached prefix. So a value that turnscript has no name
+for stays a `Json`: the bytes as they came, checked for syntax once when the body was read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from turnscript.errors import InvalidRequest
+
+Json = Raw
+"""A JSON value as the text it arrived as (UTF-8 bytes, syntax already checked)."""
+
+MAX_DEPTH_HINT = "about 900"
+
+
+class _Typed(msgspec.Struct):
+    type: str = ""
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_list = msgspec.json.Decoder(list[Raw]).decode
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s"{}\[\]:,]+')
+_ANGLE = {"<": "\\u003c", ">": "\\u003e"}
+_LONE_SURROGATE = re.compile(
+    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|[c-fC-F][0-9a-fA-F]{2})",
+)
+
+
+def text_of(value: Json) -> str:
+    """The JSON text itself."""
+    return str(memoryview(value), "utf-8")
+
+
+def json_of(value: object) -> Json:
+    """Any plain Python value as compact JSON text. NaN and infinities raise ValueError: JSON has no word for them."""
+    if isinstance(value, Raw):
+        return value
+    return Raw(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode())
+
+
+def json_string(text: str) -> str:
+    """`text` as a JSON string literal, non-ASCII characters as they are."""
+    return _encode(text).decode()
+
+
+def plain(value: Json) -> Any:
+    """The value as Python data, as `json.loads` reads it."""
+    return json.loads(memoryview(value).tobytes())
+
+
+def respace(value: Json | str, item: str = ", ", key: str = ": ") -> str:
+    """The same tokens with other white space: `item` after each element, `key` after each key. Always one line.
+
+    Numbers, escapes, key order and duplicate keys are untouched. Linear.
+    """
+    text = value if isinstance(value, str) else text_of(value)
+    spacing = {",": item, ":": key}
+    return "".join([spacing.get(token, token) for token in _TOKEN.findall(text)])
+
+
+def compact(value: Json | str) -> str:
+    """The value on one line without white space between tokens."""
+    return respace(value, ",", ":")
+
+
+def one_line(data: bytes) -> bytes:
+    """JSON bytes without line breaks. Inside strings JSON allows none, so each one is white space between tokens."""
+    if b"\n" in data or b"\r" in data:
+        return data.replace(b"\n", b" ").replace(b"\r", b" ")
+    return data
+
+
+def without_angles(text: str) -> str:
+    """JSON text with `<` and `>` written as escapes (both occur only in strings), so that no tag can appear in it."""
+    if "<" in text or ">" in text:
+        return text.replace("<", _ANGLE["<"]).replace(">", _ANGLE[">"])
+    return text
+
+
+def is_object(text: str) -> bool:
+    """Whether `text` is one valid JSON object."""
+    try:
+        _decode_object(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return False
+    return True
+
+
+def is_json(text: str) -> bool:
+    """Whether `text` is one valid JSON value."""
+    try:
+        msgspec.json.decode(text, type=Raw)
+        _decode_list(f"[{text}]")
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return False
+    return True
+
+
+def same(first: Json, second: Json) -> bool:
+    """Whether two values are the same JSON: equal texts, or equal token by token once escapes are decoded."""
+    return bytes(first) == bytes(second) or canonical(text_of(first)) == canonical(text_of(second))
+
+
+def canonical(text: str) -> str:
+    """One spelling for white space and string escapes; numbers, key order and duplicate keys stay as they are."""
+
+    def spell(token: str) -> str:
+        return json.dumps(json.loads(token)) if token.startswith('"') else token
+
+    return "".join([spell(token) for token in _TOKEN.findall(text)])
+
+
+def read_object(data: bytes | str | Raw) -> dict[str, Json]:
+    """The members of a JSON object, each still text. Errors name line and column, or say what stands there instead."""
+    members: dict[str, Json] = _located(_decode_object, data)
+    return members
+
+
+def read_list(data: bytes | str | Raw) -> list[Json]:
+    """The elements of a JSON array, each still text."""
+    elements: list[Json] = _located(_decode_list, data)
+    return elements
+
+
+def utf8(data: bytes) -> bytes:
+    """`data` without a byte order mark, checked to be UTF-8; an error names the place of the first bad byte."""
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    if data.isascii():
+        return data
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        line, column = position(data, error.start)
+        remedy = "UTF-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "another encoding or a binary file"
+        raise InvalidRequest(
+            f"byte 0x{data[error.start]:02x} is not UTF-8; this looks like {remedy}, convert it to UTF-8 first",
+            line=line,
+            column=column,
+            expected="UTF-8 text",
+        ) from None
+    return data
+
+
+def position(data: bytes, offset: int) -> tuple[int, int]:
+    """Line and column (from 1, columns in characters) of a byte offset."""
+    before = data[:offset]
+    start = before.rfind(b"\n") + 1
+    return before.count(b"\n") + 1, len(before[start:].decode("utf-8", "replace")) + 1
+
+
+def type_name(value: Json) -> str:
+    """What kind of JSON value this is, in the words of an error message."""
+    first = bytes(value).lstrip()[:1]
+    words = {b'"': "a string", b"{": "an object", b"[": "an array", b"t": "a boolean", b"f": "a boolean", b"n": "null"}
+    return words.get(first, "a number")
+
+
+def type_word(value: Json) -> str:
+    """The `type` member of an object where that is a string, else nothing."""
+    try:
+        return msgspec.json.decode(value, type=_Typed).type
+    except msgspec.DecodeError:
+        return ""
+
+
+def excerpt(value: Json, limit: int = 40) -> str:
+    """The first characters of a value for an error message."""
+    text = compact(value)
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def syntax_error(data: bytes, error: Exception) -> InvalidRequest:
+    """The error for bytes that are not JSON: what is wrong, at which line and column."""
+    if isinstance(error, RecursionError):
+        return InvalidRequest(f"the JSON is nested too deep (the limit is {MAX_DEPTH_HINT} levels)", path="$")
+    if not data.strip():
+        return InvalidRequest("the input is empty", line=1, column=1, expected="a JSON object")
+    found = re.search(r"\(byte (\d+)\)", str(error))
+    surrogate = _LONE_SURROGATE.search(data)
+    if surrogate and (not found or surrogate.start() <= int(found[1])):
+        line, column = position(data, surrogate.start())
+        message = f"{surrogate[0].decode()} is half of a surrogate pair, which no UTF-8 text can hold"
+        return InvalidRequest(message, line=line, column=column, expected="a whole character")
+    offset = int(found[1]) if found else len(data)
+    line, column = position(data, offset)
+    reason = re.sub(r" \(byte \d+\)|^JSON is malformed: ", "", str(error))
+    if not found:
+        reason = "the input ends in the middle of a value"
+    return InvalidRequest(f"not valid JSON: {reason}", line=line, column=column, expected="JSON")
+
+
+def members(fields: Mapping[str, object]) -> str:
+    """`{"a": 1, "b": 2}` from values that are Json or plain: the spacing of a hand-written example, one line."""
+    body = ", ".join([f"{json_string(key)}: {respace(json_of(value))}" for key, value in fields.items()])
+    return f"{{{body}}}"
+
+
+def _located(decode: Callable[[Any], Any], data: bytes | str | Raw) -> Any:
+    try:
+        return decode(data)
+    except msgspec.ValidationError as error:
+        wanted = "an object" if decode is _decode_object else "an array"
+        value = data if isinstance(data, Raw) else Raw(data.encode() if isinstance(data, str) else data)
+        message = f"expected {wanted}, got {type_name(value)}"
+        raise InvalidRequest(message, path="$", expected=wanted, got=type_name(value)) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
+        raise syntax_error(raw, error) from None
