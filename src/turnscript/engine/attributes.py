@@ -1,0 +1,165 @@
+r"""Owns the attributes of opening tags: ` key="value"`, each value JSON on one line without `<` and `>`.
+
+Strings are the ordinary case. `<` and `>` are written `\u003c` and `\u003e`, so no tag can appear in a value and the
+first `>>` ends the opening. A key that the table does not name is kept in `hints.attributes`, in order.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw as RawJson
+
+from turnscript.conversation import Hints
+from turnscript.engine.spans import Writer
+from turnscript.engine.table import Attribute, AttributeType
+from turnscript.errors import InvalidTranscript
+from turnscript.jsontext import Json, compact, json_string, text_of, type_name, without_angles
+
+_KEY = re.compile(r"[ \t]+([A-Za-z_][A-Za-z0-9_.-]*)=")
+_PLAIN_STRING = re.compile(r'"[^"\\\x00-\x1f]*"')
+_scan = json.JSONDecoder().raw_decode
+
+_TYPES: dict[AttributeType, tuple[Any, str]] = {
+    "text": (str, "a string in double quotes"),
+    "flag": (bool, "true or false"),
+    "number": (int, "a whole number"),
+    "json": (RawJson, "a JSON value"),
+    "object": (dict[str, RawJson], "a JSON object"),
+    "names": (list[str], "a list of strings"),
+}
+
+
+def write_attributes(item: Any, attributes: Sequence[Attribute], out: Writer) -> str:
+    """The attributes of an item as they stand in its opening tag. In a prompt, archive-only ones become losses."""
+    written: list[str] = []
+    for attribute in attributes:
+        value = _get(item, attribute.path)
+        if _is_unsaid(attribute, value):
+            continue
+        if out.archive or attribute.prompt:
+            written.append(f" {attribute.key}={attribute_text(value)}")
+        else:
+            _lose(attribute, value, out)
+    return "".join(written)
+
+
+def _is_unsaid(attribute: Attribute, value: Any) -> bool:
+    """Whether a field holds nothing that has to be written. An empty text is something; an empty hint is not."""
+    if value is None or value is False or value == attribute.default:
+        return True
+    return not value and (attribute.type != "text" or attribute.path.startswith("hints."))
+
+
+def attribute_text(value: Any) -> str:
+    """A value as it stands after `key=`."""
+    if isinstance(value, str):
+        return without_angles(json_string(value))
+    text = text_of(value) if isinstance(value, RawJson) else msgspec.json.encode(value).decode()
+    return without_angles(compact(text))
+
+
+def extra_attributes(item: Any, out: Writer) -> str:
+    """The attributes that the table does not name, as they were read."""
+    hints: Hints | None = getattr(item, "hints", None)
+    if not hints or not hints.attributes:
+        return ""
+    if out.archive:
+        return "".join([f" {key}={without_angles(compact(value))}" for key, value in hints.attributes.items()])
+    for key in hints.attributes:
+        out.lose(f".{key}", "dropped", "a prompt shows only attributes that the format names")
+    return ""
+
+
+def scan_attributes(text: str, start: int, end: int, line: int, column: int) -> dict[str, Json]:
+    """The attributes in `text[start:end]`, each value JSON text. `line` and `column` are those of `start`."""
+    found: dict[str, Json] = {}
+    position = start
+    while position < end:
+        match = _KEY.match(text, position, end)
+        if match is None:
+            if not text[position:end].strip():
+                break
+            raise _malformed(text, position, start, line, column)
+        position = _value_end(text, match.end(), end)
+        if position < 0:
+            raise _malformed(text, match.end(), start, line, column)
+        if match[1] in found:
+            message = f"the attribute {match[1]!r} is given twice"
+            raise InvalidTranscript(message, line=line, column=column + match.start() - start)
+        found[match[1]] = RawJson(_utf8(text[match.end() : position], line, column + match.end() - start))
+    return found
+
+
+def read_attributes(
+    found: dict[str, Json],
+    attributes: Sequence[Attribute],
+    line: int,
+) -> tuple[dict[str, Any], Hints | None]:
+    """Fields and hints of an item from its attributes; what the table does not name goes to `hints.attributes`."""
+    fields: dict[str, Any] = {}
+    hints: dict[str, Any] = {}
+    for attribute in attributes:
+        value = found.pop(attribute.key, None)
+        if value is None:
+            continue
+        type_, expected = _TYPES[attribute.type]
+        try:
+            read = msgspec.json.decode(value, type=type_)
+        except msgspec.ValidationError:
+            message = f"the attribute {attribute.key!r} must be {expected}, not {type_name(value)}"
+            raise InvalidTranscript(message, line=line, column=1, expected=expected, got=type_name(value)) from None
+        head, _, tail = attribute.path.partition(".")
+        target = hints if tail else fields
+        target[tail or head] = read
+    if found:
+        hints["attributes"] = dict(found)
+    return fields, Hints(**hints) if hints else None
+
+
+def _get(item: Any, path: str) -> Any:
+    head, _, tail = path.partition(".")
+    value = getattr(item, head)
+    return getattr(value, tail) if tail and value is not None else value
+
+
+def _lose(attribute: Attribute, value: Any, out: Writer) -> None:
+    if attribute.path.startswith("hints.") and attribute.type == "text":
+        return  # the shape of the source; nothing that it says
+    if attribute.type == "object":
+        for key in value:
+            out.lose(f".{key}", "dropped", "a prompt has no place for members without a name")
+    else:
+        out.lose(f".{attribute.key}", "dropped", "a prompt does not show it")
+
+
+def _value_end(text: str, start: int, end: int) -> int:
+    """Where the JSON value at `start` ends, -1 if there is none. Anything but white space or `end` may not follow."""
+    plain = _PLAIN_STRING.match(text, start, end)
+    if plain:
+        return plain.end()
+    try:
+        position: int = _scan(text, start)[1]
+    except (ValueError, RecursionError):
+        return -1
+    return position if position <= end else -1
+
+
+def _utf8(value: str, line: int, column: int) -> bytes:
+    try:
+        data = value.encode()
+        msgspec.json.decode(data, type=RawJson)
+    except (UnicodeEncodeError, msgspec.DecodeError):
+        message = "the attribute's value is not JSON"
+        raise InvalidTranscript(message, line=line, column=column, expected="a JSON value") from None
+    return data
+
+
+def _malformed(text: str, position: int, start: int, line: int, column: int) -> InvalidTranscript:
+    got = text[position : position + 20].split("\n", maxsplit=1)[0]
+    message = f'malformed attribute at {got!r}; attributes are written key="value", values as JSON'
+    return InvalidTranscript(message, line=line, column=column + position - start, expected='key="value"', got=got)

@@ -1,0 +1,326 @@
+"""Owns the payload shapes: how an item's content is written between an opening and its closing, and read back.
+
+A body is shared by formats and knows no tag. Each writes what it is given exactly; where a payload needs a word of
+explanation (a tool result that is not a JSON object, say), `attributes` puts it into the opening tag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+from msgspec import Raw as RawJson
+
+from turnscript.conversation import Extra, Opaque, Part, Settings, Text, Thinking, Tool, ToolCall, ToolResult
+from turnscript.engine.parts import is_plain, read_parts, write_parts
+from turnscript.engine.spans import Writer
+from turnscript.engine.table import Payload
+from turnscript.errors import InvalidRequest, InvalidTranscript
+from turnscript.jsontext import Json, is_json, is_object, members, plain, read_object, respace, text_of, type_word
+from turnscript.losses import Loss
+
+NO_PARTS = "parts"
+_EMPTY_SHAPES = frozenset({"null", "absent", "empty"})
+
+
+class Parts:
+    """The content of a system, user or assistant item: one plain text, or texts and other parts with part lines."""
+
+    def attributes(self, item: Any, archive: bool) -> Mapping[str, str]:
+        """`parts=0` where the content has no part at all and no hint says so."""
+        shape = item.hints.shape if item.hints else ""
+        return {NO_PARTS: "0"} if archive and not item.content and shape not in _EMPTY_SHAPES else {}
+
+    def write(self, item: Any, out: Writer) -> None:
+        """Write the parts in order."""
+        write_parts(item.content, out)
+
+    def read(self, payload: Payload) -> dict[str, Any]:
+        """The parts in order."""
+        if not payload.text and _has_no_parts(payload):
+            return {"content": []}
+        return {"content": [part for _, part in read_parts(payload)]}
+
+
+class Thought:
+    """A thought: its text, or summaries and texts as parts. One text alone stands bare."""
+
+    def attributes(self, item: Thinking, archive: bool) -> Mapping[str, str]:
+        """`parts=0` where there is no text at all and neither a proof nor a hint tells why."""
+        shape = item.hints.shape if item.hints else ""
+        bare = not item.content and not item.summary and shape not in _EMPTY_SHAPES and item.redacted is None
+        return {NO_PARTS: "0"} if bare and archive else {}
+
+    def write(self, item: Thinking, out: Writer) -> None:
+        """Write summaries, then texts."""
+        written = write_parts(item.summary, out, "summary")
+        word = "" if not written and is_plain(item.content, out.archive) else "reasoning"
+        write_parts(item.content, out, word, first=not written)
+
+    def read(self, payload: Payload) -> dict[str, Any]:
+        """Summaries and texts by the type of their part lines."""
+        none = _has_no_parts(payload) or "redacted" in payload.attributes
+        if not payload.text and none:
+            return {"content": [], "summary": []}
+        content: list[Part] = []
+        summary: list[Part] = []
+        for word, part in read_parts(payload):
+            (summary if word == "summary" else content).append(part)
+        return {"content": content, "summary": summary}
+
+
+class CallArguments:
+    """The arguments of a tool call, exactly as the model wrote them.
+
+    A JSON object needs no word; `format="text"` is the free text of a custom tool, `format="raw"` arguments that should
+    have been a JSON object and are not.
+    """
+
+    def attributes(self, item: ToolCall, archive: bool) -> Mapping[str, str]:
+        """The `format` of the payload."""
+        if item.custom:
+            return {"format": '"text"'}
+        return {} if is_object(item.arguments) else {"format": '"raw"'}
+
+    def write(self, item: ToolCall, out: Writer) -> None:
+        """Write the text."""
+        out.content(item.arguments)
+
+    def read(self, payload: Payload) -> dict[str, Any]:
+        """The text, checked to be a JSON object unless it is marked otherwise."""
+        text = payload.escape.remove(payload.text)
+        form = _format(payload, ("text", "raw"))
+        if not form:
+            _require_object(text, payload, 'or mark the tag with format="raw"')
+        return {"arguments": text, "custom": form == "text"}
+
+
+class ResultContent:
+    """What a tool answered: a JSON object, or with `format` other JSON (`json`), text (`text`) or parts (`parts`)."""
+
+    def attributes(self, item: ToolResult, archive: bool) -> Mapping[str, str]:
+        """The `format` of the payload."""
+        content = item.content
+        if not content:
+            return Parts().attributes(item, archive) if archive else {"format": '"text"'}
+        if not is_plain(content, archive):
+            return {"format": '"parts"'}
+        text = content[0].text if isinstance(content[0], Text) else ""
+        if is_object(text):
+            return {}
+        return {"format": '"json"'} if is_json(text) else {"format": '"text"'}
+
+    def write(self, item: ToolResult, out: Writer) -> None:
+        """Write the parts in order."""
+        write_parts(item.content, out)
+
+    def read(self, payload: Payload) -> dict[str, Any]:
+        """One text, or parts."""
+        if not payload.text and _has_no_parts(payload):
+            return {"content": []}
+        form = _format(payload, ("text", "json", "parts"))
+        if form == "parts":
+            return {"content": [part for _, part in read_parts(payload)]}
+        text = payload.escape.remove(payload.text)
+        if not form:
+            _require_object(text, payload, 'or mark the tag with format="text"')
+        return {"content": [Text(text=text)]}
+
+
+class Record:
+    """An opaque item: its wire object, verbatim."""
+
+    def attributes(self, item: Opaque, archive: bool) -> Mapping[str, str]:
+        """Nothing: the type is an attribute of its own."""
+        return {}
+
+    def write(self, item: Opaque, out: Writer) -> None:
+        """Write the JSON text; a prompt has no place for it."""
+        out.content(text_of(item.value))
+
+    def read(self, payload: Payload) -> dict[str, Any]:
+        """The JSON text, checked to be an object."""
+        text = payload.escape.remove(payload.text)
+        if not is_json(text):
+            raise _bad_payload(payload, "the payload of an item must be JSON", "JSON")
+        value = RawJson(text.encode())
+        return {"value": value, "type": type_word(value)}
+
+
+_TOOL_WORDS = ("name", "description", "parameters", "type", "format", "strict", "tools", "x")
+
+
+class ToolList:
+    """Tool definitions, one JSON object per line: name, description, parameters, then every further member."""
+
+    def write(self, tools: Sequence[Tool], out: Writer) -> None:
+        """Write a line for each tool. A prompt shows neither hints nor members without a name."""
+        if not out.archive:
+            for index, tool in enumerate(tools):
+                for key in [*tool.extra, *tool.envelope]:
+                    out.losses.append(Loss(f"$.tools[{index}].{key}", "dropped", "a prompt does not show it"))
+        out.content("\n".join([tool_line(tool, out.archive) for tool in tools]))
+
+    def read(self, payload: Payload) -> list[Tool]:
+        """The tools in order."""
+        text = payload.escape.remove(payload.text)
+        return list(self._read_lines(text, payload)) if text.strip() else []
+
+    def _read_lines(self, text: str, payload: Payload) -> Iterator[Tool]:
+        for offset, line in enumerate(text.split("\n")):
+            if not line.strip():
+                continue
+            try:
+                yield tool_from(read_object(line))
+            except (InvalidRequest, msgspec.ValidationError) as error:
+                message = f"each line of a tool list must be one JSON object that defines a tool: {error}"
+                raise InvalidTranscript(
+                    message, line=payload.line + offset, column=1, expected="a JSON object"
+                ) from None
+
+
+def tool_line(tool: Tool, archive: bool) -> str:
+    """A tool as one line of JSON, our own spacing between tokens."""
+    fields: dict[str, object] = {}
+    if tool.type != "function":
+        fields["type"] = tool.type
+    for key in ("name", "description", "parameters", "format", "strict"):
+        if getattr(tool, key) is not None:
+            fields[key] = getattr(tool, key)
+    if tool.tools:
+        fields["tools"] = RawJson(("[" + ",".join([tool_line(one, archive) for one in tool.tools]) + "]").encode())
+    if archive:
+        fields |= {key: value for key, value in tool.extra.items() if key not in _TOOL_WORDS}
+        hidden = {key: value for key, value in tool.extra.items() if key in _TOOL_WORDS}
+        notes = {"wrapper": tool.envelope, "hints": tool.hints, "extra": hidden}
+        if any(notes.values()):
+            fields["x"] = RawJson(msgspec.json.encode({key: value for key, value in notes.items() if value}))
+    return members(fields)
+
+
+class _Notes(msgspec.Struct):
+    wrapper: Extra = {}
+    hints: dict[str, str] = {}
+    extra: Extra = {}
+
+
+class _Named(msgspec.Struct):
+    name: str | None = None
+    description: str | None = None
+    type: str = "function"
+    strict: bool | None = None
+    tools: list[dict[str, Json]] = []
+    x: _Notes = msgspec.field(default_factory=_Notes)
+
+
+def tool_from(fields: Mapping[str, Json]) -> Tool:
+    """The tool that a line defines. A wrong type raises msgspec.ValidationError."""
+    known = {key: value for key, value in fields.items() if key in _Named.__struct_fields__}
+    named = msgspec.json.decode(msgspec.json.encode(known), type=_Named)
+    extra = {key: value for key, value in fields.items() if key not in _TOOL_WORDS}
+    return Tool(
+        name=named.name,
+        description=named.description,
+        parameters=fields.get("parameters"),
+        type=named.type,
+        format=fields.get("format"),
+        strict=named.strict,
+        tools=[tool_from(one) for one in named.tools],
+        extra=extra | named.x.extra,
+        envelope=named.x.wrapper,
+        hints=named.x.hints,
+    )
+
+
+class Metadata:
+    """What an archive keeps of a request besides its items: one JSON object.
+
+    `v` is the version of the extension, `origin` the API, `options` the request's other members as they stood there.
+    `settings` and `hints` appear only for requests built by hand, whose settings no API has spelled yet.
+    """
+
+    version = 1
+
+    def write(self, fields: Mapping[str, Any], out: Writer) -> None:
+        """Write the members that say something."""
+        said = {key: value for key, value in fields.items() if value not in (None, {}, "")}
+        out.content(members({"v": self.version} | {key: _as_json(value) for key, value in said.items()}))
+
+    def read(self, payload: Payload) -> dict[str, Any]:
+        """Origin, options, settings and hints; other members under `other`."""
+        text = payload.escape.remove(payload.text)
+        _require_object(text, payload, "")
+        fields = read_object(text)
+        version = plain(fields.pop("v", RawJson(b"1")))
+        if version != self.version:
+            message = f"this is version {version} of the archive; this release reads version {self.version}"
+            raise _bad_payload(payload, message, f"version {self.version}")
+        try:
+            return {
+                "origin": msgspec.json.decode(fields.pop("origin", RawJson(b"null")), type=str | None),
+                "options": read_object(fields.pop("options", RawJson(b"{}"))),
+                "settings": _struct_from(Settings, fields.pop("settings", RawJson(b"{}"))),
+                "hints": msgspec.json.decode(fields.pop("hints", RawJson(b"{}")), type=dict[str, str]),
+                "other": fields,
+            }
+        except (msgspec.ValidationError, InvalidRequest) as error:
+            raise _bad_payload(payload, f"malformed metadata: {error}", "metadata") from None
+
+
+def _struct_from(cls: type[Any], value: Json) -> Any:
+    """A model struct from JSON. msgspec alone cannot: it reads no `Json | None`. Unknown members are an error."""
+    types = get_type_hints(cls)
+    read: dict[str, Any] = {}
+    for key, member in read_object(value).items():
+        if key not in types:
+            raise InvalidRequest(f"no such setting: {key!r}", path=f"$.{key}")
+        inner = [one for one in get_args(types[key]) if one is not type(None)] or [types[key]]
+        if inner == [RawJson]:
+            read[key] = member
+        elif isinstance(inner[0], type) and issubclass(inner[0], msgspec.Struct):
+            read[key] = _struct_from(inner[0], member)
+        else:
+            read[key] = msgspec.json.decode(member, type=types[key])
+    try:
+        return cls(**read)
+    except TypeError as error:
+        raise InvalidRequest(str(error)) from None
+
+
+def _as_json(value: Any) -> object:
+    return value if isinstance(value, str | int) else RawJson(msgspec.json.encode(value))
+
+
+def _has_no_parts(payload: Payload) -> bool:
+    """Whether the tag says that the content has no part. Takes `parts` off; `as` is a hint and stays."""
+    shape = plain(payload.attributes["as"]) if "as" in payload.attributes else ""
+    return payload.attributes.pop(NO_PARTS, None) is not None or shape in _EMPTY_SHAPES
+
+
+def _format(payload: Payload, known: tuple[str, ...]) -> str:
+    value = payload.attributes.pop("format", None)
+    if value is None:
+        return ""
+    word = plain(value)
+    if word not in known:
+        message = f"unknown format {word!r}; known here: {', '.join(known)}"
+        raise InvalidTranscript(message, line=payload.line - 1, column=1, expected=f"one of {', '.join(known)}")
+    return str(word)
+
+
+def _require_object(text: str, payload: Payload, remedy: str) -> None:
+    if is_object(text):
+        return
+    reason = ""
+    try:
+        read_object(text)
+    except InvalidRequest as error:
+        reason = f" ({error.message} at line {payload.line + max(error.line, 1) - 1}, column {max(error.column, 1)})"
+    message = f"the payload must be a JSON object{reason}; correct it{', ' * bool(remedy)}{remedy}"
+    raise _bad_payload(payload, message, "a JSON object")
+
+
+def _bad_payload(payload: Payload, message: str, expected: str) -> InvalidTranscript:
+    got = respace(payload.text)[:40] if payload.text.strip() else "nothing"
+    return InvalidTranscript(message, line=payload.line, column=1, expected=expected, got=got)

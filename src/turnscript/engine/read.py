@@ -1,0 +1,227 @@
+"""Owns strict reading: a whole transcript to a request, for files and datasets. Errors name line and column.
+
+Theory of operation. A tag counts only when it fills its line from the start, so one pattern finds every candidate, and
+the text between two of them is a payload or must be blank. The grammar has one state: which block is open. A block ends
+at its own closing; any other whole tag before that is an error, because content that looks like one would be escaped.
+The last block may lack its closing: an unfinished text. Payloads are cut out as they stand and read by the turn's body.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NoReturn
+
+from msgspec import Struct
+
+from turnscript.conversation import Item, Request, Tool, ToolsChange
+from turnscript.engine.attributes import read_attributes, scan_attributes
+from turnscript.engine.bodies import Metadata, ToolList
+from turnscript.engine.table import Attribute, Document, Payload, Section, Turn
+from turnscript.errors import InvalidTranscript
+from turnscript.jsontext import Json
+
+_METADATA = Metadata()
+_TOOLS = ToolList()
+_CHANGE = Attribute("change", "change", "flag")
+_REMOVED = Attribute("removed", "removed", "names")
+
+
+class Block(Struct):
+    """A block as it was cut out: its turn or section, attributes, payload (still escaped), and first line."""
+
+    kind: Turn | Section
+    attributes: dict[str, Json]
+    text: str
+    line: int
+    open: bool
+
+
+def read_document(document: Document, text: str) -> Request:
+    """The request that a transcript holds. Raises InvalidTranscript."""
+    request = Request()
+    for block in cut_blocks(document, text):
+        if block.kind is document.metadata:
+            _read_metadata(document, block, request)
+        elif block.kind is document.tools:
+            _read_tools(document, block, request)
+        elif isinstance(block.kind, Turn):
+            request.items.append(_read_item(document, block.kind, block))
+    return request
+
+
+def opens_block(document: Document, text: str) -> bool:
+    """Whether the first line that is not blank is an opening tag."""
+    start = re.match(r"\ufeff?\s*", text)
+    first = text[start.end() :].split("\n", 1)[0] if start else ""
+    found = _tags(document).pattern.match(first.rstrip("\r"))
+    return found is not None and found["opening"] is not None
+
+
+# Cutting a text into blocks.
+
+
+def cut_blocks(document: Document, text: str) -> Iterator[Block]:
+    """The blocks of a transcript in order."""
+    tags = _tags(document)
+    text = _unix_lines(text.removeprefix("\ufeff"), tags)
+    lines = _Lines(text)
+    opening: re.Match[str] | None = None
+    end = 0  # of the last block, or of the opening line
+    for tag in tags.pattern.finditer(text):
+        if opening is None:
+            _require_blank(text, end, tag.start(), lines)
+            if tag["closing"]:
+                lines.fail(tag.start(), f"{tag['closing']} closes a block that is not open", "an opening tag")
+            opening, end = tag, min(tag.end() + 1, len(text))
+        elif tag["closing"] and tags.closings[tag["closing"]] is tags.openings[opening["opening"]]:
+            yield _block(document, opening, text[end : max(tag.start() - 1, end)], lines, open_=False)
+            opening, end = None, tag.end()
+        else:
+            _fail_inside(tags, opening, tag, lines)
+    if opening is None:
+        _require_blank(text, end, len(text), lines)
+    else:
+        yield _block(document, opening, text[end:], lines, open_=True)
+
+
+class _Tags:
+    """The tag lines of a document: one pattern that finds them all, and what each literal opens or closes."""
+
+    def __init__(self, document: Document) -> None:
+        kinds: list[Turn | Section] = [*document.turns, document.metadata, document.tools]
+        self.openings: dict[str, Turn | Section] = {kind.open: kind for kind in kinds}
+        self.closings: dict[str, Turn | Section] = {
+            closing: self.openings[kind.open] for kind in kinds for closing in (kind.close, *kind.also_closed_by)
+        }
+        closing, opening = _alternatives(self.closings), _alternatives(self.openings)
+        tag_end = re.escape(document.tag_end)
+        self.pattern = re.compile(
+            rf"^(?:(?P<closing>{closing})|(?P<opening>{opening})(?P<attributes>[ \t].*?)?{tag_end})[ \t]*$",
+            re.MULTILINE,
+        )
+        self.crlf = re.compile(self.pattern.pattern.removesuffix("$") + r"\r?$", re.MULTILINE)
+
+
+@lru_cache(maxsize=64)
+def _tags(document: Document) -> _Tags:
+    return _Tags(document)
+
+
+def _alternatives(literals: dict[str, Turn | Section]) -> str:
+    return "|".join(map(re.escape, sorted(literals, key=len, reverse=True)))
+
+
+class _Lines:
+    """Line and column of a position. Positions only rise, so counting lines stays linear."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._counted = 0
+        self._line = 1
+
+    def at(self, position: int) -> tuple[int, int]:
+        """Line and column, both from 1."""
+        if position < self._counted:
+            self._counted, self._line = 0, 1
+        self._line += self._text.count("\n", self._counted, position)
+        self._counted = position
+        return self._line, position - self._text.rfind("\n", 0, position)
+
+    def fail(self, position: int, message: str, expected: str) -> NoReturn:
+        """Raise the error for what stands at `position`."""
+        line, column = self.at(position)
+        got = self._text[position : position + 40].split("\n")[0]
+        raise InvalidTranscript(message, line=line, column=column, expected=expected, got=got)
+
+
+def _unix_lines(text: str, tags: _Tags) -> str:
+    """The text with LF line ends if its first tag line ends in CRLF; otherwise CR is content (requirements D-X-8)."""
+    if "\r\n" not in text:
+        return text
+    first = tags.crlf.search(text)
+    return text.replace("\r\n", "\n") if first and first[0].endswith("\r") else text
+
+
+def _require_blank(text: str, start: int, end: int, lines: _Lines) -> None:
+    between = text[start:end]
+    if between.strip():
+        position = start + len(between) - len(between.lstrip())
+        word = text[position : position + 40].split("\n", maxsplit=1)[0]
+        lines.fail(position, f"text outside any block: {word!r}; put it between an opening and a closing tag", "a tag")
+
+
+def _fail_inside(tags: _Tags, opening: re.Match[str], tag: re.Match[str], lines: _Lines) -> NoReturn:
+    kind = tags.openings[opening["opening"]]
+    line = lines.at(opening.start())[0]
+    found = tag[0].strip()
+    message = (
+        f"{found[:60]} found before {kind.close}, inside the block that {opening['opening']} opened on line {line}; "
+        f"close that block first, or put a backslash after << if this line is content"
+    )
+    lines.fail(tag.start(), message, kind.close)
+
+
+def _block(document: Document, opening: re.Match[str], text: str, lines: _Lines, *, open_: bool) -> Block:
+    line, column = lines.at(opening.start())
+    start, end = opening.span("attributes")
+    attributes = (
+        scan_attributes(opening.string, start, end, line, column + start - opening.start()) if start >= 0 else {}
+    )
+    return Block(_tags(document).openings[opening["opening"]], attributes, text, line, open_)
+
+
+# Reading a block.
+
+
+def _payload(document: Document, block: Block) -> Payload:
+    return Payload(block.text, block.attributes, block.line + 1, document.escape)
+
+
+def _read_item(document: Document, turn: Turn, block: Block) -> Item:
+    payload = turn.body.read(_payload(document, block))
+    fields, hints = read_attributes(block.attributes, turn.attributes, block.line)
+    if turn.required and turn.required not in fields:
+        message = f"{turn.open} needs the attribute {turn.required!r}"
+        expected = f'{turn.required}="..."'
+        raise InvalidTranscript(message, line=block.line, column=1, expected=expected)
+    return turn.item(**(payload | fields), hints=hints, open=block.open, at=f"line {block.line}")
+
+
+def _read_metadata(document: Document, block: Block, request: Request) -> None:
+    if request.origin or request.extra or any(not _is_system(item) for item in request.items):
+        _misplaced(block, "metadata comes once, before the first turn")
+    _no_attributes(block)
+    fields = _METADATA.read(_payload(document, block))
+    request.origin = fields["origin"]
+    request.extra = fields["options"]
+    request.settings = fields["settings"]
+    request.hints = fields["hints"]
+
+
+def _read_tools(document: Document, block: Block, request: Request) -> None:
+    tools: list[Tool] = _TOOLS.read(_payload(document, block))
+    marked = _CHANGE.key in block.attributes
+    if not marked and not request.tools and all(map(_is_system, request.items)):
+        _no_attributes(block)
+        request.conversation.tools = tools
+        return
+    turn = document.turn(ToolsChange.kind)
+    attributes = (*turn.attributes, _CHANGE, _REMOVED)
+    fields, hints = read_attributes(block.attributes, attributes, block.line)
+    fields.pop(_CHANGE.key, None)
+    request.items.append(ToolsChange(added=tools, **fields, hints=hints, open=block.open, at=f"line {block.line}"))
+
+
+def _is_system(item: Item) -> bool:
+    return item.kind == "system"
+
+
+def _misplaced(block: Block, message: str) -> NoReturn:
+    raise InvalidTranscript(message, line=block.line, column=1, expected="a turn")
+
+
+def _no_attributes(block: Block) -> None:
+    if block.attributes:
+        _misplaced(block, f"this block takes no attributes; found {', '.join(block.attributes)}")

@@ -1,0 +1,1 @@
+"""Owns the laws: every one of them on every registered format or API, with no list to join and no skip."""

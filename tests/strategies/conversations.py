@@ -1,0 +1,161 @@
+"""Owns Hypothesis strategies for typed conversations: every item, part, tool, hint and setting that the model has."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+from tests.strategies import jsontext, text
+from turnscript import (
+    Assistant,
+    Audio,
+    Conversation,
+    Document,
+    Hints,
+    Image,
+    Item,
+    Opaque,
+    Part,
+    Raw,
+    Refusal,
+    Request,
+    Settings,
+    System,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolResult,
+    ToolsChange,
+    User,
+)
+
+Maybe = st.none() | text.words()
+NAMES = text.words() | st.sampled_from(["get_weather", 'q"uote', "<<USER>>", "a>>b", "é", "x y", "\\", "\n"])
+
+
+def json_texts() -> st.SearchStrategy[msgspec.Raw]:
+    """JSON values as they might be spelled on a wire."""
+    return jsontext.json_texts().map(lambda value: msgspec.Raw(value.encode()))
+
+
+def json_objects() -> st.SearchStrategy[msgspec.Raw]:
+    """JSON objects as they might be spelled on a wire."""
+    return jsontext.argument_objects().map(lambda value: msgspec.Raw(value.encode()))
+
+
+def extras() -> st.SearchStrategy[dict[str, msgspec.Raw]]:
+    """Unnamed members; most objects have none."""
+    keys = st.sampled_from(["x", "cache_control", "type", "extra", "é", "a b", "<<SYS>>"])
+    return st.just({}) | st.just({}) | st.dictionaries(keys, json_texts(), max_size=2)
+
+
+def parts() -> st.SearchStrategy[Part]:
+    """A part of any kind."""
+    return st.one_of(
+        st.builds(Text, text=text.texts(), extra=extras()),
+        st.builds(Text, text=text.texts()),
+        st.builds(Refusal, text=text.texts(), extra=extras()),
+        st.builds(Image, url=Maybe, data=Maybe, media_type=Maybe, file_id=Maybe, detail=Maybe, extra=extras()),
+        st.builds(Audio, data=Maybe, format=Maybe, id=Maybe, extra=extras()),
+        st.builds(Document, url=Maybe, data=Maybe, media_type=Maybe, file_id=Maybe, filename=Maybe, extra=extras()),
+        st.builds(Document, text=text.texts(), title=Maybe, context=Maybe, extra=extras()),
+        st.builds(Raw, type=text.words(), value=json_texts(), extra=extras()),
+    )
+
+
+def contents() -> st.SearchStrategy[list[Part]]:
+    """The content of an item."""
+    one_text: st.SearchStrategy[list[Part]] = st.builds(Text, text=text.texts()).map(lambda part: [part])
+    return one_text | st.lists(parts(), max_size=3)
+
+
+def _texts(maximum: int = 2) -> st.SearchStrategy[list[Part]]:
+    return st.lists(st.builds(Text, text=text.texts(), extra=extras()), max_size=maximum)
+
+
+@st.composite
+def hinted(draw: st.DrawFn, items: st.SearchStrategy[Item]) -> Item:
+    """An item, perhaps with hints and unnamed members. Shapes fit the content, as they do on every wire."""
+    item = draw(items)
+    if draw(st.booleans()):
+        return item
+    item.extra = draw(extras())
+    empty = not getattr(item, "content", True) and not getattr(item, "summary", ())
+    shapes = ["null", "absent", "empty"] if empty else ["list", "string", "input"]
+    hints = Hints(
+        turn=draw(st.sampled_from(["", "new", "join"])),
+        shape=draw(st.sampled_from(["", *shapes])),
+        slot=draw(st.sampled_from(["", "instructions"])),
+        envelope=draw(extras()),
+        attributes=draw(st.just({}) | st.dictionaries(st.sampled_from(["mood", "x-y", "_z.1"]), json_texts())),
+    )
+    item.hints = hints if hints != Hints() else None
+    item.raw = draw(st.none() | text.texts())
+    return item
+
+
+def items() -> st.SearchStrategy[Item]:
+    """An item of any kind."""
+    arguments = jsontext.argument_objects() | jsontext.broken_arguments() | text.texts()
+    call = {"name": NAMES, "arguments": arguments, "id": Maybe, "item_id": Maybe, "namespace": Maybe}
+    return hinted(
+        st.one_of(
+            st.builds(System, content=contents(), role=st.sampled_from(["system", "developer"]), name=Maybe, id=Maybe),
+            st.builds(User, content=contents(), name=Maybe, id=Maybe),
+            st.builds(Assistant, content=contents(), name=Maybe, id=Maybe, phase=Maybe),
+            st.builds(
+                Thinking, content=_texts(), summary=_texts(), of=st.sampled_from(["reason", "reflect"]), id=Maybe
+            ),
+            st.builds(Thinking, content=_texts(1), signature=Maybe, encrypted=Maybe),
+            st.builds(Thinking, redacted=text.words()),
+            st.builds(ToolCall, **call, custom=st.booleans()),
+            st.builds(
+                ToolResult, content=contents(), id=Maybe, name=Maybe, status=Maybe, item_id=Maybe, custom=st.booleans()
+            ),
+            st.builds(ToolsChange, added=st.lists(tools(), max_size=2), removed=st.lists(text.words(), max_size=2)),
+            st.builds(Opaque, type=text.words(), value=json_objects(), role=st.sampled_from(["", "user", "assistant"])),
+        )
+    )
+
+
+def tools() -> st.SearchStrategy[Tool]:
+    """A tool: a function, free text, a namespace or one that an API runs."""
+    return st.builds(
+        Tool,
+        name=st.none() | NAMES,
+        description=st.none() | text.texts(),
+        parameters=st.none() | json_objects(),
+        type=st.sampled_from(["function", "function", "custom", "web_search_20250305"]),
+        format=st.none() | json_objects(),
+        strict=st.sampled_from([None, True, False]),
+        tools=st.just([]) | st.lists(st.builds(Tool, name=NAMES), max_size=2),
+        extra=extras() | st.just({"x": msgspec.Raw(b"1"), "name": msgspec.Raw(b"null")}),
+        envelope=extras(),
+        hints=st.just({}) | st.just({"type": "custom"}),
+    )
+
+
+@st.composite
+def requests(draw: st.DrawFn, settings: bool = True) -> Request:
+    """A request built by hand: only its last item may be open."""
+    drawn: list[Item] = draw(st.lists(items(), max_size=6))
+    unfinished: bool = draw(st.booleans())
+    if drawn and unfinished:
+        drawn[-1].open = True
+    request = Request(conversation=Conversation(items=drawn, tools=draw(st.lists(tools(), max_size=3))))
+    if settings:
+        request.extra = draw(extras())
+        request.settings = draw(st.just(Settings()) | _settings())
+    return request
+
+
+def _settings() -> st.SearchStrategy[Settings]:
+    fields: dict[str, st.SearchStrategy[Any]] = {
+        "model": Maybe,
+        "max_tokens": st.none() | st.integers(0, 2**40),
+        "temperature": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        "stop": st.none() | st.lists(text.texts(), max_size=2),
+        "metadata": st.none() | json_objects(),
+    }
+    return st.builds(Settings, **fields)

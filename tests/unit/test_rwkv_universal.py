@@ -1,0 +1,222 @@
+"""Owns the exact bytes of the Universal transcript: every example of the template and the extension, and its errors."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import turnscript as ts
+
+FORMAT = ts.get_format("rwkv-universal")
+GOLDEN = Path(__file__).parents[1] / "golden" / "rwkv_universal"
+EXAMPLES = sorted(GOLDEN.glob("*.txt"))
+PROMPTS: list[dict[str, Any]] = json.loads((GOLDEN / "prompts.json").read_text())
+
+
+def example(name: str) -> str:
+    """The bytes of a golden transcript."""
+    return (GOLDEN / f"{name}.txt").read_bytes().decode()
+
+
+def user(text: str) -> ts.User:
+    """A user item that says `text`."""
+    return ts.User(content=[ts.Text(text=text)])
+
+
+def document(*items: ts.Item) -> str:
+    """The archive of some items."""
+    return str(FORMAT.render(ts.Request(conversation=ts.Conversation(items=list(items)))).value)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_reads_and_is_written_again_byte_for_byte(path: Path) -> None:
+    text = path.read_bytes().decode()
+    rendered = FORMAT.render(FORMAT.parse(text))
+    assert text == rendered.value
+    assert [] == rendered.losses
+
+
+@pytest.mark.parametrize("name", ["u1", "u2", "u3", "c1", "c2", "c3"])
+def test_a_plain_conversation_is_the_same_in_both_views(name: str) -> None:
+    assert example(name) == FORMAT.render(FORMAT.parse(example(name)), view="prompt").value
+
+
+@pytest.mark.parametrize("row", PROMPTS, ids=lambda row: f"{row['conversation']}-thinking-{row['thinking']}")
+def test_a_generation_prompt_has_the_golden_bytes(row: dict[str, Any]) -> None:
+    whole = FORMAT.parse(example("c1"))
+    count = {"P1": 2, "P1r": 5}[row["conversation"]]
+    cut = ts.Request(conversation=ts.Conversation(items=whole.items[:count], tools=whole.tools))
+    data = FORMAT.prompt(cut, thinking=row["thinking"]).text.encode()
+    assert (row["bytes"], row["sha256_16"]) == (len(data), hashlib.sha256(data).hexdigest()[:16])
+
+
+def test_the_settings_decide_whether_a_prompt_opens_a_thought() -> None:
+    request = ts.Request(conversation=ts.Conversation(items=[user("q")]))
+    assert FORMAT.prompt(request).text.endswith("<<ASSISTANT>>\n")
+    request.settings.effort = "high"
+    assert FORMAT.prompt(request).text.endswith("<<THINK>>\n")
+    request.settings.thinking = ts.ThinkingMode(mode="disabled")
+    assert FORMAT.prompt(request).text.endswith("<<ASSISTANT>>\n")
+
+
+def test_an_open_answer_is_a_prefill() -> None:
+    prompt = FORMAT.prompt(FORMAT.parse(example("e10_prefill")))
+    assert prompt.text.endswith("<<ASSISTANT>>\nThe best answer is (")
+    assert "The best answer is (" == prompt.prefill
+
+
+def test_a_prompt_without_history_begins_with_its_opening() -> None:
+    assert "<<ASSISTANT>>\n" == FORMAT.prompt(ts.Request()).text
+
+
+def test_stops_depend_on_whether_tools_are_offered() -> None:
+    assert ["<<ASSISTANT_END>>"] == FORMAT.prompt(ts.Request()).stops
+    tools = ts.Request(conversation=ts.Conversation(tools=[ts.Tool(name="f")]))
+    assert ["<<USER", "<<TOOL_RESULT", "<<SYS"] == FORMAT.prompt(tools).stops
+
+
+def test_two_assistant_blocks_in_a_row_stay_two() -> None:
+    kinds = [type(item).__name__ for item in FORMAT.parse(example("u3")).items]
+    assert ["System", "User", "Assistant", "Assistant"] == kinds
+
+
+EDGES = ["", "\n", "a\n", "\n\n", " lead", "trail ", "a\r\nb", "\r", "。", "\t", "\ufeff", "\x00"]
+
+
+@pytest.mark.parametrize("text", EDGES)
+def test_payload_bytes_are_exact(text: str) -> None:
+    transcript = document(user(text), user("next"))
+    assert [user(text), user("next")] == FORMAT.parse(transcript).items
+
+
+def test_an_empty_payload_may_be_written_without_its_line() -> None:
+    assert [user("")] == FORMAT.parse("<<USER>>\n<<USER_END>>").items
+
+
+def test_both_spellings_of_every_closing_are_read() -> None:
+    swapped = example("c1")
+    for name in ("SYS", "TOOLS", "USER", "ASSISTANT"):
+        swapped = swapped.replace(f"<<{name}_END>>", f"<<END_{name}>>")
+    for name in ("TOOL_CALL", "TOOL_RESULT"):
+        swapped = swapped.replace(f"<<END_{name}>>", f"<<{name}_END>>")
+    assert FORMAT.parse(example("c1")) == FORMAT.parse(swapped)
+
+
+def test_windows_line_ends_and_a_byte_order_mark_are_read() -> None:
+    windows = "\ufeff" + example("c1").replace("\n", "\r\n") + "\r\n"
+    assert FORMAT.parse(example("c1")) == FORMAT.parse(windows)
+
+
+def test_carriage_returns_are_content_in_a_file_with_unix_line_ends() -> None:
+    assert [user("a\r\nb")] == FORMAT.parse("<<USER>>\na\r\nb\n<<USER_END>>").items
+
+
+def test_blank_lines_around_blocks_and_blanks_after_tags_do_not_matter() -> None:
+    loose = "\n\n<<USER>>  \nhi\n<<USER_END>>\t\n<<ASSISTANT>>\nyo\n<<ASSISTANT_END>>\n\n\n"
+    assert "<<USER>>\nhi\n<<USER_END>>\n\n<<ASSISTANT>>\nyo\n<<ASSISTANT_END>>" == document(*FORMAT.parse(loose).items)
+
+
+def test_a_tag_inside_a_line_is_content_and_is_escaped_when_written() -> None:
+    items = FORMAT.parse("<<USER>>\nsee <<SYS>> there\n<<USER_END>>").items
+    assert [user("see <<SYS>> there")] == items
+    assert "<<USER>>\nsee <<\\SYS>> there\n<<USER_END>>" == document(*items)
+
+
+def test_any_last_block_may_be_unfinished() -> None:
+    request = FORMAT.parse('<<USER>>\nhi\n<<USER_END>>\n\n<<TOOL_CALL name="f" format="raw">>\n{"a": ')
+    assert request.items[-1].open
+    assert "<<ASSISTANT>>\npartial" == document(*FORMAT.parse("<<ASSISTANT>>\npartial").items)
+
+
+def test_status_is_advice_and_never_changes_the_reading() -> None:
+    for status in ("ok", "error", "whatever"):
+        item = FORMAT.parse(f'<<TOOL_RESULT id="a" status="{status}">>\n{{}}\n<<END_TOOL_RESULT>>').items[0]
+        assert isinstance(item, ts.ToolResult)
+        assert (status, status == "error", "a") == (item.status, item.is_error, item.id)
+
+
+def test_attribute_values_never_hold_a_tag() -> None:
+    transcript = document(ts.ToolCall(name='a">>\n<<SYS>>', arguments="{}", id="\\<"))
+    assert '<<TOOL_CALL name="a\\"\\u003e\\u003e\\n\\u003c\\u003cSYS\\u003e\\u003e" id="\\\\\\u003c">>' in transcript
+    call = FORMAT.parse(transcript).items[0]
+    assert isinstance(call, ts.ToolCall)
+    assert ('a">>\n<<SYS>>', "\\<") == (call.name, call.id)
+
+
+def test_unknown_attributes_are_kept_in_order() -> None:
+    transcript = '<<USER name="a" mood="sad" weight=1.50>>\nhi\n<<USER_END>>'
+    assert transcript == document(*FORMAT.parse(transcript).items)
+
+
+def test_a_second_tool_list_adds_tools_from_there_on() -> None:
+    tool = '<<TOOLS>>\n{{"name": "{}"}}\n<<TOOLS_END>>'
+    transcript = "\n\n".join([tool.format("f"), "<<USER>>\nq\n<<USER_END>>", tool.format("g")])
+    request = FORMAT.parse(transcript)
+    assert ["f"] == [one.name for one in request.tools]
+    assert isinstance(request.items[1], ts.ToolsChange)
+    assert ["g"] == [one.name for one in request.items[1].added]
+
+
+def test_a_prompt_lists_what_it_does_not_show() -> None:
+    rendered = FORMAT.render(FORMAT.parse(example("e08_names_and_free_text")), view="prompt")
+    assert ["line 1.cache_control: dropped: a prompt has no place for members without a name"] == list(
+        map(str, rendered.losses)
+    )
+    assert "x=" not in str(rendered.value)
+
+
+def test_strict_raises_one_error_with_every_loss() -> None:
+    request = FORMAT.parse(example("e06_thinking_signed"))
+    with pytest.raises(ts.LossyConversion, match="signature") as caught:
+        FORMAT.render(request, view="prompt", strict=True)
+    assert 1 == len(caught.value.losses)
+
+
+def test_only_the_last_item_may_be_open() -> None:
+    with pytest.raises(ts.InvalidConversation, match="only the last item may be open"):
+        document(ts.Assistant(content=[ts.Text(text="a")], open=True), user("b"))
+
+
+def test_an_unknown_view_names_the_known_ones() -> None:
+    with pytest.raises(ts.UnknownName, match="archive"):
+        FORMAT.render(ts.Request(), view="achive")
+
+
+BAD = [
+    ("x", 1, 1, "text outside any block"),
+    ("<<USER>>\nhi\n<<USER_END>>\nloose", 4, 1, "text outside any block"),
+    ("<<USER_END>>", 1, 1, "closes a block that is not open"),
+    ("<<USER>>\nhi\n<<SYS_END>>", 3, 1, "found before <<USER_END>>"),
+    ("<<USER>>\nhi\n\n<<SYS>>\nfoo\n<<SYS_END>>", 4, 1, "found before <<USER_END>>"),
+    ("<<USER name=bob>>\nx\n<<USER_END>>", 1, 13, "malformed attribute"),
+    ('<<USER name="a" name="b">>\nx\n<<USER_END>>', 1, 16, "given twice"),
+    ("<<USER name=5>>\nx\n<<USER_END>>", 1, 1, "must be a string"),
+    ('<<USER name="\\ud800">>\nx\n<<USER_END>>', 1, 13, "not JSON"),
+    ('<<TOOL_CALL id="x">>\n{}\n<<END_TOOL_CALL>>', 1, 1, "needs the attribute 'name'"),
+    ('<<TOOL_CALL name="f">>\n[]\n<<END_TOOL_CALL>>', 2, 1, "must be a JSON object"),
+    ('<<TOOL_CALL name="f">>\n{"a": 1,}\n<<END_TOOL_CALL>>', 2, 1, "line 2, column 9"),
+    ("<<TOOL_CALL name=\"f\">>\n{'a': 1}\n<<END_TOOL_CALL>>", 2, 1, "must be a JSON object"),
+    ('<<TOOL_CALL name="f">>\n{} // why\n<<END_TOOL_CALL>>', 2, 1, "must be a JSON object"),
+    ("<<TOOL_RESULT>>\nplain words\n<<END_TOOL_RESULT>>", 2, 1, 'mark the tag with format="text"'),
+    ('<<TOOL_RESULT format="yaml">>\na: 1\n<<END_TOOL_RESULT>>', 1, 1, "unknown format 'yaml'"),
+    ('<<META>>\n{"v": 2}\n<<META_END>>', 2, 1, "version 2"),
+    ("<<META>>\n[]\n<<META_END>>", 2, 1, "must be a JSON object"),
+    ("<<META mood=1>>\n{}\n<<META_END>>", 1, 1, "takes no attributes"),
+    ("<<USER>>\nx\n<<USER_END>>\n\n<<META>>\n{}\n<<META_END>>", 5, 1, "before the first turn"),
+    ('<<TOOLS>>\n{"name": "a"}\n{bad\n<<TOOLS_END>>', 3, 1, "each line of a tool list"),
+    ('<<TOOLS>>\n{"name": 5}\n<<TOOLS_END>>', 2, 1, "each line of a tool list"),
+    ('<<USER>>\nhi\n<<PART type="hologram">>\nx\n<<USER_END>>', 3, 1, "unknown part type 'hologram'"),
+    ('<<ITEM type="a">>\n{\n<<END_ITEM>>', 2, 1, "must be JSON"),
+]
+
+
+@pytest.mark.parametrize(("transcript", "line", "column", "words"), BAD, ids=[words for *_, words in BAD])
+def test_a_broken_transcript_is_an_error_with_line_and_column(
+    transcript: str, line: int, column: int, words: str
+) -> None:
+    with pytest.raises(ts.InvalidTranscript) as caught:
+        FORMAT.parse(transcript)
+    assert (line, column) == (caught.value.line, caught.value.column)
+    assert words in str(caught.value)
