@@ -3,6 +3,8 @@
 One item is one block of the Universal transcript. How items group into messages is a rule of each API, so it is not
 stored; where a payload departs from its API's rule, the item carries `hints`. Nothing here knows any API or format.
 
+The structs are not watched by the garbage collector: they hold no reference cycles, and a long session makes many.
+
 Five fields that every item has:
 - `extra`: members of the wire object that have no name here, as JSON text, written back at their place to the same API.
 - `hints`: the shape it had on the wire where that differs from its API's usual one.
@@ -27,7 +29,7 @@ Extra = dict[str, Json]
 Turn = Literal["", "new", "join"]
 
 
-class Hints(Struct, omit_defaults=True):
+class Hints(Struct, omit_defaults=True, gc=False):
     """The shape something had on the wire, kept only where it is not the usual one."""
 
     turn: Turn = ""
@@ -44,13 +46,14 @@ class Hints(Struct, omit_defaults=True):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Hints) and _equal(self, other)
 
+    __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
 
 
 # Parts: what content is made of.
 
 
-class Part(Struct, eq=False, kw_only=True):
+class Part(Struct, eq=False, kw_only=True, gc=False):
     """One piece of an item's content."""
 
     extra: Extra = {}
@@ -58,16 +61,17 @@ class Part(Struct, eq=False, kw_only=True):
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and _equal(self, other)
 
+    __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
 
 
-class Text(Part, eq=False):
+class Text(Part, eq=False, gc=False):
     """Plain text."""
 
     text: str
 
 
-class Image(Part, eq=False):
+class Image(Part, eq=False, gc=False):
     """A picture: by `url`, by `file_id`, or as base64 `data` with its `media_type`."""
 
     url: str | None = None
@@ -77,7 +81,7 @@ class Image(Part, eq=False):
     detail: str | None = None
 
 
-class Document(Part, eq=False):
+class Document(Part, eq=False, gc=False):
     """A file: by `url`, by `file_id`, as base64 `data` (or a data URL), or as plain `text`."""
 
     url: str | None = None
@@ -90,7 +94,7 @@ class Document(Part, eq=False):
     context: str | None = None
 
 
-class Audio(Part, eq=False):
+class Audio(Part, eq=False, gc=False):
     """Sound: base64 `data` in a `format` such as `wav`, or the `id` of something said before."""
 
     data: str | None = None
@@ -98,13 +102,13 @@ class Audio(Part, eq=False):
     id: str | None = None
 
 
-class Refusal(Part, eq=False):
+class Refusal(Part, eq=False, gc=False):
     """What the model said when it declined."""
 
     text: str
 
 
-class Raw(Part, eq=False):
+class Raw(Part, eq=False, gc=False):
     """A part of a kind that has no name here: the wire object, verbatim."""
 
     type: str
@@ -114,7 +118,7 @@ class Raw(Part, eq=False):
 # Items: what a conversation is made of.
 
 
-class Item(Struct, eq=False, kw_only=True):
+class Item(Struct, eq=False, kw_only=True, gc=False):
     """One entry of a conversation."""
 
     kind: ClassVar[str] = ""
@@ -127,10 +131,11 @@ class Item(Struct, eq=False, kw_only=True):
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and _equal(self, other)
 
+    __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
 
 
-class System(Item, eq=False):
+class System(Item, eq=False, gc=False):
     """Instructions. `role` is `system`, or `developer` where the API tells them apart."""
 
     kind: ClassVar[str] = "system"
@@ -140,7 +145,7 @@ class System(Item, eq=False):
     id: str | None = None
 
 
-class User(Item, eq=False):
+class User(Item, eq=False, gc=False):
     """What the user said; `name` is the participant's."""
 
     kind: ClassVar[str] = "user"
@@ -149,7 +154,7 @@ class User(Item, eq=False):
     id: str | None = None
 
 
-class Assistant(Item, eq=False):
+class Assistant(Item, eq=False, gc=False):
     """What the model said. `phase` is the Responses API's `commentary` or `final_answer`."""
 
     kind: ClassVar[str] = "assistant"
@@ -159,7 +164,7 @@ class Assistant(Item, eq=False):
     phase: str | None = None
 
 
-class Thinking(Item, eq=False):
+class Thinking(Item, eq=False, gc=False):
     """What the model thought before it spoke.
 
     `of` says which kind of thought: `reason`, or OpenChatML's `reflect` and `introspect`. `signature`, `redacted` and
@@ -176,7 +181,7 @@ class Thinking(Item, eq=False):
     id: str | None = None
 
 
-class ToolCall(Item, eq=False):
+class ToolCall(Item, eq=False, gc=False):
     """A request to run a tool.
 
     `arguments` is the text that the model wrote, never parsed and written again: a JSON object when it is well formed,
@@ -192,7 +197,7 @@ class ToolCall(Item, eq=False):
     custom: bool = False
 
 
-class ToolResult(Item, eq=False):
+class ToolResult(Item, eq=False, gc=False):
     """What a tool answered. `status` is `ok`, `error` or any other word; it never changes how the result is paired."""
 
     kind: ClassVar[str] = "tool_result"
@@ -210,7 +215,7 @@ class ToolResult(Item, eq=False):
         return self.status == "error"
 
 
-class ToolsChange(Item, eq=False):
+class ToolsChange(Item, eq=False, gc=False):
     """Tools that become available from here on, and names of tools that no longer are."""
 
     kind: ClassVar[str] = "tools_change"
@@ -218,7 +223,7 @@ class ToolsChange(Item, eq=False):
     removed: list[str] = []
 
 
-class Opaque(Item, eq=False):
+class Opaque(Item, eq=False, gc=False):
     """An item or content block of a kind that has no name here: the wire object, verbatim.
 
     `role` is the role of the message that held it, `user` or `assistant`, or empty where the API has no roles.
@@ -230,7 +235,7 @@ class Opaque(Item, eq=False):
     role: str = ""
 
 
-class Tool(Struct, eq=False, kw_only=True):
+class Tool(Struct, eq=False, kw_only=True, gc=False):
     """A tool that the model may call.
 
     `type` is `function` (with `parameters`, a JSON Schema), `custom` (free text, with `format`), `namespace` (with
@@ -252,13 +257,14 @@ class Tool(Struct, eq=False, kw_only=True):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tool) and _equal(self, other)
 
+    __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
 
 
 # Requests and responses: a conversation with what was asked of the model, and what came back.
 
 
-class ToolChoice(Struct, eq=False, omit_defaults=True):
+class ToolChoice(Struct, eq=False, omit_defaults=True, gc=False):
     """Which tools the model may or must use.
 
     `mode` is `auto`, `none`, `required`, `named` (one tool: `name`, of `type`) or `allowed` (only `tools`, which holds
@@ -275,10 +281,11 @@ class ToolChoice(Struct, eq=False, omit_defaults=True):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ToolChoice) and _equal(self, other)
 
+    __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
 
 
-class ThinkingMode(Struct, eq=False, omit_defaults=True):
+class ThinkingMode(Struct, eq=False, omit_defaults=True, gc=False):
     """Whether and how the model thinks first: `mode` as on the wire (`enabled`, `disabled`, `adaptive`, ...)."""
 
     mode: str
@@ -289,10 +296,11 @@ class ThinkingMode(Struct, eq=False, omit_defaults=True):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ThinkingMode) and _equal(self, other)
 
+    __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
 
 
-class ResponseFormat(Struct, eq=False, omit_defaults=True):
+class ResponseFormat(Struct, eq=False, omit_defaults=True, gc=False):
     """The shape the answer must have: `text`, `json_object`, or `json_schema` with its `schema`."""
 
     type: str
@@ -305,10 +313,11 @@ class ResponseFormat(Struct, eq=False, omit_defaults=True):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ResponseFormat) and _equal(self, other)
 
+    __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
 
 
-class Settings(Struct, eq=False, kw_only=True, omit_defaults=True):
+class Settings(Struct, eq=False, kw_only=True, omit_defaults=True, gc=False):
     """What more than one API lets a client say about the generation. None: not said."""
 
     model: str | None = None
@@ -346,17 +355,18 @@ class Settings(Struct, eq=False, kw_only=True, omit_defaults=True):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Settings) and _equal(self, other)
 
+    __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
 
 
-class Conversation(Struct):
+class Conversation(Struct, gc=False):
     """Who said what, in order, and with which tools."""
 
     items: list[Item] = []
     tools: list[Tool] = []
 
 
-class Request(Struct, eq=False, kw_only=True):
+class Request(Struct, eq=False, kw_only=True, gc=False):
     """A conversation and what is asked of the model.
 
     `origin` is the API the request came from, None when it was built by hand or read from a prompt. `extra` holds the
@@ -384,10 +394,11 @@ class Request(Struct, eq=False, kw_only=True):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Request) and _equal(self, other)
 
+    __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
 
 
-class Usage(Struct):
+class Usage(Struct, gc=False):
     """Token counts. `input` includes what was read from or written to a cache."""
 
     input: int = 0
@@ -397,7 +408,7 @@ class Usage(Struct):
     reasoning: int = 0
 
 
-class Response(Struct, eq=False, kw_only=True):
+class Response(Struct, eq=False, kw_only=True, gc=False):
     """What the model answered, and why it stopped (spec apis A8.2 names the reasons)."""
 
     items: list[Item] = []
@@ -412,6 +423,7 @@ class Response(Struct, eq=False, kw_only=True):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Response) and _equal(self, other)
 
+    __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
 
 

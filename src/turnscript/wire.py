@@ -31,14 +31,14 @@ class Rest(dict[str, Json]):
     """Unnamed members of a wire object. A type of its own, so that no body can fill the field by using its name."""
 
 
-class Wire(Struct, forbid_unknown_fields=True, kw_only=True):
+class Wire(Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
     """Base of all declared wire objects."""
 
     # The odd wire name keeps `rest` out of reach of a body: under its own name, `"rest": null` would be read as None.
     rest: Rest | None = msgspec.field(default=None, name="(rest)")
 
 
-class Verbatim(Struct):
+class Verbatim(Struct, gc=False):
     """An object of an undeclared kind: its tag and its whole text."""
 
     tag: str
@@ -109,7 +109,7 @@ def _plain_reader(type_: Any) -> Callable[[Json, str], Any]:
 
 
 def _list_reader(element: Any) -> Callable[[Json, str], Any]:
-    read_one = reader_of(element)
+    read_one: Callable[[Json, str], Any] = Reader(element)  # one odd element does not slow down the others
     expected = f"an array of {describe(element)}"
 
     def read(value: Json, at: str) -> Any:
@@ -130,7 +130,7 @@ def _struct_reader(cls: type[Wire]) -> Callable[[Json, str], Any]:
         if bytes(value).lstrip()[:1] != b"{":
             raise mismatch(value, at, describe(cls))
         if not readers:  # built at first use: a struct may contain itself
-            readers.update({name: reader_of(_without_unset(hints[field.name])) for name, field in fields.items()})
+            readers.update({name: Reader(_without_unset(hints[field.name])) for name, field in fields.items()})
         found: dict[str, Any] = {}
         rest = Rest()
         for key, member in read_object(value).items():

@@ -220,3 +220,11 @@ def test_a_broken_transcript_is_an_error_with_line_and_column(
         FORMAT.parse(transcript)
     assert (line, column) == (caught.value.line, caught.value.column)
     assert words in str(caught.value)
+
+
+def test_the_reference_page_names_every_block_and_attribute() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "universal-transcript.md").read_text()
+    turns = FORMAT.document.turns
+    assert [] == [turn.open for turn in turns if turn.open not in page]
+    keys = {attribute.key for turn in turns for attribute in turn.attributes}
+    assert [] == sorted(key for key in keys if f"`{key}`" not in page)

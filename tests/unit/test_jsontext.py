@@ -1,0 +1,140 @@
+"""Owns the checks of JSON as text: spacing changes and nothing else, comparison, and errors with a place."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+import turnscript as ts
+from tests.strategies import jsontext as texts
+from turnscript import jsontext
+
+
+@given(text=texts.json_texts())
+def test_respacing_changes_only_white_space(text: str) -> None:
+    spaced = jsontext.respace(text)
+    assert "\n" not in spaced
+    assert texts.loads(text) == texts.loads(spaced)
+    assert jsontext.compact(text) == jsontext.compact(spaced)
+    assert spaced == jsontext.respace(spaced)
+
+
+def test_respacing_writes_the_spacing_of_a_hand_written_example() -> None:
+    odd = '{ "a":1.0,\n"b" :[1e5 , -0,{}],"\\u00e9":"a, b: {c}","a":1152921504606846976}'
+    assert '{"a": 1.0, "b": [1e5, -0, {}], "\\u00e9": "a, b: {c}", "a": 1152921504606846976}' == jsontext.respace(odd)
+    assert '{"a":1.0,"b":[1e5,-0,{}],"\\u00e9":"a, b: {c}","a":1152921504606846976}' == jsontext.compact(odd)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "equal"),
+    [
+        ('{"a": 1}', '{"a":1}', True),
+        ('"\\u00e9"', '"é"', True),
+        ("1.0", "1", False),
+        ('{"a":1,"b":2}', '{"b":2,"a":1}', False),
+        ('"a\\/b"', '"a/b"', True),
+        ("1e5", "100000.0", False),
+    ],
+)
+def test_two_texts_are_the_same_up_to_white_space_and_escapes(first: str, second: str, equal: bool) -> None:
+    assert equal is jsontext.same(Raw(first.encode()), Raw(second.encode()))
+
+
+@given(value=texts.json_values())
+def test_plain_inverts_json_of(value: object) -> None:
+    assert value == jsontext.plain(jsontext.json_of(value))
+
+
+def test_json_has_no_word_for_nan() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        jsontext.json_of(float("nan"))
+
+
+@given(text=st.text())
+def test_is_object_agrees_with_the_standard_library(text: str) -> None:
+    try:
+        expected = isinstance(json.loads(text), dict)
+    except ValueError:
+        expected = False
+    assert expected is jsontext.is_object(text)
+
+
+@pytest.mark.parametrize("text", ["{}", ' {"a": [1]} ', "{}\n"])
+def test_an_object_may_stand_between_blanks(text: str) -> None:
+    assert jsontext.is_object(text)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "{}{}", "{'a': 1}", '{"a": NaN}', '{"a": 1,}', "{} //", '{"a": 01}'])
+def test_what_is_not_one_object_is_refused(text: str) -> None:
+    assert not jsontext.is_object(text)
+
+
+BROKEN = [
+    (b"", 1, 1, "the input is empty"),
+    (b"  \n ", 1, 1, "the input is empty"),
+    (b'{"a": 1,\n "b" 2}', 2, 6, "expected ':'"),
+    (b'{"a":\n\n  nul}', 3, 4, "invalid character"),
+    (b'{"a": "\xc3\xa9", x}', 1, 12, "keys must be strings"),
+    (b'{"a": "b', 1, 9, "ends in the middle"),
+    (b'{"a": [1, 2', 1, 12, "ends in the middle"),
+    (b'{"a": "\\ud800"}', 1, 8, "half of a surrogate pair"),
+    (b'{"a": "\\udc00 \\ud83d\\ude00"}', 1, 8, "half of a surrogate pair"),
+    (b'{"a": NaN}', 1, 7, "invalid character"),
+    (b'{"a": 1} {"b": 2}', 1, 10, "trailing characters"),
+    (b'{"a": "tab\there"}', 1, 11, "invalid character"),
+]
+
+
+@pytest.mark.parametrize(("data", "line", "column", "words"), BROKEN, ids=[str(row[0][:20]) for row in BROKEN])
+def test_a_syntax_error_names_line_and_column(data: bytes, line: int, column: int, words: str) -> None:
+    with pytest.raises(ts.InvalidRequest, match=words) as caught:
+        jsontext.read_object(data)
+    assert (line, column) == (caught.value.line, caught.value.column)
+
+
+@pytest.mark.parametrize(
+    ("data", "got"), [(b"[]", "an array"), (b'"a"', "a string"), (b"1", "a number"), (b"null", "null")]
+)
+def test_another_value_than_an_object_is_named(data: bytes, got: str) -> None:
+    with pytest.raises(ts.InvalidRequest, match=f"expected an object, got {got}"):
+        jsontext.read_object(data)
+
+
+def test_nesting_of_200_levels_is_read_and_of_100000_is_an_error() -> None:
+    deep = b'{"a":' + b"[" * 200 + b"]" * 200 + b"}"
+    assert ["a"] == list(jsontext.read_object(deep))
+    with pytest.raises(ts.InvalidRequest, match="nested too deep"):
+        jsontext.read_object(b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+
+
+def test_a_byte_order_mark_is_dropped() -> None:
+    assert b"{}" == jsontext.utf8(b"\xef\xbb\xbf{}")
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "column", "words"),
+    [
+        (b'{"a":\n "\xff"}', 2, 3, "0xff is not UTF-8"),
+        ("{}".encode("utf-16"), 1, 1, "UTF-16"),
+        (b"x" * 4095 + b"\xc3\xa9" + b"y" * 5000 + b"\xe9", 1, 9097, "0xe9"),
+        (b"ok \xe2\x82", 1, 4, "0xe2"),
+    ],
+)
+def test_bytes_that_are_not_utf8_are_named_with_their_place(data: bytes, line: int, column: int, words: str) -> None:
+    with pytest.raises(ts.InvalidRequest, match=words) as caught:
+        jsontext.utf8(data)
+    assert (line, column) == (caught.value.line, caught.value.column)
+
+
+@given(text=st.text(), padding=st.integers(4080, 4110))
+def test_utf8_is_accepted_wherever_its_pieces_are_cut(text: str, padding: int) -> None:
+    data = ("x" * padding + text + "é" * 3000).encode()
+    assert data == jsontext.utf8(data)
+
+
+def test_one_line_only_touches_white_space_between_tokens() -> None:
+    data = b'{\r\n "a": "b\\n",\n "c": 1\n}'
+    assert b"\n" not in jsontext.one_line(data)
+    assert json.loads(data) == json.loads(jsontext.one_line(data))
