@@ -7,8 +7,6 @@
 Owns the public names; everything else may move.
 """
 
-from __future__ import annotations
-
 from turnscript.conversation import (
     Assistant,
     Audio,
@@ -48,8 +46,9 @@ from turnscript.errors import (
     UnknownName,
     Unsupported,
 )
-from turnscript.losses import Loss, Rendered
+from turnscript.losses import Loss
 from turnscript.registry import apis, formats, get_api, get_format
+from turnscript.rendered import Rendered
 
 __version__ = "0.1.0"
 

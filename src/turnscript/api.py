@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -24,12 +25,13 @@ import msgspec
 from msgspec import Raw as RawJson
 from msgspec import Struct
 
-from turnscript.conversation import Extra, Hints, Item, Part, Request, System, ToolCall, ToolResult
+from turnscript.conversation import Extra, Hints, Item, Request, Settings, System, ToolCall, ToolResult, Turn
 from turnscript.errors import InvalidRequest, LossyConversion, UnknownName
 from turnscript.jsontext import Json, read_object, utf8
-from turnscript.losses import Loss, LossKind, Rendered
+from turnscript.losses import Loss, LossKind
 from turnscript.losses import part_path as part_of_message
-from turnscript.wire import Reader, Rest
+from turnscript.rendered import Rendered
+from turnscript.wire import Reader, Rest, mismatch
 
 Body = dict[str, Any]
 """A wire object to be encoded: plain values, with `Json` wherever text is kept verbatim."""
@@ -50,13 +52,15 @@ class Option(Struct, frozen=True):
     """One member of a request body and the settings it holds.
 
     `read(request, value, path)` stores the typed form (and may leave a remainder in `request.extra[key]`);
-    `write(rendering)` gives the member's value, or None when there is nothing to say.
+    `write(rendering)` gives the member's value, or None when there is nothing to say. `plain` names the setting whose
+    value is written as it stands, which needs no call.
     """
 
     key: str
     fields: tuple[str, ...]
     read: Callable[[Request, Json, str], None]
     write: Callable[[Rendering], Any]
+    plain: str = ""
 
 
 def setting(key: str, field: str, type_: Any) -> Option:
@@ -71,7 +75,19 @@ def setting(key: str, field: str, type_: Any) -> Option:
     def write(rendering: Rendering) -> Any:
         return getattr(rendering.request.settings, field)
 
-    return Option(key, (field,), read, write)
+    return Option(key, (field,), read, write, field)
+
+
+def object_setting(key: str) -> Option:
+    """An option whose value is an object, kept as text in the setting of the same name."""
+    plain = setting(key, key, RawJson)
+
+    def read(request: Request, value: Json, path: str) -> None:
+        if bytes(value)[:1] != b"{":
+            raise mismatch(value, path, "an object")
+        plain.read(request, value, path)
+
+    return Option(key, plain.fields, read, plain.write, plain.plain)
 
 
 class Rendering:
@@ -129,7 +145,9 @@ class Api(ABC):
 
     def __init__(self) -> None:
         self._by_key = {option.key: option for option in self.options}
-        self._fields = {field for option in self.options for field in option.fields}
+        self._writers = [(option.key, option.plain, option.write) for option in self.options]
+        known = {field for option in self.options for field in option.fields}
+        self._foreign_fields = [field for field in Settings.__struct_fields__ if field not in known]
 
     @abstractmethod
     def read(self, members: dict[str, Json], request: Request) -> None:
@@ -187,18 +205,19 @@ class Api(ABC):
                 raise UnknownName(f"option of {self.name}", name, self.flags)
             if value not in self.flags[name]:
                 raise UnknownName(f"value for {name} of {self.name}", value, self.flags[name])
+        request.locate()
         defaults = {name: values[0] for name, values in self.flags.items()}
         return Rendering(request, self, profile, defaults | dict(flags))
 
     def write_options(self, body: Body, rendering: Rendering) -> None:
         """Write every setting that this API knows, and report the others."""
-        for option in self.options:
-            value = option.write(rendering)
-            if value is not None:
-                body[option.key] = value
         settings = rendering.request.settings
-        for field in settings.__struct_fields__:
-            if field not in self._fields and getattr(settings, field) is not None:
+        for key, field, write in self._writers:
+            value = getattr(settings, field) if field else write(rendering)
+            if value is not None:
+                body[key] = value
+        for field in self._foreign_fields:
+            if getattr(settings, field) is not None:
                 rendering.lose_setting(field, "dropped", f"{self.name} has no such setting")
 
     def fold(self, request: Request) -> Extra:
@@ -307,39 +326,36 @@ def group(
 ) -> list[list[Item]]:
     """The items of each message, in order: the API's rule, overridden by `turn` hints between items of one side."""
     groups: list[list[Item]] = []
-    kind_before = side_before = ""
+    members: list[Item] = []
+    before: Item | None = None
     for item in items:
-        side = side_of(item, sides)
-        turn = item.hints.turn if item.hints else ""
-        joined = turn == "join" or (turn != "new" and (kind_before, item.kind) in joins)
-        if joined and side == side_before and groups:
-            groups[-1].append(item)
+        turn = item.hints.turn if item.hints is not None else ""
+        if turn:
+            joined = turn == "join" and before is not None and side_of(before, sides) == side_of(item, sides)
         else:
-            groups.append([item])
-        kind_before, side_before = item.kind, side
+            joined = before is not None and (before.kind, item.kind) in joins
+        if joined:
+            members.append(item)
+        else:
+            members = [item]
+            groups.append(members)
+        before = item
     return groups
 
 
-def mark_turns(
-    items: list[Item],
-    message: Sequence[Item],
-    joins: frozenset[tuple[str, str]] = JOINS,
-    sides: Mapping[str, str] = SIDES,
-) -> None:
-    """Append the items read from one message to `items`, with a `turn` hint wherever `group` would do otherwise."""
+def mark_turns(items: list[Item], message: Sequence[Item], joins: frozenset[tuple[str, str]] = JOINS) -> None:
+    """Append the items read from one message to `items`, with a `turn` hint wherever `group` would do otherwise.
+
+    The items of one message must be of one side.
+    """
     kind_before = items[-1].kind if items else ""
-    side_before = side_of(items[-1], sides) if items else ""
-    first = True
+    turn: Turn = "new"
     for item in message:
-        side = side_of(item, sides)
-        would_join = (kind_before, item.kind) in joins and side == side_before
-        if first and would_join:
-            hints(item).turn = "new"
-        elif not first and not would_join:
-            hints(item).turn = "join"
-        kind_before, side_before = item.kind, side
-        first = False
-        items.append(item)
+        would_join = (kind_before, item.kind) in joins
+        if would_join == (turn == "new"):
+            hints(item).turn = turn
+        kind_before, turn = item.kind, "join"
+    items += message
 
 
 def hints(item: Item) -> Hints:
@@ -374,12 +390,11 @@ def extra_of(rest: Rest | None) -> Extra:
 
 def name_results(items: Iterable[Item]) -> None:
     """Give each result the name of the call that it answers by id, where it has none."""
-    names: dict[str, str] = {}
+    names: dict[str | None, str] = {}
     for item in items:
-        if isinstance(item, ToolCall):
-            if item.id is not None:
-                names[item.id] = item.name
-        elif isinstance(item, ToolResult) and item.name is None and item.id is not None:
+        if type(item) is ToolCall:
+            names[item.id] = item.name
+        elif type(item) is ToolResult and item.name is None and item.id is not None:
             item.name = names.get(item.id)
 
 
@@ -387,34 +402,62 @@ def call_ids(items: Sequence[Item]) -> dict[int, str]:
     """An id for every call and result, by position in `items`: its own, or a generated one.
 
     A call without an id is `call_auto_NNN`, NNN counting calls, ids in use skipped. A result without one answers the
-    first open call of its name, else the first open call; a result that answers nothing is an orphan with its own
-    generated id. Deterministic, so that `drop_generated_ids` can take them off again.
+    first open call of its name, else the first open call; one that answers nothing is `call_auto_orphan_NNN`. All this
+    is deterministic, so that `drop_generated_ids` can take them off again.
     """
     used = {item.id for item in items if isinstance(item, ToolCall | ToolResult) and item.id is not None}
+    free, orphaned = _FreeIds(used, "call_auto_"), _FreeIds(used, "call_auto_orphan_")
+    waiting = _OpenCalls()
     ids: dict[int, str] = {}
-    waiting: dict[str, str] = {}  # id of an unanswered call -> its tool's name, in order
     number = 0
     for index, item in enumerate(items):
         if isinstance(item, ToolCall):
             number += 1
-            ids[index] = item.id if item.id is not None else _free_id(number, used)
-            waiting[ids[index]] = item.name
+            ids[index] = item.id if item.id is not None else free.take(number)
+            waiting.open(ids[index], item.name)
         elif isinstance(item, ToolResult):
-            ids[index] = item.id if item.id is not None else _answered(item, waiting) or _free_id(number + 1, used)
-            waiting.pop(ids[index], None)
+            ids[index] = item.id if item.id is not None else waiting.first(item.name) or orphaned.take()
+            waiting.answer(ids[index])
     return ids
 
 
-def _free_id(number: int, used: set[str]) -> str:
-    while (candidate := f"call_auto_{number:03d}") in used:
-        number += 1
-    used.add(candidate)
-    return candidate
+class _FreeIds:
+    """Generated ids that nobody uses. Each search goes on where the last one ended, so that all together are linear."""
+
+    def __init__(self, used: set[str], stem: str) -> None:
+        self._used = used
+        self._stem = stem
+        self._last = 0
+
+    def take(self, number: int = 1) -> str:
+        number = max(number, self._last + 1)
+        while (candidate := f"{self._stem}{number:03d}") in self._used:
+            number += 1
+        self._last = number
+        return candidate
 
 
-def _answered(result: ToolResult, waiting: Mapping[str, str]) -> str | None:
-    by_name = (id_ for id_, name in waiting.items() if name == result.name)
-    return next(by_name, next(iter(waiting), None))
+class _OpenCalls:
+    """The ids of calls without an answer, in order, and by the tool's name. Ordered dicts: a dict's first key is slow
+    to find once many before it are gone."""
+
+    def __init__(self) -> None:
+        self._names: OrderedDict[str, str] = OrderedDict()
+        self._by_name: dict[str, OrderedDict[str, None]] = {}
+
+    def open(self, id_: str, name: str) -> None:
+        self.answer(id_)
+        self._names[id_] = name
+        self._by_name.setdefault(name, OrderedDict())[id_] = None
+
+    def answer(self, id_: str) -> None:
+        name = self._names.pop(id_, None)
+        if name is not None:
+            del self._by_name[name][id_]
+
+    def first(self, name: str | None) -> str | None:
+        named = self._by_name.get(name) if name is not None else None
+        return next(iter(named or self._names), None)
 
 
 def drop_generated_ids(items: Sequence[Item]) -> None:
@@ -425,14 +468,16 @@ def drop_generated_ids(items: Sequence[Item]) -> None:
         for index, item in enumerate(items)
         if isinstance(item, ToolCall | ToolResult) and item.id is not None and item.id.startswith("call_auto_")
     }
-    if not tagged:
-        return
-    for index in tagged:
-        _set_id(items[index], None)
-    again = call_ids(items)
-    if any(again[index] != id_ for index, id_ in tagged.items()):
+    for _ in range(3):  # an id that only looks generated can stand in the way of a few others
+        for index in tagged:
+            _set_id(items[index], None)
+        again = call_ids(items) if tagged else {}
+        kept = {index for index, id_ in tagged.items() if again[index] != id_}
+        if not kept:
+            return
         for index, id_ in tagged.items():
             _set_id(items[index], id_)
+        tagged = {index: id_ for index, id_ in tagged.items() if index not in kept}
 
 
 def _set_id(item: Item, id_: str | None) -> None:
@@ -447,13 +492,8 @@ def part_path(item: Item, index: int) -> str:
     """The source path of part `index` of an item. The parts of a tool result stand inside its own block; a system text
     read from a list (`$.system[2]`) is its block's only part."""
     if isinstance(item, ToolResult):
-        return f"{item.at}.content[{index}]"
+        member = "output" if item.at.startswith("$.input[") else "content"
+        return f"{item.at}.{member}[{index}]"
     if isinstance(item, System) and item.at.startswith(("$.system[", "$.instructions[")):
         return item.at
     return part_of_message(item.at, index)
-
-
-def lose_parts(rendering: Rendering, item: Item, parts: Iterable[tuple[int, Part]], detail: str) -> None:
-    """Report parts that the target has no place for."""
-    for index, part in parts:
-        rendering.lose(part_path(item, index), "dropped", f"{type(part).__name__.lower()}: {detail}")

@@ -391,6 +391,14 @@ class Request(Struct, eq=False, kw_only=True, gc=False):
         """The conversation's tools."""
         return self.conversation.tools
 
+    def locate(self) -> None:
+        """Give items that were built by hand their place (`items[3]`), so that a message to people can name it."""
+        items = self.conversation.items
+        if items and not (items[0].at.startswith("$") and items[-1].at.startswith("$")):
+            for index, item in enumerate(items):
+                if not item.at or item.at.startswith("items["):
+                    item.at = f"items[{index}]"
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Request) and _equal(self, other)
 

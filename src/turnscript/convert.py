@@ -14,8 +14,8 @@ from turnscript.conversation import Request
 from turnscript.errors import InvalidInput, InvalidRequest, InvalidTranscript, UnknownName
 from turnscript.format import Format
 from turnscript.jsontext import read_object, utf8
-from turnscript.losses import Rendered
 from turnscript.registry import apis, formats, get_api, get_format
+from turnscript.rendered import Rendered
 
 AUTO = "auto"
 

@@ -16,7 +16,8 @@ from turnscript.engine.render import write_document
 from turnscript.engine.spans import Span, Writer, text_of_spans
 from turnscript.engine.table import Document
 from turnscript.errors import LossyConversion, UnknownName
-from turnscript.losses import Loss, Rendered
+from turnscript.losses import Loss
+from turnscript.rendered import Rendered
 
 View = Literal["archive", "prompt"]
 VIEWS = ("archive", "prompt")

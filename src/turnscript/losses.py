@@ -1,20 +1,14 @@
-"""Owns losses: what a conversion could not carry over exactly, and the value it gave beside them."""
+"""Owns losses: what a conversion could not carry over exactly, with its place in the source."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
-from turnscript.errors import InvalidConversation
-
 LossKind = Literal["dropped", "approximated", "moved", "renamed", "invented"]
-
-_encode = msgspec.json.Encoder().encode
 
 
 class Loss(Struct, frozen=True):
@@ -30,43 +24,6 @@ class Loss(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.kind}: {self.detail}"
-
-
-class Rendered:
-    """What a render or a conversion gave: the payload and the `losses` on the way there.
-
-    `data` is the payload as bytes (JSON for an API, UTF-8 text for a format), `value` the same as a dict or str.
-    Both are made when first asked for.
-    """
-
-    __slots__ = ("_data", "_payload", "losses")
-
-    def __init__(self, payload: dict[str, Any] | str, losses: list[Loss]) -> None:
-        self._payload = payload
-        self._data: bytes | None = None
-        self.losses = losses
-
-    @property
-    def data(self) -> bytes:
-        """The payload as bytes. Raises InvalidConversation where a text holds half of a surrogate pair."""
-        if self._data is None:
-            try:
-                self._data = self._payload.encode() if isinstance(self._payload, str) else _encode(self._payload)
-            except UnicodeEncodeError as error:
-                message = "a text of the conversation holds half of a surrogate pair, which UTF-8 cannot carry"
-                raise InvalidConversation(message, got=ascii(error.object[error.start : error.end])) from None
-        return self._data
-
-    @property
-    def value(self) -> dict[str, Any] | str:
-        """The payload as a dict (an API body) or a str (a transcript or prompt)."""
-        if isinstance(self._payload, str):
-            return self._payload
-        value: dict[str, Any] = json.loads(self.data)
-        return value
-
-    def __repr__(self) -> str:
-        return f"Rendered({len(self.data)} bytes, {summary(self.losses)})"
 
 
 def part_path(at: str, index: int) -> str:

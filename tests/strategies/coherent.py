@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import chain, count
 from typing import Any
 
 from tests.strategies.shapes import Model, Options, Record, Typed
@@ -97,9 +98,9 @@ def cohere(body: dict[str, Any]) -> None:
     for item in history(body):
         if place := _place(item, CALLS):
             name, family = place
-            call_id = unique = str(item.get(name) or "call")
-            while unique in taken:
-                unique = f"{call_id}_{len(taken)}"
+            call_id = str(item.get(name) or "call")
+            others = (f"{call_id}_{number}" for number in count(1))
+            unique = next(one for one in chain([call_id], others) if one not in taken)
             taken.add(unique)
             item[name] = unique
             waiting[family].append(unique)
