@@ -1,0 +1,116 @@
+"""Owns the OpenAI Responses API: reading its request bodies and writing them.
+
+| wire | model |
+|--|--|
+| `instructions` | `System` with `hints.slot` `instructions` |
+| `input` as a string | one `User` with `hints.shape` `input` |
+| message of `user`; `assistant`; `system` or `developer` | `User`; `Assistant` (`id`, `phase`); `System` (`role`) |
+| `input_text`, `output_text`; `refusal` | `Text`; `Refusal` |
+| `input_image`, `input_file`, `input_audio` | `Image`, `Document`, `Audio` |
+| `reasoning`: `summary`, `content`, `encrypted_content`, `id` | `Thinking`: `summary`, `content`, `encrypted`, `id` |
+| `function_call`: `call_id`, `id`, `arguments` | `ToolCall`: `id`, `item_id`, `arguments` |
+| `custom_tool_call`: `input` | `ToolCall` with `custom`: `arguments` |
+| `function_call_output`, `custom_tool_call_output`: `output` | `ToolResult`: `content` |
+| `additional_tools` | `ToolsChange` |
+| every other item, such as `item_reference` or `web_search_call` | `Opaque` |
+| tools `function`, `custom`, `namespace`, hosted | `Tool` with that `type` |
+| `max_output_tokens` | `max_tokens` |
+| `text.format`, `text.verbosity` | `response_format`, `verbosity` |
+| `reasoning.effort`, `reasoning.summary` | `effort`, `reasoning_summary` |
+| `include` of `message.output_text.logprobs` | `logprobs` |
+
+Both profiles also read the Universal document's form of calls and results, content parts `tool_call` and `tool_result`
+of a message; the profile `seed` writes it (requirements D-U-14). Items are never grouped: each is an item of the input.
+
+Spec: https://developers.openai.com/api/reference/resources/responses, read 2026-11-20.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from turnscript.api import OFFICIAL, SEED, Api, Body, Rendering, drop_generated_ids, name_results
+from turnscript.apis.openai_responses.options import OPTIONS, ORIGIN
+from turnscript.apis.openai_responses.reading import drop_reasoning_ids, read_instructions, read_items, reopen
+from turnscript.apis.openai_responses.tools import read_tools, write_tools
+from turnscript.apis.openai_responses.writing import write_items
+from turnscript.conversation import Hints, Item, Request, Text, User
+from turnscript.jsontext import Json, plain, read_list
+from turnscript.wire import mismatch
+
+
+class OpenAIResponses(Api):
+    """`POST /v1/responses`."""
+
+    name = ORIGIN
+    title = "OpenAI Responses"
+    endpoint = "/v1/responses"
+    origin = ORIGIN
+    profiles = (OFFICIAL, SEED)
+    options = OPTIONS
+
+    def read(self, members: dict[str, Json], request: Request) -> None:
+        items = request.items
+        instructions = members.get("instructions")
+        if instructions is not None and not _is_null(instructions):
+            found = read_instructions(instructions)
+            if found is not None:
+                items += found
+                del members["instructions"]
+        value = members.get("input")
+        if value is not None and not _is_null(value):
+            found = _read_input(value)
+            if found:
+                items += found
+                del members["input"]
+                reopen(items)
+        name_results(items)
+        # Generated ids are rare, and looking for their mark in the bytes is much the fastest.
+        if value is not None and b"_auto_" in bytes(value):
+            drop_generated_ids(items)
+            drop_reasoning_ids(items)
+        self._read_tools(members, request)
+
+    def claims(self, members: Mapping[str, Json]) -> int:
+        """No other API has an `input`; a request may also lean on what the server stores."""
+        if "input" in members:
+            return 3
+        stored = {"instructions", "previous_response_id", "conversation"}
+        return 1 if "messages" not in members and not stored.isdisjoint(members) else 0
+
+    def _read_tools(self, members: dict[str, Json], request: Request) -> None:
+        value = members.get("tools")
+        if value is None or _is_null(value):
+            return
+        if bytes(value)[:1] != b"[":
+            raise mismatch(value, "$.tools", "an array of tools")
+        request.conversation.tools = read_tools(read_list(value), "$.tools")
+        if request.tools:
+            del members["tools"]
+
+    def write(self, body: Body, rendering: Rendering) -> None:
+        write_items(body, rendering)
+        tools = rendering.request.tools
+        if rendering.profile == SEED:
+            for index in range(len(tools)):
+                rendering.lose(f"$.tools[{index}]", "dropped", "the seed profile has no tools")
+        elif tools:
+            written = write_tools(rendering, tools, "$.tools")
+            if written:
+                body["tools"] = written
+
+
+def _is_null(value: Json) -> bool:
+    return bytes(value) == b"null"
+
+
+def _read_input(value: Json) -> list[Item]:
+    first = bytes(value)[:1]
+    if first == b'"':
+        return [User(content=[Text(text=plain(value))], hints=Hints(shape="input"), at="$.input")]
+    if first != b"[":
+        raise mismatch(value, "$.input", "a string or an array of input items")
+    return read_items(read_list(value), "$.input")
+
+
+APIS = (OpenAIResponses(),)

@@ -1,0 +1,348 @@
+"""Owns the generation settings of a request: which member holds which setting, and the composite ones.
+
+A composite member that says something no setting holds keeps that in `request.extra` under its key, and one that cannot
+be typed at all stays there whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from turnscript.api import Body, Option, Rendering, extra_of, leftover, setting
+from turnscript.conversation import Request, ResponseFormat, ToolChoice
+from turnscript.jsontext import Json, plain, read_list, read_object
+from turnscript.wire import Reader, Verbatim, Wire
+
+ORIGIN = "openai-responses"
+
+
+# tool_choice: a word, or an object.
+
+
+class NamedFunction(Wire, tag="function"):
+    name: str
+
+
+class NamedCustom(Wire, tag="custom"):
+    name: str
+
+
+class AllowedTools(Wire, tag="allowed_tools"):
+    mode: str
+    tools: Json
+
+
+_TOOL_CHOICE: Reader[Any] = Reader(str | NamedFunction | NamedCustom | AllowedTools)
+_WORDS = frozenset({"auto", "none", "required"})
+
+
+def _read_tool_choice(request: Request, value: Json, path: str) -> None:
+    choice = _TOOL_CHOICE(value, path)
+    if isinstance(choice, str) and choice in _WORDS:
+        request.settings.tool_choice = ToolChoice(mode=choice)
+    elif isinstance(choice, NamedFunction | NamedCustom):
+        type_ = "function" if isinstance(choice, NamedFunction) else "custom"
+        named = ToolChoice(mode="named", name=choice.name, type=type_, extra=extra_of(choice.rest))
+        request.settings.tool_choice = named
+    elif isinstance(choice, AllowedTools) and choice.mode in ("auto", "required"):
+        required = choice.mode == "required"
+        allowed = ToolChoice(mode="allowed", tools=choice.tools, required=required, extra=extra_of(choice.rest))
+        request.settings.tool_choice = allowed
+    else:
+        request.extra["tool_choice"] = value
+
+
+def _write_tool_choice(rendering: Rendering) -> Any:
+    choice = rendering.request.settings.tool_choice
+    if choice is None:
+        return None
+    if choice.mode == "named":
+        body: Body = {"type": choice.type, "name": choice.name}
+    elif choice.mode == "allowed":
+        tools = flat_tools(choice.tools) if rendering.foreign else choice.tools
+        body = {"type": "allowed_tools", "mode": "required" if choice.required else "auto", "tools": tools}
+    else:
+        if choice.extra and rendering.foreign:
+            rendering.put_extra({}, choice.extra, "$.tool_choice")
+        return choice.mode
+    rendering.put_extra(body, choice.extra, "$.tool_choice")
+    return body
+
+
+def flat_tools(tools: Json | None) -> Any:
+    """A list of tool names, with the object that another API wraps each name in taken off."""
+    if tools is None or bytes(tools).lstrip()[:1] != b"[":
+        return tools or []
+    return [_flat_tool(tool) for tool in read_list(tools)]
+
+
+def _flat_tool(tool: Json) -> Any:
+    if bytes(tool).lstrip()[:1] != b"{":
+        return tool
+    members = read_object(tool)
+    type_ = plain(members["type"]) if "type" in members else None
+    inner = members.get(type_) if isinstance(type_, str) else None
+    if type_ is None or inner is None or bytes(inner).lstrip()[:1] != b"{":
+        return tool
+    del members[type_]
+    return {**members, **read_object(inner)}
+
+
+# text: the format of the answer and how long it should be.
+
+
+class TextFormat(Wire, tag="text"):
+    pass
+
+
+class JsonObject(Wire, tag="json_object"):
+    pass
+
+
+class JsonSchema(Wire, tag="json_schema"):
+    name: str
+    schema: Json
+    strict: bool | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+
+
+class TextConfig(Wire):
+    format: TextFormat | JsonObject | JsonSchema | UnsetType = UNSET
+    verbosity: str | UnsetType = UNSET
+
+
+_TEXT: Reader[TextConfig] = Reader(TextConfig)
+
+
+def _read_text(request: Request, value: Json, path: str) -> None:
+    text = _TEXT(value, path)
+    rest = extra_of(text.rest)
+    settings = request.settings
+    format_ = text.format
+    if isinstance(format_, Verbatim):
+        rest["format"] = format_.value
+    elif format_ is not UNSET:
+        settings.response_format = _format(format_)
+        request.paths["response_format"] = f"{path}.format"
+    if text.verbosity is not UNSET:
+        settings.verbosity = text.verbosity
+        request.paths["verbosity"] = f"{path}.verbosity"
+    if rest or (settings.response_format is None and settings.verbosity is None):
+        request.extra["text"] = leftover(rest)
+
+
+def _format(wire: TextFormat | JsonObject | JsonSchema) -> ResponseFormat:
+    if not isinstance(wire, JsonSchema):
+        type_ = "text" if isinstance(wire, TextFormat) else "json_object"
+        return ResponseFormat(type=type_, extra=extra_of(wire.rest))
+    format_ = ResponseFormat(type="json_schema", name=wire.name, schema=wire.schema, extra=extra_of(wire.rest))
+    if wire.strict is not UNSET:
+        format_.strict = wire.strict
+    if wire.description is not UNSET:
+        format_.description = wire.description
+    return format_
+
+
+def _write_text(rendering: Rendering) -> Any:
+    settings = rendering.request.settings
+    body: Body = {}
+    if settings.response_format is not None:
+        body["format"] = _write_format(rendering, settings.response_format)
+    if settings.verbosity is not None:
+        body["verbosity"] = settings.verbosity
+    return body or None
+
+
+def _write_format(rendering: Rendering, format_: ResponseFormat) -> Body:
+    body: Body = {"type": format_.type}
+    if format_.type == "json_schema":
+        body["name"] = format_.name
+        if format_.name is None:
+            body["name"] = "response"
+            rendering.lose_setting("response_format", "invented", "a schema has a name here: 'response'")
+        body["schema"] = format_.schema
+        if format_.schema is None:
+            body["schema"] = {}
+            rendering.lose_setting("response_format", "invented", "a json_schema format has a schema here: {}")
+        if format_.strict is not None:
+            body["strict"] = format_.strict
+        if format_.description is not None:
+            body["description"] = format_.description
+    path = rendering.request.paths.get("response_format", "$.response_format")
+    rendering.put_extra(body, format_.extra, path)
+    return body
+
+
+# reasoning: how hard to think, and what to show of it.
+
+
+class ReasoningConfig(Wire):
+    effort: str | UnsetType = UNSET
+    summary: str | UnsetType = UNSET
+
+
+_REASONING: Reader[ReasoningConfig] = Reader(ReasoningConfig)
+
+EFFORTS = ((2048, "low"), (8192, "medium"), (24576, "high"))
+"""Below so many tokens of thought, this effort; `xhigh` above (spec apis A8.5)."""
+
+
+def _read_reasoning(request: Request, value: Json, path: str) -> None:
+    reasoning = _REASONING(value, path)
+    if reasoning.effort is not UNSET:
+        request.settings.effort = reasoning.effort
+        request.paths["effort"] = f"{path}.effort"
+    if reasoning.summary is not UNSET:
+        request.settings.reasoning_summary = reasoning.summary
+        request.paths["reasoning_summary"] = f"{path}.summary"
+    if reasoning.rest or (reasoning.effort is UNSET and reasoning.summary is UNSET):
+        request.extra["reasoning"] = leftover(extra_of(reasoning.rest))
+
+
+def _write_reasoning(rendering: Rendering) -> Any:
+    settings = rendering.request.settings
+    body: Body = {}
+    effort = _effort(rendering)
+    if effort is not None:
+        body["effort"] = effort
+    if settings.reasoning_summary is not None:
+        body["summary"] = settings.reasoning_summary
+    return body or None
+
+
+def _effort(rendering: Rendering) -> str | None:
+    """The effort, from the thinking mode of other APIs where none is given."""
+    thinking, effort = rendering.request.settings.thinking, rendering.request.settings.effort
+    if thinking is None:
+        return effort
+    path = rendering.request.paths.get("thinking", "$.thinking")
+    rendering.put_extra({}, thinking.extra, path)
+    if thinking.display is not None:
+        rendering.lose(f"{path}.display", "dropped", f"{rendering.target} does not say how thinking is shown")
+    if thinking.mode == "disabled":
+        if effort is not None and effort != "none":
+            rendering.lose_setting("effort", "dropped", "thinking is disabled, which is an effort here")
+        rendering.lose(path, "approximated", "thinking disabled became effort 'none'")
+        return "none"
+    if effort is not None:
+        rendering.lose(path, "dropped", f"thinking {thinking.mode!r} has no counterpart beside effort {effort!r}")
+        return effort
+    if thinking.budget is None:
+        rendering.lose(path, "dropped", f"thinking {thinking.mode!r} has no counterpart; the model decides")
+        return None
+    word = next((word for limit, word in EFFORTS if thinking.budget < limit), "xhigh")
+    rendering.lose(path, "approximated", f"a budget of {thinking.budget} tokens became effort {word!r}")
+    return word
+
+
+# Members that another API fills with values unknown here, or that have no official place here.
+
+_STOP: Reader[str | list[str]] = Reader(str | list[str])
+_INCLUDE: Reader[list[str]] = Reader(list[str])
+LOGPROBS = "message.output_text.logprobs"
+
+
+def _read_stop(request: Request, value: Json, path: str) -> None:
+    stop = _STOP(value, path)
+    if isinstance(stop, str):
+        request.hints["stop"] = "string"
+        stop = [stop]
+    request.settings.stop = stop
+
+
+def _write_stop(rendering: Rendering) -> Any:
+    """An extension: local servers take it, the official API does not, so it is sent only if it came that way."""
+    stop = rendering.request.settings.stop
+    if stop is None:
+        return None
+    if rendering.request.origin != ORIGIN:
+        rendering.lose_setting("stop", "dropped", f"{rendering.target} has no stop sequences")
+        return None
+    return stop[0] if len(stop) == 1 and rendering.request.hints.get("stop") == "string" else stop
+
+
+def _read_include(request: Request, value: Json, path: str) -> None:
+    include = _INCLUDE(value, path)
+    if LOGPROBS in include:
+        request.settings.logprobs = True
+        request.paths["logprobs"] = path
+    if include != [LOGPROBS]:
+        request.extra["include"] = value
+
+
+def _write_include(rendering: Rendering) -> Any:
+    logprobs = rendering.request.settings.logprobs
+    if logprobs is False:
+        rendering.lose_setting("logprobs", "dropped", "no log probabilities is what is usual here")
+    if not logprobs or (not rendering.foreign and "include" in rendering.request.extra):
+        return None
+    return [LOGPROBS]
+
+
+def _read_service_tier(request: Request, value: Json, path: str) -> None:
+    request.settings.service_tier = _SERVICE_TIER(value, path)
+
+
+def _write_service_tier(rendering: Rendering) -> Any:
+    tier = rendering.request.settings.service_tier
+    if tier == "standard_only" and rendering.foreign:
+        rendering.lose_setting("service_tier", "approximated", "'standard_only' became 'default'")
+        return "default"
+    return tier
+
+
+_SERVICE_TIER: Reader[str] = Reader(str)
+
+
+class StreamOptions(Wire):
+    include_obfuscation: Json | UnsetType = UNSET
+
+
+_STREAM_OPTIONS: Reader[StreamOptions] = Reader(StreamOptions)
+
+
+def _read_stream_options(request: Request, value: Json, path: str) -> None:
+    _STREAM_OPTIONS(value, path)
+    request.settings.stream_options = value
+
+
+def _write_stream_options(rendering: Rendering) -> Any:
+    """Another API's options: only the obfuscation means the same here, and usage always comes."""
+    value = rendering.request.settings.stream_options
+    if value is None or not rendering.foreign:
+        return value
+    options = _STREAM_OPTIONS(value, "$.stream_options")
+    body: Body = {}
+    if options.include_obfuscation is not UNSET:
+        body["include_obfuscation"] = options.include_obfuscation
+    rendering.put_extra(body, extra_of(options.rest), "$.stream_options")
+    return None if options.rest and not body else body
+
+
+OPTIONS = (
+    setting("model", "model", str),
+    setting("max_output_tokens", "max_tokens", int),
+    setting("temperature", "temperature", int | float),
+    setting("top_p", "top_p", int | float),
+    setting("stream", "stream", bool),
+    Option("stream_options", ("stream_options",), _read_stream_options, _write_stream_options),
+    setting("parallel_tool_calls", "parallel_tool_calls", bool),
+    Option("tool_choice", ("tool_choice",), _read_tool_choice, _write_tool_choice),
+    Option("text", ("response_format", "verbosity"), _read_text, _write_text),
+    Option("reasoning", ("effort", "reasoning_summary", "thinking"), _read_reasoning, _write_reasoning),
+    Option("include", ("logprobs",), _read_include, _write_include),
+    setting("top_logprobs", "top_logprobs", int),
+    setting("metadata", "metadata", Json),
+    setting("user", "user", str),
+    setting("safety_identifier", "safety_identifier", str),
+    Option("service_tier", ("service_tier",), _read_service_tier, _write_service_tier),
+    setting("store", "store", bool),
+    setting("prompt_cache_key", "prompt_cache_key", str),
+    setting("prompt_cache_options", "prompt_cache_options", Json),
+    setting("prompt_cache_retention", "prompt_cache_retention", str),
+    setting("moderation", "moderation", Json),
+    Option("stop", ("stop",), _read_stop, _write_stop),
+)
+"""Every member that is a setting. The others of the 33 (background, conversation, ...) have no counterpart anywhere."""

@@ -1,0 +1,298 @@
+"""Owns content parts: reading `input_text`, `output_text`, images, files and the like, and writing them back.
+
+The type of a text follows from where it stands: `output_text` in an assistant message, `summary_text` in a summary. A
+text of another type keeps that type in `extra["type"]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import UNSET
+
+from turnscript.api import Body, Rendering, extra_of, leftover
+from turnscript.apis.openai_responses.objects import (
+    InputAudio,
+    InputFile,
+    InputImage,
+    InputText,
+    OutputRefusal,
+    OutputText,
+    PlainText,
+    ReasoningText,
+    SummaryText,
+)
+from turnscript.conversation import Audio, Document, Extra, Image, Part, Raw, Refusal, Text
+from turnscript.jsontext import Json, json_of, plain
+from turnscript.losses import part_path
+from turnscript.wire import Verbatim, Wire
+
+INPUT, OUTPUT, SUMMARY, REASONING = "input_text", "output_text", "summary_text", "reasoning_text"
+
+BASE64 = ";base64,"
+
+
+def extra_with(wire: Wire, *names: str) -> Extra:
+    """The unnamed members of a wire object, with those that are declared but have no name in the conversation."""
+    extra: Extra = dict(wire.rest) if wire.rest else {}
+    for name in names:
+        value = getattr(wire, name)
+        if value is not UNSET:
+            extra[name] = value
+    return extra
+
+
+# Reading. `usual` is the text type that belongs to the place.
+
+
+def read_parts(content: list[Any], usual: str) -> list[Part]:
+    """The parts of a list of content."""
+    return [_READ[part.__class__](part, usual) for part in content]
+
+
+def _text(part: Any, kind: str, usual: str, *names: str) -> Part:
+    text = Text(text=part.text)
+    extra = extra_with(part, *names)
+    if kind != usual:
+        extra["type"] = json_of(kind)
+    if extra:
+        text.extra = extra
+    return text
+
+
+def _input_text(part: InputText, usual: str) -> Part:
+    if usual is INPUT and part.rest is None and part.prompt_cache_breakpoint is UNSET:
+        return Text(text=part.text)
+    return _text(part, INPUT, usual, "prompt_cache_breakpoint")
+
+
+def _output_text(part: OutputText, usual: str) -> Part:
+    if usual is OUTPUT and part.rest is None and part.annotations is UNSET and part.logprobs is UNSET:
+        return Text(text=part.text)
+    return _text(part, OUTPUT, usual, "annotations", "logprobs")
+
+
+def _refusal(part: OutputRefusal, _usual: str) -> Part:
+    return Refusal(text=part.refusal, extra=extra_of(part.rest))
+
+
+def split_data_url(url: str) -> tuple[str, str] | None:
+    """Media type and base64 text of a data URL in its plain form, which these two make up again; else None."""
+    if not url.startswith("data:"):
+        return None
+    media_type, found, data = url[5:].partition(BASE64)
+    plain_form = found and "/" in media_type and ";" not in media_type and "," not in media_type
+    return (media_type, data) if plain_form else None
+
+
+def _image(part: InputImage, _usual: str) -> Part:
+    image = Image(extra=extra_with(part, "prompt_cache_breakpoint"))
+    if part.image_url is not UNSET:
+        split = split_data_url(part.image_url)
+        if split:
+            image.media_type, image.data = split
+        else:
+            image.url = part.image_url
+    if part.file_id is not UNSET:
+        image.file_id = part.file_id
+    if part.detail is not UNSET:
+        image.detail = part.detail
+    return image
+
+
+def _file(part: InputFile, _usual: str) -> Part:
+    document = Document(extra=extra_with(part, "detail", "prompt_cache_breakpoint"))
+    if part.file_data is not UNSET:
+        split = split_data_url(part.file_data)
+        if split:
+            document.media_type, document.data = split
+        else:
+            document.data = part.file_data
+    if part.file_id is not UNSET:
+        document.file_id = part.file_id
+    if part.file_url is not UNSET:
+        document.url = part.file_url
+    if part.filename is not UNSET:
+        document.filename = part.filename
+    return document
+
+
+def _audio(part: InputAudio, _usual: str) -> Part:
+    audio = Audio(data=part.input_audio.data, extra=extra_of(part.rest))
+    if part.input_audio.format is not UNSET:
+        audio.format = part.input_audio.format
+    if part.input_audio.rest:
+        audio.extra["input_audio"] = leftover(part.input_audio.rest)
+    return audio
+
+
+_READ: dict[type, Callable[[Any, str], Part]] = {
+    InputText: _input_text,
+    OutputText: _output_text,
+    SummaryText: lambda part, usual: _text(part, SUMMARY, usual),
+    ReasoningText: lambda part, usual: _text(part, REASONING, usual),
+    PlainText: lambda part, usual: _text(part, "text", usual),
+    OutputRefusal: _refusal,
+    InputImage: _image,
+    InputFile: _file,
+    InputAudio: _audio,
+    Verbatim: lambda part, _usual: Raw(type=part.tag, value=part.value),
+}
+
+
+# Writing.
+
+
+class Place:
+    """Where parts are being written: the rendering, the source path of their item, the text type that belongs there.
+
+    `nested` says that the item is a block of a message, so that its own content lies below its path.
+    """
+
+    __slots__ = ("at", "nested", "rendering", "usual")
+
+    def __init__(self, rendering: Rendering, at: str, usual: str, *, nested: bool) -> None:
+        self.rendering = rendering
+        self.at = at
+        self.usual = usual
+        self.nested = nested
+
+    def path(self, index: int) -> str:
+        """The source path of a part."""
+        return f"{self.at}.content[{index}]" if self.nested else part_path(self.at, index)
+
+
+def write_parts(place: Place, content: list[Part]) -> list[Any]:
+    """Content as a list of wire parts. What has no place here is left out and reported."""
+    written: list[Any] = []
+    for index, part in enumerate(content):
+        if type(part) is Text and not part.extra:
+            written.append({"type": place.usual, "text": part.text})
+            continue
+        body = _WRITE[part.__class__](place, part, index)
+        if body is not None:
+            written.append(body)
+    return written
+
+
+def _write_text(place: Place, part: Text, index: int) -> Any:
+    body: Body = {"type": place.usual, "text": part.text}
+    kind = part.extra.get("type")
+    if kind is not None and not place.rendering.foreign:
+        body["type"] = plain(kind)
+    place.rendering.put_extra(body, part.extra, place.path(index))
+    return body
+
+
+def _write_refusal(place: Place, part: Refusal, index: int) -> Any:
+    body: Body = {"type": "refusal", "refusal": part.text}
+    if part.extra:
+        place.rendering.put_extra(body, part.extra, place.path(index))
+    return body
+
+
+def _data_url(data: str, media_type: str) -> str:
+    return f"data:{media_type}{BASE64}{data}"
+
+
+def _write_image(place: Place, part: Image, index: int) -> Any:
+    body: Body = {"type": "input_image"}
+    if part.data is not None:
+        body["image_url"] = _data_url(part.data, _media_type(place, part, index))
+        if part.url is not None:
+            place.rendering.lose(f"{place.path(index)}.url", "dropped", "the image is sent as base64 text")
+    elif part.url is not None:
+        body["image_url"] = part.url
+    if part.file_id is not None:
+        body["file_id"] = part.file_id
+    if len(body) == 1 and place.rendering.foreign:
+        place.rendering.lose(place.path(index), "dropped", "an image that neither a URL, an id nor base64 text gives")
+        return None
+    if part.detail is not None:
+        body["detail"] = part.detail
+    if part.extra:
+        place.rendering.put_extra(body, part.extra, place.path(index))
+    return body
+
+
+def _media_type(place: Place, part: Image, index: int) -> str:
+    if part.media_type is not None:
+        return part.media_type
+    place.rendering.lose(place.path(index), "invented", "the media type of the image: image/png")
+    return "image/png"
+
+
+def _write_document(place: Place, part: Document, index: int) -> Any:
+    rendering, path = place.rendering, place.path(index)
+    if part.text is not None:
+        return _write_text_document(place, part, index)
+    body: Body = {"type": "input_file"}
+    if part.data is not None:
+        body["file_data"] = _data_url(part.data, part.media_type) if part.media_type is not None else part.data
+    if part.file_id is not None:
+        body["file_id"] = part.file_id
+    if part.url is not None:
+        body["file_url"] = part.url
+    if len(body) == 1 and rendering.foreign:
+        rendering.lose(path, "dropped", "a document that neither a URL, an id nor base64 text gives")
+        return None
+    if part.filename is not None:
+        body["filename"] = part.filename
+    _lose_title(place, part, path, body)
+    rendering.put_extra(body, part.extra, path)
+    return body
+
+
+def _lose_title(place: Place, part: Document, path: str, body: Body | None) -> None:
+    """A document's title takes the place of a missing file name; its context has none."""
+    if part.title is not None and body is not None and "filename" not in body:
+        body["filename"] = part.title
+        place.rendering.lose(f"{path}.title", "renamed", "the title became the file name")
+    elif part.title is not None:
+        place.rendering.lose(f"{path}.title", "dropped", "an input_file has no title")
+    if part.context is not None:
+        place.rendering.lose(f"{path}.context", "dropped", "an input_file has no context")
+
+
+def _write_text_document(place: Place, part: Document, index: int) -> Any:
+    path = place.path(index)
+    body: Body = {"type": place.usual, "text": part.text}
+    place.rendering.lose(path, "approximated", "a document of plain text became a text part")
+    if part.filename is not None:
+        place.rendering.lose(f"{path}.filename", "dropped", "a text part has no file name")
+    _lose_title(place, part, path, None)
+    place.rendering.put_extra(body, part.extra, path)
+    return body
+
+
+def _write_audio(place: Place, part: Audio, index: int) -> Any:
+    if part.data is None:
+        place.rendering.lose(place.path(index), "dropped", "audio that only an id of an earlier answer gives")
+        return None
+    if part.id is not None:
+        place.rendering.lose(f"{place.path(index)}.id", "dropped", "the sound itself is sent")
+    audio: Body = {"data": part.data}
+    if part.format is not None:
+        audio["format"] = part.format
+    body: Body = {"type": "input_audio", "input_audio": audio}
+    if part.extra:
+        place.rendering.put_extra(body, part.extra, place.path(index))
+    return body
+
+
+def _write_raw(place: Place, part: Raw, index: int) -> Json | None:
+    if not place.rendering.foreign:
+        return part.value
+    place.rendering.lose(place.path(index), "dropped", f"{place.rendering.target} has no part {part.type!r}")
+    return None
+
+
+_WRITE: dict[type, Callable[[Place, Any, int], Any]] = {
+    Text: _write_text,
+    Refusal: _write_refusal,
+    Image: _write_image,
+    Document: _write_document,
+    Audio: _write_audio,
+    Raw: _write_raw,
+}

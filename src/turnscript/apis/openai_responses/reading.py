@@ -1,0 +1,389 @@
+"""Owns reading input items into the conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from turnscript.api import extra_of, hints, slot_of
+from turnscript.apis.openai_responses.objects import (
+    AdditionalTools,
+    Content,
+    CustomToolCall,
+    CustomToolCallOutput,
+    EasyMessage,
+    FunctionCall,
+    FunctionCallOutput,
+    Message,
+    Parts,
+    Reasoning,
+    SeedCall,
+    SeedResult,
+    TypedItem,
+)
+from turnscript.apis.openai_responses.parts import INPUT, OUTPUT, REASONING, SUMMARY, extra_with, read_parts
+from turnscript.apis.openai_responses.slots import (
+    INSTRUCTIONS_LIST,
+    MESSAGE,
+    NAMED,
+    NO_ID,
+    SEED_CALL,
+    SEED_CALL_NO_ID,
+    SEED_RESULT,
+    SEED_RESULT_NO_ID,
+    reasoning_ids,
+)
+from turnscript.apis.openai_responses.tools import read_tools
+from turnscript.conversation import (
+    Assistant,
+    Extra,
+    Hints,
+    Item,
+    Opaque,
+    Part,
+    System,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChange,
+    User,
+)
+from turnscript.jsontext import Json, json_of, plain, read_list, read_object, text_of
+from turnscript.wire import Reader, Verbatim, mismatch, missing
+
+_EASY: Reader[EasyMessage] = Reader(EasyMessage)
+_TYPED: Reader[Any] = Reader(TypedItem)
+_CONTENT: Reader[Any] = Reader(Content)
+_PARTS: Reader[list[Any]] = Reader(Parts)
+_decode_easy = msgspec.json.Decoder(EasyMessage).decode
+_decode_typed = msgspec.json.Decoder(TypedItem).decode
+
+_ROLES: dict[str, tuple[type[System | User | Assistant], str]] = {
+    "user": (User, INPUT),
+    "assistant": (Assistant, OUTPUT),
+    "system": (System, INPUT),
+    "developer": (System, INPUT),
+}
+NULL = Json(b"null")
+_SEED_BLOCKS: dict[type, str] = {SeedCall: "tool_call", SeedResult: "tool_result"}
+_SEED_ROLES: dict[str, type] = {"assistant": SeedCall, "user": SeedResult}
+
+
+def read_items(values: list[Json], path: str) -> list[Item]:
+    """The items of a list of input items."""
+    items: list[Item] = []
+    for index, value in enumerate(values):
+        at = f"{path}[{index}]"
+        try:
+            # A message often says no type, which a tagged union cannot read.
+            wire = (_decode_easy if bytes(value)[:7] == b'{"role"' else _decode_typed)(value)
+        except (msgspec.DecodeError, RecursionError):
+            wire = _wire_slowly(value, at)
+        _READ[wire.__class__](wire, value, at, items)
+    return items
+
+
+def read_instructions(value: Json) -> list[Item] | None:
+    """`instructions` as items: a string, or a list of items as responses repeat it. None: better kept as it stands."""
+    text = plain(value) if bytes(value).lstrip()[:1] == b'"' else None
+    if isinstance(text, str):
+        return [System(content=[Text(text=text)], hints=Hints(slot="instructions"), at="$.instructions")]
+    if bytes(value).lstrip()[:1] != b"[":
+        raise mismatch(value, "$.instructions", "a string or an array of input items")
+    items = read_items(read_list(value), "$.instructions")
+    for item in items:
+        slot = slot_of(item)
+        if slot == MESSAGE:
+            item.extra["type"] = json_of("message")
+        elif item.hints is not None and (slot or item.hints.turn):
+            return None  # each item has one slot, and this one is taken
+        hints(item).slot = INSTRUCTIONS_LIST
+    return items or None
+
+
+def drop_reasoning_ids(items: list[Item]) -> None:
+    """Take off the ids that the writer would give again in the same places."""
+    tagged = {
+        index: item.id
+        for index, item in enumerate(items)
+        if isinstance(item, Thinking) and item.id is not None and item.id.startswith("rs_auto_")
+    }
+    if not tagged:
+        return
+    for index in tagged:
+        items[index].id = None  # type: ignore[attr-defined]
+    again = reasoning_ids(items)
+    if any(again[index] != id_ for index, id_ in tagged.items()):
+        for index, id_ in tagged.items():
+            items[index].id = id_  # type: ignore[attr-defined]
+
+
+def _wire_slowly(value: Json, at: str) -> Any:
+    """One item as a wire object, with the members that are not declared."""
+    if bytes(value).lstrip()[:1] != b"{":
+        raise mismatch(value, at, "an input item, which is an object")
+    members = read_object(value)
+    if bytes(members.get("type", b"null")).strip() != b"null":
+        return _TYPED(value, at)
+    if "role" in members:
+        return _EASY(value, at)
+    if "id" in members:
+        return Verbatim("item_reference", value)
+    raise missing(at, "type", "the type of an input item, or the role of a message")
+
+
+def reopen(items: list[Item]) -> None:
+    """A trailing assistant message that says it is not finished is a text to be continued."""
+    last = items[-1] if items else None
+    if isinstance(last, Assistant) and bytes(last.extra.get("status", b"")).strip() == b'"in_progress"':
+        last.open = True
+
+
+# Messages.
+
+
+def _easy(wire: EasyMessage, value: Json, at: str, items: list[Item]) -> None:
+    _message(wire, value, at, items, wire.type is not UNSET)
+
+
+def _typed_message(wire: Message, value: Json, at: str, items: list[Item]) -> None:
+    _message(wire, value, at, items, True)
+
+
+def _message(wire: EasyMessage | Message, value: Json, at: str, items: list[Item], says_type: bool) -> None:
+    role = _ROLES.get(wire.role)
+    if role is None:
+        items.append(Opaque(type="message", value=value, at=at))
+        return
+    kind, usual = role
+    content, shape = wire.content, ""
+    if isinstance(content, str):
+        parts: list[Part] = [Text(text=content)]
+        shape = "string"
+    elif not content:
+        parts, shape = [], "empty"
+    else:
+        for block in content:
+            if block.__class__ in _SEED_BLOCKS:
+                _seed_message(wire, value, at, items, says_type)
+                return
+        parts = read_parts(content, usual)
+    item = kind(content=parts, at=at)
+    if shape or says_type:
+        item.hints = Hints(shape=shape, slot=MESSAGE if says_type else "")
+    _finish_message(item, wire)
+    items.append(item)
+
+
+def _finish_message(item: System | User | Assistant, wire: EasyMessage | Message) -> None:
+    """The members of a message beside its content."""
+    if wire.role == "developer":
+        item.role = "developer"  # type: ignore[union-attr]
+    if wire.id is not UNSET:
+        item.id = wire.id
+    if wire.rest is not None or wire.status is not UNSET:
+        item.extra = extra_with(wire, "status")
+    if wire.phase is not UNSET:
+        if isinstance(item, Assistant):
+            item.phase = wire.phase
+        else:
+            item.extra["phase"] = json_of(wire.phase)
+
+
+def _seed_message(wire: EasyMessage | Message, value: Json, at: str, items: list[Item], says_type: bool) -> None:
+    """A message with calls or results in it: each is an item of its own, and so is each run of parts between them."""
+    kind, usual = _ROLES[wire.role]
+    content = _only_own_blocks(wire, value)
+    start = len(items)
+    run: list[Any] = []
+    for index, block in enumerate([*content, None]):
+        if block is not None and block.__class__ not in _SEED_BLOCKS:
+            run.append(block)
+            continue
+        if run:
+            first = index - len(run)
+            items.append(kind(content=read_parts(run, usual), at=f"{at}.content[{first}]" if first else at))
+            run = []
+        if block is not None:
+            items.append(_SEED[block.__class__](block, f"{at}.content[{index}]"))
+    for item in items[start + 1 :]:
+        hints(item).turn = "join"
+    head = items[start]
+    if isinstance(head, System | User | Assistant):
+        _finish_message(head, wire)
+        if says_type:
+            hints(head).slot = MESSAGE
+    else:
+        hints(head).envelope = _envelope(wire, says_type)
+
+
+def _only_own_blocks(wire: EasyMessage | Message, value: Json) -> list[Any]:
+    """The content, with calls and results left verbatim where the role of the message is not theirs."""
+    own = _SEED_ROLES.get(wire.role)
+    content: list[Any] = list(wire.content)
+    if any(block.__class__ in _SEED_BLOCKS and block.__class__ is not own for block in content):
+        texts = read_list(read_object(value)["content"])
+        for index, block in enumerate(content):
+            if block.__class__ in _SEED_BLOCKS and block.__class__ is not own:
+                content[index] = Verbatim(_SEED_BLOCKS[block.__class__], texts[index])
+    return content
+
+
+def _envelope(wire: EasyMessage | Message, says_type: bool) -> Extra:
+    envelope = extra_with(wire, "status")
+    if says_type:
+        envelope["type"] = json_of("message")
+    if wire.id is not UNSET:
+        envelope["id"] = json_of(wire.id)
+    if wire.phase is not UNSET:
+        envelope["phase"] = json_of(wire.phase)
+    return envelope
+
+
+def _seed_call(wire: SeedCall, at: str) -> ToolCall:
+    call = ToolCall(name=wire.name, extra=extra_of(wire.rest), at=at)
+    call.hints = Hints(slot=SEED_CALL)
+    if bytes(wire.arguments)[:1] == b'"':
+        call.arguments = plain(wire.arguments)
+    else:
+        call.arguments = text_of(wire.arguments)
+        call.hints.shape = "object"
+    if wire.id is UNSET:
+        call.hints.slot = SEED_CALL_NO_ID
+    else:
+        call.id = wire.id
+    return call
+
+
+def _seed_result(wire: SeedResult, at: str) -> ToolResult:
+    result = ToolResult(extra=extra_of(wire.rest), at=at)
+    result.hints = Hints(slot=SEED_RESULT)
+    if bytes(wire.output)[:1] in (b'"', b"["):
+        _set_output(result, _CONTENT(wire.output, f"{at}.output"))
+    else:
+        result.content = [Text(text=text_of(wire.output))]
+        result.hints.shape = "object"
+    if wire.tool_call_id is UNSET:
+        result.hints.slot = SEED_RESULT_NO_ID
+    else:
+        result.id = wire.tool_call_id
+    return result
+
+
+_SEED: dict[type, Callable[[Any, str], Item]] = {SeedCall: _seed_call, SeedResult: _seed_result}
+
+
+# Calls and results.
+
+
+def _function_call(wire: FunctionCall, _value: Json, at: str, items: list[Item]) -> None:
+    _call(ToolCall(name=wire.name, arguments=wire.arguments, at=at), wire, items)
+
+
+def _custom_tool_call(wire: CustomToolCall, _value: Json, at: str, items: list[Item]) -> None:
+    _call(ToolCall(name=wire.name, arguments=wire.input, custom=True, at=at), wire, items)
+
+
+def _call(call: ToolCall, wire: FunctionCall | CustomToolCall, items: list[Item]) -> None:
+    if wire.call_id is not UNSET:
+        call.id = wire.call_id
+    else:
+        call.hints = Hints(slot=NO_ID)
+    if wire.id is not UNSET:
+        call.item_id = wire.id
+    if wire.namespace is not UNSET:
+        call.namespace = wire.namespace
+    if wire.rest is not None or wire.status is not UNSET:
+        call.extra = extra_with(wire, "status")
+    items.append(call)
+
+
+def _function_call_output(wire: FunctionCallOutput, _value: Json, at: str, items: list[Item]) -> None:
+    _output(ToolResult(at=at), wire, items)
+
+
+def _custom_tool_call_output(wire: CustomToolCallOutput, _value: Json, at: str, items: list[Item]) -> None:
+    _output(ToolResult(custom=True, at=at), wire, items)
+
+
+def _output(result: ToolResult, wire: FunctionCallOutput | CustomToolCallOutput, items: list[Item]) -> None:
+    _set_output(result, wire.output)
+    if wire.call_id is not UNSET:
+        result.id = wire.call_id
+    else:
+        hints(result).slot = NO_ID
+    if wire.id is not UNSET:
+        result.item_id = wire.id
+    if wire.namespace is not UNSET:
+        result.namespace = wire.namespace
+    if wire.name is not UNSET:
+        result.name = wire.name
+        if result.id is not None:
+            hints(result).slot = NAMED
+    if wire.rest is not None or wire.status is not UNSET:
+        result.extra = extra_with(wire, "status")
+    items.append(result)
+
+
+def _set_output(result: ToolResult, output: str | list[Any]) -> None:
+    """The content of a result; a string is the usual way to write one text."""
+    if isinstance(output, str):
+        result.content = [Text(text=output)]
+        return
+    result.content = read_parts(output, INPUT)
+    if not output:
+        hints(result).shape = "empty"
+    elif len(output) == 1 and isinstance(result.content[0], Text) and not result.content[0].extra:
+        hints(result).shape = "list"
+
+
+# The rest.
+
+
+def _reasoning(wire: Reasoning, _value: Json, at: str, items: list[Item]) -> None:
+    thinking = Thinking(summary=read_parts(wire.summary, SUMMARY), at=at)
+    if wire.rest is not None or wire.status is not UNSET:
+        thinking.extra = extra_with(wire, "status")
+    if wire.content is None:
+        thinking.extra["content"] = NULL
+    elif wire.content is not UNSET:
+        thinking.content = read_parts(wire.content, REASONING)
+        if not wire.content:
+            hints(thinking).shape = "empty"
+    if wire.encrypted_content is None:
+        thinking.extra["encrypted_content"] = NULL
+    elif wire.encrypted_content is not UNSET:
+        thinking.encrypted = wire.encrypted_content
+    if wire.id is not UNSET:
+        thinking.id = wire.id
+    else:
+        hints(thinking).slot = NO_ID
+    items.append(thinking)
+
+
+def _additional_tools(wire: AdditionalTools, _value: Json, at: str, items: list[Item]) -> None:
+    change = ToolsChange(added=read_tools(wire.tools, f"{at}.tools"), extra=extra_of(wire.rest), at=at)
+    if wire.role != "developer":
+        change.extra["role"] = json_of(wire.role)
+    items.append(change)
+
+
+def _opaque(wire: Verbatim, value: Json, at: str, items: list[Item]) -> None:
+    items.append(Opaque(type=wire.tag, value=value, at=at))
+
+
+_READ: dict[type, Callable[[Any, Json, str, list[Item]], None]] = {
+    EasyMessage: _easy,
+    Message: _typed_message,
+    FunctionCall: _function_call,
+    CustomToolCall: _custom_tool_call,
+    FunctionCallOutput: _function_call_output,
+    CustomToolCallOutput: _custom_tool_call_output,
+    Reasoning: _reasoning,
+    AdditionalTools: _additional_tools,
+    Verbatim: _opaque,
+}

@@ -1,0 +1,153 @@
+"""Owns tools: reading `function`, `custom`, `namespace` and hosted tools, and writing them back.
+
+`parameters` and `strict` are required members that may be null, so null is what None is written as; a tool that leaves
+one out says so in `Tool.hints`. Of a hosted tool only its type and name are known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import UNSET
+
+from turnscript.api import Body, Rendering, extra_of
+from turnscript.apis.openai_responses.objects import CustomTool, FunctionTool, NamespaceTool, TypedTool
+from turnscript.conversation import Tool
+from turnscript.jsontext import Json, plain, read_object
+from turnscript.wire import Reader, Verbatim
+
+ABSENT = "absent"
+
+_TOOL: Reader[Any] = Reader(TypedTool)
+
+
+def read_tools(values: list[Json], path: str) -> list[Tool]:
+    """The tools of a list; `path` is the list's."""
+    tools = []
+    for index, value in enumerate(values):
+        at = f"{path}[{index}]"
+        wire = _TOOL(value, at)
+        tools.append(_READ[wire.__class__](wire, at))
+    return tools
+
+
+def _function(wire: FunctionTool, _at: str) -> Tool:
+    rest = extra_of(wire.rest)
+    parameters, strict = wire.parameters, wire.strict
+    hints: dict[str, str] = {}
+    # The slow path of the reader puts nulls among the unnamed members.
+    if parameters is UNSET and rest.pop("parameters", None) is None:
+        hints["parameters"] = ABSENT
+    if strict is UNSET and rest.pop("strict", None) is None:
+        hints["strict"] = ABSENT
+    return Tool(
+        name=wire.name,
+        description=None if wire.description is UNSET else wire.description,
+        parameters=None if parameters is UNSET or bytes(parameters) == b"null" else parameters,
+        strict=None if strict is UNSET else strict,
+        extra=rest,
+        hints=hints,
+    )
+
+
+def _custom(wire: CustomTool, _at: str) -> Tool:
+    tool = Tool(name=wire.name, type="custom", extra=extra_of(wire.rest))
+    if wire.description is not UNSET:
+        tool.description = wire.description
+    if wire.format is not UNSET:
+        if bytes(wire.format) == b"null":
+            tool.extra["format"] = wire.format
+        else:
+            tool.format = wire.format
+    return tool
+
+
+def _namespace(wire: NamespaceTool, at: str) -> Tool:
+    tools = read_tools(wire.tools, f"{at}.tools")
+    tool = Tool(name=wire.name, type="namespace", tools=tools, extra=extra_of(wire.rest))
+    if wire.description is not UNSET:
+        tool.description = wire.description
+    return tool
+
+
+def _hosted(wire: Verbatim, _at: str) -> Tool:
+    members = read_object(wire.value)
+    members.pop("type")
+    tool = Tool(type=wire.tag, extra=members)
+    if bytes(members.get("name", b"")).lstrip()[:1] == b'"':
+        tool.name = plain(members.pop("name"))
+    return tool
+
+
+_READ: dict[type, Callable[[Any, str], Tool]] = {
+    FunctionTool: _function,
+    CustomTool: _custom,
+    NamespaceTool: _namespace,
+    Verbatim: _hosted,
+}
+
+
+def write_tools(rendering: Rendering, tools: list[Tool], path: str) -> list[Body]:
+    """Tools as wire objects, without those that another API would run."""
+    written = []
+    for index, tool in enumerate(tools):
+        at = f"{path}[{index}]"
+        write = _WRITE.get(tool.type, _write_hosted)
+        if write is _write_hosted and rendering.foreign:
+            rendering.lose(at, "dropped", f"{rendering.target} has no tool of type {tool.type!r}")
+            continue
+        body = write(rendering, tool, at)
+        if tool.extra:
+            rendering.put_extra(body, tool.extra, at)
+        if tool.envelope and rendering.foreign:
+            rendering.put_extra(body, tool.envelope, at)
+        written.append(body)
+    return written
+
+
+def _head(tool: Tool) -> Body:
+    body: Body = {"type": tool.type}
+    if tool.name is not None:
+        body["name"] = tool.name
+    if tool.description is not None:
+        body["description"] = tool.description
+    return body
+
+
+def _write_function(rendering: Rendering, tool: Tool, _at: str) -> Body:
+    body = _head(tool)
+    hints = {} if rendering.foreign else tool.hints
+    if tool.parameters is not None or hints.get("parameters") != ABSENT:
+        body["parameters"] = tool.parameters
+    if tool.strict is not None or hints.get("strict") != ABSENT:
+        body["strict"] = tool.strict
+    return body
+
+
+def _write_custom(_rendering: Rendering, tool: Tool, _at: str) -> Body:
+    body = _head(tool)
+    if tool.format is not None:
+        body["format"] = tool.format
+    return body
+
+
+def _write_namespace(rendering: Rendering, tool: Tool, at: str) -> Body:
+    body = _head(tool)
+    body["tools"] = write_tools(rendering, tool.tools, f"{at}.tools")
+    return body
+
+
+def _write_hosted(_rendering: Rendering, tool: Tool, _at: str) -> Body:
+    body = _head(tool)
+    for key, value in (("parameters", tool.parameters), ("strict", tool.strict)):
+        if value is not None:  # never read from here, but a conversation built by hand may say them
+            body[key] = value
+    return body
+
+
+_WRITE: dict[str, Callable[[Rendering, Tool, str], Body]] = {
+    "function": _write_function,
+    "custom": _write_custom,
+    "namespace": _write_namespace,
+}

@@ -1,0 +1,433 @@
+"""Owns writing the items of a conversation as input items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Raw as RawJson
+
+from turnscript.api import SEED, Body, Rendering, call_ids, merge, shape_of, slot_of
+from turnscript.apis.openai_responses.options import ORIGIN
+from turnscript.apis.openai_responses.parts import INPUT, OUTPUT, REASONING, SUMMARY, Place, write_parts
+from turnscript.apis.openai_responses.slots import (
+    INSTRUCTIONS,
+    INSTRUCTIONS_LIST,
+    MESSAGE,
+    NAMED,
+    SEED_SLOTS,
+    WITHOUT_ID,
+    is_written,
+    reasoning_ids,
+)
+from turnscript.apis.openai_responses.tools import write_tools
+from turnscript.conversation import (
+    Assistant,
+    Hints,
+    Item,
+    Opaque,
+    Part,
+    System,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChange,
+    User,
+)
+
+NAMESPACE_SEPARATOR = "__"
+
+
+def write_items(body: Body, rendering: Rendering) -> None:
+    """Write `instructions` and `input` into `body`."""
+    items = rendering.request.items
+    writer = Writer(rendering, items)
+    start = writer.write_instructions(body)
+    if writer.hinted and len(items) == start + 1 and shape_of(items[start]) == "input":
+        text = only_text(items[start].content)  # type: ignore[attr-defined]
+        if text is not None:
+            body["input"] = text
+            return
+    writer.write(start, len(items))
+    if len(items) > start:
+        body["input"] = writer.out
+
+
+def only_text(content: list[Part]) -> str | None:
+    """The text of a content that is exactly one text without unnamed members."""
+    if len(content) == 1:
+        part = content[0]
+        if type(part) is Text and not part.extra:
+            return part.text
+    return None
+
+
+def is_generated(id_: str | None) -> bool:
+    """Whether an id looks like those of `call_ids`."""
+    return id_ is not None and id_.startswith("call_auto_")
+
+
+def message_path(at: str) -> str:
+    """The path of the message that an item was read from: up to the first index."""
+    return at[: at.find("]") + 1] or at
+
+
+class Writer:
+    """Writes items one after another into `out`.
+
+    `hinted` says whether the shapes and slots of the items are those of this API; they are not when the request came
+    from another, nor for the seed profile, which writes every item in one shape.
+    """
+
+    __slots__ = (
+        "_call_ids",
+        "_reasoning_ids",
+        "custom",
+        "enveloped",
+        "hinted",
+        "index",
+        "items",
+        "joined",
+        "names",
+        "out",
+        "rendering",
+        "seed",
+        "stays",
+    )
+
+    def __init__(self, rendering: Rendering, items: Sequence[Item]) -> None:
+        self.rendering = rendering
+        self.items = items
+        self.seed = rendering.profile == SEED
+        self.hinted = not (rendering.foreign or self.seed)
+        self.out: list[Any] = []
+        self.index = 0
+        self.names: dict[str, str] = {}  # id of a call -> its tool's name, as the reader derives the names of results
+        self.custom: set[str] = set()
+        self.joined: Item | None = None  # the last item that was added to the message before it
+        self.enveloped: Item | None = None  # the last item whose message got its unnamed members back
+        self.stays = False  # whether a reader will keep the call ids that are generated here
+        self._call_ids: dict[int, str] | None = None
+        self._reasoning_ids: dict[int, str] | None = None
+
+    def write(self, start: int, end: int) -> None:
+        """Write the items from `start` to `end`."""
+        items = self.items
+        for index in range(start, end):
+            item = items[index]
+            self.index = index
+            _WRITE[item.__class__](self, item)
+            hints = item.hints
+            if hints is not None and (hints.turn or hints.envelope):
+                self._lose_hints(item, hints)
+
+    def write_instructions(self, body: Body) -> int:
+        """Write what stood in `instructions` there again; gives the number of items that did."""
+        if not self.hinted or not self.items:
+            return 0
+        first = self.items[0]
+        slot = slot_of(first)
+        if slot == INSTRUCTIONS and isinstance(first, System):
+            text = only_text(first.content)
+            if text is not None:
+                body["instructions"] = text
+                return 1
+        count = 0
+        while count < len(self.items) and slot_of(self.items[count]) == INSTRUCTIONS_LIST:
+            count += 1
+        if count:
+            self.write(0, count)
+            body["instructions"] = self.out
+            self.out = []
+        return count
+
+    # What every item needs.
+
+    def at(self, item: Item) -> str:
+        """The item's source path, or its place in a conversation built by hand."""
+        return item.at or f"items[{self.index}]"
+
+    def parts(self, item: Item, content: list[Part], usual: str) -> list[Any]:
+        if len(content) == 1:  # the most common content by far
+            part = content[0]
+            if type(part) is Text and not part.extra:
+                return [{"type": usual, "text": part.text}]
+        nested = isinstance(item, ToolResult | Thinking)
+        return write_parts(Place(self.rendering, self.at(item), usual, nested=nested), content)
+
+    def add(self, item: Item, body: Body) -> None:
+        """Append an item with its unnamed members."""
+        if item.extra:
+            self.rendering.put_extra(body, item.extra, self.at(item))
+        self.out.append(body)
+
+    def lose_name(self, item: System | User | Assistant) -> None:
+        path = f"{message_path(self.at(item))}.name"
+        self.rendering.lose(path, "dropped", f"{self.rendering.target} has no names of participants")
+
+    def _lose_hints(self, item: Item, hints: Hints) -> None:
+        """Report what the shape of messages said and this API cannot: only blocks of the seed share a message."""
+        if hints.turn and self.joined is not item:
+            self.rendering.lose(self.at(item), "approximated", "where a message begins and ends is not kept")
+        if self.enveloped is not item:
+            message = message_path(self.at(item))
+            for key in hints.envelope:
+                self.rendering.lose(
+                    f"{message}.{key}", "dropped", f"{self.rendering.target} has no message around this"
+                )
+
+    def call_id(self, item: ToolCall | ToolResult) -> str | None:
+        """The id on the wire, None where it was left out; generated for an item that has none."""
+        if item.id is not None:
+            return item.id
+        if self.hinted and slot_of(item) in WITHOUT_ID:
+            return None
+        if self._call_ids is None:
+            self._call_ids = call_ids(self.items)
+            self.stays = any(isinstance(one, ToolCall | ToolResult) and is_generated(one.id) for one in self.items)
+        if self.stays:
+            detail = "next to ids that look generated, this one will not be taken for one"
+            self.rendering.lose(f"{self.at(item)}.id", "invented", detail)
+        return self._call_ids[self.index]
+
+    def reasoning_id(self) -> str | None:
+        if self._reasoning_ids is None:
+            self._reasoning_ids = reasoning_ids(self.items)
+        return self._reasoning_ids.get(self.index)
+
+
+# Messages.
+
+
+def _system(writer: Writer, item: System) -> None:
+    _message(writer, item, item.role, INPUT)
+
+
+def _user(writer: Writer, item: User) -> None:
+    _message(writer, item, "user", INPUT)
+
+
+def _assistant(writer: Writer, item: Assistant) -> None:
+    if item.open and writer.rendering.request.origin != ORIGIN:
+        detail = f"{writer.rendering.target} starts a new message instead of continuing this one"
+        writer.rendering.lose(writer.at(item), "approximated", detail)
+    _message(writer, item, "assistant", OUTPUT)
+
+
+def _message(writer: Writer, item: System | User | Assistant, role: str, usual: str) -> None:
+    content: Any = None
+    hints = item.hints
+    body: Body = {"role": role}
+    if hints is not None and writer.hinted:
+        alone = item.extra or item.id is not None or item.name is not None  # members that only a whole message has
+        if hints.turn == "join" and not alone and _join(writer, item, role, writer.parts(item, item.content, usual)):
+            return
+        if hints.slot == MESSAGE:
+            body = {"type": "message", "role": role}
+        if hints.shape == "string":
+            content = only_text(item.content)
+    body["content"] = writer.parts(item, item.content, usual) if content is None else content
+    if item.id is not None:
+        body["id"] = item.id
+    if type(item) is Assistant and item.phase is not None:
+        body["phase"] = item.phase
+    if item.name is not None:
+        writer.lose_name(item)
+    writer.add(item, body)
+
+
+def _join(writer: Writer, item: Item, role: str, blocks: list[Any]) -> bool:
+    """Add blocks to the message before, if there is one of that role with a list for its content."""
+    before = writer.out[-1] if writer.out else None
+    if not isinstance(before, dict) or before.get("role") != role or not isinstance(before.get("content"), list):
+        return False
+    before["content"] += blocks
+    writer.joined = item
+    return True
+
+
+# Thinking.
+
+
+def _thinking(writer: Writer, item: Thinking) -> None:
+    rendering = writer.rendering
+    if item.signature is not None or item.redacted is not None or item.of != "reason":
+        _lose_proofs(writer, item)
+    if not is_written(item):
+        return
+    body: Body = {"type": "reasoning"}
+    id_ = item.id if item.id is not None else writer.reasoning_id()
+    if id_ is not None:
+        body["id"] = id_
+    body["summary"] = writer.parts(item, item.summary, SUMMARY) if item.summary else []
+    if item.content or (writer.hinted and shape_of(item) == "empty"):
+        body["content"] = writer.parts(item, item.content, REASONING)
+    if item.encrypted is not None:
+        if rendering.foreign:
+            rendering.lose(f"{writer.at(item)}.encrypted_content", "dropped", "only its own API can read it")
+        else:
+            body["encrypted_content"] = item.encrypted
+    writer.add(item, body)
+
+
+def _lose_proofs(writer: Writer, item: Thinking) -> None:
+    rendering, at = writer.rendering, writer.at(item)
+    if item.signature is not None:
+        rendering.lose(f"{at}.signature", "dropped", "only the API that signed the thought can read its signature")
+    if item.redacted is not None:
+        rendering.lose(f"{at}.data", "dropped", "only the API that hid the thought can read it")
+        if not is_written(item):
+            rendering.lose(at, "dropped", "a thought that only another API can read")
+            rendering.put_extra({}, item.extra, at)
+    if item.of != "reason":
+        rendering.lose(at, "approximated", f"a thought of kind {item.of!r} became ordinary reasoning")
+
+
+# Calls and results.
+
+
+def _tool_call(writer: Writer, item: ToolCall) -> None:
+    call_id = writer.call_id(item)
+    if call_id is not None:
+        writer.names[call_id] = item.name
+        if item.custom:
+            writer.custom.add(call_id)
+    if writer.seed or (writer.hinted and slot_of(item) in SEED_SLOTS):
+        _seed_call(writer, item, call_id)
+        return
+    kind, text = ("custom_tool_call", "input") if item.custom else ("function_call", "arguments")
+    body: Body = {"type": kind}
+    if call_id is not None:
+        body["call_id"] = call_id
+    body["name"] = item.name
+    body[text] = item.arguments
+    if item.item_id is not None:
+        body["id"] = item.item_id
+    if item.namespace is not None:
+        body["namespace"] = item.namespace
+    writer.add(item, body)
+
+
+def _tool_result(writer: Writer, item: ToolResult) -> None:
+    call_id = writer.call_id(item)
+    rendering = writer.rendering
+    if item.status is not None:
+        member = "is_error" if item.status in ("ok", "error") else "status"
+        detail = f"{rendering.target} does not say whether a tool failed"
+        rendering.lose(f"{writer.at(item)}.{member}", "dropped", detail)
+    if writer.seed or (writer.hinted and slot_of(item) in SEED_SLOTS):
+        _seed_result(writer, item, call_id)
+        return
+    custom = item.custom or (rendering.request.origin != ORIGIN and call_id in writer.custom)
+    body: Body = {"type": "custom_tool_call_output" if custom else "function_call_output"}
+    if call_id is not None:
+        body["call_id"] = call_id
+    body["output"] = _output(writer, item)
+    if item.item_id is not None:
+        body["id"] = item.item_id
+    if item.name is not None and _says_name(writer, item, call_id):
+        body["name"] = item.name
+    if item.namespace is not None:
+        body["namespace"] = item.namespace
+    writer.add(item, body)
+
+
+def _says_name(writer: Writer, item: ToolResult, call_id: str | None) -> bool:
+    """Whether the name of a result must be written: when its call does not give it, or when it was written before."""
+    if writer.hinted and slot_of(item) == NAMED:
+        return True
+    return call_id is None or writer.names.get(call_id) != item.name
+
+
+def _output(writer: Writer, item: ToolResult) -> Any:
+    text = only_text(item.content)
+    if text is not None and not (writer.hinted and shape_of(item) == "list"):
+        return text
+    return writer.parts(item, item.content, INPUT)
+
+
+def _seed_call(writer: Writer, item: ToolCall, call_id: str | None) -> None:
+    """The Universal document's form: a block in an assistant message."""
+    name = item.name
+    if item.namespace is not None:
+        name = f"{item.namespace}{NAMESPACE_SEPARATOR}{name}"
+        writer.rendering.lose(f"{writer.at(item)}.namespace", "renamed", f"the tool became {name!r}")
+    if item.custom:
+        writer.rendering.lose(writer.at(item), "approximated", "a call of a custom tool became an ordinary one")
+    arguments: Any = item.arguments
+    if writer.hinted and shape_of(item) == "object":
+        arguments = RawJson(item.arguments.encode())
+    body: Body = {"type": "tool_call"}
+    if call_id is not None:
+        body["id"] = call_id
+    body |= {"name": name, "arguments": arguments}
+    _add_block(writer, item, "assistant", body)
+
+
+def _seed_result(writer: Writer, item: ToolResult, call_id: str | None) -> None:
+    """The Universal document's form: a block in a user message."""
+    text = only_text(item.content)
+    output = _output(writer, item)
+    if text is not None and writer.hinted and shape_of(item) == "object":
+        output = RawJson(text.encode())
+    body: Body = {"type": "tool_result"}
+    if call_id is not None:
+        body["tool_call_id"] = call_id
+    body["output"] = output
+    _add_block(writer, item, "user", body)
+
+
+def _add_block(writer: Writer, item: ToolCall | ToolResult, role: str, block: Body) -> None:
+    rendering = writer.rendering
+    if item.item_id is not None:
+        rendering.lose(f"{writer.at(item)}.id", "dropped", "a call in a message has no id beside the one of the call")
+    rendering.put_extra(block, item.extra, writer.at(item))
+    hints = item.hints
+    if hints is not None and writer.hinted and hints.turn == "join" and _join(writer, item, role, [block]):
+        return
+    message: Body = {"role": role, "content": [block]}
+    if hints is not None and writer.hinted:
+        merge(message, hints.envelope)
+        writer.enveloped = item
+    writer.out.append(message)
+
+
+# The rest.
+
+
+def _tools_change(writer: Writer, item: ToolsChange) -> None:
+    rendering, at = writer.rendering, writer.at(item)
+    for name in item.removed:
+        rendering.lose(at, "dropped", f"{rendering.target} cannot take away the tool {name!r}")
+    if writer.seed:
+        rendering.lose(at, "dropped", "the seed profile has no tools")
+        return
+    if item.removed and not item.added and rendering.foreign:
+        rendering.put_extra({}, item.extra, at)
+        return
+    body: Body = {"type": "additional_tools"}
+    if rendering.foreign or "role" not in item.extra:
+        body["role"] = "developer"
+    body["tools"] = write_tools(rendering, item.added, f"{at}.tools")
+    writer.add(item, body)
+
+
+def _opaque(writer: Writer, item: Opaque) -> None:
+    rendering = writer.rendering
+    if rendering.foreign:
+        rendering.lose(writer.at(item), "dropped", f"{rendering.target} has no item {item.type!r}")
+    else:
+        writer.out.append(item.value)
+
+
+_WRITE: dict[type, Callable[[Writer, Any], None]] = {
+    System: _system,
+    User: _user,
+    Assistant: _assistant,
+    Thinking: _thinking,
+    ToolCall: _tool_call,
+    ToolResult: _tool_result,
+    ToolsChange: _tools_change,
+    Opaque: _opaque,
+}
