@@ -1,0 +1,195 @@
+"""Owns the laws of APIs: a body comes back whole, through the archive too; to another API, what is lost is listed."""
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import turnscript as ts
+from tests.strategies import jsontext
+from tests.strategies.sdk import bodies
+from tests.strategies.unknown import with_unknown
+from turnscript.losses import part_path
+
+MANY = max(settings.default.max_examples, 500) if settings.default else 500
+
+
+def same_body(body: Any, data: bytes) -> None:
+    """Assert that `data` is JSON-equal to the body, and that spelled arguments are equal byte for byte."""
+    assert "" == jsontext.difference(jsontext.loads(jsontext.dumps(body)), jsontext.loads(data))
+    for path, spelled in jsontext.spelled_places(body):
+        assert spelled.text.strip() == jsontext.raw_at(data, path)
+
+
+@settings(max_examples=MANY)
+@given(data=st.data())
+def test_a_body_comes_back_whole(api_name: str, data: st.DataObject) -> None:
+    """L2: to_X(from_X(p)) == p for every body that the official SDK's types allow, and nothing is called lost."""
+    body = data.draw(bodies(api_name))
+    rendered = ts.convert(jsontext.dumps(body), api_name, api_name)
+    assert [] == rendered.losses
+    same_body(body, rendered.data)
+
+
+@settings(max_examples=MANY)
+@given(data=st.data())
+def test_a_body_comes_back_whole_through_every_archive(api_name: str, format_name: str, data: st.DataObject) -> None:
+    """API -> transcript (archive) -> API gives an equal body."""
+    body = data.draw(bodies(api_name))
+    archive = ts.convert(jsontext.dumps(body), api_name, format_name)
+    assert [] == archive.losses
+    same_body(body, ts.convert(archive.data, format_name, api_name).data)
+
+
+@settings(max_examples=MANY)
+@given(data=st.data())
+def test_unknown_members_and_blocks_survive(api_name: str, format_name: str, data: st.DataObject) -> None:
+    """A9: members and blocks that nobody has heard of come back where they were, directly and through an archive."""
+    body = data.draw(bodies(api_name).flatmap(with_unknown))
+    rendered = ts.convert(jsontext.dumps(body), api_name, api_name)
+    assert [] == rendered.losses
+    same_body(body, rendered.data)
+    archive = ts.convert(jsontext.dumps(body), api_name, format_name)
+    same_body(body, ts.convert(archive.data, format_name, api_name).data)
+
+
+@settings(max_examples=MANY)
+@given(data=st.data())
+def test_what_another_api_cannot_carry_is_listed(api_name: str, other_name: str, data: st.DataObject) -> None:
+    """A8: read back from API b, each item, tool, setting and unnamed member of a is equal, or a loss names its path."""
+    source = ts.parse(jsontext.dumps(data.draw(bodies(api_name))), api_name)
+    before = copy.deepcopy(source)
+    rendered = ts.render(source, other_name)
+    assert before == source, "rendering must not change the request"
+    paths = [loss.path for loss in rendered.losses]
+    target = ts.parse(rendered.data, other_name)
+    _items_arrive(source, target, paths)
+    for index, tool in enumerate(source.tools):
+        if not _named(f"$.tools[{index}]", paths):
+            assert bare_tool(tool) in [bare_tool(one) for one in target.tools], f"$.tools[{index}] changed, unlisted"
+    for field in source.settings.__struct_fields__:
+        path = source.paths.get(field, f"$.{field}")
+        if not _named(path, paths):
+            expected, actual = getattr(source.settings, field), getattr(target.settings, field)
+            # A setting that was not said may follow from one that was and is listed: an effort from a budget.
+            said = expected == actual or (expected is None and paths) or _no_thinking(source, target, field)
+            assert said, f"{path} changed, unlisted"
+    if api_name != other_name:
+        for key in source.extra:
+            assert _named(f"$.{key}", paths), f"$.{key} dropped, unlisted"
+
+
+def _no_thinking(source: ts.Request, target: ts.Request, field: str) -> bool:
+    """Thinking disabled and effort none are two words for one thing (apis A8.5)."""
+    silent = [one.effort == "none" or _mode(one) == "disabled" for one in (source.settings, target.settings)]
+    return field in ("thinking", "effort") and all(silent)
+
+
+def _mode(settings: ts.Settings) -> str:
+    return settings.thinking.mode if settings.thinking else ""
+
+
+def _items_arrive(source: ts.Request, target: ts.Request, paths: list[str]) -> None:
+    """Items that no loss names arrive equal and in order; an item that was not sent needs a loss to explain it."""
+    arrived = [bare(item) for item in target.items]
+    position = 0
+    for item in source.items:
+        parts = [part_path(item.at, index) for index in range(len(getattr(item, "content", ())))]
+        if any(_named(path, paths) for path in [item.at, *parts]):
+            continue
+        while position < len(arrived) and arrived[position] != bare(item):
+            position += 1
+        assert position < len(arrived), f"{item.at} changed or moved, unlisted: {item}\narrived: {target.items}"
+        position += 1
+    sent = [bare(item) for item in source.items]
+    assert paths or all(item in sent for item in arrived), "an item was invented, unlisted"
+
+
+def bare(item: ts.Item) -> ts.Item:
+    """An item without the shape that it had on the wire, and without an id of ours (requirements D-X-7)."""
+    item = copy.copy(item)
+    item.hints = None
+    if isinstance(item, ts.ToolResult) and item.id is not None:
+        item.name = None  # the name of its call, which is compared there
+    if isinstance(item, ts.ToolCall | ts.ToolResult) and item.id and item.id.startswith("call_auto_"):
+        item.id = None
+    return item
+
+
+def bare_tool(tool: ts.Tool) -> ts.Tool:
+    """A tool without the shape that it had on the wire."""
+    tool = copy.copy(tool)
+    tool.hints = {}
+    return tool
+
+
+def _named(path: str, losses: list[str]) -> bool:
+    """Whether a loss names the path, something below it, or something that holds it."""
+    return any(_holds(path, loss) or _holds(loss, path) for loss in losses)
+
+
+def _holds(outer: str, inner: str) -> bool:
+    return inner.startswith(outer) and inner[len(outer) : len(outer) + 1] in ("", ".", "[")
+
+
+WRONG: tuple[Any, ...] = (
+    None,
+    7,
+    1.5,
+    True,
+    "word",
+    "",
+    [],
+    {},
+    [None],
+    {"type": 5},
+    {"a": {}},
+    [[]],
+    [{}],
+    {"role": "user"},
+)
+
+
+@settings(max_examples=MANY)
+@given(data=st.data())
+def test_a_wrong_value_anywhere_is_kept_or_an_error_with_a_path(api_name: str, data: st.DataObject) -> None:
+    """Any value of a body replaced by any other: the body still comes back whole, or the error names the place."""
+    body = copy.deepcopy(data.draw(bodies(api_name)))
+    places = list(_places(body))
+    holder, key = places[data.draw(st.integers(0, len(places) - 1))] if places else (body, "model")
+    holder[key] = data.draw(st.sampled_from(WRONG))
+    error = _error_of(body, api_name)
+    if error:
+        assert error.path.startswith("$")
+        assert error.expected
+        return
+    same_body(body, ts.convert(jsontext.dumps(body), api_name, api_name).data)
+    for other in ts.apis():
+        ts.render(ts.parse(jsontext.dumps(body), api_name), other)
+
+
+def _error_of(body: Any, api_name: str) -> ts.InvalidRequest | None:
+    try:
+        ts.parse(jsontext.dumps(body), api_name)
+    except ts.InvalidRequest as error:
+        return error
+    return None
+
+
+def _places(value: Any) -> Any:
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, member in members:
+        yield value, key
+        yield from _places(member)
+
+
+@pytest.mark.parametrize("cut", range(0, 100, 7))
+def test_a_truncated_body_is_an_error_with_line_and_column(api_name: str, cut: int) -> None:
+    """A file that ends too early: never a traceback, never half a request."""
+    whole = b'{"model": "m", "prompt": "p",\n "input": "p",\n "messages": [{"role": "user", "content": "hi"}]}'
+    with pytest.raises(ts.InvalidInput) as caught:
+        ts.parse(whole[: len(whole) * cut // 100], api_name)
+    assert caught.value.line >= 1
+    assert caught.value.column >= 1
