@@ -1,0 +1,139 @@
+"""Owns the command group, the lists of names, and the edge where each expected error becomes a message and a code."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+import turnscript
+from turnscript.api import Api
+from turnscript.cli.convert import convert
+from turnscript.cli.failures import BAD_INPUT, INTERRUPTED, OK, PIPE_CLOSED, USAGE, Failed
+from turnscript.cli.output import STREAM, Files
+from turnscript.cli.report import Screen, fault, table, usage
+from turnscript.errors import TurnscriptError
+from turnscript.registry import apis, formats, get_api, get_format
+
+_EPILOG = """\b
+Examples:
+  turnscript convert request.json --to openai-chat
+  turnscript convert chats.jsonl --to rwkv-universal --output chats.rwkv.jsonl
+  turnscript apis
+"""
+
+
+class Edge(click.Group):
+    """The group that turns errors into messages and exit codes. What is not expected stays a traceback: a bug."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            raise click.exceptions.Exit(_wrong_usage(error)) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            code = super().invoke(ctx)
+        except click.UsageError as error:
+            code = _wrong_usage(error)
+        except (TurnscriptError, Failed) as error:
+            found = fault(error)
+            Screen().fault(found)
+            code = found.exit_code
+        except KeyboardInterrupt:
+            Screen().note("interrupted; unfinished files are removed")
+            code = INTERRUPTED
+        except BrokenPipeError:
+            code = _quietly()
+        except OSError as error:
+            Screen().fault(fault(Failed(error.strerror or str(error), place=str(error.filename or ""))))
+            code = BAD_INPUT
+        except MemoryError:
+            Screen().fault(fault(Failed("not enough memory", remedy="JSON Lines are converted row by row")))
+            code = BAD_INPUT
+        ctx.exit(code or OK)
+
+
+def _wrong_usage(error: click.UsageError) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+    else:
+        Screen().fault(usage(error))
+    return USAGE
+
+
+def _quietly() -> int:
+    """The reader went away: what is still in the buffer must not fail again when Python exits."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            os.dup2(nowhere, stream.fileno())
+        except (OSError, ValueError, AttributeError):  # not a real file
+            continue
+    return PIPE_CLOSED
+
+
+@click.group(cls=Edge, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(turnscript.__version__, prog_name="turnscript", message="%(prog)s %(version)s")
+def group() -> None:
+    """One transcript for every chat API and every prompt format.
+
+    Nothing is lost silently: what a target cannot say is reported.
+    """
+
+
+group.add_command(convert)
+
+
+@group.command("apis", epilog="\b\nExample:\n  turnscript apis --json")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def list_apis(as_json: bool) -> None:
+    """List the APIs, with their profiles and flags."""
+    known = [get_api(name) for name in apis()]
+    if as_json:
+        _write_json(
+            {
+                "name": api.name,
+                "title": api.title,
+                "endpoint": api.endpoint,
+                "profiles": list(api.profiles),
+                "flags": {flag: list(values) for flag, values in api.flags.items()},
+            }
+            for api in known
+        )
+        return
+    cells = [(api.name, api.endpoint, api.title, _choices(api)) for api in known]
+    _write(table(("NAME", "ENDPOINT", "WHAT", "OPTIONS"), cells))
+
+
+@group.command("formats", epilog="\b\nExample:\n  turnscript formats --json")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def list_formats(as_json: bool) -> None:
+    """List the prompt formats."""
+    known = [get_format(name) for name in formats()]
+    if as_json:
+        _write_json({"name": one.name, "title": one.title} for one in known)
+        return
+    _write(table(("NAME", "WHAT"), [(one.name, one.title) for one in known]))
+
+
+def _choices(api: Api) -> str:
+    """The options that `convert` takes for an API."""
+    flags = [f"--set {flag}={'|'.join(values)}" for flag, values in api.flags.items()]
+    return " ".join([f"--profile {'|'.join(api.profiles)}", *flags])
+
+
+def _write_json(records: Iterable[dict[str, object]]) -> None:
+    _write(json.dumps(list(records), ensure_ascii=False, indent=2))
+
+
+def _write(text: str) -> None:
+    with Files() as files:
+        files.open(STREAM).write(f"{text}\n".encode())

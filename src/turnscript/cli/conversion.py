@@ -1,0 +1,131 @@
+"""Owns one conversion as the command line asks for it: names checked once, then applied to a document or to rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from turnscript.api import Api
+from turnscript.conversation import Request
+from turnscript.convert import AUTO, detect_api, parse, render
+from turnscript.errors import InvalidInput, InvalidRequest, LossyConversion, UnknownName
+from turnscript.format import VIEWS, Format
+from turnscript.jsontext import Json, one_line, plain, read_object, type_name, utf8
+from turnscript.losses import Loss
+from turnscript.registry import apis, formats, get_api, get_format
+from turnscript.rendered import Rendered
+
+TEXT = "text"
+"""The member of a row that holds a transcript."""
+
+
+class Conversion:
+    """From one API or format (`auto`: tell from the input) to another.
+
+    A row in a format is an object with a member `text`, both ways. Raises UnknownName for names that nobody registered.
+    """
+
+    def __init__(
+        self, source: str, target: str, *, strict: bool = False, compact: bool = False, options: Mapping[str, str]
+    ) -> None:
+        self.source = source
+        self.target = target
+        self.reads_text = source != AUTO and isinstance(known(source), Format)
+        self.writes_text = isinstance(known(target), Format)
+        self._strict = strict
+        self._compact = compact
+        self._options = dict(options)
+        _check(known(target), self._options)
+
+    def document(self, data: bytes) -> Rendered:
+        """A whole input. Raises InvalidInput, Unsupported, and LossyConversion if it is strict."""
+        return self._checked(self._convert(data, self.source))
+
+    def row(self, data: bytes) -> tuple[bytes, list[Loss]]:
+        """One row as one line, and what was lost. Raises the same."""
+        members = self._text_members(data)
+        rendered = self._checked(self._convert(data, self.source) if members is None else self._text(members))
+        if self.writes_text:
+            return msgspec.json.encode({TEXT: rendered.value}), rendered.losses
+        return spaced(rendered.data, pretty=False if self._compact else None), rendered.losses
+
+    def _convert(self, data: bytes | str, source: str) -> Rendered:
+        return render(parse(data, source), self.target, strict=False, **self._options)
+
+    def _checked(self, rendered: Rendered) -> Rendered:
+        if self._strict and rendered.losses:
+            raise LossyConversion(rendered.losses, self.target)
+        return rendered
+
+    def _text_members(self, data: bytes) -> dict[str, Json] | None:
+        """The members of a row that holds a transcript, None for a row that is an API body."""
+        if self.source != AUTO:
+            return read_object(utf8(data)) if self.reads_text else None
+        if b'"text"' not in data or data.lstrip(b"\xef\xbb\xbf \t")[:1] != b"{":
+            return None
+        members = read_object(utf8(data))
+        if TEXT not in members or type_name(members[TEXT]) != _STRING:
+            return None
+        try:
+            detect_api(data)
+        except InvalidRequest:
+            return members
+        return None
+
+    def _text(self, members: Mapping[str, Json]) -> Rendered:
+        if TEXT not in members or type_name(members[TEXT]) != _STRING:
+            got = type_name(members[TEXT]) if TEXT in members else "no such member"
+            message = f"a row in a format is an object whose member {TEXT!r} is a string; here it is {got}"
+            raise InvalidRequest(message, path=f"$.{TEXT}", expected=_STRING, got=got)
+        try:
+            rendered = self._convert(plain(members[TEXT]), self.source)
+        except InvalidInput as error:
+            if error.line:
+                error.message = f"line {error.line}, column {error.column} of the transcript: {error.message}"
+            error.path, error.line, error.column = f"$.{TEXT}", 0, 0
+            raise
+        others = [
+            Loss(f"$.{key}", "dropped", "a row with a transcript keeps only that") for key in members if key != TEXT
+        ]
+        rendered.losses[:0] = others
+        return rendered
+
+
+_STRING = type_name(Json(b'""'))
+
+
+def spaced(body: bytes, *, pretty: bool | None) -> bytes:
+    """A JSON body indented, without any white space, or (None) on one line as it is.
+
+    Numbers, escapes and the order of keys stay as they are.
+    """
+    if pretty is None:
+        return one_line(body)
+    try:
+        return msgspec.json.format(body, indent=2 if pretty else -1)
+    except RecursionError:  # nested too deep for this
+        return one_line(body)
+
+
+def known(name: str) -> Api | Format:
+    """The API or format of that name. Raises UnknownName with the nearest ones of both kinds."""
+    if name in formats():
+        return get_format(name)
+    try:
+        return get_api(name)
+    except UnknownName:
+        raise UnknownName("API or format", name, [*apis(), *formats()]) from None
+
+
+def _check(target: Api | Format, options: Mapping[str, str]) -> None:
+    """Raise UnknownName for an option that the target does not have, before anything is read."""
+    if isinstance(target, Api):
+        flags = {name: value for name, value in options.items() if name != "profile"}
+        target.rendering(Request(), options.get("profile", target.profiles[0]), flags)
+        return
+    for name, value in options.items():
+        if name != "view":
+            raise UnknownName(f"option of {target.name}", name, ["view"])
+        if value not in VIEWS:
+            raise UnknownName("view", value, VIEWS)

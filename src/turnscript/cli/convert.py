@@ -1,0 +1,229 @@
+"""Owns `turnscript convert`: its options, and the way from an input to an output, the losses and the rejects."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from turnscript.cli.conversion import Conversion, spaced
+from turnscript.cli.failures import LOSSY, OK, Failed
+from turnscript.cli.options import Name, Option, SectionedCommand
+from turnscript.cli.output import STREAM, Files, Sink, is_special
+from turnscript.cli.report import Losses, Screen, fault
+from turnscript.cli.rows import Rejects, conclude, convert_rows, default_rejects, write_losses
+from turnscript.cli.source import Source
+from turnscript.convert import AUTO, detect_api
+from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError
+from turnscript.format import VIEWS
+
+_EPILOG = """\b
+Examples:
+  turnscript convert request.json --to openai-chat
+  turnscript convert request.json --to rwkv-universal --view prompt
+  turnscript convert request.json --to openai-responses --output new.json
+  turnscript convert chats.jsonl --to openai-chat --output new.jsonl
+  cat request.json | turnscript convert --to rwkv-universal --losses lost.jsonl
+
+\b
+Exit code:
+  0  converted
+  1  bad input, or rows were rejected
+  2  wrong usage
+  3  something would be lost, under --strict
+"""
+
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Given:
+    """What stood on the command line."""
+
+    file: str
+    source: str
+    target: str
+    profile: str | None
+    view: str | None
+    flags: tuple[str, ...]
+    strict: bool
+    lines: bool | None
+    output: str | None
+    losses: str | None
+    rejects: str | None
+    pretty: bool | None
+    quiet: bool
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options for `turnscript.render`."""
+        options = {}
+        for flag in self.flags:
+            name, equals, value = flag.partition("=")
+            if not equals:
+                raise click.UsageError(f"--set {flag}: write it as FLAG=VALUE")
+            options[name] = value
+        named = {"profile": self.profile, "view": self.view}
+        return options | {name: value for name, value in named.items() if value is not None}
+
+
+def _option(section: str, *names: str, **rest: Any) -> Callable[[_Command], _Command]:
+    return click.option(*names, cls=Option, section=section, **rest)
+
+
+_NAMES, _TARGET, _FILES, _FORM = "Names", "What is written", "Files", "How it looks"
+
+
+@click.command(cls=SectionedCommand, epilog=_EPILOG, short_help="Convert between APIs and formats.")
+@click.argument("file", default=STREAM, metavar="[FILE|-]")
+@_option(
+    _NAMES, "--from", "source", type=Name(AUTO), default=AUTO, show_default=True, help="API or format of the input."
+)
+@_option(_NAMES, "--to", "target", type=Name(), required=True, help="API or format to write.")
+@_option(_TARGET, "--profile", metavar="PROFILE", help="Dialect of an API; `turnscript apis` lists them.")
+@_option(
+    _TARGET,
+    "--view",
+    type=click.Choice(VIEWS),
+    help="Of a transcript: archive (default) keeps everything, prompt is what a model sees.",
+)
+@_option(
+    _TARGET,
+    "--set",
+    "flags",
+    multiple=True,
+    metavar="FLAG=VALUE",
+    help="A choice that an API leaves open; `turnscript apis` lists them.",
+)
+@_option(_TARGET, "--strict", is_flag=True, help="Refuse whatever cannot be carried over exactly.")
+@_option(_FILES, "--output", metavar="FILE", help="Write here, whole or not at all, instead of standard output.")
+@_option(_FILES, "--losses", metavar="FILE|-", help="Write all losses as JSON Lines; - puts them after the payload.")
+@_option(
+    _FILES,
+    "--rejects",
+    metavar="FILE",
+    help="Where bad rows go (default: beside the output, with .rejects.jsonl added).",
+)
+@_option(_FORM, "--lines/--no-lines", default=None, help="The input is JSON Lines, or is not (default: look at it).")
+@_option(
+    _FORM,
+    "--pretty/--compact",
+    default=None,
+    help="Indent JSON, or strip all white space from it (default: indent on a terminal, else one line).",
+)
+@_option(_FORM, "--quiet", "-q", is_flag=True, help="Report errors only.")
+def convert(**given: Any) -> int:
+    """Convert a request between APIs and formats.
+
+    FILE is a request body, a transcript, or JSON Lines with one of them in each row (a transcript as {"text": "..."}).
+    Without FILE, or with -, standard input is read.
+    What the target cannot say is reported, field by field.
+    """
+    return run(Given(**given))
+
+
+def run(given: Given) -> int:
+    """Do it. Gives the exit code; raises TurnscriptError, Failed or UsageError."""
+    conversion = Conversion(
+        given.source, given.target, strict=given.strict, compact=given.pretty is False, options=given.options
+    )
+    _check_places(given)
+    screen = Screen()
+    with Source(given.file) as source:
+        if source.is_terminal:
+            screen.note("reading standard input; Ctrl-D ends it")
+        has_rows = source.has_rows() if given.lines is None else given.lines
+        return _rows(given, conversion, source, screen) if has_rows else _document(given, conversion, source, screen)
+
+
+def _document(given: Given, conversion: Conversion, source: Source, screen: Screen) -> int:
+    data = source.whole()
+    if not data.strip():
+        raise Failed("the input is empty", place=source.name, remedy="give a request body or a transcript")
+    refused: LossyConversion | None = None
+    with Files() as files:
+        out: Sink | None = None
+        try:
+            rendered = conversion.document(data)
+        except LossyConversion as error:
+            refused, lost = error, error.losses
+        except TurnscriptError as error:
+            found = fault(error, source.name)
+            remedy = _advice(error, conversion, data) or found.remedy
+            message = f"{found.path}: {found.message}" if found.path else found.message
+            raise Failed(message, place=found.place, remedy=remedy, code=found.exit_code) from error
+        else:
+            out, lost = files.open(given.output or STREAM), rendered.losses
+            pretty = True if given.pretty is None and out.is_terminal else given.pretty
+            payload = rendered.data
+            out.write(payload if conversion.writes_text else spaced(payload, pretty=pretty) + b"\n")
+        if given.losses is not None:
+            write_losses(_losses_sink(files, given.losses, out), lost)
+    if refused is not None:
+        screen.fault(fault(refused, source.name))
+    if refused is not None or not given.quiet:
+        losses = Losses(lost)
+        screen.note(losses.summary)
+        if given.losses != STREAM:
+            losses.list_on(screen, given.losses)
+    return OK if refused is None else LOSSY
+
+
+def _rows(given: Given, conversion: Conversion, source: Source, screen: Screen) -> int:
+    if given.pretty:
+        raise click.UsageError("--pretty is for one document; rows of JSON Lines take one line each")
+    with Files() as files:
+        out = files.open(given.output or STREAM)
+        losses_out = None if given.losses is None else _losses_sink(files, given.losses, out)
+        rejects = Rejects(files, given.rejects or _default_rejects(given.output), asked_for=given.rejects is not None)
+        converted, losses = convert_rows(conversion, source, out, losses_out, rejects, screen)
+    return conclude(converted, losses, rejects, screen, quiet=given.quiet, losses_file=given.losses)
+
+
+def _losses_sink(files: Files, path: str, out: Sink | None) -> Sink:
+    """Where losses go: to their file, or to standard output once the payload is there."""
+    sink = files.open(path)
+    return files.after(sink) if sink is out else sink
+
+
+def _default_rejects(output: str | None) -> str:
+    is_file = output is not None and output != STREAM and not is_special(output)
+    return default_rejects(output if is_file else None)
+
+
+def _check_places(given: Given) -> None:
+    """Two outputs in one file would destroy each other, and rejects over the input destroy that."""
+    rejects = given.rejects or _default_rejects(given.output)
+    places = {"--output": given.output, "--losses": given.losses, "--rejects": rejects}
+    if given.rejects == STREAM:
+        raise click.UsageError("--rejects needs a file: standard output is for what was converted")
+    files = {option: path for option, path in places.items() if path is not None and path != STREAM}
+    real = {option: os.path.realpath(path) for option, path in files.items() if not is_special(path)}
+    if given.file != STREAM and not is_special(given.file):
+        kept = {option: path for option, path in real.items() if option != "--output"}
+        for option, path in kept.items():
+            if path == os.path.realpath(given.file):
+                raise click.UsageError(f"{option} {files[option]} would overwrite the input")
+    for option, path in real.items():
+        for other, same in real.items():
+            if option < other and path == same:
+                raise click.UsageError(f"{option} and {other} are the same file")
+
+
+def _advice(error: TurnscriptError, conversion: Conversion, data: bytes) -> str:
+    """What to try for an input that could not be read, where its error does not say it."""
+    if not isinstance(error, InvalidInput):
+        return ""
+    if error.line and data.lstrip()[:1] in (b"{", b"["):
+        rows = "; if these are JSON Lines, add --lines" if b"\n{" in data else ""
+        return f"correct the JSON there{rows}"
+    if conversion.source != AUTO:
+        return f"it was read as {conversion.source}, because --from says so"
+    try:
+        return f"it was read as {detect_api(data)}; if it is something else, name that with --from"
+    except TurnscriptError:
+        return "--from NAME says what it is; `turnscript apis` and `turnscript formats` list the names"

@@ -1,0 +1,72 @@
+"""Owns what ends a command early: the exit codes, and the troubles of files as sentences with a remedy."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from types import TracebackType
+
+OK = 0
+BAD_INPUT = 1
+USAGE = 2
+LOSSY = 3
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+
+_READ_REMEDIES = {
+    errno.ENOENT: "check the path; - reads standard input",
+    errno.EISDIR: "give a file; for many files, call turnscript once for each",
+    errno.EACCES: "check who may read it",
+    errno.ENOTDIR: "check the path; - reads standard input",
+}
+_WRITE_REMEDIES = {
+    errno.ENOENT: "make the folder first",
+    errno.EISDIR: "give a file",
+    errno.ENOTDIR: "check the path",
+    errno.EACCES: "check who may write there",
+    errno.EROFS: "choose another place",
+    errno.ENOSPC: "make room, then run it again: nothing half written is left",
+    errno.EDQUOT: "make room, then run it again: nothing half written is left",
+}
+
+
+class Failed(Exception):
+    """The command cannot go on: where, what and what to do about it."""
+
+    def __init__(self, message: str, *, place: str = "", remedy: str = "", code: int = BAD_INPUT) -> None:
+        super().__init__(message)
+        self.message = message
+        self.place = place
+        self.remedy = remedy
+        self.code = code
+
+
+class Guard:
+    """Turns troubles of the system into Failed inside `with` blocks; one guard serves any number of them.
+
+    A reader that went away is no trouble and passes through.
+    """
+
+    def __init__(self, name: str, what: str, remedies: Mapping[int, str]) -> None:
+        self._name = name
+        self._what = what
+        self._remedies = remedies
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            reason = error.strerror or str(error)
+            message = f"{self._what}: {reason[:1].lower()}{reason[1:]}"
+            raise Failed(message, place=self._name, remedy=self._remedies.get(error.errno or 0, "")) from error
+
+
+def reading(name: str) -> Guard:
+    """For what happens while `name` is read."""
+    return Guard(name, "cannot read this", _READ_REMEDIES)
+
+
+def writing(name: str) -> Guard:
+    """For what happens while `name` is written."""
+    return Guard(name, "cannot write this", _WRITE_REMEDIES)

@@ -1,0 +1,46 @@
+"""Owns the shape of help: options in sections, and names that a shell can complete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from turnscript.registry import apis, formats
+
+
+class Option(click.Option):
+    """An option that stands under a heading of the help text."""
+
+    def __init__(self, *args: Any, section: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.section = section
+
+
+class SectionedCommand(click.Command):
+    """A command whose help groups options under their headings, in the order of their first option, all else last."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        options = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option)]
+        for option in sorted(options, key=lambda option: not isinstance(option, Option)):
+            record = option.get_help_record(ctx)
+            if record is not None:
+                sections.setdefault(option.section if isinstance(option, Option) else "Other", []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
+class Name(click.ParamType[str]):
+    """The name of an API or format. Whether it is known is checked later, together with its options."""
+
+    name = "name"
+
+    def __init__(self, *others: str) -> None:
+        self._others = others
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        known = [*self._others, *apis(), *formats()]
+        return [CompletionItem(name) for name in known if name.startswith(incomplete)]

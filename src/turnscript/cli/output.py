@@ -1,0 +1,243 @@
+"""Owns what is written: standard output, and files that appear whole or not at all.
+
+A file is written beside its place under another name and renamed at the very end, all files of a command together. What
+is not a plain file (a device, a pipe) is written directly.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import IO, Protocol
+
+from turnscript.cli.failures import Failed, writing
+
+STREAM = "-"
+"""What stands for standard input or output on the command line."""
+
+
+class Sink(Protocol):
+    """Where bytes go. Only Files makes and ends them."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person sees what is written."""
+
+    def write(self, data: bytes) -> None:
+        """Write all of `data`."""
+
+    def flush(self) -> None:
+        """Hand everything written so far to the system."""
+
+    def finish(self) -> None:
+        """Everything is written: make sure that the system has it."""
+
+    def publish(self) -> None:
+        """Every file of the command is finished: take the final name."""
+
+    def discard(self) -> None:
+        """The command failed: leave nothing behind."""
+
+
+class Files:
+    """The outputs of one command. They are published together when the `with` block ends well, else all discarded."""
+
+    def __init__(self) -> None:
+        self._sinks: list[Sink] = []
+        self._standard: Standard | None = None
+
+    def __enter__(self) -> Files:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                for sink in self._sinks:
+                    sink.finish()
+                while self._sinks:
+                    self._sinks[0].publish()
+                    del self._sinks[0]
+        finally:
+            for sink in self._sinks:
+                sink.discard()
+
+    def open(self, path: str) -> Sink:
+        """The sink for a path of the command line; `-` is standard output, always the same one."""
+        if path != STREAM:
+            return self._add(Direct(path) if is_special(path) else Beside(path))
+        if self._standard is None:
+            self._standard = Standard()
+            self._add(self._standard)
+        return self._standard
+
+    def after(self, sink: Sink) -> Sink:
+        """A sink whose bytes are held back and go to `sink` at the end, on a new line."""
+        return self._add(Held(sink), first=True)
+
+    def _add(self, sink: Sink, first: bool = False) -> Sink:
+        self._sinks.insert(0 if first else len(self._sinks), sink)
+        return sink
+
+
+class Standard:
+    """Standard output."""
+
+    def __init__(self) -> None:
+        if sys.stdout is None:
+            raise Failed("standard output is closed", remedy="write to a file with --output FILE")
+        self._stream = sys.stdout.buffer
+        self._guard = writing("standard output")
+        self.is_terminal = sys.stdout.isatty()
+        self._ends_line = True
+
+    def write(self, data: bytes) -> None:
+        with self._guard:
+            self._stream.write(data)
+        if data:
+            self._ends_line = data.endswith(b"\n")
+
+    def new_line(self) -> None:
+        """Begin a line, unless one is begun already."""
+        if not self._ends_line:
+            self.write(b"\n")
+
+    def flush(self) -> None:
+        with self._guard:
+            self._stream.flush()
+
+    def finish(self) -> None:
+        if self.is_terminal:
+            self.new_line()
+        self.flush()
+
+    def publish(self) -> None:
+        pass
+
+    def discard(self) -> None:
+        pass
+
+
+class Direct:
+    """A device or a named pipe: nothing to rename, nothing to remove."""
+
+    def __init__(self, path: str) -> None:
+        self._guard = writing(path)
+        with self._guard:
+            self._file: IO[bytes] = open(path, "wb")  # noqa: SIM115  (closed by finish or discard)
+        self.is_terminal = self._file.isatty()
+
+    def write(self, data: bytes) -> None:
+        with self._guard:
+            self._file.write(data)
+
+    def flush(self) -> None:
+        with self._guard:
+            self._file.flush()
+
+    def finish(self) -> None:
+        with self._guard:
+            self._file.close()
+
+    def publish(self) -> None:
+        pass
+
+    def discard(self) -> None:
+        _close(self._file)
+
+
+class Beside:
+    """A plain file: written beside its place, then renamed. A link stays a link, and permissions stay."""
+
+    is_terminal = False
+
+    def __init__(self, path: str) -> None:
+        self._guard = writing(path)
+        self._place = os.path.realpath(path)
+        if os.path.isdir(self._place) or not os.path.basename(path):
+            raise Failed("cannot write this: it is not the name of a file", place=path, remedy="give a file")
+        folder = os.path.dirname(self._place)
+        self._temporary = os.path.join(folder, f".turnscript-{secrets.token_hex(6)}.part")
+        with self._guard:
+            self._file: IO[bytes] = open(self._temporary, "xb")  # noqa: SIM115  (closed by finish or discard)
+            if os.path.exists(self._place):
+                os.chmod(self._temporary, stat.S_IMODE(os.stat(self._place).st_mode))
+
+    def write(self, data: bytes) -> None:
+        with self._guard:
+            self._file.write(data)
+
+    def flush(self) -> None:
+        with self._guard:
+            self._file.flush()
+
+    def finish(self) -> None:
+        with self._guard:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+    def publish(self) -> None:
+        with self._guard:
+            os.replace(self._temporary, self._place)
+
+    def discard(self) -> None:
+        _close(self._file)
+        with _ignored():
+            os.unlink(self._temporary)
+
+
+class Held:
+    """Bytes for another sink that wait until everything else is written. In memory while they are few."""
+
+    is_terminal = False
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._guard = writing("a temporary file")
+        self._file = tempfile.SpooledTemporaryFile(max_size=1 << 20)  # noqa: SIM115  (closed by finish or discard)
+
+    def write(self, data: bytes) -> None:
+        with self._guard:
+            self._file.write(data)
+
+    def flush(self) -> None:
+        pass
+
+    def finish(self) -> None:
+        if isinstance(self._sink, Standard) and self._file.tell():
+            self._sink.new_line()
+        self._file.seek(0)
+        shutil.copyfileobj(self._file, self._sink)
+        self._file.close()
+
+    def publish(self) -> None:
+        pass
+
+    def discard(self) -> None:
+        self._file.close()
+
+
+def is_special(path: str) -> bool:
+    """Whether there is something at `path` that is neither a plain file nor a folder."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+
+
+def _close(file: IO[bytes]) -> None:
+    """Close a file that nobody will read: that its last bytes find no room does not matter any more."""
+    with _ignored():
+        file.close()
+
+
+@contextmanager
+def _ignored() -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        return

@@ -1,0 +1,124 @@
+"""Owns the input: a file or standard input, read whole as one document or line by line as JSON Lines."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import PurePath
+from types import TracebackType
+from typing import IO
+
+from msgspec import Struct
+
+from turnscript.cli.failures import Failed, reading
+from turnscript.cli.output import STREAM
+from turnscript.errors import InvalidInput
+from turnscript.jsontext import read_list, read_object
+
+SUFFIXES = frozenset({".jsonl", ".ndjson"})
+
+
+class Row(Struct):
+    """One line of JSON Lines that is not blank: its number, where it begins, and its bytes without the line ending."""
+
+    line: int
+    byte: int
+    data: bytes
+
+
+class Source:
+    """An input. `name` is how messages call it, `size` its length where that is known beforehand.
+
+    `is_live` says that more may arrive while we work, so that results should not wait in a buffer.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seen: list[bytes] = []
+        self.name = "<stdin>" if path == STREAM else path
+        self._guard = reading(self.name)
+        with self._guard:
+            self._file = _standard_input() if path == STREAM else open(path, "rb")  # noqa: SIM115  (closed by `with`)
+            self.is_terminal = self._file.isatty()
+            status = _status(self._file)
+        is_plain = status is not None and stat.S_ISREG(status.st_mode)
+        self.size = status.st_size if status is not None and is_plain else None
+        self.is_live = status is not None and not is_plain
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._path != STREAM:
+            self._file.close()
+
+    def has_rows(self) -> bool:
+        """Whether this is JSON Lines: by the name of the file, or because a second line follows a whole JSON value."""
+        if PurePath(self._path).suffix.lower() in SUFFIXES:
+            return True
+        first = self._peek()
+        return first is not None and _is_json(first) and self._peek() is not None
+
+    def whole(self) -> bytes:
+        """Everything."""
+        with self._guard:
+            rest = self._file.read()
+        return b"".join([*self._seen, rest])
+
+    def rows(self) -> Iterator[Row]:
+        """Line by line; never more than one line in memory."""
+        byte = 0
+        for number, line in enumerate(self._lines(), 1):
+            data = line.rstrip(b"\r\n")
+            if data.strip():
+                yield Row(number, byte, data)
+            byte += len(line)
+
+    def _lines(self) -> Iterator[bytes]:
+        while self._seen:
+            yield self._seen.pop(0)
+        while True:
+            with self._guard:
+                line = self._file.readline()
+            if not line:
+                return
+            yield line
+
+    def _peek(self) -> bytes | None:
+        """The next line that is not blank, kept for later."""
+        while True:
+            with self._guard:
+                line = self._file.readline()
+            if not line:
+                return None
+            self._seen.append(line)
+            if line.strip():
+                return line
+
+
+def _standard_input() -> IO[bytes]:
+    if sys.stdin is None:
+        raise Failed("standard input is closed", remedy="give a file")
+    return sys.stdin.buffer
+
+
+def _status(file: IO[bytes]) -> os.stat_result | None:
+    """What the system knows about an open file; nothing where it is not a real one."""
+    try:
+        return os.fstat(file.fileno())
+    except (OSError, ValueError):
+        return None
+
+
+def _is_json(line: bytes) -> bool:
+    text = line.removeprefix(b"\xef\xbb\xbf").strip()
+    read = {b"{": read_object, b"[": read_list}.get(text[:1])
+    if read is None:
+        return False
+    try:
+        read(text)
+    except InvalidInput:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""The command line: what it writes, says and leaves behind."""

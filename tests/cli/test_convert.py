@@ -1,0 +1,169 @@
+"""One document: what comes out, in which spacing, and what is said about losses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import turnscript as ts
+from tests.cli.running import CHAT, EXAMPLES, LOSSY, MESSAGES, TRANSCRIPT, convert, read_rows
+
+REQUESTS = sorted(EXAMPLES.glob("*_request.json"))
+NAMES = [*ts.apis(), *ts.formats()]
+
+
+def test_a_transcript_is_written_byte_for_byte() -> None:
+    result = convert("--from", "rwkv-universal", "--to", "rwkv-universal", stdin=TRANSCRIPT)
+    assert (0, TRANSCRIPT) == (result.exit_code, result.stdout)
+
+
+@pytest.mark.parametrize("target", NAMES)
+@pytest.mark.parametrize("path", REQUESTS, ids=lambda path: path.stem)
+def test_the_payload_is_what_the_library_gives(path: Path, target: str) -> None:
+    result = convert(path, "--to", target)
+    expected = ts.convert(path.read_bytes(), "auto", target)
+    assert 0 == result.exit_code
+    if target in ts.formats():
+        assert expected.data == result.stdout_bytes
+    else:
+        assert json.loads(expected.data) == json.loads(result.stdout_bytes)
+        assert 1 == result.stdout_bytes.count(b"\n")
+        assert result.stdout_bytes.endswith(b"}\n")
+
+
+@pytest.mark.parametrize("path", REQUESTS, ids=lambda path: path.stem)
+def test_an_archive_goes_back_to_the_request_without_loss(path: Path) -> None:
+    origin = ts.detect_api(path.read_bytes())
+    archive = convert(path, "--to", "rwkv-universal", "--strict")
+    back = convert("--to", origin, "--strict", stdin=archive.stdout_bytes)
+    assert (0, 0) == (archive.exit_code, back.exit_code)
+    assert json.loads(path.read_bytes()) == json.loads(back.stdout_bytes)
+
+
+@pytest.mark.parametrize("dash", [[], ["-"]])
+def test_standard_input_is_read_without_a_file_or_with_a_dash(dash: list[str]) -> None:
+    result = convert(*dash, "--to", "openai-chat", stdin=TRANSCRIPT)
+    assert ["system", "user", "assistant"] == [message["role"] for message in json.loads(result.stdout)["messages"]]
+
+
+def test_a_file_in_utf_8_with_a_byte_order_mark_is_read() -> None:
+    result = convert("--to", "rwkv-universal", "--view", "prompt", stdin=b"\xef\xbb\xbf" + json.dumps(CHAT).encode())
+    assert "<<USER>>\nHi\n<<USER_END>>" == result.stdout
+
+
+def test_indenting_changes_no_number_no_escape_and_no_key() -> None:
+    body = '{"messages":[{"role":"user","content":"\\u00e9"}],"x":{"a":1.0,"a":1e5,"n":123456789012345678901,"e":[]}}'
+    result = convert("--to", "openai-chat", "--pretty", stdin=body)
+    assert (
+        '  "x": {\n    "a": 1.0,\n    "a": 1e5,\n    "n": 123456789012345678901,\n    "e": []\n  }\n' in result.stdout
+    )
+
+
+def test_a_body_of_many_lines_becomes_one_line() -> None:
+    result = convert("--to", "openai-chat", stdin=json.dumps(CHAT | {"x": {"a": [1, {"b": 2}]}}, indent=4))
+    assert 1 == result.stdout.count("\n")
+
+
+def test_white_space_goes_only_if_asked() -> None:
+    body = '{"messages": [{"role": "user", "content": "a  b"}], "x": {"a": 1.0,  "b":\n [1,   2]}}'
+    assert '"x":{"a": 1.0,  "b":  [1,   2]}' in convert("--to", "openai-chat", stdin=body).stdout
+    for lines in ("--no-lines", "--lines"):
+        data = body.replace("\n", "")
+        assert (
+            '"a  b"}],"x":{"a":1.0,"b":[1,2]}}\n'
+            in convert("--to", "openai-chat", "--compact", lines, stdin=data).stdout
+        )
+
+
+def test_nesting_is_indented_or_refused_at_any_depth() -> None:
+    for depth, style in [
+        (depth, style) for depth in (*range(850, 1000, 3), 5_000) for style in ("--pretty", "--compact")
+    ]:
+        body = json.dumps(CHAT)[:-1] + ', "x": ' + "[" * depth + "]" * depth + "}"
+        result = convert("--to", "openai-chat", style, stdin=body)
+        assert result.exit_code == 0 or "nested too deep" in result.stderr, depth
+
+
+def test_profile_view_and_flags_reach_the_target() -> None:
+    body = json.dumps(CHAT)
+    seed = convert("--to", "anthropic-messages", "--profile", "seed", stdin=json.dumps(MESSAGES))
+    assert [{"type": "text", "text": "Hi"}] == json.loads(seed.stdout)["messages"][0]["content"]
+    blocks = convert("--to", "anthropic-messages", "--set", "system=blocks", stdin=TRANSCRIPT)
+    assert [{"type": "text", "text": "Be brief."}] == json.loads(blocks.stdout)["system"]
+    assert "<<META>>" in convert("--to", "rwkv-universal", stdin=body).stdout
+    assert "<<META>>" not in convert("--to", "rwkv-universal", "--view", "prompt", stdin=body).stdout
+
+
+def test_losses_are_summed_up_on_stderr_and_listed() -> None:
+    result = convert("--to", "openai-chat", stdin=json.dumps(LOSSY))
+    assert 0 == result.exit_code
+    assert "turnscript: 1 loss: 1 dropped\n  $.top_k: dropped: openai-chat has no such setting\n" == result.stderr
+
+
+def test_a_conversion_without_loss_says_so() -> None:
+    assert "turnscript: no losses\n" == convert("--to", "openai-chat", stdin=json.dumps(CHAT)).stderr
+
+
+def test_quiet_reports_nothing_but_writes_the_losses(tmp_path: Path) -> None:
+    lost = tmp_path / "lost.jsonl"
+    result = convert("--to", "openai-chat", "--quiet", "--losses", lost, stdin=json.dumps(LOSSY))
+    assert (0, "") == (result.exit_code, result.stderr)
+    assert ["$.top_k"] == [loss["path"] for loss in read_rows(lost)]
+
+
+def test_at_most_twenty_losses_are_listed_and_the_file_has_all(tmp_path: Path) -> None:
+    lost = tmp_path / "lost.jsonl"
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}] * 23}
+    ]
+    body = json.dumps(MESSAGES | {"messages": messages})
+    result = convert("--from", "anthropic-messages", "--to", "openai-chat", stdin=body)
+    lines = result.stderr.splitlines()
+    assert 22 == len(lines)
+    assert "  and 3 more; --losses FILE writes all" == lines[-1]
+    result = convert("--from", "anthropic-messages", "--to", "openai-chat", "--losses", lost, stdin=body)
+    assert f"  and 3 more; all are in {lost}" == result.stderr.splitlines()[-1]
+    assert 23 == len(read_rows(lost))
+    assert {"path", "kind", "detail"} == set(read_rows(lost)[0])
+
+
+def test_the_file_of_losses_is_there_even_if_it_is_empty(tmp_path: Path) -> None:
+    lost = tmp_path / "lost.jsonl"
+    convert("--to", "openai-chat", "--losses", lost, stdin=json.dumps(CHAT))
+    assert b"" == lost.read_bytes()
+
+
+def test_losses_on_standard_output_come_after_the_payload() -> None:
+    result = convert("--to", "openai-chat", "--losses", "-", stdin=json.dumps(LOSSY))
+    payload, loss = result.stdout.splitlines()
+    assert "messages" in json.loads(payload)
+    assert {"path": "$.top_k", "kind": "dropped", "detail": "openai-chat has no such setting"} == json.loads(loss)
+    assert "turnscript: 1 loss: 1 dropped\n" == result.stderr
+
+
+def test_losses_after_a_transcript_begin_on_a_line_of_their_own() -> None:
+    result = convert("--to", "rwkv-universal", "--view", "prompt", "--losses", "-", stdin=json.dumps(CHAT))
+    assert "<<USER_END>>" == result.stdout.splitlines()[-2]
+    assert "$.model" == json.loads(result.stdout.splitlines()[-1])["path"]
+
+
+def test_losses_have_standard_output_to_themselves_if_the_payload_goes_to_a_file(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    result = convert("--to", "openai-chat", "--losses", "-", "--output", out, stdin=json.dumps(LOSSY))
+    assert ["$.top_k"] == [json.loads(line)["path"] for line in result.stdout.splitlines()]
+    assert "messages" in json.loads(out.read_bytes())
+
+
+def test_strict_writes_the_losses_and_no_payload(tmp_path: Path) -> None:
+    out, lost = tmp_path / "out.json", tmp_path / "lost.jsonl"
+    result = convert("--to", "openai-chat", "--strict", "--output", out, "--losses", lost, stdin=json.dumps(LOSSY))
+    assert (3, "") == (result.exit_code, result.stdout)
+    assert not out.exists()
+    assert ["$.top_k"] == [loss["path"] for loss in read_rows(lost)]
+    assert result.stderr.startswith("turnscript: error: <stdin>: openai-chat cannot carry everything")
+    assert "  $.top_k: dropped: " in result.stderr
+
+
+def test_strict_lets_an_exact_conversion_pass() -> None:
+    result = convert("--to", "rwkv-universal", "--strict", stdin=json.dumps(LOSSY))
+    assert (0, "turnscript: no losses\n") == (result.exit_code, result.stderr)

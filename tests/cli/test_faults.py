@@ -1,0 +1,228 @@
+"""Whatever goes wrong is one message of one shape, with a place, a remedy and an exit code; never a traceback."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import CHAT, CODE, LOSSY, TRANSCRIPT, as_nobody, convert, process, rows, run
+
+GOOD = json.dumps(CHAT)
+
+WRONG_USAGE = [
+    (["--to", "openai-chta"], "unknown API or format 'openai-chta'; did you mean 'openai-chat'"),
+    (["--to", "rwkv-universl"], "did you mean 'rwkv-universal'"),
+    (["--from", "antropic-messages", "--to", "openai-chat"], "did you mean 'anthropic-messages'"),
+    (
+        ["--to", "openai-chat", "--profile", "officiall"],
+        "unknown profile of openai-chat 'officiall'; did you mean 'official'",
+    ),
+    (["--to", "rwkv-universal", "--profile", "seed"], "unknown option of rwkv-universal 'profile'"),
+    (["--to", "openai-chat", "--view", "prompt"], "unknown option of openai-chat 'view'"),
+    (["--to", "rwkv-universal", "--view", "both"], "'both' is not one of 'archive', 'prompt'"),
+    (["--to", "rwkv-universal", "--set", "view=both"], "unknown view 'both'"),
+    (
+        ["--to", "anthropic-messages", "--set", "systemm=blocks"],
+        "unknown option of anthropic-messages 'systemm'; did you mean",
+    ),
+    (["--to", "anthropic-messages", "--set", "system=block"], "did you mean 'blocks'"),
+    (["--to", "anthropic-messages", "--set", "system"], "--set system: write it as FLAG=VALUE"),
+    (["--to", "openai-chat", "--set", "strict=yes"], "unknown option of openai-chat 'strict'"),
+    ([], "missing option '--to'"),
+    (["--to"], "option '--to' requires an argument"),
+    (["--to", "openai-chat", "one", "two"], "unexpected extra argument (two)"),
+    (["--to", "openai-chat", "--outptu", "x"], "no such option '--outptu'"),
+    (["--to", "openai-chat", "--rejects", "-"], "--rejects needs a file"),
+    (["--to", "openai-chat", "--lines", "--pretty"], "--pretty is for one document"),
+    (["--to", "openai-chat", "--output", "same", "--losses", "./same"], "--losses and --output are the same file"),
+]
+
+BAD_INPUT = [
+    (b"", [], r"<stdin>: the input is empty"),
+    (b" \n\n", [], r"<stdin>: the input is empty"),
+    (b'{"messages": [}', [], r"<stdin>:1:15: not valid JSON: "),
+    (b'{"messages": [\n  {"role": "us', [], r"<stdin>:\d+:\d+: not valid JSON: the input ends"),
+    (b'{"a": "\xff"}', [], r"<stdin>:1:8: byte 0xff is not UTF-8; "),
+    (GOOD.encode("utf-16"), [], r"<stdin>:1:1: byte 0xff is not UTF-8; this looks like UTF-16"),
+    (b'{"colour": "red"}', [], r"<stdin>: \$: cannot tell which API this body is for \(it has 'colour'\)"),
+    (b"Dear Sir or Madam", [], r"<stdin>:1:1: neither JSON nor a transcript of a known format"),
+    (b'{"messages": 5}', ["--from", "openai-chat"], r"<stdin>: \$\.messages: "),
+    (b'{"messages": [{"role": 5}]}', ["--from", "openai-chat"], r"<stdin>: \$\.messages\[0\]\.role: "),
+    (b"<<USER>>\nHi\n<<USER_END>>\nstray", ["--from", "rwkv-universal"], r"<stdin>:4:1: "),
+    (b'"a string"', ["--from", "openai-chat"], r"<stdin>: \$: expected an object, got a string"),
+    (rows(CHAT, CHAT), ["--no-lines"], r"<stdin>:2:\d: not valid JSON: "),
+    (b"[" * 100_000, ["--from", "openai-chat"], r"<stdin>: "),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG_USAGE, ids=lambda value: str(value)[:40])
+def test_wrong_usage_is_told_before_anything_is_read(arguments: list[str], message: str) -> None:
+    result = convert(*arguments, stdin="this is not even looked at")
+    assert (2, "") == (result.exit_code, result.stdout)
+    assert message in result.stderr
+    assert_shape(result.stderr)
+
+
+@pytest.mark.parametrize(("data", "arguments", "message"), BAD_INPUT, ids=lambda value: str(value)[:40])
+def test_bad_input_is_told_with_its_place(data: bytes, arguments: list[str], message: str) -> None:
+    result = convert(*arguments, "--to", "rwkv-universal", stdin=data)
+    assert (1, "") == (result.exit_code, result.stdout)
+    assert re.match(f"turnscript: error: {message}", result.stderr), result.stderr
+    assert_shape(result.stderr)
+
+
+def test_a_file_is_called_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "body.json"
+    path.write_text('{\n  "messages": nope\n}', encoding="utf-8")
+    result = convert(path, "--to", "openai-chat")
+    assert result.stderr.startswith(f"turnscript: error: {path}:2:16: not valid JSON")
+
+
+@pytest.mark.parametrize("command", [["nonsense"], ["--nonsense"], ["apis", "--nonsense"]])
+def test_a_wrong_command_is_told_in_the_same_shape(command: list[str]) -> None:
+    result = run(*command)
+    assert 2 == result.exit_code
+    assert_shape(result.stderr)
+
+
+def test_no_command_shows_the_help() -> None:
+    result = run()
+    assert 2 == result.exit_code
+    assert "Commands:" in result.stderr
+
+
+def test_the_remedy_for_json_lines_read_as_one_document_is_named() -> None:
+    result = convert("--no-lines", "--to", "openai-chat", stdin=rows(CHAT, CHAT))
+    assert "  correct the JSON there; if these are JSON Lines, add --lines\n" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (["--from", "openai-chat"], "it was read as openai-chat, because --from says so"),
+        ([], "it was read as openai-chat; if it is something else, name that with --from"),
+    ],
+)
+def test_the_remedy_says_what_the_input_was_taken_for(arguments: list[str], remedy: str) -> None:
+    result = convert(*arguments, "--to", "rwkv-universal", stdin=b'{"messages": [{"role": 5}]}')
+    assert f"  {remedy}\n" in result.stderr
+
+
+def test_a_missing_file_is_told() -> None:
+    result = convert("no-such-file.json", "--to", "openai-chat")
+    assert 1 == result.exit_code
+    assert "turnscript: error: no-such-file.json: cannot read this: no such file or directory\n" in result.stderr
+    assert_shape(result.stderr)
+
+
+def test_a_folder_is_no_input(tmp_path: Path) -> None:
+    result = convert(tmp_path, "--to", "openai-chat")
+    assert (1, True) == (result.exit_code, "is a directory" in result.stderr)
+    assert_shape(result.stderr)
+
+
+def test_a_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "secret.json"
+    path.write_text(GOOD, encoding="utf-8")
+    path.chmod(0)
+    with as_nobody():
+        result = convert(path, "--to", "openai-chat")
+    assert (1, True) == (result.exit_code, "cannot read this: permission denied" in result.stderr)
+    assert_shape(result.stderr)
+
+
+@pytest.mark.parametrize("option", ["--output", "--losses", "--rejects"])
+def test_a_place_that_may_not_be_written_is_told_and_nothing_is_left(tmp_path: Path, option: str) -> None:
+    tmp_path.chmod(0o555)
+    with as_nobody():
+        result = convert("--lines", "--to", "openai-chat", option, tmp_path / "out", stdin=GOOD)
+    assert (1, True) == (result.exit_code, "cannot write this: permission denied" in result.stderr)
+    assert [] == list(tmp_path.iterdir())
+    assert_shape(result.stderr)
+
+
+@pytest.mark.parametrize("place", ["", ".", "no/such/folder/out.json", "file/out.json"])
+def test_a_place_that_is_no_file_is_told(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    result = convert("--to", "openai-chat", "--output", f"{tmp_path}/{place}", stdin=GOOD)
+    assert (1, "") == (result.exit_code, result.stdout)
+    assert "cannot write this: " in result.stderr
+    assert ["file"] == [path.name for path in tmp_path.iterdir()]
+    assert_shape(result.stderr)
+
+
+@pytest.mark.parametrize("option", ["--losses", "--rejects"])
+def test_the_input_is_never_overwritten_by_losses_or_rejects(tmp_path: Path, option: str) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(rows(CHAT))
+    result = convert(path, "--to", "openai-chat", option, path)
+    assert (2, rows(CHAT)) == (result.exit_code, path.read_bytes())
+    assert "would overwrite the input" in result.stderr
+
+
+def test_the_usual_place_of_rejects_is_guarded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("turnscript.rejects.jsonl").write_bytes(b"{\n")
+    result = convert("turnscript.rejects.jsonl", "--to", "openai-chat")
+    assert (2, b"{\n") == (result.exit_code, Path("turnscript.rejects.jsonl").read_bytes())
+    assert "--rejects turnscript.rejects.jsonl would overwrite the input" in result.stderr
+    result = convert("--to", "openai-chat", "--output", "o", "--losses", "o.rejects.jsonl", stdin=GOOD)
+    assert (2, True) == (result.exit_code, "--losses and --rejects are the same file" in result.stderr)
+
+
+def test_a_full_disk_is_told_for_a_file_and_for_standard_output() -> None:
+    result = convert("--to", "openai-chat", "--output", "/dev/full", stdin=GOOD)
+    assert (1, True) == (result.exit_code, "/dev/full: cannot write this: no space left on device" in result.stderr)
+    assert_shape(result.stderr)
+    with open("/dev/full", "wb") as full:
+        done = process("convert", "--to", "openai-chat", input=GOOD.encode(), stdout=full)
+    message = "standard output: cannot write this: no space left on device"
+    assert (1, True) == (done.returncode, message in done.stderr.decode())
+    assert_shape(done.stderr.decode())
+
+
+@pytest.mark.parametrize(("descriptor", "message"), [(0, "standard input is closed"), (1, "standard output is closed")])
+def test_a_closed_stream_is_told(tmp_path: Path, descriptor: int, message: str) -> None:
+    path = tmp_path / "in.json"
+    path.write_text(GOOD, encoding="utf-8")
+    done = process(
+        "convert", "-" if descriptor == 0 else path, "--to", "openai-chat", preexec_fn=lambda: os.close(descriptor)
+    )
+    assert (1, True) == (done.returncode, message in done.stderr.decode())
+    assert_shape(done.stderr.decode())
+
+
+def test_nothing_in_an_input_can_colour_or_move_the_screen() -> None:
+    evil = "\x1b[31m\x1b]0;owned\x07\r\n\u202egnp"
+    for body in (LOSSY | {evil: 1}, {evil: 1}, {"messages": [{"role": evil}]}, {"messages": evil}):
+        for arguments in ([], ["--lines", "--rejects", os.devnull]):
+            result = convert(*arguments, "--to", "openai-chat", stdin=json.dumps(body, ensure_ascii=False))
+            assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", result.stderr)
+
+
+def test_an_endless_message_is_cut() -> None:
+    result = convert("--to", "openai-chat", stdin=json.dumps(LOSSY | {"k" * 100_000: 1}))
+    assert len(result.stderr) < 2_000
+
+
+@pytest.mark.parametrize("missing", [["click"], ["rich"], ["click", "rich"]])
+def test_without_its_extra_the_command_line_says_how_to_get_it(missing: list[str]) -> None:
+    hide = "".join(f"sys.modules[{name!r}] = None; " for name in missing)
+    done = process("apis", code=f"import sys; {hide}{CODE}")
+    message = f"turnscript: error: the command line needs {' and '.join(missing)}: pip install 'turnscript[cli]'\n"
+    assert (2, message) == (done.returncode, done.stderr.decode())
+
+
+def test_a_transcript_needs_no_model_and_an_error_needs_no_names() -> None:
+    assert 0 == convert("--to", "openai-chat", "--strict", stdin=TRANSCRIPT).exit_code
+
+
+def assert_shape(stderr: str) -> None:
+    """One line that begins alike and says what is wrong, then remedies, indented."""
+    first, *others = stderr.splitlines()
+    assert first.startswith("turnscript: error: ")
+    assert others, "no remedy"
+    assert all(line.startswith("  ") for line in others)
+    assert "Traceback" not in stderr

@@ -1,0 +1,71 @@
+"""Files appear whole or not at all, and keep what they were."""
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import CHAT, LOSSY, convert
+
+GOOD = json.dumps(CHAT)
+TO_CHAT = ("--to", "openai-chat")
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_failed_conversion_leaves_the_old_output_alone(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    out.write_text("old", encoding="utf-8")
+    for bad in ("{", '{"messages": 5}'):
+        assert 1 == convert(*TO_CHAT, "--output", out, "--losses", tmp_path / "lost", stdin=bad).exit_code
+    assert ("old", ["out.json"]) == (out.read_text(encoding="utf-8"), names(tmp_path))
+
+
+def test_a_failure_in_one_file_leaves_none_of_them(tmp_path: Path) -> None:
+    result = convert(*TO_CHAT, "--output", tmp_path / "out.json", "--losses", "/dev/full", stdin=json.dumps(LOSSY))
+    assert (1, []) == (result.exit_code, names(tmp_path))
+
+
+def test_a_new_file_has_the_usual_permissions_and_an_old_one_keeps_its_own(tmp_path: Path) -> None:
+    new, old = tmp_path / "new.json", tmp_path / "old.json"
+    old.touch()
+    old.chmod(0o640)
+    mask = os.umask(0o022)
+    try:
+        assert [0, 0] == [convert(*TO_CHAT, "--output", path, stdin=GOOD).exit_code for path in (new, old)]
+    finally:
+        os.umask(mask)
+    assert [0o644, 0o640] == [stat.S_IMODE(path.stat().st_mode) for path in (new, old)]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    target, link = tmp_path / "target.json", tmp_path / "link.json"
+    link.symlink_to(target)
+    assert 0 == convert(*TO_CHAT, "--output", link, stdin=GOOD).exit_code
+    assert link.is_symlink()
+    assert CHAT == json.loads(target.read_bytes())
+
+
+def test_a_device_is_written_and_not_replaced() -> None:
+    assert 0 == convert(*TO_CHAT, "--output", os.devnull, stdin=GOOD).exit_code
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+
+
+@pytest.mark.parametrize("length", [1, 200, 255])
+def test_a_name_may_be_as_long_as_the_system_allows(tmp_path: Path, length: int) -> None:
+    out = tmp_path / ("x" * length)
+    assert 0 == convert(*TO_CHAT, "--output", out, stdin=GOOD).exit_code
+    assert ["x" * length] == names(tmp_path)
+
+
+def test_a_name_that_is_not_utf_8_is_written_and_shown(tmp_path: Path) -> None:
+    name = os.fsdecode(b"\xff.jsonl")
+    (tmp_path / name).write_text("{\n", encoding="utf-8")
+    result = convert(tmp_path / name, *TO_CHAT, "--output", tmp_path / f"out{name}")
+    assert 1 == result.exit_code
+    (reject,) = [json.loads(line) for line in (tmp_path / f"out{name}.rejects.jsonl").read_bytes().splitlines()]
+    assert reject["file"].endswith("\ufffd.jsonl")

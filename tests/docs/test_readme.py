@@ -1,0 +1,98 @@
+"""The README is true: what it shows is run. `pytest tests/docs --update-golden` renews what its commands print."""
+
+import doctest
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import turnscript as ts
+
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+_LINK = re.compile(r"\]\(([^)#]+)\)")
+
+
+def blocks(language: str) -> list[str]:
+    return [code for name, code in _BLOCK.findall(README.read_text(encoding="utf-8")) if name == language]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder as a reader has it, with the command on the path."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    return tmp_path
+
+
+def played(block: str) -> str:
+    """A console block with what its commands print now."""
+    return _COMMAND.sub(lambda found: f"$ {found[1]}\n{_output(found[1])}", block)
+
+
+def _output(command: str) -> str:
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False
+    )
+    return done.stdout.decode()
+
+
+def test_commands_print_what_the_readme_shows(folder: Path, request: pytest.FixtureRequest) -> None:
+    shown = README.read_text(encoding="utf-8")
+    actual = _BLOCK.sub(lambda found: _played_block(found[1], found[2]), shown)
+    if request.config.getoption("--update-golden"):
+        README.write_text(actual, encoding="utf-8")
+    assert README.read_text(encoding="utf-8") == actual
+
+
+def _played_block(language: str, code: str) -> str:
+    return f"```{language}\n{played(code) if language == 'console' else code}```"
+
+
+def test_python_does_what_the_readme_shows(folder: Path) -> None:
+    source = "\n".join(blocks("python"))
+    test = doctest.DocTestParser().get_doctest(source, {}, "README.md", str(README), 0)
+    said: list[str] = []
+    assert test.examples
+    assert 0 == doctest.DocTestRunner().run(test, out=said.append).failed, "".join(said)
+
+
+def test_every_block_is_of_a_kind_that_is_checked() -> None:
+    kinds = {name for name, _ in _BLOCK.findall(README.read_text(encoding="utf-8"))}
+    assert {"console", "python", "sh"} == kinds
+
+
+def test_the_make_targets_that_the_readme_names_exist() -> None:
+    rules = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = {word for code in blocks("sh") for word in re.findall(r"^make (\w+)", code, re.MULTILINE)}
+    assert {"demo", "check"} == named
+    assert all(re.search(rf"^{name}:", rules, re.MULTILINE) for name in named)
+
+
+def test_the_tables_list_every_api_and_format() -> None:
+    listed = re.findall(
+        r"^\| `([a-z0-9-]+)` \|(?: `(\S+)` \|)? (.+) \|$", README.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    apis = [(api.name, api.endpoint, api.title) for api in map(ts.get_api, ts.apis())]
+    formats = [(one.name, "", one.title) for one in map(ts.get_format, ts.formats())]
+    assert sorted(apis + formats) == sorted(listed)
+
+
+@pytest.mark.parametrize("page", ["README.md", "examples/README.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    links = _LINK.findall((ROOT / page).read_text(encoding="utf-8"))
+    assert [] == [
+        link for link in links if not link.startswith("http") and not (ROOT / page).parent.joinpath(link).exists()
+    ]
+
+
+def test_every_example_has_a_line_and_every_line_an_example() -> None:
+    listed = re.findall(r"^- `(\S+)`: ", (ROOT / "examples/README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(path.name for path in (ROOT / "examples").iterdir() if path.name != "README.md") == sorted(listed)
