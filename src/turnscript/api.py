@@ -17,15 +17,14 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
+from msgspec import UNSET, Struct, UnsetType
 from msgspec import Raw as RawJson
-from msgspec import Struct
 
-from turnscript.conversation import Extra, Hints, Item, Request, Settings, System, ToolCall, ToolResult, Turn
+from turnscript.conversation import Extra, Item, Request, Settings, System, ToolResult
 from turnscript.errors import InvalidRequest, LossyConversion, UnknownName
 from turnscript.jsontext import Json, read_object, utf8
 from turnscript.losses import Loss, LossKind
@@ -132,7 +131,8 @@ class Api(ABC):
     """An API. Subclasses set the class attributes and write `read` and `write`.
 
     `origin` is the API's name in the META block of an archived transcript; `flags` maps the names of render options to
-    their allowed values, default first.
+    their allowed values, default first. `typed` gives the wire types of large members, which are then decoded together
+    with the body in one pass; `read` must take them as JSON too, because a body with any odd member is read in two.
     """
 
     name: ClassVar[str]
@@ -142,16 +142,26 @@ class Api(ABC):
     profiles: ClassVar[tuple[str, ...]] = (OFFICIAL,)
     flags: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     options: ClassVar[Sequence[Option]]
+    typed: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self) -> None:
+        types = {option.key: RawJson for option in self.options} | dict(self.typed)
+        members = [(name, type_ | UnsetType, UNSET) for name, type_ in types.items()]
+        self._names = list(types)
+        self._decode = msgspec.json.Decoder(
+            msgspec.defstruct("Body", members, forbid_unknown_fields=True, gc=False)
+        ).decode
         self._by_key = {option.key: option for option in self.options}
         self._writers = [(option.key, option.plain, option.write) for option in self.options]
         known = {field for option in self.options for field in option.fields}
         self._foreign_fields = [field for field in Settings.__struct_fields__ if field not in known]
 
     @abstractmethod
-    def read(self, members: dict[str, Json], request: Request) -> None:
-        """Turn messages and tools into items and tools. Removes from `members` what it has read."""
+    def read(self, members: dict[str, Any], request: Request) -> None:
+        """Turn messages and tools into items and tools. Removes from `members` what it has read.
+
+        A member named in `typed` is JSON or of its type.
+        """
 
     @abstractmethod
     def write(self, body: Body, rendering: Rendering) -> None:
@@ -163,12 +173,18 @@ class Api(ABC):
 
     def parse_request(self, source: Source) -> Request:
         """A request body (bytes, str or a dict) as a `Request`. Raises InvalidRequest with the place."""
-        return self.parse_members(read_object(body_bytes(source)))
+        data = body_bytes(source)
+        try:
+            values = msgspec.structs.astuple(self._decode(data))
+        except (msgspec.DecodeError, RecursionError):
+            return self.parse_members(read_object(data))
+        return self.parse_members(
+            {name: value for name, value in zip(self._names, values, strict=True) if value is not UNSET}
+        )
 
-    def parse_members(self, members: dict[str, Json]) -> Request:
-        """The same from a body whose top level is read already."""
+    def parse_members(self, members: dict[str, Any]) -> Request:
+        """The same from a body whose top level is read already. Takes the members apart."""
         request = Request(origin=self.origin)
-        members = dict(members)
         self.read(members, request)
         self.read_options(members, request)
         return request
@@ -244,6 +260,11 @@ def merge(body: Body, extra: Extra) -> None:
             merge(present, read_object(value))
 
 
+def extra_of(rest: Rest | None) -> Extra:
+    """The `rest` of a wire object as an `extra` of the model."""
+    return dict(rest) if rest else {}
+
+
 def leftover(rest: Mapping[str, Json]) -> Json:
     """The unnamed members of a nested object as one JSON object, to be kept in the `extra` around it under its key."""
     return RawJson(msgspec.json.encode(rest))
@@ -288,204 +309,6 @@ def _first_unsayable(value: Any, path: str) -> str:
         if len(at) > 4096:  # a structure that contains itself
             return "$"
     return path
-
-
-# Grouping: which items make one message (requirements 3.5).
-
-JOINS = frozenset(
-    {
-        ("thinking", "assistant"),
-        ("thinking", "tool_call"),
-        ("assistant", "tool_call"),
-        ("tool_call", "tool_call"),
-    }
-)
-"""(kind before, kind) pairs where the second belongs to the message of the first. APIs add their own."""
-
-SIDES = {
-    "system": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "thinking": "assistant",
-    "tool_call": "assistant",
-    "tool_result": "tool",
-    "tools_change": "system",
-}
-"""Whose message an item goes to. Items of different sides never share a message."""
-
-
-def side_of(item: Item, sides: Mapping[str, str] = SIDES) -> str:
-    """The side of an item; an opaque item knows its own."""
-    return sides.get(item.kind) or str(getattr(item, "role", ""))
-
-
-def group(
-    items: Iterable[Item],
-    joins: frozenset[tuple[str, str]] = JOINS,
-    sides: Mapping[str, str] = SIDES,
-) -> list[list[Item]]:
-    """The items of each message, in order: the API's rule, overridden by `turn` hints between items of one side."""
-    groups: list[list[Item]] = []
-    members: list[Item] = []
-    before: Item | None = None
-    for item in items:
-        turn = item.hints.turn if item.hints is not None else ""
-        if turn:
-            joined = turn == "join" and before is not None and side_of(before, sides) == side_of(item, sides)
-        else:
-            joined = before is not None and (before.kind, item.kind) in joins
-        if joined:
-            members.append(item)
-        else:
-            members = [item]
-            groups.append(members)
-        before = item
-    return groups
-
-
-def mark_turns(items: list[Item], message: Sequence[Item], joins: frozenset[tuple[str, str]] = JOINS) -> None:
-    """Append the items read from one message to `items`, with a `turn` hint wherever `group` would do otherwise.
-
-    The items of one message must be of one side.
-    """
-    kind_before = items[-1].kind if items else ""
-    turn: Turn = "new"
-    for item in message:
-        would_join = (kind_before, item.kind) in joins
-        if would_join == (turn == "new"):
-            hints(item).turn = turn
-        kind_before, turn = item.kind, "join"
-    items += message
-
-
-def hints(item: Item) -> Hints:
-    """The item's hints, made if it has none yet."""
-    if item.hints is None:
-        item.hints = Hints()
-    return item.hints
-
-
-def shape_of(item: Item) -> str:
-    """How the item's content was written on the wire, empty for the API's usual way."""
-    return item.hints.shape if item.hints else ""
-
-
-def slot_of(item: Item) -> str:
-    """Where the item stood on the wire, empty for the usual place."""
-    return item.hints.slot if item.hints else ""
-
-
-def envelope_of(item: Item) -> Extra:
-    """Unnamed members of the message around the item."""
-    return item.hints.envelope if item.hints else {}
-
-
-def extra_of(rest: Rest | None) -> Extra:
-    """The `rest` of a wire object as an `extra` of the model."""
-    return dict(rest) if rest else {}
-
-
-# Ids and correlation (requirements D-X-6, D-X-7).
-
-
-def name_results(items: Iterable[Item]) -> None:
-    """Give each result the name of the call that it answers by id, where it has none."""
-    names: dict[str | None, str] = {}
-    for item in items:
-        if type(item) is ToolCall:
-            names[item.id] = item.name
-        elif type(item) is ToolResult and item.name is None and item.id is not None:
-            item.name = names.get(item.id)
-
-
-def call_ids(items: Sequence[Item]) -> dict[int, str]:
-    """An id for every call and result, by position in `items`: its own, or a generated one.
-
-    A call without an id is `call_auto_NNN`, NNN counting calls, ids in use skipped. A result without one answers the
-    first open call of its name, else the first open call; one that answers nothing is `call_auto_orphan_NNN`. All this
-    is deterministic, so that `drop_generated_ids` can take them off again.
-    """
-    used = {item.id for item in items if isinstance(item, ToolCall | ToolResult) and item.id is not None}
-    free, orphaned = _FreeIds(used, "call_auto_"), _FreeIds(used, "call_auto_orphan_")
-    waiting = _OpenCalls()
-    ids: dict[int, str] = {}
-    number = 0
-    for index, item in enumerate(items):
-        if isinstance(item, ToolCall):
-            number += 1
-            ids[index] = item.id if item.id is not None else free.take(number)
-            waiting.open(ids[index], item.name)
-        elif isinstance(item, ToolResult):
-            ids[index] = item.id if item.id is not None else waiting.first(item.name) or orphaned.take()
-            waiting.answer(ids[index])
-    return ids
-
-
-class _FreeIds:
-    """Generated ids that nobody uses. Each search goes on where the last one ended, so that all together are linear."""
-
-    def __init__(self, used: set[str], stem: str) -> None:
-        self._used = used
-        self._stem = stem
-        self._last = 0
-
-    def take(self, number: int = 1) -> str:
-        number = max(number, self._last + 1)
-        while (candidate := f"{self._stem}{number:03d}") in self._used:
-            number += 1
-        self._last = number
-        return candidate
-
-
-class _OpenCalls:
-    """The ids of calls without an answer, in order, and by the tool's name. Ordered dicts: a dict's first key is slow
-    to find once many before it are gone."""
-
-    def __init__(self) -> None:
-        self._names: OrderedDict[str, str] = OrderedDict()
-        self._by_name: dict[str, OrderedDict[str, None]] = {}
-
-    def open(self, id_: str, name: str) -> None:
-        self.answer(id_)
-        self._names[id_] = name
-        self._by_name.setdefault(name, OrderedDict())[id_] = None
-
-    def answer(self, id_: str) -> None:
-        name = self._names.pop(id_, None)
-        if name is not None:
-            del self._by_name[name][id_]
-
-    def first(self, name: str | None) -> str | None:
-        named = self._by_name.get(name) if name is not None else None
-        return next(iter(named or self._names), None)
-
-
-def drop_generated_ids(items: Sequence[Item]) -> None:
-    """Take off the ids that `call_ids` would give again in the same places, so that a round trip through an API ends
-    where it began. Ids that merely look generated stay."""
-    tagged = {
-        index: item.id
-        for index, item in enumerate(items)
-        if isinstance(item, ToolCall | ToolResult) and item.id is not None and item.id.startswith("call_auto_")
-    }
-    for _ in range(3):  # an id that only looks generated can stand in the way of a few others
-        for index in tagged:
-            _set_id(items[index], None)
-        again = call_ids(items) if tagged else {}
-        kept = {index for index, id_ in tagged.items() if again[index] != id_}
-        if not kept:
-            return
-        for index, id_ in tagged.items():
-            _set_id(items[index], id_)
-        tagged = {index: id_ for index, id_ in tagged.items() if index not in kept}
-
-
-def _set_id(item: Item, id_: str | None) -> None:
-    if isinstance(item, ToolCall | ToolResult):
-        item.id = id_
-
-
-# Places, for losses.
 
 
 def part_path(item: Item, index: int) -> str:

@@ -28,11 +28,29 @@ class Loss(Struct, frozen=True):
 
 def part_path(at: str, index: int) -> str:
     """The source path of part `index` of the item read from `at`. A path that ends in `content[k]` says that the item's
-    parts begin at k."""
+    parts begin at k; a block of a top-level `system` is an item and its only part at once."""
+    if at.startswith("$.system["):
+        return at
     base, bracket, start = at.rpartition(".content[")
     if bracket and start.endswith("]") and start[:-1].isdigit():
         return f"{base}.content[{int(start[:-1]) + index}]"
     return f"{at}.content[{index}]"
+
+
+class Indexed(dict[int, str]):
+    """`$.messages[0]`, `$.messages[1]`, ... by index. Kept, because every item of every body carries such a path."""
+
+    def __init__(self, before: str) -> None:
+        self.before = before
+
+    def __missing__(self, index: int) -> str:
+        path = f"{self.before}[{index}]"
+        if index < _KEPT:
+            self[index] = path
+        return path
+
+
+_KEPT = 4096
 
 
 def summary(losses: Iterable[Loss]) -> str:

@@ -54,7 +54,10 @@ class Reader(Generic[T]):
         self._decode = msgspec.json.Decoder(type_).decode
         self._lenient = reader_of(type_)
 
-    def __call__(self, value: Json, at: str) -> T:
+    def __call__(self, value: Json | T, at: str) -> T:
+        """The typed value. One that was typed before, with the body around it, is given back as it is."""
+        if not isinstance(value, Raw):
+            return value
         try:
             result: T = self._decode(value)
         except (msgspec.ValidationError, RecursionError):

@@ -210,7 +210,7 @@ def test_a_recursive_type_is_drawn_to_a_bounded_depth() -> None:
 @pytest.mark.parametrize("api", ["openai-chat", "openai-responses", "anthropic-messages"])
 def test_many_bodies_have_answered_calls(api: str) -> None:
     answered = [body for body in sample(api) if coherent.pairs(body)]
-    assert len(answered) > 0.35 * len(sample(api))
+    assert len(answered) > 0.2 * len(sample(api))
 
 
 @pytest.mark.parametrize("api", ["openai-chat", "openai-responses", "anthropic-messages"])

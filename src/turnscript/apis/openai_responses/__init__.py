@@ -29,13 +29,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from turnscript.api import OFFICIAL, SEED, Api, Body, Rendering, drop_generated_ids, name_results
+from turnscript.api import OFFICIAL, SEED, Api, Body, Rendering
 from turnscript.apis.openai_responses.options import OPTIONS, ORIGIN
 from turnscript.apis.openai_responses.reading import drop_reasoning_ids, read_instructions, read_items, reopen
 from turnscript.apis.openai_responses.tools import read_tools, write_tools
 from turnscript.apis.openai_responses.writing import write_items
 from turnscript.conversation import Hints, Item, Request, Text, User
 from turnscript.jsontext import Json, plain, read_list
+from turnscript.pairing import drop_generated_ids, name_results
 from turnscript.wire import mismatch
 
 

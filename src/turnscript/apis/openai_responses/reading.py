@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from turnscript.api import extra_of, hints, slot_of
+from turnscript.api import extra_of
 from turnscript.apis.openai_responses.objects import (
     AdditionalTools,
     Content,
@@ -52,6 +52,7 @@ from turnscript.conversation import (
     ToolsChange,
     User,
 )
+from turnscript.grouping import hints, slot_of
 from turnscript.jsontext import Json, json_of, plain, read_list, read_object, text_of
 from turnscript.wire import Reader, Verbatim, mismatch, missing
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turnscript.api import slot_of
 from turnscript.conversation import Item, Thinking
+from turnscript.grouping import slot_of
 
 INSTRUCTIONS = "instructions"
 INSTRUCTIONS_LIST = "instructions_list"

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw as RawJson
 
-from turnscript.api import SEED, Body, Rendering, call_ids, merge, shape_of, slot_of
+from turnscript.api import SEED, Body, Rendering, merge
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.parts import INPUT, OUTPUT, REASONING, SUMMARY, Place, write_parts
 from turnscript.apis.openai_responses.slots import (
@@ -35,6 +35,8 @@ from turnscript.conversation import (
     ToolsChange,
     User,
 )
+from turnscript.grouping import shape_of, slot_of
+from turnscript.pairing import call_ids
 
 NAMESPACE_SEPARATOR = "__"
 

@@ -1,0 +1,105 @@
+"""Owns pairing: which call a result answers, and ids for those that have none (requirements D-X-6, D-X-7)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+from turnscript.conversation import Item, ToolCall, ToolResult
+
+
+def name_results(items: Iterable[Item]) -> None:
+    """Give each result the name of the call that it answers by id, where it has none."""
+    names: dict[str | None, str] = {}
+    for item in items:
+        if type(item) is ToolCall:
+            names[item.id] = item.name
+        elif type(item) is ToolResult and item.name is None and item.id is not None:
+            item.name = names.get(item.id)
+
+
+def call_ids(items: Sequence[Item]) -> dict[int, str]:
+    """An id for every call and result, by position in `items`: its own, or a generated one.
+
+    A call without an id is `call_auto_NNN`, NNN counting calls, ids in use skipped. A result without one answers the
+    first open call of its name, else the first open call; one that answers nothing is `call_auto_orphan_NNN`. All this
+    is deterministic, so that `drop_generated_ids` can take them off again.
+    """
+    used = {item.id for item in items if isinstance(item, ToolCall | ToolResult) and item.id is not None}
+    free, orphaned = _FreeIds(used, "call_auto_"), _FreeIds(used, "call_auto_orphan_")
+    waiting = _OpenCalls()
+    ids: dict[int, str] = {}
+    number = 0
+    for index, item in enumerate(items):
+        if isinstance(item, ToolCall):
+            number += 1
+            ids[index] = item.id if item.id is not None else free.take(number)
+            waiting.open(ids[index], item.name)
+        elif isinstance(item, ToolResult):
+            ids[index] = item.id if item.id is not None else waiting.first(item.name) or orphaned.take()
+            waiting.answer(ids[index])
+    return ids
+
+
+class _FreeIds:
+    """Generated ids that nobody uses. Each search goes on where the last one ended, so that all together are linear."""
+
+    def __init__(self, used: set[str], stem: str) -> None:
+        self._used = used
+        self._stem = stem
+        self._last = 0
+
+    def take(self, number: int = 1) -> str:
+        number = max(number, self._last + 1)
+        while (candidate := f"{self._stem}{number:03d}") in self._used:
+            number += 1
+        self._last = number
+        return candidate
+
+
+class _OpenCalls:
+    """The ids of calls without an answer, in order, and by the tool's name. Ordered dicts: a dict's first key is slow
+    to find once many before it are gone."""
+
+    def __init__(self) -> None:
+        self._names: OrderedDict[str, str] = OrderedDict()
+        self._by_name: dict[str, OrderedDict[str, None]] = {}
+
+    def open(self, id_: str, name: str) -> None:
+        self.answer(id_)
+        self._names[id_] = name
+        self._by_name.setdefault(name, OrderedDict())[id_] = None
+
+    def answer(self, id_: str) -> None:
+        name = self._names.pop(id_, None)
+        if name is not None:
+            del self._by_name[name][id_]
+
+    def first(self, name: str | None) -> str | None:
+        named = self._by_name.get(name) if name is not None else None
+        return next(iter(named or self._names), None)
+
+
+def drop_generated_ids(items: Sequence[Item]) -> None:
+    """Take off the ids that `call_ids` would give again in the same places, so that a round trip through an API ends
+    where it began. Ids that merely look generated stay."""
+    tagged = {
+        index: item.id
+        for index, item in enumerate(items)
+        if isinstance(item, ToolCall | ToolResult) and item.id is not None and item.id.startswith("call_auto_")
+    }
+    for _ in range(3):  # an id that only looks generated can stand in the way of a few others
+        for index in tagged:
+            _set_id(items[index], None)
+        again = call_ids(items) if tagged else {}
+        kept = {index for index, id_ in tagged.items() if again[index] != id_}
+        if not kept:
+            return
+        for index, id_ in tagged.items():
+            _set_id(items[index], id_)
+        tagged = {index: id_ for index, id_ in tagged.items() if index not in kept}
+
+
+def _set_id(item: Item, id_: str | None) -> None:
+    if isinstance(item, ToolCall | ToolResult):
+        item.id = id_
