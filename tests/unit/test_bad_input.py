@@ -1,0 +1,177 @@
+"""Owns what happens to bad input of every kind, in every API: kept as it is, or an error that names the place."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+import turnscript as ts
+from tests.strategies import jsontext
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+USE = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
+ITEM = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
+
+BODIES: dict[str, dict[str, Any]] = {
+    "openai-chat": {"model": "m", "messages": [{"role": "user", "content": "hi"}]},
+    "openai-responses": {"model": "m", "input": [{"role": "user", "content": "hi"}]},
+    "anthropic-messages": {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "hi"}]},
+    "openai-completions": {"model": "m", "prompt": "hi"},
+}
+"""A small body of each API."""
+
+ODD_HISTORIES: dict[str, list[dict[str, Any]]] = {
+    "openai-chat": [
+        {"role": "tool", "tool_call_id": "nobody", "content": "orphan"},
+        {"role": "assistant", "content": None, "tool_calls": [CALL, CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": "first"},
+        {"role": "tool", "tool_call_id": "c1", "content": "second"},
+    ],
+    "openai-responses": [
+        {"type": "function_call_output", "call_id": "nobody", "output": "orphan"},
+        ITEM,
+        ITEM,
+        {"type": "function_call_output", "call_id": "c1", "output": "first"},
+        {"type": "function_call_output", "call_id": "c1", "output": "second"},
+    ],
+    "anthropic-messages": [
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "nobody", "content": "orphan"}]},
+        {"role": "assistant", "content": [USE, USE]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "first"}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "second"}]},
+    ],
+}
+"""Results without a call, and ids that occur twice."""
+
+HISTORY = {"openai-chat": "messages", "openai-responses": "input", "anthropic-messages": "messages"}
+
+MISSING = [
+    ("openai-chat", {"messages": [{"content": "hi"}]}, "$.messages[0].role"),
+    ("openai-chat", {"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "function"}]}]}, "function"),
+    (
+        "openai-chat",
+        {"messages": [{"role": "assistant", "tool_calls": [{"type": "function", "function": {"arguments": "{}"}}]}]},
+        "$.messages[0].tool_calls[0].function.name",
+    ),
+    ("openai-responses", {"input": [{"type": "function_call", "call_id": "c", "arguments": ""}]}, "$.input[0].name"),
+    (
+        "anthropic-messages",
+        {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "c", "input": {}}]}]},
+        "$.messages[0].content[0].name",
+    ),
+    ("anthropic-messages", {"max_tokens": 1}, "$.messages"),
+]
+
+
+def test_every_api_has_a_body_here() -> None:
+    assert sorted(BODIES) == sorted(ts.apis())
+
+
+@pytest.mark.parametrize("api", BODIES)
+@pytest.mark.parametrize(
+    "source", [b"", b"   ", b"hello", b"{", b'{"a":', b"[1, 2", b"nul", b'"text"', b"17", b"\x00\x01"]
+)
+def test_what_is_no_json_object_is_an_error_with_a_place(api: str, source: bytes) -> None:
+    with pytest.raises(ts.InvalidRequest) as caught:
+        ts.parse(source, api)
+    assert caught.value.path or caught.value.line
+
+
+@pytest.mark.parametrize(("api", "body", "path"), MISSING, ids=[row[2] for row in MISSING])
+def test_a_missing_member_is_named(api: str, body: dict[str, Any], path: str) -> None:
+    with pytest.raises(ts.InvalidRequest, match="missing") as caught:
+        ts.parse({"model": "m", **body}, api)
+    assert caught.value.path.endswith(path)
+
+
+@pytest.mark.parametrize("api", ODD_HISTORIES)
+def test_orphans_and_duplicate_ids_are_kept_as_they_are(api: str) -> None:
+    body = {**BODIES[api], HISTORY[api]: ODD_HISTORIES[api]}
+    rendered = ts.convert(body, api, api)
+    assert [] == rendered.losses
+    assert "" == jsontext.difference(body, rendered.value)
+
+
+@pytest.mark.parametrize("api", ODD_HISTORIES)
+@pytest.mark.parametrize("other", ODD_HISTORIES)
+def test_results_stay_in_order_whatever_their_ids_are(api: str, other: str) -> None:
+    data = ts.convert({**BODIES[api], HISTORY[api]: ODD_HISTORIES[api]}, api, other).data.decode()
+    places = [data.index(word) for word in ("orphan", "first", "second")]
+    assert sorted(places) == places or places[0] > places[2]
+
+
+@pytest.mark.parametrize("api", BODIES)
+def test_half_a_surrogate_pair_is_an_error_with_a_place(api: str) -> None:
+    escaped = json.dumps({**BODIES[api], "user": "\ud800"}).encode()
+    with pytest.raises(ts.InvalidRequest, match="surrogate") as caught:
+        ts.parse(escaped, api)
+    assert (1, escaped.index(b"\\ud800") + 1) == (caught.value.line, caught.value.column)
+    for source in (
+        {**BODIES[api], "user": "\ud800"},
+        json.dumps({**BODIES[api], "user": "\ud800"}, ensure_ascii=False),
+    ):
+        with pytest.raises(ts.InvalidRequest, match="surrogate"):
+            ts.parse(source, api)
+
+
+@pytest.mark.parametrize("api", BODIES)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}, b"bytes", object()])
+def test_what_json_cannot_say_is_an_error_with_its_path(api: str, value: Any) -> None:
+    with pytest.raises(ts.InvalidRequest, match="JSON cannot say") as caught:
+        ts.parse({**BODIES[api], "metadata": {"deep": [1, value]}}, api)
+    assert "$.metadata.deep[1]" == caught.value.path
+
+
+@pytest.mark.parametrize("api", BODIES)
+def test_nan_in_the_text_is_an_error_with_a_place(api: str) -> None:
+    with pytest.raises(ts.InvalidRequest, match="not valid JSON") as caught:
+        ts.parse(json.dumps({**BODIES[api], "temperature": float("nan")}), api)
+    assert caught.value.column > 1
+
+
+@pytest.mark.parametrize("api", BODIES)
+def test_200_levels_of_nesting_are_kept_and_a_million_are_an_error(api: str) -> None:
+    def body(depth: int) -> bytes:
+        whole = json.dumps({**BODIES[api], "metadata": "DEEP"}).encode()
+        return whole.replace(b'"DEEP"', b'{"a":' * depth + b"1" + b"}" * depth)
+
+    rendered = ts.convert(body(200), api, api)
+    assert "" == jsontext.difference(json.loads(body(200)), json.loads(rendered.data))
+    with pytest.raises(ts.InvalidRequest, match="nested too deep"):
+        ts.parse(body(1_000_000), api)
+
+
+@pytest.mark.parametrize("api", BODIES)
+def test_a_byte_order_mark_is_no_part_of_the_body(api: str) -> None:
+    data = json.dumps(BODIES[api]).encode()
+    assert ts.parse(data, api) == ts.parse(b"\xef\xbb\xbf" + data, api)
+
+
+@pytest.mark.parametrize("api", BODIES)
+def test_utf16_and_latin1_are_errors_that_say_so(api: str) -> None:
+    text = json.dumps({**BODIES[api], "user": "é"}, ensure_ascii=False)
+    with pytest.raises(ts.InvalidRequest, match="UTF-16"):
+        ts.parse(text.encode("utf-16"), api)
+    with pytest.raises(ts.InvalidRequest, match="0xe9 is not UTF-8"):
+        ts.parse(text.encode("latin-1"), api)
+
+
+@pytest.mark.parametrize("api", HISTORY)
+def test_a_body_of_50_mb_takes_time_in_proportion(api: str) -> None:
+    def took(turns: int) -> float:
+        history = [{"role": "user", "content": "words and words \n" * 600}, {"role": "assistant", "content": "ok"}]
+        data = json.dumps({**BODIES[api], HISTORY[api]: history * turns}).encode()
+        start = time.process_time()
+        assert len(ts.convert(data, api, "rwkv-universal", view="prompt").data) > 10_000 * turns
+        return time.process_time() - start
+
+    assert took(4_500) < 10 * took(1_125) + 0.5  # 47 MB and 12 MB
+
+
+def test_a_source_of_another_type_is_an_error() -> None:
+    wrong: Any = 17
+    with pytest.raises(ts.InvalidInput):
+        ts.parse(wrong, "openai-chat")
+    with pytest.raises(ts.InvalidTranscript, match="expected the text of a transcript"):
+        ts.parse({}, "rwkv-universal")

@@ -1,0 +1,108 @@
+"""Owns the checks of the three verbs and of telling an unlabelled source (requirements D-U-21)."""
+
+from typing import Any
+
+import pytest
+
+import turnscript as ts
+
+SAY: dict[str, Any] = {"role": "user", "content": "hi"}
+BLOCKS: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
+THOUGHT = {"type": "thinking", "thinking": "t", "signature": "s"}
+
+DETECTED: list[tuple[Any, str]] = [
+    ({"model": "m", "input": "hi"}, "openai-responses"),
+    ({"model": "m", "input": [SAY], "messages": []}, "openai-responses"),
+    ({"model": "m", "messages": [SAY]}, "openai-chat"),
+    ({"model": "m", "messages": [BLOCKS]}, "openai-chat"),
+    ({"model": "m", "messages": [SAY], "system": "s"}, "anthropic-messages"),
+    ({"model": "m", "messages": [{"role": "assistant", "content": [THOUGHT]}]}, "anthropic-messages"),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]}]},
+        "anthropic-messages",
+    ),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "u"}}]}]},
+        "anthropic-messages",
+    ),
+    ({"messages": [SAY], "tools": [{"name": "f", "input_schema": {}}]}, "anthropic-messages"),
+    ({"messages": [SAY], "anthropic_version": "v"}, "anthropic-messages"),
+    ({"model": "m", "prompt": "hi"}, "openai-completions"),
+    ([SAY], "openai-chat"),
+    (b'\xef\xbb\xbf [{"role": "user", "content": "hi"}]', "openai-chat"),
+    ("<<USER>>\nhi\n<<USER_END>>", "rwkv-universal"),
+    ("\n\n<<SYS>>\r\nhi\r\n<<SYS_END>>", "rwkv-universal"),
+]
+
+
+@pytest.mark.parametrize(("source", "name"), DETECTED, ids=[str(row[0])[:60] for row in DETECTED])
+def test_an_unlabelled_source_is_told(source: Any, name: str) -> None:
+    assert name == ts.detect_api(source)
+    assert ts.parse(source, "auto").items
+
+
+@pytest.mark.parametrize("source", [{}, {"model": "m"}, "hello there", "", b"17", '"text"'])
+def test_what_nobody_claims_is_an_error_that_says_what_was_looked_for(source: Any) -> None:
+    with pytest.raises(ts.InvalidInput) as caught:
+        ts.detect_api(source)
+    assert caught.value.expected
+
+
+def test_words_about_blocks_inside_a_text_do_not_mislead() -> None:
+    text = 'say {"type": "tool_use"} or {"type":"thinking"}'
+    assert "openai-chat" == ts.detect_api({"messages": [{"role": "user", "content": text}]})
+
+
+def test_an_unknown_name_offers_the_nearest() -> None:
+    with pytest.raises(ts.UnknownName, match="'openai-chat'"):
+        ts.convert({}, "openai-chta", "rwkv-universal")
+    with pytest.raises(ts.UnknownName, match="profile"):
+        ts.convert({"messages": [SAY]}, "openai-chat", "openai-chat", profile="officail")
+    with pytest.raises(ts.UnknownName, match="option"):
+        ts.convert({"messages": [SAY]}, "openai-chat", "rwkv-universal", vew="prompt")
+
+
+def test_strict_raises_one_error_that_lists_every_loss() -> None:
+    body = {"model": "m", "messages": [{**SAY, "name": "ada"}], "seed": 1, "n": 2}
+    with pytest.raises(ts.LossyConversion) as caught:
+        ts.convert(body, "openai-chat", "anthropic-messages", strict=True)
+    paths = {loss.path for loss in caught.value.losses}
+    assert {"$.messages[0].name", "$.seed", "$.n"} <= paths
+    assert all(path in str(caught.value) for path in paths)
+
+
+def test_an_archive_has_typed_settings_again() -> None:
+    body = {"model": "m", "max_tokens": 64, "messages": [SAY], "stop_sequences": ["x"], "new_member": 1.50}
+    archive = ts.convert(body, "anthropic-messages", "rwkv-universal").value
+    request = ts.parse(str(archive), "rwkv-universal")
+    assert (64, ["x"]) == (request.settings.max_tokens, request.settings.stop)
+    assert ["new_member"] == list(request.extra)
+    chat = ts.render(request, "openai-chat")
+    assert ["$.new_member"] == [loss.path for loss in chat.losses]
+
+
+def test_a_request_built_by_hand_goes_everywhere() -> None:
+    request = ts.Request(
+        conversation=ts.Conversation(
+            items=[ts.User(content=[ts.Text(text="hi")]), ts.ToolCall(name="f"), ts.ToolResult(name="f")]
+        ),
+        settings=ts.Settings(model="m", max_tokens=5),
+    )
+    for name in [*ts.apis(), *ts.formats()]:
+        assert b"hi" in ts.render(request, name).data
+    again = ts.parse(ts.render(request, "rwkv-universal").data, "rwkv-universal")
+    assert request.settings == again.settings
+
+
+def test_an_edited_setting_arrives() -> None:
+    request = ts.parse({"model": "m", "messages": [SAY], "temperature": None, "max_tokens": 1}, "openai-chat")
+    request.settings.temperature = 0.5
+    value: Any = ts.render(request, "openai-chat").value
+    assert (0.5, 1) == (value["temperature"], value["max_tokens"])
+
+
+def test_a_text_with_half_a_surrogate_pair_is_an_error_and_not_a_crash() -> None:
+    request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="\ud800")])]))
+    for name in [*ts.apis(), *ts.formats()]:
+        with pytest.raises(ts.InvalidConversation, match="surrogate"):
+            ts.render(request, name).data  # noqa: B018 - the property does the work
