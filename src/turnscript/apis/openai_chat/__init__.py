@@ -1,0 +1,89 @@
+"""Owns OpenAI Chat Completions: `/v1/chat/completions` request bodies as requests, and back.
+
+| wire | model |
+| --- | --- |
+| message of role `system`, `developer` | `System` with that role |
+| message of role `user` | `User` |
+| message of role `assistant`: its `reasoning_content` or `reasoning` | `Thinking` |
+| its `content`, `refusal`, `audio` | `Assistant` |
+| its `tool_calls`, `function_call` | a `ToolCall` each |
+| message of role `tool`, `function` | `ToolResult` |
+| message of any other role, tool call of any other type | `Opaque` |
+| `tools`, `functions` | tools |
+| `max_completion_tokens`, `max_tokens` | `max_tokens` |
+| `reasoning_effort` | `effort` |
+| `tool_choice`, `function_call` | `tool_choice` |
+| members of the names in `Settings` | the same |
+| `audio` `modalities` `prediction` `web_search_options`, and all others | `extra` |
+
+Profile `seed` is the table of the Universal document (requirements R-U-17..21): each call is a `function_call` in a
+message of its own, results carry the tool's name, tools are not written. Both profiles read both forms.
+
+Flag `reasoning`: the member that thinking is written to; there is no official one, servers use two.
+
+Spec: https://platform.openai.com/docs/api-reference/chat/create, read 2026-11-20.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from turnscript.api import OFFICIAL, SEED, Api, Body, Option, Rendering
+from turnscript.apis.openai_chat.objects import AnyTool, Message
+from turnscript.apis.openai_chat.options import DEPRECATED, OPTIONS
+from turnscript.apis.openai_chat.reading import read_messages
+from turnscript.apis.openai_chat.target import Target
+from turnscript.apis.openai_chat.tools import read_tools, write_tools
+from turnscript.apis.openai_chat.writing import write_messages
+from turnscript.conversation import Assistant, Request
+from turnscript.jsontext import Json
+
+
+class OpenAIChat(Api):
+    """The Chat Completions API."""
+
+    name = "openai-chat"
+    title = "OpenAI Chat Completions"
+    endpoint = "/v1/chat/completions"
+    origin = "openai-chat"
+    profiles = (OFFICIAL, SEED)
+    flags: ClassVar[Mapping[str, tuple[str, ...]]] = {"reasoning": ("reasoning_content", "reasoning")}
+    options: ClassVar[Sequence[Option]] = OPTIONS
+
+    typed: ClassVar[Mapping[str, Any]] = {"messages": list[Message], "tools": list[AnyTool]}
+
+    def read(self, members: dict[str, Any], request: Request) -> None:
+        """Messages and tools."""
+        read_messages(members.pop("messages", None), request.items)
+        read_tools(members, request)
+        _mark_open(request, members)
+
+    def read_options(self, members: Mapping[str, Json], request: Request) -> None:
+        """Deprecated members last: where their successor stands beside them, they stay unnamed."""
+        if any(key in members for key in DEPRECATED):
+            last = {key: members[key] for key in DEPRECATED if key in members}
+            members = {key: value for key, value in members.items() if key not in last} | last
+        super().read_options(members, request)
+
+    def write(self, body: Body, rendering: Rendering) -> None:
+        """Messages and tools."""
+        target = Target(rendering, self.origin)
+        body["messages"] = write_messages(target)
+        if rendering.request.tools or target.changes:
+            write_tools(body, target)
+
+    def claims(self, members: Mapping[str, Json]) -> int:
+        """Any body with messages, unless another API knows its own signs in it."""
+        return 1 if "messages" in members else 0
+
+
+def _mark_open(request: Request, members: Mapping[str, Any]) -> None:
+    """Mark a last text that the model shall continue. Servers that offer this want one of two members for it."""
+    last = request.items[-1] if request.items else None
+    if isinstance(last, Assistant):
+        asked = members.get("continue_final_message") or last.extra.get("prefix")
+        last.open = asked is not None and bytes(asked) == b"true"
+
+
+APIS = (OpenAIChat(),)

@@ -1,0 +1,252 @@
+"""Owns the assistant's turn on its way out: thinking, text and calls, in this order, in one message.
+
+The order between them cannot be said here, nor where one thought or text ends and the next begins: that is reported.
+In the seed profile each call is a message of its own, as the Universal document has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from turnscript.api import Body
+from turnscript.apis.openai_chat.content import ASSISTANT_PARTS, collapsed, written_parts
+from turnscript.apis.openai_chat.target import Target
+from turnscript.conversation import Assistant, Audio, Item, Opaque, Part, Refusal, Text, Thinking, ToolCall
+from turnscript.grouping import shape_of
+from turnscript.jsontext import json_string
+
+
+def write_assistant(target: Target, members: Sequence[Item]) -> list[Body]:
+    """The messages of one turn: one, but none if nothing of it has a form here, and several in the seed profile."""
+    thoughts, spoken, calls = _ordered(target, members)
+    message: Body = {"role": "assistant"}
+    if thoughts:
+        _think(target, message, thoughts)
+    if spoken:
+        _speak(target, message, spoken)
+    elif not (target.exact and members[0].hints is not None and members[0].hints.shape == "absent"):
+        message["content"] = None
+    if target.open_calls:
+        target.calls |= target.open_calls
+        target.open_calls = {}
+    if target.seed and calls:
+        separate = _seed_calls(target, calls)
+        return [message, *separate] if spoken or thoughts else separate
+    called = bool(calls) and _call(target, message, calls)
+    # A thought that is only a proof, or a block that only its own API knows, leaves nothing to send.
+    return [message] if called or spoken or target.exact or len(message) > 2 else []
+
+
+def _ordered(target: Target, members: Sequence[Item]) -> tuple[list[Thinking], list[Assistant], list[Item]]:
+    """The members by kind; what has to move in front of another is reported, and what is joined with its like."""
+    thoughts: list[Thinking] = []
+    spoken: list[Assistant] = []
+    calls: list[Item] = []
+    for item in members:
+        if type(item) is Assistant:
+            if calls:
+                target.rendering.lose(item.at, "moved", "one message holds its text before its calls")
+            elif spoken:
+                target.rendering.lose(item.at, "approximated", "joined with the text before it in one message")
+            spoken.append(item)
+        elif type(item) is Thinking:
+            if calls or spoken:
+                target.rendering.lose(item.at, "moved", "one message holds its thinking before all else")
+            elif thoughts:
+                target.rendering.lose(item.at, "approximated", "joined with the thinking before it in one message")
+            thoughts.append(item)
+        else:
+            calls.append(item)
+    return thoughts, spoken, calls
+
+
+# Thinking.
+
+
+def _think(target: Target, message: Body, thoughts: Sequence[Thinking]) -> None:
+    texts: list[str] = []
+    for item in thoughts:
+        if not target.exact:
+            _lose_proofs(target, item)
+        text = _thought(target, item)
+        if text is None:
+            target.rendering.lose(item.at, "dropped", "thinking without a text has no form here")
+        else:
+            texts.append(text)
+        if item.extra or item.hints is not None:
+            target.put_rest(message, item)
+    if texts:
+        field = target.slot(thoughts[0]) or target.reasoning
+        message[field] = texts[0] if len(texts) == 1 else "\n\n".join(texts)
+
+
+def _thought(target: Target, item: Thinking) -> str | None:
+    """The thinking as one text; a summary stands in for a text that is not there."""
+    content = item.content
+    if len(content) == 1 and type(content[0]) is Text and not item.summary and not content[0].extra:
+        return content[0].text
+    parts = content or item.summary
+    texts: list[str] = []
+    for index, part in enumerate(parts):
+        path = f"{item.at}.{'content' if content else 'summary'}[{index}]"
+        target.rendering.put_extra({}, part.extra, path)
+        if type(part) is Text:
+            texts.append(part.text)
+        else:
+            target.rendering.lose(path, "dropped", "thinking here is text")
+    if item.summary and content:
+        target.lose(item, "summary", "the thinking itself is sent")
+    elif item.summary:
+        target.rendering.lose(f"{item.at}.summary", "approximated", "sent as the thinking itself")
+    elif len(texts) > 1:
+        target.rendering.lose(f"{item.at}.content", "approximated", "several texts are joined by blank lines")
+    return "\n\n".join(texts) if texts else None
+
+
+def _lose_proofs(target: Target, item: Thinking) -> None:
+    """Only the API that made a proof can read it, so it is never sent to another."""
+    proof = "only the API that made it can read it"
+    if item.signature is not None:
+        target.lose(item, "signature", proof)
+    if item.redacted is not None:
+        target.lose(item, "data", proof)
+    if item.encrypted is not None:
+        target.lose(item, "encrypted_content", proof)
+    if item.id is not None:
+        target.lose(item, "id", "thinking has no id here")
+    if item.of != "reason":
+        target.lose(item, "of", "thinking has no kinds here")
+
+
+# Text.
+
+
+def _speak(target: Target, message: Body, spoken: Sequence[Assistant]) -> None:
+    first = spoken[0]
+    if len(spoken) == 1:
+        parts, members = _members(target, first)
+        if parts or not members or shape_of(first):
+            target.put_content(message, first, parts, ASSISTANT_PARTS)
+        else:
+            message["content"] = None
+        message.update(members)
+    else:
+        allowed = None if target.exact else ASSISTANT_PARTS
+        written = [
+            part for item in spoken for part in written_parts(target.rendering, item, enumerate(item.content), allowed)
+        ]
+        message["content"] = collapsed(written, target.rendering, first, first.content)
+    for item in spoken:
+        if item.name is not None and message.setdefault("name", item.name) != item.name:
+            target.lose(item, "name", "one message has one name")
+        if item.id is not None:
+            target.lose(item, "id", "a message here has no id")
+        if item.phase is not None:
+            target.lose(item, "phase", "a message here has no phase")
+        if item.extra or item.open or item.hints is not None:
+            target.put_rest(message, item)
+
+
+def _members(target: Target, item: Assistant) -> tuple[list[Part], Body]:
+    """The parts of the content, and the members beside it that say the other parts."""
+    content = item.content
+    if len(content) == 1 and type(content[0]) is Text:
+        return content, {}
+    members: Body = {}
+    parts = list(content)
+    last = parts[-1] if parts else None
+    if isinstance(last, Refusal) and target.slot(item) == "refusal":
+        members["refusal"] = last.text
+        parts.pop()
+    sounds = [part for part in parts if type(part) is Audio and part.id is not None]
+    if sounds:
+        audio: Body = {"id": sounds[0].id}
+        target.rendering.put_extra(audio, sounds[0].extra, f"{item.at}.audio")
+        members["audio"] = audio
+        parts = [part for part in parts if part is not sounds[0]]
+    return parts, members
+
+
+# Calls.
+
+
+def _call(target: Target, message: Body, calls: Sequence[Item]) -> bool:
+    """Write the calls; whether there are any."""
+    entries: list[Any] = []
+    for item in calls:
+        if type(item) is ToolCall:
+            if item.hints is None:
+                entries.append(_entry(target, item))
+                continue
+            if target.slot(item).startswith("function_call"):
+                message["function_call"] = _legacy_call(target, item)
+            else:
+                entries.append(_entry(target, item))
+            target.put_envelope(message, item)
+        else:
+            assert isinstance(item, Opaque)
+            _put_opaque(target, message, item, entries)
+    if entries:
+        message["tool_calls"] = entries
+    return bool(entries) or "function_call" in message
+
+
+def _put_opaque(target: Target, message: Body, item: Opaque, entries: list[Any]) -> None:
+    if target.exact:
+        entries.append(item.value)
+    else:
+        target.rendering.lose(item.at, "dropped", f"{item.type}: only the API it came from knows what it is")
+    target.put_envelope(message, item)
+
+
+def _entry(target: Target, item: ToolCall) -> Body:
+    kind, argument = ("custom", "input") if item.custom else ("function", "arguments")
+    entry: Body = {}
+    if item.id is not None or target.slot(item) != "tool_calls":
+        entry["id"] = target.open_call(item)
+    entry["type"] = kind
+    plain = item.namespace is None and item.item_id is None and not item.open
+    entry[kind] = {"name": item.name if plain else _name(target, item), argument: item.arguments}
+    if item.extra:
+        target.rendering.put_extra(entry, item.extra, item.at)
+    return entry
+
+
+def _name(target: Target, item: ToolCall) -> str:
+    if item.item_id is not None:
+        target.lose(item, "id", "a call has one id here, that of its result")
+    if item.open and not target.exact:
+        target.rendering.lose(item.at, "approximated", "an unfinished call is written as a finished one")
+    if item.namespace is None:
+        return item.name
+    target.rendering.lose(f"{item.at}.namespace", "renamed", "tools have no namespaces here: it begins the name")
+    return f"{item.namespace}__{item.name}"
+
+
+def _legacy_call(target: Target, item: ToolCall) -> Body:
+    call: Body = {"name": _name(target, item), "arguments": item.arguments}
+    if item.id is not None or target.slot(item) != "function_call":
+        call["id"] = target.open_call(item)
+    if item.extra:
+        target.rendering.put_extra(call, item.extra, item.at)
+    return call
+
+
+def _seed_calls(target: Target, calls: Sequence[Item]) -> list[Body]:
+    """Each call as a message of its own (requirements R-U-20)."""
+    messages: list[Body] = []
+    for item in calls:
+        message: Body = {"role": "assistant", "content": None}
+        if type(item) is ToolCall:
+            call: Body = {"name": _name(target, item), "arguments": item.arguments, "id": target.open_call(item)}
+            if item.custom:
+                target.rendering.lose(item.at, "approximated", "free text is sent as the argument `input`")
+                call["arguments"] = f'{{"input": {json_string(item.arguments)}}}'
+            target.rendering.put_extra(call, item.extra, item.at)
+            message["function_call"] = call
+            target.put_envelope(message, item)
+            messages.append(message)
+        else:
+            target.rendering.lose(item.at, "dropped", "the seed profile has function calls only")
+    return messages

@@ -1,0 +1,290 @@
+"""Owns content: wire parts to model parts and back, and the string, list, null or absent that holds them.
+
+| wire | model |
+| --- | --- |
+| `text` | `Text` |
+| `image_url{url, detail}` | `Image`, a base64 data URL split into `media_type` and `data` |
+| `input_audio{data, format}` | `Audio` |
+| `file{file_data, file_id, filename}` | `Document` |
+| `refusal` | `Refusal` |
+| any other | `Raw` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import UNSET
+
+from turnscript.api import Body, Rendering, part_path
+from turnscript.apis.openai_chat.objects import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    RefusalPart,
+    TextPart,
+    given,
+    kept,
+    with_inner,
+)
+from turnscript.conversation import Audio, Document, Image, Item, Part, Raw, Refusal, Text
+from turnscript.jsontext import Json, plain
+from turnscript.wire import Verbatim
+
+BREAKPOINT = "prompt_cache_breakpoint"
+_BASE64 = ";base64,"
+_PLAIN_TEXT = {"type", "text"}
+
+EMPTY_SHAPES: dict[str, Any] = {"null": None, "empty": []}
+"""Contents without parts that have a value of their own."""
+
+
+# Reading.
+
+
+def parts_of(content: Any) -> list[Part]:
+    """The parts of a content that is no string; none for null and absent."""
+    if not content:
+        return []
+    return [_READERS[type(part)](part) for part in content]
+
+
+def shape_of_content(content: Any, parts: list[Part]) -> str:
+    """The hint for a content that is no string, if `contents` would write it otherwise."""
+    if content is UNSET:
+        return "absent"
+    if content is None:
+        return "null"
+    if not content:
+        return "empty"
+    return "list" if single_text(parts) is not None else ""
+
+
+def single_text(parts: list[Part]) -> str | None:
+    """The text, when the parts are one text without unnamed members: that is written as a string."""
+    if len(parts) == 1:
+        part = parts[0]
+        if type(part) is Text and not part.extra:
+            return part.text
+    return None
+
+
+def _read_text(part: TextPart) -> Part:
+    if part.rest is None and part.cache_control is UNSET and part.prompt_cache_breakpoint is UNSET:
+        return Text(text=part.text)
+    return Text(text=part.text, extra=kept(part, "cache_control", BREAKPOINT))
+
+
+def _read_image(part: ImagePart) -> Part:
+    extra = with_inner(kept(part, BREAKPOINT), "image_url", part.image_url)
+    detail = given(part.image_url.detail)
+    media_type, data = split_data_url(part.image_url.url)
+    if data is None:
+        return Image(url=part.image_url.url, detail=detail, extra=extra)
+    return Image(media_type=media_type, data=data, detail=detail, extra=extra)
+
+
+def _read_audio(part: AudioPart) -> Part:
+    extra = with_inner(kept(part, BREAKPOINT), "input_audio", part.input_audio)
+    return Audio(data=part.input_audio.data, format=part.input_audio.format, extra=extra)
+
+
+def _read_file(part: FilePart) -> Part:
+    extra = with_inner(kept(part, BREAKPOINT), "file", part.file)
+    file = part.file
+    media_type, data = None, given(file.file_data)
+    if data is not None:
+        media_type, inner = split_data_url(data)
+        data = data if inner is None else inner
+    return Document(
+        data=data, media_type=media_type, file_id=given(file.file_id), filename=given(file.filename), extra=extra
+    )
+
+
+def _read_refusal(part: RefusalPart) -> Part:
+    return Refusal(text=part.refusal, extra=kept(part))
+
+
+def _read_verbatim(part: Verbatim) -> Part:
+    return Raw(type=part.tag, value=part.value)
+
+
+_READERS: dict[type, Callable[[Any], Part]] = {
+    TextPart: _read_text,
+    ImagePart: _read_image,
+    AudioPart: _read_audio,
+    FilePart: _read_file,
+    RefusalPart: _read_refusal,
+    Verbatim: _read_verbatim,
+}
+
+
+def split_data_url(url: str) -> tuple[str | None, str | None]:
+    """Media type and base64 text of a data URL in its plain form, which `data_url` joins again; else (None, None)."""
+    if url.startswith("data:"):
+        media_type, found, data = url[5:].partition(_BASE64)
+        if found and "/" in media_type and ";" not in media_type and "," not in media_type:
+            return media_type, data
+    return None, None
+
+
+def data_url(media_type: str, data: str) -> str:
+    return f"data:{media_type}{_BASE64}{data}"
+
+
+# Writing. What a role may hold by the API's types; a request of this API itself is written back as it came.
+
+SYSTEM_PARTS: frozenset[type] = frozenset({Text})
+TOOL_PARTS = SYSTEM_PARTS
+USER_PARTS: frozenset[type] = frozenset({Text, Image, Audio, Document})
+ASSISTANT_PARTS: frozenset[type] = frozenset({Text, Refusal})
+
+
+def contents(rendering: Rendering, item: Item, parts: list[Part], allowed: frozenset[type] | None) -> Any:
+    """The content of a message: a string for one plain text, else a list. `allowed` None: any part."""
+    if len(parts) == 1:
+        part = parts[0]
+        if type(part) is Text and not part.extra:
+            return part.text
+    return collapsed(written_parts(rendering, item, enumerate(parts), allowed), rendering, item, parts)
+
+
+def collapsed(written: list[Any], rendering: Rendering, item: Item, parts: list[Part]) -> Any:
+    """Written parts as a content. One that lost all that made it more than a text is a string again.
+
+    A content without parts becomes an empty text: servers refuse an empty list.
+    """
+    if len(written) == 1 and type(written[0]) is dict and written[0].keys() == _PLAIN_TEXT:
+        return written[0]["text"]
+    if not written and not parts:
+        rendering.lose(f"{item.at}.content", "approximated", "a content without parts is written as an empty text")
+    return written or ""
+
+
+def written_parts(
+    rendering: Rendering, item: Item, parts: Iterable[tuple[int, Part]], allowed: frozenset[type] | None
+) -> list[Any]:
+    """Each part as a wire object; those that have no place are left out and reported. Indexes count in the item."""
+    written: list[Any] = []
+    value: Any
+    for index, part in parts:
+        if allowed is not None and type(part) is Document and part.text is not None:
+            value = _write_plain_document(rendering, part, part_path(item, index))
+        elif allowed is not None and type(part) not in allowed:
+            value = _write_misfit(rendering, part, part_path(item, index))
+        else:
+            value = _WRITERS[type(part)](rendering, part, item, index)
+        if value is not None:
+            written.append(value)
+    return written
+
+
+def _write_text(rendering: Rendering, part: Text, item: Item, index: int) -> Body:
+    body: Body = {"type": "text", "text": part.text}
+    if part.extra:
+        rendering.put_extra(body, part.extra, part_path(item, index))
+    return body
+
+
+def _write_image(rendering: Rendering, part: Image, item: Item, index: int) -> Body | None:
+    at = part_path(item, index)
+    url = part.url
+    if url is None:
+        if part.data is None:
+            rendering.lose(at, "dropped", "an image by file id has no form here")
+            return None
+        if part.media_type is None:
+            rendering.lose(at, "invented", "the media type of the image is not known: image/png")
+        url = data_url(part.media_type or "image/png", part.data)
+    image: Body = {"url": url}
+    if part.detail is not None:
+        image["detail"] = part.detail
+    body: Body = {"type": "image_url", "image_url": image}
+    rendering.put_extra(body, part.extra, at)
+    return body
+
+
+def _write_audio(rendering: Rendering, part: Audio, item: Item, index: int) -> Body | None:
+    at = part_path(item, index)
+    if part.data is None or part.format is None:
+        rendering.lose(at, "dropped", "sound without data or format has no form here")
+        return None
+    body: Body = {"type": "input_audio", "input_audio": {"data": part.data, "format": part.format}}
+    rendering.put_extra(body, part.extra, at)
+    return body
+
+
+def _write_document(rendering: Rendering, part: Document, item: Item, index: int) -> Body | None:
+    at = part_path(item, index)
+    file: Body = {}
+    if part.data is not None:
+        file["file_data"] = part.data if part.media_type is None else data_url(part.media_type, part.data)
+    if part.file_id is not None:
+        file["file_id"] = part.file_id
+    if part.url is not None:
+        rendering.lose(at, "dropped", "a file by URL has no form here")
+        if not file:
+            return None
+    filename = part.filename
+    if part.title is not None:
+        rendering.lose(f"{at}.title", "dropped" if filename else "renamed", "a file has a filename, not a title")
+        filename = filename or part.title
+    if part.context is not None:
+        rendering.lose(f"{at}.context", "dropped", "a file has no context")
+    if filename is not None:
+        file["filename"] = filename
+    if not file and rendering.foreign:
+        rendering.lose(at, "dropped", "this document has no form here")
+        return None
+    body: Body = {"type": "file", "file": file}
+    rendering.put_extra(body, part.extra, at)
+    return body
+
+
+def _write_plain_document(rendering: Rendering, part: Document, at: str) -> Body:
+    rendering.lose(at, "approximated", "a plain text document is written as a text part")
+    rendering.put_extra({}, part.extra, at)
+    return {"type": "text", "text": part.text}
+
+
+def _write_misfit(rendering: Rendering, part: Part, at: str) -> Body | None:
+    """A part that the message cannot hold: the text of a search result, nothing of any other."""
+    text = quoted_text(part.value) if type(part) is Raw and part.type == "search_result" else ""
+    if text:
+        rendering.lose(at, "approximated", "a search result is written as its text")
+        return {"type": "text", "text": text}
+    kind = part.type if type(part) is Raw else type(part).__name__.lower()
+    rendering.lose(at, "dropped", f"this message cannot hold a part of kind {kind!r}")
+    return None
+
+
+def quoted_text(value: Json) -> str:
+    """The title, the source and the texts of a search result as paragraphs."""
+    block = plain(value)
+    content = block.get("content") if isinstance(block, dict) else None
+    if not isinstance(content, list):
+        return ""
+    texts = [one.get("text") for one in content if isinstance(one, dict)]
+    found = [text for text in (block.get("title"), block.get("source"), *texts) if isinstance(text, str)]
+    return "\n\n".join(found)
+
+
+def _write_refusal(rendering: Rendering, part: Refusal, item: Item, index: int) -> Body:
+    body: Body = {"type": "refusal", "refusal": part.text}
+    rendering.put_extra(body, part.extra, part_path(item, index))
+    return body
+
+
+def _write_raw(rendering: Rendering, part: Raw, item: Item, index: int) -> Json:
+    return part.value
+
+
+_WRITERS: dict[type, Callable[[Rendering, Any, Item, int], Any]] = {
+    Text: _write_text,
+    Image: _write_image,
+    Audio: _write_audio,
+    Document: _write_document,
+    Refusal: _write_refusal,
+    Raw: _write_raw,
+}

@@ -1,0 +1,207 @@
+"""Owns the wire objects of a request: messages, content parts, tool calls and tools, the members that have a name.
+
+A few members that the model has no name for are declared all the same, verbatim: ordinary clients send them, and an
+undeclared member costs a second, slower reading of its whole message. `kept` puts them with the other unnamed ones.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from turnscript.api import leftover
+from turnscript.conversation import Extra
+from turnscript.jsontext import Json
+from turnscript.wire import Reader, Verbatim, Wire
+
+NULL_TEXT = b"null"
+NULL = Json(NULL_TEXT)
+
+
+# Content parts, tagged by `type`.
+
+
+class TextPart(Wire, tag="text", tag_field="type"):
+    text: str
+    cache_control: Json | UnsetType = UNSET
+    prompt_cache_breakpoint: Json | UnsetType = UNSET
+
+
+class ImageUrl(Wire):
+    url: str
+    detail: str | UnsetType = UNSET
+
+
+class ImagePart(Wire, tag="image_url", tag_field="type"):
+    image_url: ImageUrl
+    prompt_cache_breakpoint: Json | UnsetType = UNSET
+
+
+class InputAudio(Wire):
+    data: str
+    format: str
+
+
+class AudioPart(Wire, tag="input_audio", tag_field="type"):
+    input_audio: InputAudio
+    prompt_cache_breakpoint: Json | UnsetType = UNSET
+
+
+class File(Wire):
+    file_data: str | UnsetType = UNSET
+    file_id: str | UnsetType = UNSET
+    filename: str | UnsetType = UNSET
+
+
+class FilePart(Wire, tag="file", tag_field="type"):
+    file: File
+    prompt_cache_breakpoint: Json | UnsetType = UNSET
+
+
+class RefusalPart(Wire, tag="refusal", tag_field="type"):
+    refusal: str
+
+
+AnyPart = TextPart | ImagePart | AudioPart | FilePart | RefusalPart
+Content = str | list[AnyPart] | None
+
+
+# Tool calls, tagged by `type`.
+
+
+class CalledFunction(Wire):
+    name: str
+    arguments: str
+
+
+class FunctionCall(Wire, tag="function", tag_field="type"):
+    function: CalledFunction
+    id: str | UnsetType = UNSET
+
+
+class CalledCustom(Wire):
+    name: str
+    input: str
+
+
+class CustomCall(Wire, tag="custom", tag_field="type"):
+    custom: CalledCustom
+    id: str | UnsetType = UNSET
+
+
+class LegacyCall(Wire):
+    """The deprecated `function_call` of a message. Its `id` is the Universal document's addition."""
+
+    name: str
+    arguments: str
+    id: str | UnsetType = UNSET
+
+
+# Messages, tagged by `role`.
+
+
+class SystemMessage(Wire, tag="system", tag_field="role"):
+    content: str | list[AnyPart] | UnsetType | None = UNSET
+    name: str | UnsetType = UNSET
+
+
+class DeveloperMessage(Wire, tag="developer", tag_field="role"):
+    content: str | list[AnyPart] | UnsetType | None = UNSET
+    name: str | UnsetType = UNSET
+
+
+class UserMessage(Wire, tag="user", tag_field="role"):
+    content: str | list[AnyPart] | UnsetType | None = UNSET
+    name: str | UnsetType = UNSET
+
+
+class AudioReference(Wire):
+    id: str
+
+
+class AssistantMessage(Wire, tag="assistant", tag_field="role"):
+    content: str | list[AnyPart] | UnsetType | None = UNSET
+    refusal: str | UnsetType | None = UNSET
+    tool_calls: list[FunctionCall | CustomCall] | UnsetType | None = UNSET
+    function_call: LegacyCall | UnsetType | None = UNSET
+    audio: AudioReference | UnsetType | None = UNSET
+    name: str | UnsetType = UNSET
+    reasoning_content: str | UnsetType | None = UNSET
+    reasoning: Json | UnsetType = UNSET
+    annotations: Json | UnsetType = UNSET
+
+
+class ToolMessage(Wire, tag="tool", tag_field="role"):
+    content: str | list[AnyPart] | UnsetType | None = UNSET
+    tool_call_id: str | UnsetType = UNSET
+    name: Json | UnsetType = UNSET
+
+
+class FunctionMessage(Wire, tag="function", tag_field="role"):
+    content: str | list[AnyPart] | UnsetType | None = UNSET
+    name: str | UnsetType = UNSET
+
+
+Message = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage | FunctionMessage
+
+read_message: Reader[Message | Verbatim] = Reader(Message)
+
+
+# Tools, tagged by `type`.
+
+
+class FunctionDefinition(Wire):
+    name: str
+    description: str | UnsetType = UNSET
+    parameters: Json | UnsetType = UNSET
+    strict: bool | UnsetType = UNSET
+
+
+class FunctionTool(Wire, tag="function", tag_field="type"):
+    function: FunctionDefinition
+
+
+class CustomDefinition(Wire):
+    name: str
+    description: str | UnsetType = UNSET
+    format: Json | UnsetType = UNSET
+
+
+class CustomTool(Wire, tag="custom", tag_field="type"):
+    custom: CustomDefinition
+
+
+AnyTool = FunctionTool | CustomTool
+
+read_tool: Reader[AnyTool | Verbatim] = Reader(AnyTool)
+read_function: Reader[FunctionDefinition] = Reader(FunctionDefinition)
+
+
+# Unnamed members.
+
+
+def kept(wire: Wire, *names: str) -> Extra:
+    """The members of a wire object that the model has no name for: the undeclared ones, and the verbatim `names`."""
+    extra = dict(wire.rest) if wire.rest else {}
+    for name in names:
+        value = getattr(wire, name)
+        if value is not UNSET:
+            extra[name] = value
+    return extra
+
+
+def with_inner(extra: Extra, key: str, inner: Wire) -> Extra:
+    """`extra` and, under `key`, the unnamed members of the object that stands there."""
+    if inner.rest:
+        extra[key] = leftover(inner.rest)
+    return extra
+
+
+def encoded(value: object) -> Json:
+    """A value that was read typed as JSON text again, for `extra`."""
+    return Json(msgspec.json.encode(value))
+
+
+def given(value: str | UnsetType) -> str | None:
+    """A member that may be absent, in the model's terms."""
+    return None if value is UNSET else value

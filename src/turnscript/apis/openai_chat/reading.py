@@ -1,0 +1,294 @@
+"""Owns the way from messages to items.
+
+One message gives one item, but for the assistant's: it is taken apart into thinking, text and calls, in this order.
+
+`hints.slot` says where something stood: `reasoning` (not `reasoning_content`), `refusal` (the message's member, not a
+part), `function_call` and `function` (the deprecated forms, which have no id), `function_call.id` (the same with an id,
+as the Universal document writes it), `tool_calls` and `tool` (the usual forms, but without an id). A result without an
+id takes that of its call, as far as that has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import UNSET
+
+from turnscript.api import extra_of
+from turnscript.apis.openai_chat.content import parts_of, shape_of_content
+from turnscript.apis.openai_chat.objects import (
+    NULL,
+    AssistantMessage,
+    CustomCall,
+    DeveloperMessage,
+    FunctionCall,
+    FunctionMessage,
+    LegacyCall,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+    encoded,
+    given,
+    kept,
+    read_message,
+    with_inner,
+)
+from turnscript.conversation import (
+    Assistant,
+    Audio,
+    Extra,
+    Hints,
+    Item,
+    Opaque,
+    Part,
+    Refusal,
+    System,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    User,
+)
+from turnscript.grouping import hints, mark_turns
+from turnscript.jsontext import Json, plain, read_list
+from turnscript.losses import Indexed
+from turnscript.pairing import call_ids, drop_generated_ids
+from turnscript.wire import Verbatim, Wire, mismatch, missing
+
+
+def read_messages(value: Any, items: list[Item]) -> None:
+    """Append the items of all messages, which are JSON or of their types already."""
+    if value is None:
+        raise missing("$", "messages", "an array of messages")
+    if isinstance(value, Json):
+        if bytes(memoryview(value)[:1]) != b"[":
+            raise mismatch(value, "$.messages", "an array of messages")
+        value = [read_message(one, _PLACES[index]) for index, one in enumerate(read_list(value))]
+    for index, message in enumerate(value):
+        _READERS[type(message)](message, _PLACES[index], items)
+    _pair(items)
+
+
+_PLACES = Indexed("$.messages")
+
+
+def _pair(items: list[Item]) -> None:
+    """Give results the names of their calls, and take off ids that were generated for another API."""
+    names: dict[str, str] = {}
+    odd = generated = False
+    for item in items:
+        if type(item) is ToolCall:
+            odd = odd or item.custom
+            if item.id is not None:
+                names[item.id] = item.name
+                generated = generated or item.id.startswith("call_auto_")
+        elif type(item) is ToolResult:
+            if item.id is None:
+                odd = True
+            else:
+                generated = generated or item.id.startswith("call_auto_")
+                item.name = names.get(item.id) if item.name is None else item.name
+    if odd:
+        _correlate(items)
+    if generated:
+        drop_generated_ids(items)
+
+
+def _correlate(items: list[Item]) -> None:
+    """Give results what they leave to their call: the id and name where they have none, and whether it was custom."""
+    ids = call_ids(items)
+    calls: dict[str, ToolCall] = {}
+    for index, item in enumerate(items):
+        if type(item) is ToolCall:
+            calls[ids[index]] = item
+        elif type(item) is ToolResult and (call := calls.get(ids[index])):
+            item.id = call.id if item.id is None else item.id
+            item.name = call.name if item.name is None else item.name
+            item.custom = call.custom
+
+
+def _content(message: Any) -> tuple[list[Part], str]:
+    """The parts and the shape of a message's content."""
+    content = message.content
+    if type(content) is str:
+        return [Text(text=content)], ""
+    if content is UNSET and message.rest and message.rest.get("content") is not None:
+        del message.rest["content"]  # the slow reader keeps a null with the unnamed members
+        content = None
+    parts = parts_of(content)
+    return parts, shape_of_content(content, parts)
+
+
+def _read_developer(message: DeveloperMessage, at: str, items: list[Item]) -> None:
+    _read_system(message, at, items, "developer")
+
+
+def _read_system(message: SystemMessage | DeveloperMessage, at: str, items: list[Item], role: str = "system") -> None:
+    content, shape = _content(message)
+    item = System(content=content, role=role, name=given(message.name), extra=extra_of(message.rest), at=at)
+    if shape:
+        item.hints = Hints(shape=shape)
+    items.append(item)
+
+
+def _read_user(message: UserMessage, at: str, items: list[Item]) -> None:
+    content, shape = _content(message)
+    item = User(content=content, name=given(message.name), extra=extra_of(message.rest), at=at)
+    if shape:
+        item.hints = Hints(shape=shape)
+    items.append(item)
+
+
+def _read_tool(message: ToolMessage, at: str, items: list[Item]) -> None:
+    content, shape = _content(message)
+    name = None
+    if message.name is not UNSET and bytes(message.name)[:1] == b'"':
+        name = plain(message.name)
+    item = ToolResult(content=content, id=given(message.tool_call_id), name=name, extra=kept(message, "name"), at=at)
+    if shape or item.id is None:
+        item.hints = Hints(shape=shape, slot="" if item.id is not None else "tool")
+    items.append(item)
+
+
+def _read_function(message: FunctionMessage, at: str, items: list[Item]) -> None:
+    content, shape = _content(message)
+    item = ToolResult(content=content, name=given(message.name), extra=extra_of(message.rest), at=at)
+    item.hints = Hints(shape=shape, slot="function")
+    items.append(item)
+
+
+def _read_unknown(message: Verbatim, at: str, items: list[Item]) -> None:
+    items.append(Opaque(type=message.tag, value=message.value, at=at))
+
+
+# The assistant's message.
+
+
+def _read_assistant(message: AssistantMessage, at: str, items: list[Item]) -> None:
+    extra = kept(message, "annotations")
+    found: list[Item] = []
+    thinking = _thinking(message, at, extra)
+    if thinking is not None:
+        found.append(thinking)
+    calls = _calls(message, at, extra)
+    content, shape = _content(message)
+    extra.pop("content", None)
+    slots = _member_parts(message, content, extra)
+    if content or slots or shape == "empty" or not (thinking or calls):
+        item = Assistant(content=content, name=given(message.name), at=at)
+        # Null is what a content is when other members say it all.
+        if shape and not (shape == "null" and slots):
+            item.hints = Hints(shape=shape)
+        if "refusal" in slots:
+            hints(item).slot = "refusal"
+        item.extra = extra
+        found.append(item)
+        found += calls
+    else:
+        found += calls
+        if message.name is not UNSET:
+            extra["name"] = encoded(message.name)
+        if shape == "absent":
+            hints(found[0]).shape = shape
+        if extra:
+            hints(found[0]).envelope = extra
+    mark_turns(items, found)
+
+
+def _thinking(message: AssistantMessage, at: str, extra: Extra) -> Thinking | None:
+    """What two unofficial members say; when both do, the second stays unnamed."""
+    text = message.reasoning_content
+    found = None
+    if text is None:
+        extra["reasoning_content"] = NULL
+    elif text is not UNSET:
+        found = Thinking(content=[Text(text=text)], at=f"{at}.reasoning_content")
+    if message.reasoning is not UNSET:
+        if found is None and bytes(message.reasoning)[:1] == b'"':
+            content: list[Part] = [Text(text=plain(message.reasoning))]
+            return Thinking(content=content, hints=Hints(slot="reasoning"), at=f"{at}.reasoning")
+        extra["reasoning"] = message.reasoning
+    return found
+
+
+def _calls(message: AssistantMessage, at: str, extra: Extra) -> list[Item]:
+    calls: list[Item] = []
+    entries = message.tool_calls
+    if entries is None:
+        extra["tool_calls"] = NULL
+    elif entries is not UNSET:
+        if not entries:
+            extra["tool_calls"] = Json(b"[]")
+        for index, entry in enumerate(entries):
+            calls.append(_CALL_READERS[type(entry)](entry, f"{at}.tool_calls[{index}]"))
+    legacy = message.function_call
+    if legacy is None:
+        extra["function_call"] = NULL
+    elif legacy is not UNSET:
+        calls.append(_read_legacy_call(legacy, f"{at}.function_call"))
+    return calls
+
+
+def _member_parts(message: AssistantMessage, content: list[Part], extra: Extra) -> list[str]:
+    """Add to the content what members beside it say, and name those members. Nulls stay unnamed."""
+    slots = []
+    if message.audio is None:
+        extra["audio"] = NULL
+    elif message.audio is not UNSET:
+        content.append(Audio(id=message.audio.id, extra=extra_of(message.audio.rest)))
+        slots.append("audio")
+    if message.refusal is None:
+        extra["refusal"] = NULL
+    elif message.refusal is not UNSET:
+        content.append(Refusal(text=message.refusal))
+        slots.append("refusal")
+    return slots
+
+
+def _read_function_call(entry: FunctionCall, at: str) -> Item:
+    function = entry.function
+    call = ToolCall(name=function.name, arguments=function.arguments, id=given(entry.id), at=at)
+    return _completed(call, entry, "function", function)
+
+
+def _read_custom_call(entry: CustomCall, at: str) -> Item:
+    custom = entry.custom
+    call = ToolCall(name=custom.name, arguments=custom.input, id=given(entry.id), custom=True, at=at)
+    return _completed(call, entry, "custom", custom)
+
+
+def _completed(call: ToolCall, entry: Wire, key: str, inner: Wire) -> ToolCall:
+    if entry.rest or inner.rest:
+        call.extra = with_inner(extra_of(entry.rest), key, inner)
+    if call.id is None:
+        call.hints = Hints(slot="tool_calls")
+    return call
+
+
+def _read_unknown_call(entry: Verbatim, at: str) -> Item:
+    return Opaque(type=entry.tag, value=entry.value, role="assistant", at=at)
+
+
+def _read_legacy_call(call: LegacyCall, at: str) -> Item:
+    id_ = given(call.id)
+    slot = "function_call" if id_ is None else "function_call.id"
+    extra = extra_of(call.rest)
+    return ToolCall(name=call.name, arguments=call.arguments, id=id_, extra=extra, hints=Hints(slot=slot), at=at)
+
+
+_CALL_READERS: dict[type, Callable[[Any, str], Item]] = {
+    FunctionCall: _read_function_call,
+    CustomCall: _read_custom_call,
+    Verbatim: _read_unknown_call,
+}
+
+_READERS: dict[type, Callable[[Any, str, list[Item]], None]] = {
+    SystemMessage: _read_system,
+    DeveloperMessage: _read_developer,
+    UserMessage: _read_user,
+    AssistantMessage: _read_assistant,
+    ToolMessage: _read_tool,
+    FunctionMessage: _read_function,
+    Verbatim: _read_unknown,
+}

@@ -1,0 +1,90 @@
+"""Owns what every writer of messages needs to know of the request it writes, and what they all do with an item."""
+
+from __future__ import annotations
+
+from turnscript.api import SEED, Body, Rendering, part_path
+from turnscript.apis.openai_chat.content import EMPTY_SHAPES, contents, written_parts
+from turnscript.conversation import Assistant, Item, Part, System, Text, ToolCall, ToolResult, ToolsChange, User
+from turnscript.pairing import call_ids
+
+
+class Target:
+    """One request on its way to messages.
+
+    `exact`: it is a request of this API, so everything in it has a place and nothing is arranged anew.
+    `changes` are the changes of tools met on the way, which `write_tools` takes up. `open_calls` are the calls in the
+    assistant's last message, by id; `calls` are those before.
+    """
+
+    __slots__ = ("_ids", "calls", "changes", "exact", "open_calls", "reasoning", "rendering", "seed")
+
+    def __init__(self, rendering: Rendering, origin: str) -> None:
+        self.rendering = rendering
+        self.exact = rendering.request.origin == origin
+        self.seed = rendering.profile == SEED
+        self.reasoning = rendering.flags["reasoning"]
+        self.changes: list[ToolsChange] = []
+        self.calls: dict[str, ToolCall] = {}
+        self.open_calls: dict[str, ToolCall] = {}
+        self._ids: dict[int, str] | None = None
+
+    def call_id(self, item: ToolCall | ToolResult) -> str:
+        """The item's id, or a generated one (requirements D-X-7)."""
+        if item.id is not None:
+            return item.id
+        if self._ids is None:
+            items = self.rendering.request.items
+            self._ids = {id(items[index]): found for index, found in call_ids(items).items()}
+        return self._ids[id(item)]
+
+    def open_call(self, item: ToolCall) -> str:
+        """The id of a call that is being written, for the results that answer it."""
+        found = item.id if item.id is not None else self.call_id(item)
+        self.open_calls[found] = item
+        return found
+
+    def slot(self, item: Item) -> str:
+        """Where the item stood in this API, empty when it comes from another."""
+        return item.hints.slot if item.hints is not None and self.exact else ""
+
+    def lose(self, item: Item, member: str, detail: str) -> None:
+        """Report a member of the item that no message has."""
+        self.rendering.lose(f"{item.at}.{member}", "dropped", detail)
+
+    def put_content(
+        self, message: Body, item: System | User | Assistant | ToolResult, parts: list[Part], allowed: frozenset[type]
+    ) -> None:
+        """Write the parts in the shape that they came in, or in the usual one."""
+        hints = item.hints
+        if len(parts) == 1 and (hints is None or not self.exact):
+            part = parts[0]
+            if type(part) is Text and (self.rendering.foreign or not part.extra):
+                if part.extra:
+                    self.rendering.put_extra({}, part.extra, part_path(item, 0))
+                message["content"] = part.text
+                return
+        if not self.exact:
+            message["content"] = contents(self.rendering, item, parts, allowed)
+            return
+        shape = hints.shape if hints is not None else ""
+        if not shape:
+            message["content"] = contents(self.rendering, item, parts, None)
+        elif parts:
+            written = written_parts(self.rendering, item, enumerate(parts), None)
+            message["content"] = written
+        elif shape != "absent":
+            message["content"] = EMPTY_SHAPES.get(shape, "")
+
+    def put_rest(self, message: Body, item: Item) -> None:
+        """Write the unnamed members of the item and of the message around it; report that an item is not finished."""
+        if item.extra:
+            self.rendering.put_extra(message, item.extra, item.at)
+        self.put_envelope(message, item)
+        if item.open and not self.exact:
+            self.rendering.lose(item.at, "approximated", "a text to be continued is written as a finished message")
+
+    def put_envelope(self, message: Body, item: Item) -> None:
+        """Write the unnamed members of the message around the item, which stand one level above it."""
+        if item.hints is not None and item.hints.envelope:
+            around = item.at[: item.at.find("]") + 1] or item.at
+            self.rendering.put_extra(message, item.hints.envelope, around)

@@ -1,0 +1,179 @@
+"""Owns legacy OpenAI completions: `/v1/completions` request bodies as requests, and back.
+
+| wire | model |
+| --- | --- |
+| `prompt`: a string, or a list of one string | one `User` text |
+| `system`, which is not official (requirements D-U-22) | a `System` text before it |
+| `logprobs`: a number | `logprobs`, and the number as `top_logprobs` |
+| members of the names in `Settings` | the same |
+| `suffix` `echo` `best_of`, a `prompt` of several texts or of tokens, and all others | `extra` |
+
+The API has no messages. Of any other conversation only its first system text and its last user text can be said: all
+else is reported, item by item. To send a whole conversation to such an API, render it in the format of the model.
+
+Spec: https://platform.openai.com/docs/api-reference/completions/create, read 2026-11-20.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from turnscript.api import Api, Body, Option, Rendering, object_setting, part_path, setting
+from turnscript.conversation import Item, Part, Request, System, Text, User
+from turnscript.grouping import envelope_of, hints, shape_of
+from turnscript.jsontext import Json, plain, read_list
+from turnscript.wire import Reader
+
+_read_strings: Reader[str | list[str]] = Reader(str | list[str])
+_read_integer: Reader[int] = Reader(int)
+
+
+# Options.
+
+
+def _read_stop(request: Request, value: Json, path: str) -> None:
+    stop = _read_strings(value, path)
+    if isinstance(stop, str):
+        request.hints["stop"] = "string"
+        stop = [stop]
+    request.settings.stop = stop
+
+
+def _write_stop(rendering: Rendering) -> Any:
+    stop = rendering.request.settings.stop
+    as_string = not rendering.foreign and rendering.request.hints.get("stop") == "string"
+    return stop[0] if stop and len(stop) == 1 and as_string else stop
+
+
+def _read_logprobs(request: Request, value: Json, path: str) -> None:
+    request.settings.top_logprobs = _read_integer(value, path)
+    request.settings.logprobs = True
+    request.paths["top_logprobs"] = path
+
+
+def _write_logprobs(rendering: Rendering) -> Any:
+    settings = rendering.request.settings
+    if settings.logprobs is None and settings.top_logprobs is None:
+        return None
+    if settings.logprobs is not True:
+        for field in ("logprobs", "top_logprobs"):
+            if getattr(settings, field) is not None:
+                rendering.lose_setting(field, "dropped", "here the number of alternatives also asks for them")
+        return None
+    if settings.top_logprobs is None:
+        rendering.lose_setting("logprobs", "approximated", "written as a number of alternatives: 0")
+    return settings.top_logprobs or 0
+
+
+NUMBER = int | float
+
+OPTIONS: tuple[Option, ...] = (
+    setting("model", "model", str),
+    setting("max_tokens", "max_tokens", int),
+    setting("temperature", "temperature", NUMBER),
+    setting("top_p", "top_p", NUMBER),
+    setting("n", "n", int),
+    Option("stop", ("stop",), _read_stop, _write_stop),
+    setting("stream", "stream", bool),
+    object_setting("stream_options"),
+    setting("seed", "seed", int),
+    setting("presence_penalty", "presence_penalty", NUMBER),
+    setting("frequency_penalty", "frequency_penalty", NUMBER),
+    object_setting("logit_bias"),
+    Option("logprobs", ("logprobs", "top_logprobs"), _read_logprobs, _write_logprobs),
+    setting("user", "user", str),
+)
+
+
+class OpenAICompletions(Api):
+    """The legacy completions API."""
+
+    name = "openai-completions"
+    title = "OpenAI Completions (legacy)"
+    endpoint = "/v1/completions"
+    origin = "openai-completions"
+    options: ClassVar[Sequence[Option]] = OPTIONS
+
+    def read(self, members: dict[str, Json], request: Request) -> None:
+        """The prompt, and the system text before it. What is not one text stays with the unnamed members."""
+        system = members.get("system")
+        if system is not None and _is_string(system):
+            del members["system"]
+            request.items.append(System(content=[Text(text=plain(system))], at="$.system"))
+        prompt = members.get("prompt")
+        if prompt is None:
+            return
+        texts = [prompt] if _is_string(prompt) else read_list(prompt) if bytes(prompt)[:1] == b"[" else []
+        if len(texts) == 1 and _is_string(texts[0]):
+            del members["prompt"]
+            user = User(content=[Text(text=plain(texts[0]))], at="$.prompt")
+            if texts[0] is not prompt:
+                hints(user).shape = "list"
+            request.items.append(user)
+
+    def write(self, body: Body, rendering: Rendering) -> None:
+        """The first system text and the last user text; every other item and every tool is reported."""
+        items = rendering.request.items
+        system = next((item for item in items if isinstance(item, System)), None)
+        user = next((item for item in reversed(items) if isinstance(item, User)), None)
+        for item in items:
+            if item is system or item is user:
+                if item is system and "prompt" in body:
+                    rendering.lose(item.at, "moved", "the system text stands before the prompt")
+                self._write_text(body, rendering, item)
+            else:
+                rendering.lose(item.at, "dropped", f"a prompt has no place for another {item.kind.replace('_', ' ')}")
+        if user is None and "prompt" not in rendering.request.extra and rendering.request.origin != self.origin:
+            body["prompt"] = ""
+            rendering.lose("$.prompt", "invented", "there is no user text: the prompt is empty")
+        for index in range(len(rendering.request.tools)):
+            rendering.lose(f"$.tools[{index}]", "dropped", "a prompt has no tools")
+
+    def claims(self, members: Mapping[str, Json]) -> int:
+        """A prompt that is text or tokens, and nothing that holds messages."""
+        prompt = members.get("prompt")
+        if prompt is None or "messages" in members or "input" in members:
+            return 0
+        return 1 if bytes(prompt)[:1] in (b'"', b"[") else 0
+
+    def _write_text(self, body: Body, rendering: Rendering, item: Item) -> None:
+        assert isinstance(item, System | User)
+        texts = _texts(rendering, item, item.content)
+        key = "system" if isinstance(item, System) else "prompt"
+        text = "\n\n".join(texts)
+        if len(texts) != 1:
+            rendering.lose(f"{item.at}.content", "approximated", "a prompt is one text: joined by blank lines")
+        as_list = rendering.request.origin == self.origin and shape_of(item) == "list"
+        body[key] = [text] if as_list else text
+        _lose_members(rendering, item)
+
+
+def _texts(rendering: Rendering, item: Item, content: Sequence[Part]) -> list[str]:
+    texts = []
+    for index, part in enumerate(content):
+        if isinstance(part, Text):
+            texts.append(part.text)
+            rendering.put_extra({}, part.extra, part_path(item, index))
+        else:
+            kind = type(part).__name__.lower()
+            rendering.lose(part_path(item, index), "dropped", f"a prompt has no place for a part of kind {kind}")
+    return texts
+
+
+def _lose_members(rendering: Rendering, item: System | User) -> None:
+    """Report what a text alone does not say. This API itself gives an item none of these."""
+    if isinstance(item, System) and item.role != "system":
+        rendering.lose(f"{item.at}.role", "approximated", f"there is no role {item.role!r}: written as the system text")
+    for member in ("name", "id"):
+        if getattr(item, member) is not None:
+            rendering.lose(f"{item.at}.{member}", "dropped", "a prompt has no such member")
+    for key in (*item.extra, *envelope_of(item)):
+        rendering.lose(f"{item.at}.{key}", "dropped", "a prompt has no such member")
+
+
+def _is_string(value: Json) -> bool:
+    return bytes(memoryview(value)[:1]) == b'"'
+
+
+APIS = (OpenAICompletions(),)
