@@ -72,6 +72,8 @@ class OpenAIChat(Api):
         body["messages"] = write_messages(target)
         if rendering.request.tools or target.changes:
             write_tools(body, target)
+        if target.seed and body.pop("tool_choice", None) is not None:
+            rendering.lose_setting("tool_choice", "dropped", "the seed profile has no tools to choose from")
 
     def claims(self, members: Mapping[str, Json]) -> int:
         """Any body with messages, unless another API knows its own signs in it."""
