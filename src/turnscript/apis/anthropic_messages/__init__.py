@@ -1,0 +1,139 @@
+"""Owns Anthropic Messages: `/v1/messages` request bodies as requests, and back.
+
+| wire | model |
+|---|---|
+| `system`: a string, or blocks | a leading `System` item, or one for each block |
+| message of role `system` | `System` further down; slot `message` if nothing but systems stands before it |
+| `text` `image` `document`; `search_result` `container_upload` | parts of `User`, `Assistant`; `Raw` parts |
+| `thinking` `redacted_thinking` | `Thinking` |
+| `tool_use` | `ToolCall`; `input` is its `arguments`, as text |
+| `tool_result` | `ToolResult`; `is_error` is its `status`, `error` or `ok` |
+| every other block; a message of an unknown role | `Opaque` with the role of its message; without a role |
+| `tools[]`: `name` `description` `input_schema` `strict` | `Tool`: `name` `description` `parameters` `strict` |
+| `stop_sequences`, `metadata.user_id` | `stop`, `user` |
+| `tool_choice.type` `auto` `any` `none` `tool` | `tool_choice.mode` `auto` `required` `none` `named` |
+| `tool_choice.disable_parallel_tool_use` | `parallel_tool_calls`, negated |
+| `thinking`, `output_config.effort`, `output_config.format` | `thinking`, `effort`, `response_format` |
+| `model` `max_tokens` `stream` `temperature` `top_p` `top_k` `service_tier` | the same |
+
+Profile `seed` writes the tables R-U-28..32 of the requirements: all system texts in one top-level string, every other
+item a message of its own with a list as its content.
+
+Spec: https://platform.claude.com/docs/en/api/messages, read 2026-11-20.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from msgspec import Raw
+
+from turnscript.api import OFFICIAL, SEED, Api, Body, Option, Rendering
+from turnscript.apis.anthropic_messages.blocks import MESSAGES, SYSTEM, items_of, read_messages, system_items
+from turnscript.apis.anthropic_messages.settings import OPTIONS
+from turnscript.apis.anthropic_messages.tools import TOOLS, ToolWriter, tools_of
+from turnscript.apis.anthropic_messages.writing import JOINS, Writer
+from turnscript.conversation import Item, Request, System, ToolCall, ToolResult
+from turnscript.grouping import hints, mark_turns
+from turnscript.jsontext import Json, plain
+from turnscript.losses import Indexed
+from turnscript.pairing import drop_generated_ids
+from turnscript.wire import missing
+
+# A value that there is nothing to make of: null, or a list without elements.
+_EMPTY = re.compile(rb"null|\[\s*\]")
+_PLACES = Indexed("$.messages")
+
+# Block types and members that no other API's messages have (requirements D-U-21).
+_OWN_BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "document"})
+
+
+class AnthropicMessages(Api):
+    """Anthropic's Messages API."""
+
+    name = "anthropic-messages"
+    title = "Anthropic Messages"
+    endpoint = "/v1/messages"
+    origin = "anthropic"
+    profiles = (OFFICIAL, SEED)
+    flags: ClassVar[Mapping[str, tuple[str, ...]]] = {"system": ("join", "blocks"), "mid_system": ("message", "hoist")}
+    options: ClassVar[tuple[Option, ...]] = OPTIONS
+    typed: ClassVar[Mapping[str, Any]] = {"system": SYSTEM, "messages": MESSAGES, "tools": TOOLS}
+
+    def read(self, members: dict[str, Any], request: Request) -> None:
+        """Read `system`, `messages` and `tools`. An empty list or a null stays behind, as `extra`."""
+        items = request.items
+        system = _take(members, "system")
+        if system is not None:
+            items += system_items(system)
+        if "messages" not in members:
+            raise missing("$", "messages", "an array of messages")
+        leading = True
+        for index, wire in enumerate(read_messages(members.pop("messages"), "$.messages")):
+            message = items_of(wire, _PLACES[index])
+            if leading:
+                leading = isinstance(message[0], System)
+                if leading:
+                    hints(message[0]).slot = "message"
+            mark_turns(items, message, JOINS)
+        _pair(items)
+        tools = _take(members, "tools")
+        if tools is not None:
+            request.conversation.tools = tools_of(tools)
+
+    def write(self, body: Body, rendering: Rendering) -> None:
+        """Write `system`, `messages` and `tools`."""
+        writer = Writer(rendering)
+        writer.write(body)
+        if rendering.request.tools or writer.changes:
+            tools = ToolWriter(rendering).write(writer.changes)
+            if tools:
+                body["tools"] = tools
+
+    def claims(self, members: Mapping[str, Json]) -> int:
+        """Sure if something stands in the body that only this API has."""
+        if "messages" not in members:
+            return 0
+        if "system" in members or "anthropic_version" in members:
+            return 2
+        signs = _typed_objects(plain(members["messages"]), ("content",))
+        tools = _typed_objects(plain(members.get("tools", Raw(b"[]"))), ())
+        if any(str(one.get("type")) in _OWN_BLOCKS or "source" in one for one in signs):
+            return 2
+        return 2 if any("input_schema" in one for one in tools) else 0
+
+
+def _take(members: dict[str, Any], key: str) -> Any:
+    """Remove a member and give its value; None, and it stays, when there is nothing to make of it."""
+    value = members.get(key)
+    if value is None or (isinstance(value, Raw) and _EMPTY.fullmatch(value)):
+        return None
+    if value == []:
+        members[key] = Raw(b"[]")
+        return None
+    return members.pop(key)
+
+
+def _pair(items: list[Item]) -> None:
+    """Name the results after their calls, and take off the ids that were generated when this was written."""
+    names: dict[str | None, str | None] = {}
+    for item in items:
+        if type(item) is ToolCall:
+            names[item.id] = item.name
+        elif type(item) is ToolResult:
+            item.name = names.setdefault(item.id, None)
+    if any("call_auto_" in id_ for id_ in names if id_):
+        drop_generated_ids(items)  # a result keeps the name: it is what pairs it with its call then
+
+
+def _typed_objects(value: Any, inside: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The objects in a list, or those in the lists that its objects hold as a given member."""
+    objects = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    for member in inside:
+        objects = [inner for one in objects for inner in _typed_objects(one.get(member), ())]
+    return objects
+
+
+APIS = (AnthropicMessages(),)

@@ -1,0 +1,127 @@
+"""Owns writing parts as content blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from turnscript.api import Body, Rendering, part_path
+from turnscript.apis.anthropic_messages.blocks import content_text
+from turnscript.conversation import Audio, Document, Image, Item, Part, Raw, Refusal, Text
+from turnscript.jsontext import Json, read_object
+
+
+def is_plain_block(block: Any) -> bool:
+    """Whether a written block is a text and nothing else, so that a string can say it."""
+    return type(block) is dict and len(block) == 2 and block["type"] == "text"
+
+
+class PartWriter:
+    """Writes the parts of one request; `place` tells where an item stood in its source."""
+
+    def __init__(self, rendering: Rendering, place: Callable[[Item], str]) -> None:
+        self.rendering = rendering
+        self.place = place
+
+    def write(self, part: Part, item: Item, index: int) -> Any:
+        """The block for a part, or None when there is none (reported)."""
+        if type(part) is Text:
+            block: Body = {"type": "text", "text": part.text}
+            if part.extra:
+                self.rendering.put_extra(block, part.extra, self.path(item, index))
+            return block
+        return _PARTS[type(part)](self, part, self.path(item, index))
+
+    def path(self, item: Item, index: int) -> str:
+        """Where a part stood in its source."""
+        return part_path(item, index) if item.at else f"{self.place(item)}.content[{index}]"
+
+    def _image(self, part: Image, path: str) -> Body | None:
+        source = self._source(part, path, "image/png")
+        if source is None:
+            return None
+        block: Body = {"type": "image", "source": source}
+        if part.detail is not None:
+            self.rendering.lose(f"{path}.detail", "dropped", "a picture has no detail level here")
+        self.rendering.put_extra(block, part.extra, path)
+        return block
+
+    def _document(self, part: Document, path: str) -> Body | None:
+        structure = None if self.rendering.foreign else _structure(part)
+        source: Any = structure
+        if structure is None and part.text is not None:
+            source = {"type": "text", "media_type": part.media_type or "text/plain", "data": part.text}
+        elif structure is None:
+            source = self._source(part, path, "application/pdf")
+        if source is None:
+            return None
+        block: Body = {"type": "document", "source": source}
+        title = self._title(part, path)
+        if title is not None:
+            block["title"] = title
+        if part.context is not None:
+            block["context"] = part.context
+        self.rendering.put_extra(block, part.extra, path)
+        return block
+
+    def _title(self, part: Document, path: str) -> str | None:
+        if part.filename is None:
+            return part.title
+        if part.title is not None:
+            self.rendering.lose(f"{path}.filename", "dropped", "a document has a title here, no file name")
+            return part.title
+        self.rendering.lose(f"{path}.filename", "renamed", "the file name becomes the title")
+        return part.filename
+
+    def _source(self, part: Image | Document, path: str, media_type: str) -> Body | None:
+        """Where the bytes are: the first of data, URL and file id that is given."""
+        given = [name for name in ("data", "url", "file_id") if getattr(part, name) is not None]
+        for name in given[1:]:
+            self.rendering.lose(path, "dropped", f"only its {given[0]} is sent, not its {name}")
+        if not given:
+            self.rendering.lose(path, "dropped", "it has no data, no URL and no file id")
+            return None
+        if part.data is not None:
+            if part.media_type is None:
+                self.rendering.lose(path, "invented", f"no media type is given: {media_type!r}")
+            return {"type": "base64", "media_type": part.media_type or media_type, "data": part.data}
+        if part.media_type is not None:
+            self.rendering.lose(path, "dropped", "a media type is said with data only")
+        if part.url is not None:
+            return {"type": "url", "url": part.url}
+        if self.rendering.foreign:
+            self.rendering.lose(path, "approximated", "a file id means something only to the API that gave it")
+        return {"type": "file", "file_id": part.file_id}
+
+    def _refusal(self, part: Refusal, path: str) -> Body:
+        self.rendering.lose(path, "approximated", "a refusal becomes text")
+        block: Body = {"type": "text", "text": part.text}
+        self.rendering.put_extra(block, part.extra, path)
+        return block
+
+    def _audio(self, part: Audio, path: str) -> None:
+        self.rendering.lose(path, "dropped", f"{self.rendering.target} takes no sound")
+
+    def _raw(self, part: Raw, path: str) -> Json | None:
+        if self.rendering.foreign:
+            self.rendering.lose(path, "dropped", f"{self.rendering.target} has nothing like {part.type!r}")
+            return None
+        return part.value
+
+
+def _structure(part: Document) -> Json | None:
+    """The `content` source that the document was read from, unless its text has been changed since."""
+    source = part.extra.get("source")
+    if source is None or part.text is None:
+        return None
+    content = read_object(source).get("content")
+    return source if content is not None and content_text(content) == part.text else None
+
+
+_PARTS: dict[type, Callable[[PartWriter, Any, str], Any]] = {
+    Image: PartWriter._image,
+    Document: PartWriter._document,
+    Refusal: PartWriter._refusal,
+    Audio: PartWriter._audio,
+    Raw: PartWriter._raw,
+}

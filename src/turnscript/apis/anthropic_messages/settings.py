@@ -1,0 +1,267 @@
+"""Owns the generation settings: the options table, and how effort, tool choice and output format are translated."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, UnsetType
+
+from turnscript.api import Body, Option, Rendering, extra_of, leftover, setting
+from turnscript.conversation import Extra, Request, ResponseFormat, ThinkingMode, ToolChoice
+from turnscript.jsontext import Json, read_object
+from turnscript.wire import Reader, Wire
+
+DEFAULT_MAX_TOKENS = 4096
+EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})
+SERVICE_TIERS = frozenset({"auto", "standard_only"})
+# Words of `tool_choice.type` and of `ToolChoice.mode`.
+MODES = {"auto": "auto", "any": "required", "none": "none", "tool": "named"}
+TYPES = {mode: word for word, mode in MODES.items()}
+
+
+class MetadataMember(Wire):
+    user_id: str | UnsetType = UNSET
+
+
+class ThinkingMember(Wire):
+    type: str
+    budget_tokens: int | UnsetType = UNSET
+    display: str | UnsetType = UNSET
+
+
+class FormatMember(Wire):
+    type: str
+    schema: Json | UnsetType = UNSET
+
+
+class OutputMember(Wire):
+    effort: str | UnsetType = UNSET
+    format: FormatMember | UnsetType = UNSET
+
+
+class ToolChoiceMember(Wire):
+    type: str
+    name: str | UnsetType = UNSET
+    disable_parallel_tool_use: bool | UnsetType = UNSET
+
+
+_metadata: Reader[MetadataMember] = Reader(MetadataMember)
+_thinking: Reader[ThinkingMember] = Reader(ThinkingMember)
+_output: Reader[OutputMember] = Reader(OutputMember)
+_choice: Reader[ToolChoiceMember] = Reader(ToolChoiceMember)
+
+
+def is_native(rendering: Rendering) -> bool:
+    """Whether the request came from this API, so that every value in it is one of this API's."""
+    return rendering.request.origin is not None and not rendering.foreign
+
+
+def _keep(request: Request, key: str, rest: Extra | None, typed: bool, value: Json) -> None:
+    """Keep what no setting holds: the unnamed members, or the whole value when nothing in it has a name."""
+    if not typed:
+        request.extra[key] = value
+    elif rest:
+        request.extra[key] = leftover(rest)
+
+
+# Metadata, and the limit that this API requires.
+
+
+def _read_metadata(request: Request, value: Json, path: str) -> None:
+    member = _metadata(value, path)
+    if member.user_id is not UNSET:
+        request.settings.user = member.user_id
+        request.paths["user"] = f"{path}.user_id"
+    _keep(request, "metadata", member.rest, member.user_id is not UNSET, value)
+
+
+def _write_metadata(rendering: Rendering) -> Body | None:
+    user = rendering.request.settings.user
+    return None if user is None else {"user_id": user}
+
+
+_max_tokens = setting("max_tokens", "max_tokens", int)
+
+
+def _write_max_tokens(rendering: Rendering) -> int | None:
+    limit = rendering.request.settings.max_tokens
+    if limit is None and rendering.foreign:
+        rendering.lose_setting("max_tokens", "invented", f"required here: {DEFAULT_MAX_TOKENS}")
+        return DEFAULT_MAX_TOKENS
+    return limit
+
+
+_service_tier = setting("service_tier", "service_tier", str)
+
+
+def _write_service_tier(rendering: Rendering) -> str | None:
+    tier = rendering.request.settings.service_tier
+    if tier is not None and rendering.foreign and tier not in SERVICE_TIERS:
+        rendering.lose_setting("service_tier", "dropped", f"{rendering.target} has no service tier {tier!r}")
+        return None
+    return tier
+
+
+# Thinking, effort and the output format.
+
+
+def _read_thinking(request: Request, value: Json, path: str) -> None:
+    member = _thinking(value, path)
+    thinking = ThinkingMode(member.type, extra=extra_of(member.rest))
+    if member.budget_tokens is not UNSET:
+        thinking.budget = member.budget_tokens
+    if member.display is not UNSET:
+        thinking.display = member.display
+    request.settings.thinking = thinking
+
+
+def _write_thinking(rendering: Rendering) -> Body | None:
+    thinking, effort = rendering.request.settings.thinking, rendering.request.settings.effort
+    if thinking is None:
+        if effort == "none" and not is_native(rendering):
+            rendering.lose_setting("effort", "approximated", "no effort is thinking disabled here")
+            return {"type": "disabled"}
+        return None
+    member: Body = {"type": thinking.mode}
+    if thinking.budget is not None:
+        member["budget_tokens"] = thinking.budget
+    if thinking.display is not None:
+        member["display"] = thinking.display
+    rendering.put_extra(member, thinking.extra, "$.thinking")
+    return member
+
+
+def _read_output(request: Request, value: Json, path: str) -> None:
+    member = _output(value, path)
+    rest = extra_of(member.rest)
+    if member.effort is not UNSET:
+        request.settings.effort = member.effort
+        request.paths["effort"] = f"{path}.effort"
+    if member.format is not UNSET:
+        form = _format_read(member.format)
+        if form is None:  # of a kind that has no name here: whole, as it came
+            rest["format"] = read_object(value)["format"]
+        else:
+            request.settings.response_format = form
+            request.paths["response_format"] = f"{path}.format"
+    typed = request.settings.effort is not None or request.settings.response_format is not None
+    _keep(request, "output_config", rest, typed, value)
+
+
+def _format_read(member: FormatMember) -> ResponseFormat | None:
+    if member.type != "json_schema" or member.schema is UNSET:
+        return None
+    return ResponseFormat(member.type, schema=member.schema, extra=extra_of(member.rest))
+
+
+def _write_output(rendering: Rendering) -> Body | None:
+    member: Body = {}
+    effort = _effort(rendering)
+    if effort is not None:
+        member["effort"] = effort
+    form = _format(rendering)
+    if form is not None:
+        member["format"] = form
+    return member or None
+
+
+def _effort(rendering: Rendering) -> str | None:
+    effort = rendering.request.settings.effort
+    if effort is None or is_native(rendering) or effort in EFFORTS:
+        return effort
+    if effort == "minimal":
+        rendering.lose_setting("effort", "approximated", "the least effort here is 'low'")
+        return "low"
+    if effort != "none":
+        rendering.lose_setting("effort", "dropped", f"{rendering.target} has no effort {effort!r}")
+    elif rendering.request.settings.thinking is not None:
+        rendering.lose_setting("effort", "dropped", "the thinking mode says whether to think")
+    return None
+
+
+def _format(rendering: Rendering) -> Body | None:
+    form = rendering.request.settings.response_format
+    if form is None:
+        return None
+    path = rendering.request.paths.get("response_format", "$.response_format")
+    if form.type != "json_schema" or form.schema is None:
+        detail = f"{rendering.target} takes a JSON schema and nothing else, not {form.type!r}"
+        rendering.lose_setting("response_format", "dropped", detail)
+        return None
+    named = {"name": form.name, "strict": form.strict, "description": form.description}
+    dropped = [key for key, value in named.items() if value is not None]
+    if dropped:
+        detail = f"only the schema has a place here, not its {', '.join(dropped)}"
+        rendering.lose_setting("response_format", "dropped", detail)
+    body: Body = {"type": form.type, "schema": form.schema}
+    rendering.put_extra(body, form.extra, path)
+    return body
+
+
+# Tool choice.
+
+
+def _read_tool_choice(request: Request, value: Json, path: str) -> None:
+    member = _choice(value, path)
+    mode = MODES.get(member.type)
+    if mode is None or (mode == "named" and member.name is UNSET):
+        request.extra["tool_choice"] = value
+        return
+    choice = ToolChoice(mode, extra=extra_of(member.rest))
+    if member.name is not UNSET:
+        choice.name = member.name
+    request.settings.tool_choice = choice
+    if member.disable_parallel_tool_use is not UNSET:
+        request.settings.parallel_tool_calls = not member.disable_parallel_tool_use
+        request.paths["parallel_tool_calls"] = f"{path}.disable_parallel_tool_use"
+
+
+def _write_tool_choice(rendering: Rendering) -> Body | None:
+    choice, parallel = rendering.request.settings.tool_choice, rendering.request.settings.parallel_tool_calls
+    member: Body | None = None
+    if choice is not None:
+        member = _chosen(choice, rendering)
+        if member is not None:
+            rendering.put_extra(member, choice.extra, "$.tool_choice")
+    if parallel is None:
+        return member
+    if member is not None and member["type"] == "none" and not is_native(rendering):
+        rendering.lose_setting("parallel_tool_calls", "dropped", "no tool is called at all")
+        return member
+    if member is None and not is_native(rendering) and not rendering.request.tools:
+        rendering.lose_setting("parallel_tool_calls", "dropped", "there are no tools to call")
+        return None
+    if member is None:
+        member = {"type": "auto"}
+    member["disable_parallel_tool_use"] = not parallel
+    return member
+
+
+def _chosen(choice: ToolChoice, rendering: Rendering) -> Body | None:
+    if choice.mode == "allowed":
+        rendering.lose_setting("tool_choice", "approximated", "only the allowed tools are offered")
+        return {"type": "any" if choice.required else "auto"}
+    if choice.mode == "named" and (choice.name is None or choice.type not in ("function", "custom")):
+        detail = f"{rendering.target} has no tool of type {choice.type!r} to choose"
+        rendering.lose_setting("tool_choice", "dropped", detail)
+        return None
+    if choice.type == "custom":
+        rendering.lose_setting("tool_choice", "approximated", "the tool becomes a function")
+    member: Body = {"type": TYPES.get(choice.mode, choice.mode)}
+    if choice.name is not None:
+        member["name"] = choice.name
+    return member
+
+
+OPTIONS = (
+    setting("model", "model", str),
+    Option("max_tokens", ("max_tokens",), _max_tokens.read, _write_max_tokens),
+    setting("stop_sequences", "stop", list[str]),
+    setting("stream", "stream", bool),
+    setting("temperature", "temperature", int | float),
+    setting("top_p", "top_p", int | float),
+    setting("top_k", "top_k", int),
+    Option("thinking", ("thinking",), _read_thinking, _write_thinking),
+    Option("output_config", ("effort", "response_format"), _read_output, _write_output),
+    Option("tool_choice", ("tool_choice", "parallel_tool_calls"), _read_tool_choice, _write_tool_choice),
+    Option("metadata", ("user",), _read_metadata, _write_metadata),
+    Option("service_tier", ("service_tier",), _service_tier.read, _write_service_tier),
+)

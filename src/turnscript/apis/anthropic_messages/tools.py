@@ -1,0 +1,195 @@
+"""Owns tools: how each definition is read and written, and what is left of those that other APIs have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from turnscript.api import Body, Rendering, extra_of
+from turnscript.conversation import Tool, ToolsChange
+from turnscript.jsontext import Json, json_of, plain, read_list
+from turnscript.wire import Reader, Wire, missing
+
+FUNCTION = "function"
+SHIM_SCHEMA = json_of({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]})
+"""The parameters of a free-text tool: one string, `input`."""
+
+
+class ToolMember(Wire):
+    """A tool definition. Without a `type`, or with `custom`, it is the client's; other types are Anthropic's own."""
+
+    name: str | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+    input_schema: Json | UnsetType = UNSET
+    strict: bool | UnsetType = UNSET
+    cache_control: Json | UnsetType = UNSET
+
+
+TOOLS = list[ToolMember]
+_read: Reader[list[ToolMember]] = Reader(TOOLS)
+
+
+def tools_of(value: Any) -> list[Tool]:
+    """All definitions."""
+    return [_tool(wire, index) for index, wire in enumerate(_read(value, "$.tools"))]
+
+
+def _tool(wire: ToolMember, index: int) -> Tool:
+    tool = Tool(
+        name=None if wire.name is UNSET else wire.name,
+        description=None if wire.description is UNSET else wire.description,
+        strict=None if wire.strict is UNSET else wire.strict,
+    )
+    if wire.rest:
+        tool.extra = extra_of(wire.rest)
+    if wire.cache_control is not UNSET:
+        tool.extra["cache_control"] = wire.cache_control
+    if wire.type is not UNSET:
+        if wire.type in ("custom", FUNCTION):
+            tool.hints["type"] = wire.type
+        else:
+            tool.type = wire.type
+    _place_schema(tool, wire.input_schema)
+    if tool.name is None and tool.type == FUNCTION:
+        raise missing(f"$.tools[{index}]", "name", "a string")
+    return tool
+
+
+def _place_schema(tool: Tool, schema: Json | UnsetType) -> None:
+    if schema is UNSET:
+        if tool.type == FUNCTION and "input_schema" not in tool.extra:
+            tool.hints["parameters"] = "absent"
+    elif bytes(schema) == b"null":
+        tool.extra["input_schema"] = schema
+    else:
+        tool.parameters = schema
+
+
+class ToolWriter:
+    """Writes the tools of one request."""
+
+    def __init__(self, rendering: Rendering) -> None:
+        self.rendering = rendering
+
+    def write(self, changes: Sequence[tuple[ToolsChange, str]]) -> list[Body]:
+        """All definitions, those that came later in the conversation included."""
+        tools = self.rendering.request.tools
+        allowed = self._allowed(tools)
+        written: list[Body] = []
+        for index, tool in enumerate(tools):
+            at = f"$.tools[{index}]"
+            if allowed and not _named_in(tool, allowed):
+                detail = "tool_choice allows only other tools, and there is no such choice here"
+                self.rendering.lose(at, "dropped", detail)
+            elif tool.type == FUNCTION and tool.name is not None:
+                written.append(self._function(tool, at, ""))
+            else:
+                written += self._one(tool, at)
+        if changes:
+            names = {tool.name for tool in tools if tool.name is not None}
+            for change, place in changes:
+                written += self._change(change, place, names)
+        return written
+
+    def _allowed(self, tools: Sequence[Tool]) -> set[str]:
+        """The names that a tool choice of mode `allowed` leaves, if any tool has one."""
+        choice = self.rendering.request.settings.tool_choice
+        if choice is None or choice.mode != "allowed" or choice.tools is None:
+            return set()
+        names = set(_choice_names(choice.tools))
+        return names if any(_named_in(tool, names) for tool in tools) else set()
+
+    def _change(self, change: ToolsChange, place: str, names: set[str]) -> Iterator[Body]:
+        lose = self.rendering.lose
+        for index, tool in enumerate(change.added):
+            at = f"{place}.tools[{index}]"
+            if tool.name in names:
+                lose(at, "dropped", f"a tool named {tool.name!r} is there already")
+                continue
+            lose(at, "moved", "offered from the start: tools cannot be added later here")
+            if tool.name is not None:
+                names.add(tool.name)
+            yield from self._one(tool, at)
+        for name in change.removed:
+            lose(place, "dropped", f"tools cannot be removed later here: {name!r} stays")
+        if not change.added and not change.removed:
+            lose(place, "dropped", "a change that changes nothing has no form here")
+
+    def _one(self, tool: Tool, at: str, namespace: str = "") -> Iterator[Body]:
+        lose = self.rendering.lose
+        if tool.name is None and tool.type in (FUNCTION, "custom"):
+            lose(at, "dropped", "a tool without a name cannot be called")
+        elif tool.type == FUNCTION:
+            yield self._function(tool, at, namespace)
+        elif tool.type == "custom":
+            lose(at, "approximated", "free text becomes a function with one string parameter, 'input'")
+            if tool.format is not None:
+                lose(f"{at}.format", "dropped", "there are no grammars for tool input here")
+            yield self._function(tool, at, namespace, SHIM_SCHEMA)
+        elif tool.tools:
+            yield from self._flat(tool, at)
+        elif self.rendering.foreign:
+            lose(at, "dropped", f"{self.rendering.target} cannot run a tool of type {tool.type!r}")
+        else:
+            yield self._own(tool, at)
+
+    def _flat(self, tool: Tool, at: str) -> Iterator[Body]:
+        """The tools of a namespace, with its name in theirs."""
+        self.rendering.lose(at, "renamed", f"there are no namespaces here: its tools are called '{tool.name}__...'")
+        if tool.description is not None:
+            self.rendering.lose(f"{at}.description", "dropped", "there are no namespaces here")
+        for extra in (tool.extra, tool.envelope):
+            self.rendering.put_extra({}, extra, at)
+        for index, inner in enumerate(tool.tools):
+            yield from self._one(inner, f"{at}.tools[{index}]", f"{tool.name}__")
+
+    def _function(self, tool: Tool, at: str, namespace: str, schema: Json | None = None) -> Body:
+        body: Body = {"name": f"{namespace}{tool.name}"}
+        if tool.hints and not self.rendering.foreign and "type" in tool.hints:
+            body["type"] = tool.hints["type"]
+        if tool.description is not None:
+            body["description"] = tool.description
+        parameters = tool.parameters if schema is None else schema
+        if parameters is not None:
+            body["input_schema"] = parameters
+        elif self.rendering.foreign:
+            self.rendering.lose(at, "invented", "a schema is required here: any object")
+            body["input_schema"] = {"type": "object"}
+        elif "parameters" not in tool.hints and "input_schema" not in tool.extra:
+            body["input_schema"] = {"type": "object"}
+        return self._rest(body, tool, at)
+
+    def _own(self, tool: Tool, at: str) -> Body:
+        """A tool of a type that only Anthropic knows."""
+        body: Body = {"type": tool.type}
+        for key, value in (("name", tool.name), ("description", tool.description), ("input_schema", tool.parameters)):
+            if value is not None:
+                body[key] = value
+        return self._rest(body, tool, at)
+
+    def _rest(self, body: Body, tool: Tool, at: str) -> Body:
+        if tool.strict is not None:
+            body["strict"] = tool.strict
+        if tool.extra:
+            self.rendering.put_extra(body, tool.extra, at)
+        if tool.envelope:
+            self.rendering.put_extra(body, tool.envelope, at)
+        return body
+
+
+def _choice_names(tools: Json) -> Iterator[str]:
+    """The names in the list of an `allowed` choice, whose entries are `{type, name}` or `{type, <type>: {name}}`."""
+    for element in read_list(tools):
+        entry: Any = plain(element)
+        if isinstance(entry, dict):
+            inner = entry.get(str(entry.get("type")))
+            name = inner.get("name") if isinstance(inner, dict) else entry.get("name")
+            if isinstance(name, str):
+                yield name
+
+
+def _named_in(tool: Tool, names: set[str]) -> bool:
+    return tool.name in names or any(inner.name in names for inner in tool.tools)

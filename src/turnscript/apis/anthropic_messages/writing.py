@@ -1,0 +1,430 @@
+"""Owns writing items as messages: the top-level `system`, the turns, and what each kind of item and part becomes.
+
+Three kinds of requests come here. Of a *native* one, read from this API, everything goes back as it came. A *foreign*
+one comes from another API: its shapes and unnamed members mean nothing here, and its proofs of thinking are not sent.
+One without an origin was built by hand or read from a prompt: its shapes and members are meant, the rest is as for
+foreign ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from turnscript import grouping
+from turnscript.api import SEED, Body, Rendering
+from turnscript.apis.anthropic_messages.blocks import is_plain
+from turnscript.apis.anthropic_messages.parts import PartWriter, is_plain_block
+from turnscript.apis.anthropic_messages.settings import is_native
+from turnscript.conversation import (
+    Assistant,
+    Item,
+    Opaque,
+    System,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChange,
+    User,
+)
+from turnscript.grouping import group, shape_of, side_of, slot_of
+from turnscript.jsontext import Json, is_object
+from turnscript.losses import LossKind
+from turnscript.pairing import call_ids
+
+# All results of a turn go into one user message.
+JOINS = grouping.JOINS | {("tool_result", "tool_result")}
+SIDES = {**grouping.SIDES, "tool_result": "user"}
+
+_ID = re.compile(r"(?:[A-Za-z0-9_]|-(?!x[0-9a-f-]))+")
+_ID_ESCAPED = re.compile(r"[^A-Za-z0-9_-]|-(?=x[0-9a-f-])")
+
+
+def legal_id(id_: str) -> str:
+    """An id in the characters that this API takes (letters, digits, `_`, `-`). No two ids become the same."""
+    if _ID.fullmatch(id_):
+        return id_
+    return _ID_ESCAPED.sub(lambda found: f"-x{ord(found[0]):x}-", id_) or "-x-"
+
+
+class Writer:
+    """Writes the items of one request. Afterwards `changes` holds the tools added or removed on the way, and where."""
+
+    def __init__(self, rendering: Rendering) -> None:
+        self.rendering = rendering
+        self.items = rendering.request.items
+        self.foreign = rendering.foreign
+        self.native = is_native(rendering)
+        self.seed = rendering.profile == SEED
+        self.parts = PartWriter(rendering, self.at)
+        self.crowded = False
+        self.changes: list[tuple[ToolsChange, str]] = []
+        self._ids: dict[int, str] | None = None
+        self._names: dict[str, str] = {}
+
+    # Losses and ids.
+
+    def at(self, item: Item) -> str:
+        """The place of an item in its source."""
+        return item.at or next(f"items[{index}]" for index, one in enumerate(self.items) if one is item)
+
+    def lose(self, item: Item, member: str, kind: LossKind, detail: str) -> None:
+        """Report a difference in an item, or in one member of it (`.name`)."""
+        self.rendering.lose(f"{self.at(item)}{member}", kind, detail)
+
+    def _unheld(self, item: Item, **members: object) -> None:
+        """Report fields that no item here has."""
+        for name, value in members.items():
+            if value is not None:
+                self.lose(item, f".{name}", "dropped", f"{self.rendering.target} has no such member here")
+
+    def _source_id(self, item: ToolCall | ToolResult) -> str:
+        if item.id is not None:
+            return item.id
+        if self._ids is None:
+            ids = call_ids(self.items)
+            self._ids = {id(one): ids[index] for index, one in enumerate(self.items) if index in ids}
+        return self._ids[id(item)]
+
+    def _id(self, item: ToolCall | ToolResult) -> str:
+        source = item.id if item.id is not None else self._source_id(item)
+        if self.native:
+            return source
+        legal = legal_id(source)
+        if legal != source:
+            self.lose(item, "", "renamed", f"the id {source!r} has characters that are not allowed here: {legal!r}")
+        return legal
+
+    # The order of things.
+
+    def write(self, body: Body) -> None:
+        """Write `system` and `messages`."""
+        items = self.items
+        count = self._leading(items)
+        top, items = items[:count], items[count:]
+        if self.seed or self.rendering.flags["mid_system"] == "hoist":
+            top = top + self._hoisted(items)
+            items = [item for item in items if not isinstance(item, System)]
+        system = self._system([item for item in top if isinstance(item, System)])
+        if system is not None:
+            body["system"] = system
+        if not self.native:
+            items = self._results_first(self._without_strangers(items))
+        groups = [[item] for item in items] if self.seed else group(items, JOINS, SIDES)
+        body["messages"] = [message for one in groups if (message := self._message(one)) is not None]
+
+    def _leading(self, items: Sequence[Item]) -> int:
+        """How many items at the start make up the top-level `system`."""
+        for index, item in enumerate(items):
+            if not isinstance(item, System) or (not self.foreign and slot_of(item) == "message"):
+                return index
+        return len(items)
+
+    def _hoisted(self, items: Sequence[Item]) -> list[Item]:
+        moved: list[Item] = [item for item in items if isinstance(item, System)]
+        for item in moved:
+            self.lose(item, "", "moved", "to the top-level system, which the model reads before everything else")
+        return moved
+
+    def _without_strangers(self, items: Sequence[Item]) -> list[Item]:
+        """All items but those that only another API understands."""
+        kept = []
+        for item in items:
+            if isinstance(item, Opaque) and self.foreign:
+                self.lose(item, "", "dropped", f"{self.rendering.target} has nothing like {item.type!r}")
+            else:
+                kept.append(item)
+        return kept
+
+    def _results_first(self, items: Sequence[Item]) -> list[Item]:
+        """Results right after the calls that they answer: this API takes them nowhere else."""
+        ordered: list[Item] = []
+        open_calls: set[str] = set()
+        front, in_turn = 0, False
+        for item in items:
+            if side_of(item, SIDES) == "assistant":
+                if not in_turn:
+                    open_calls, in_turn = set(), True
+                if isinstance(item, ToolCall):
+                    open_calls.add(self._source_id(item))
+                ordered.append(item)
+                front = len(ordered)
+                continue
+            in_turn = False
+            if isinstance(item, ToolResult) and self._source_id(item) in open_calls:
+                if front < len(ordered):
+                    self.lose(item, "", "moved", "results come directly after their calls here")
+                ordered.insert(front, item)
+                front += 1
+            else:
+                ordered.append(item)
+        return ordered
+
+    # System.
+
+    def _system(self, items: Sequence[System]) -> str | list[Any] | None:
+        """The value of the top-level `system`: a string, or a list of blocks where one can say more."""
+        blocks: list[Any] = []
+        for item in items:
+            found = self._system_blocks(item)
+            if item.extra:
+                self.rendering.put_extra(
+                    found[0] if found and type(found[0]) is dict else {}, item.extra, self.at(item)
+                )
+            blocks += found
+        if not blocks:
+            return None
+        if not self.seed and self._as_blocks(items, blocks):
+            for item in items:
+                if len(item.content) > 1:
+                    self.lose(item, "", "approximated", "each part becomes a system block of its own")
+            return blocks
+        for item in items if len(items) > 1 else ():
+            self.lose(item, "", "approximated", "joined to the other system texts by blank lines")
+        return "\n\n".join([block["text"] for block in blocks])
+
+    def _as_blocks(self, items: Sequence[System], blocks: Sequence[Any]) -> bool:
+        """Whether a string could not say what the blocks say, or a list is asked for."""
+        if self.rendering.flags["system"] == "blocks" or (not self.foreign and shape_of(items[0]) == "list"):
+            return True
+        return (len(items) == 1 and len(blocks) > 1) or not all(map(is_plain_block, blocks))
+
+    def _system_blocks(self, item: System) -> list[Any]:
+        if item.role != "system":
+            self.lose(item, ".role", "renamed", f"{self.rendering.target} has no role {item.role!r}: system")
+        if item.name is not None or item.id is not None:
+            self._unheld(item, name=item.name, id=item.id)
+        blocks = []
+        for index, part in enumerate(item.content):
+            block = self.parts.write(part, item, index)
+            if block is None:
+                continue
+            if (self.seed or not self.native) and not is_plain_block(block):
+                block = self._system_text(block, self.parts.path(item, index))
+            if block is not None:
+                blocks.append(block)
+        if not blocks and not self.native:
+            self.lose(item, "", "dropped", "a system text needs text here")
+        return blocks
+
+    def _system_text(self, block: Any, path: str) -> Any:
+        """A block that is no plain text, as far as a system text can hold it."""
+        if not is_text(block):
+            self.rendering.lose(path, "dropped", "a system text is text only here")
+            return None
+        if not self.seed:
+            return block
+        for key in block.keys() - {"type", "text"}:
+            self.rendering.lose(f"{path}.{key}", "dropped", "the system text is one string here")
+        return {"type": "text", "text": block["text"]}
+
+    def _system_message(self, item: System) -> Body | None:
+        blocks = self._system_blocks(item)
+        if not blocks and not self.native:
+            return None
+        message: Body = {"role": "system", "content": blocks}
+        shape = "" if self.foreign else shape_of(item)
+        if shape == "string" and len(blocks) == 1 and is_plain_block(blocks[0]):
+            message["content"] = blocks[0]["text"]
+        elif shape == "null" and not blocks:
+            message["content"] = None
+        elif shape == "absent" and not blocks:
+            del message["content"]
+        if item.extra:
+            self.rendering.put_extra(message, item.extra, self.at(item))
+        return message
+
+    # Messages.
+
+    def _message(self, items: Sequence[Item]) -> Body | Json | None:
+        first = items[0]
+        kind = type(first)
+        if kind is System:
+            return self._system_message(cast("System", first))
+        side = side_of(first, SIDES)
+        if kind is ToolsChange:
+            self.changes.append((cast("ToolsChange", first), self.at(first)))
+            return None
+        if kind is Opaque and not side:
+            return cast("Opaque", first).value
+        blocks: list[Any] = []
+        message: Body = {"role": side, "content": blocks}
+        self.crowded = len(items) > 1
+        for item in items:
+            _BLOCKS[type(item)](self, item, blocks, message)
+            if item.hints is not None and item.hints.envelope:
+                self.rendering.put_extra(message, item.hints.envelope, message_path(self.at(item)))
+        if not blocks and not self.native:
+            if len(items) == 1 and isinstance(first, User | Assistant):
+                self.lose(first, "", "dropped", "a message without content is not accepted here")
+            return None
+        if len(blocks) == 1 and not (self.foreign or self.seed) and shape_of(first) == "string":
+            message["content"] = blocks[0]["text"] if is_plain_block(blocks[0]) else blocks
+        return message
+
+    def _speech(self, item: User | Assistant, blocks: list[Any], message: Body) -> None:
+        content = item.content
+        # Empty texts are refused by the API; next to something else they say nothing.
+        picky = not self.native and (self.crowded or len(content) > 1)
+        for index, part in enumerate(content):
+            if picky and type(part) is Text and not part.text:
+                path = f"{self.at(item)}.content" if len(content) == 1 else self.parts.path(item, index)
+                self.rendering.lose(path, "dropped", "an empty text is not accepted here")
+                continue
+            if type(part) is Text and not part.extra:
+                blocks.append({"type": "text", "text": part.text})
+                continue
+            block = self.parts.write(part, item, index)
+            if block is not None:
+                blocks.append(block)
+        if picky and not content:
+            self.lose(item, ".content", "dropped", "a text without parts is nothing here")
+        if item.extra:
+            self.rendering.put_extra(message, item.extra, self.at(item))
+        if item.name is not None or item.id is not None:
+            self._unheld(item, name=item.name, id=item.id)
+        if isinstance(item, Assistant) and item.phase is not None:
+            self._unheld(item, phase=item.phase)
+
+    def _opaque(self, item: Opaque, blocks: list[Any], message: Body) -> None:
+        blocks.append(item.value)
+
+    def _thinking(self, item: Thinking, blocks: list[Any], message: Body) -> None:
+        block = self._thought(item)
+        if block is None:
+            return
+        if item.extra:
+            self.rendering.put_extra(block, item.extra, self.at(item))
+        blocks.append(block)
+
+    def _thought(self, item: Thinking) -> Body | None:
+        if item.redacted is not None and not self.foreign:
+            return {"type": "redacted_thinking", "data": item.redacted}
+        texts = [part.text for part in item.content if isinstance(part, Text)]
+        if not self.native:
+            texts = self._foreign_thought(item, texts)
+            if not any(texts):
+                self.lose(item, "", "dropped", "a thought without text is nothing here")
+                return None
+        block: Body = {"type": "thinking", "thinking": "".join(texts)}
+        if item.signature is not None and not self.foreign:
+            block["signature"] = item.signature
+        elif self.foreign or not (shape_of(item) == "absent" or "signature" in item.extra):
+            block["signature"] = ""
+        return block
+
+    def _foreign_thought(self, item: Thinking, texts: list[str]) -> list[str]:
+        """The texts of a thought that this API did not think, everything else about it reported."""
+        for name, proof in (("data", item.redacted), ("signature", item.signature if self.foreign else None)):
+            if proof is not None:
+                self.lose(item, f".{name}", "dropped", "a proof is only for the API that made it")
+        self._unheld(item, encrypted_content=item.encrypted, id=item.id)
+        if item.of != "reason":
+            self.lose(item, "", "approximated", f"{item.of!r} becomes ordinary thinking")
+        self._merged(item, len(item.content), texts)
+        for index, part in enumerate(item.content):
+            if part.extra:
+                self.rendering.put_extra({}, part.extra, self.parts.path(item, index))
+        if not item.summary:
+            return texts
+        if any(texts):
+            self.lose(item, ".summary", "dropped", "a thought has its text or a summary here, not both")
+            return texts
+        self.lose(item, ".summary", "approximated", "the summary stands for the thought")
+        return ["\n\n".join([part.text for part in item.summary if isinstance(part, Text)])]
+
+    def _merged(self, item: Item, parts: int, texts: Sequence[str]) -> None:
+        if parts > 1 or parts != len(texts):
+            self.lose(item, "", "approximated", "its parts become one text")
+
+    def _tool_use(self, item: ToolCall, blocks: list[Any], message: Body) -> None:
+        block: Body = {"type": "tool_use", "id": self._id(item), "name": item.name}
+        if item.custom or not is_object(item.arguments):
+            why = "free text becomes" if item.custom else "arguments that are not a JSON object become"
+            self.lose(item, "", "approximated", f"{why} an object with one string, 'input'")
+            block["input"] = {"input": item.arguments}
+        else:
+            block["input"] = Json(item.arguments.encode())
+            if item.arguments[-1] != "}" or item.arguments[0] != "{":
+                self.lose(item, "", "approximated", "white space around the arguments is no part of an object")
+        if item.extra:
+            self.rendering.put_extra(block, item.extra, self.at(item))
+        if not self.native:
+            self._foreign_call(item, block)
+        blocks.append(block)
+
+    def _foreign_call(self, item: ToolCall, block: Body) -> None:
+        self._names[self._source_id(item)] = item.name
+        if item.item_id is not None:
+            self._unheld(item, id=item.item_id)
+        if item.namespace is not None:
+            block["name"] = f"{item.namespace}__{item.name}"
+            self.lose(item, "", "renamed", f"the tool is called {block['name']!r}: there are no namespaces here")
+
+    def _tool_result(self, item: ToolResult, blocks: list[Any], message: Body) -> None:
+        block: Body = {"type": "tool_result", "tool_use_id": self._id(item)}
+        hints = item.hints
+        shape = "" if hints is None or self.foreign else hints.shape
+        parts = self._result_parts(item)
+        if len(parts) == 1 and is_plain_block(parts[0]) and (shape != "list" or self.seed):
+            block["content"] = parts[0]["text"]
+        elif parts or shape not in ("absent", "null"):
+            block["content"] = parts
+        elif shape == "null":
+            block["content"] = None
+        if item.status is not None:
+            if item.status in ("error", "ok"):
+                block["is_error"] = item.status == "error"
+            else:
+                self.lose(item, ".status", "dropped", "a result has failed or not here, and nothing else")
+        if item.extra:
+            self.rendering.put_extra(block, item.extra, self.at(item))
+        if not self.native:
+            self._foreign_result(item)
+        blocks.append(block)
+
+    def _result_parts(self, item: ToolResult) -> list[Any]:
+        if is_plain(item.content):
+            return [{"type": "text", "text": cast("Text", item.content[0]).text}]
+        parts = []
+        for index, part in enumerate(item.content):
+            block = self.parts.write(part, item, index)
+            if block is not None:
+                parts.append(block)
+        if self.seed and len(parts) > 1 and all(map(is_plain_block, parts)):
+            self._merged(item, len(parts), ())
+            return [{"type": "text", "text": "".join([block["text"] for block in parts])}]
+        return parts
+
+    def _foreign_result(self, item: ToolResult) -> None:
+        source = self._source_id(item)
+        if item.name is not None and item.name != self._names.get(source):
+            self._unheld(item, name=item.name)
+        if item.id is None and not source.startswith("call_auto_"):
+            self.lose(item, "", "invented", "the id of the call that it seems to answer")
+        if item.item_id is not None or item.namespace is not None:
+            self._unheld(item, id=item.item_id, namespace=item.namespace)
+        if item.custom:
+            self.lose(item, "", "approximated", "the result of a function: there are no free-text tools here")
+
+
+def is_text(block: Any) -> bool:
+    """Whether a written block is a text, whatever else it has."""
+    return isinstance(block, dict) and block["type"] == "text"
+
+
+def message_path(at: str) -> str:
+    """The path of the message around a block."""
+    return at[: at.find("]") + 1] or at
+
+
+_BLOCKS: dict[type, Callable[[Writer, Any, list[Any], Body], None]] = {
+    User: Writer._speech,
+    Assistant: Writer._speech,
+    Thinking: Writer._thinking,
+    ToolCall: Writer._tool_use,
+    ToolResult: Writer._tool_result,
+    Opaque: Writer._opaque,
+}
