@@ -161,6 +161,7 @@ def test_members_and_fields_without_a_place_are_listed() -> None:
     )
     _, losses = messages(item)
     assert [
+        "$.input[0]",
         "$.input[0].content[0].annotations",
         "$.input[0].id",
         "$.input[0].name",

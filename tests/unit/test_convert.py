@@ -1,5 +1,6 @@
 """Owns the checks of the three verbs and of telling an unlabelled source (requirements D-U-21)."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,3 +107,27 @@ def test_a_text_with_half_a_surrogate_pair_is_an_error_and_not_a_crash() -> None
     for name in [*ts.apis(), *ts.formats()]:
         with pytest.raises(ts.InvalidConversation, match="surrogate"):
             ts.render(request, name).data  # noqa: B018 - the property does the work
+
+
+def test_a_prefill_is_an_open_block_and_comes_back() -> None:
+    body = {
+        "model": "m",
+        "max_tokens": 64,
+        "metadata": {"user_id": "u"},
+        "messages": [
+            {"role": "user", "content": "Q? (A) (B)"},
+            {"role": "assistant", "content": "The best answer is ("},
+        ],
+    }
+    archive = ts.convert(body, "anthropic-messages", "rwkv-universal")
+    example = Path(__file__).parents[1] / "golden" / "rwkv_universal" / "e10_prefill.txt"
+    assert example.read_text() == archive.value
+    assert body == ts.convert(archive.data, "rwkv-universal", "anthropic-messages").value
+    chat = ts.convert(body, "anthropic-messages", "openai-chat")
+    assert "$.messages[1]" in [loss.path for loss in chat.losses]
+
+
+def test_a_finished_answer_at_the_end_is_listed_where_it_would_be_continued() -> None:
+    body = {"model": "m", "messages": [SAY, {"role": "assistant", "content": "done"}]}
+    losses = ts.convert(body, "openai-chat", "anthropic-messages").losses
+    assert ("$.messages[1]", "approximated") in [(loss.path, loss.kind) for loss in losses]

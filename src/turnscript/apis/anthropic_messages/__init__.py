@@ -25,7 +25,7 @@ Spec: https://platform.claude.com/docs/en/api/messages, read 2026-11-20.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from msgspec import Raw
@@ -35,7 +35,7 @@ from turnscript.apis.anthropic_messages.blocks import MESSAGES, SYSTEM, items_of
 from turnscript.apis.anthropic_messages.settings import OPTIONS
 from turnscript.apis.anthropic_messages.tools import TOOLS, ToolWriter, tools_of
 from turnscript.apis.anthropic_messages.writing import JOINS, Writer
-from turnscript.conversation import Item, Request, System, ToolCall, ToolResult
+from turnscript.conversation import Assistant, Item, Request, System, ToolCall, ToolResult
 from turnscript.grouping import hints, mark_turns
 from turnscript.jsontext import Json, plain
 from turnscript.losses import Indexed
@@ -79,6 +79,9 @@ class AnthropicMessages(Api):
                     hints(message[0]).slot = "message"
             mark_turns(items, message, JOINS)
         _pair(items)
+        # In a request, a last text of the assistant's is to be continued; in bare messages it is what was said.
+        if items and type(items[-1]) is Assistant and "max_tokens" in members:
+            items[-1].open = True
         tools = _take(members, "tools")
         if tools is not None:
             request.conversation.tools = tools_of(tools)
@@ -87,6 +90,8 @@ class AnthropicMessages(Api):
         """Write `system`, `messages` and `tools`."""
         writer = Writer(rendering)
         writer.write(body)
+        if "max_tokens" in body:
+            _report_prefill(writer, body["messages"])
         if rendering.request.tools or writer.changes:
             tools = ToolWriter(rendering).write(writer.changes)
             if tools:
@@ -114,6 +119,14 @@ def _take(members: dict[str, Any], key: str) -> Any:
         members[key] = Raw(b"[]")
         return None
     return members.pop(key)
+
+
+def _report_prefill(writer: Writer, messages: Sequence[Any]) -> None:
+    """Report a finished answer at the end of a request: here the model would go on with it."""
+    last = writer.items[-1] if writer.items else None
+    said = messages[-1] if messages else None
+    if type(last) is Assistant and not last.open and isinstance(said, dict) and said["role"] == "assistant":
+        writer.lose(last, "", "approximated", "the model continues a last text of its own here")
 
 
 def _pair(items: list[Item]) -> None:

@@ -30,10 +30,10 @@ from turnscript.apis.openai_chat.objects import (
 )
 from turnscript.conversation import Audio, Document, Image, Item, Part, Raw, Refusal, Text
 from turnscript.jsontext import Json, plain
+from turnscript.media import data_url, split_data_url
 from turnscript.wire import Verbatim
 
 BREAKPOINT = "prompt_cache_breakpoint"
-_BASE64 = ";base64,"
 _PLAIN_TEXT = {"type", "text"}
 
 EMPTY_SHAPES: dict[str, Any] = {"null": None, "empty": []}
@@ -79,7 +79,7 @@ def _read_text(part: TextPart) -> Part:
 def _read_image(part: ImagePart) -> Part:
     extra = with_inner(kept(part, BREAKPOINT), "image_url", part.image_url)
     detail = given(part.image_url.detail)
-    media_type, data = split_data_url(part.image_url.url)
+    media_type, data = split_data_url(part.image_url.url) or (None, None)
     if data is None:
         return Image(url=part.image_url.url, detail=detail, extra=extra)
     return Image(media_type=media_type, data=data, detail=detail, extra=extra)
@@ -95,7 +95,7 @@ def _read_file(part: FilePart) -> Part:
     file = part.file
     media_type, data = None, given(file.file_data)
     if data is not None:
-        media_type, inner = split_data_url(data)
+        media_type, inner = split_data_url(data) or (None, None)
         data = data if inner is None else inner
     return Document(
         data=data, media_type=media_type, file_id=given(file.file_id), filename=given(file.filename), extra=extra
@@ -118,19 +118,6 @@ _READERS: dict[type, Callable[[Any], Part]] = {
     RefusalPart: _read_refusal,
     Verbatim: _read_verbatim,
 }
-
-
-def split_data_url(url: str) -> tuple[str | None, str | None]:
-    """Media type and base64 text of a data URL in its plain form, which `data_url` joins again; else (None, None)."""
-    if url.startswith("data:"):
-        media_type, found, data = url[5:].partition(_BASE64)
-        if found and "/" in media_type and ";" not in media_type and "," not in media_type:
-            return media_type, data
-    return None, None
-
-
-def data_url(media_type: str, data: str) -> str:
-    return f"data:{media_type}{_BASE64}{data}"
 
 
 # Writing. What a role may hold by the API's types; a request of this API itself is written back as it came.
@@ -197,6 +184,8 @@ def _write_image(rendering: Rendering, part: Image, item: Item, index: int) -> B
         if part.media_type is None:
             rendering.lose(at, "invented", "the media type of the image is not known: image/png")
         url = data_url(part.media_type or "image/png", part.data)
+    elif rendering.foreign and split_data_url(url):
+        rendering.lose(at, "approximated", "a data URL is read as data here")
     image: Body = {"url": url}
     if part.detail is not None:
         image["detail"] = part.detail

@@ -26,11 +26,10 @@ from turnscript.apis.openai_responses.objects import (
 from turnscript.conversation import Audio, Document, Extra, Image, Part, Raw, Refusal, Text
 from turnscript.jsontext import Json, json_of, plain
 from turnscript.losses import part_path
+from turnscript.media import data_url, split_data_url
 from turnscript.wire import Verbatim, Wire
 
 INPUT, OUTPUT, SUMMARY, REASONING = "input_text", "output_text", "summary_text", "reasoning_text"
-
-BASE64 = ";base64,"
 
 
 def extra_with(wire: Wire, *names: str) -> Extra:
@@ -75,15 +74,6 @@ def _output_text(part: OutputText, usual: str) -> Part:
 
 def _refusal(part: OutputRefusal, _usual: str) -> Part:
     return Refusal(text=part.refusal, extra=extra_of(part.rest))
-
-
-def split_data_url(url: str) -> tuple[str, str] | None:
-    """Media type and base64 text of a data URL in its plain form, which these two make up again; else None."""
-    if not url.startswith("data:"):
-        return None
-    media_type, found, data = url[5:].partition(BASE64)
-    plain_form = found and "/" in media_type and ";" not in media_type and "," not in media_type
-    return (media_type, data) if plain_form else None
 
 
 def _image(part: InputImage, _usual: str) -> Part:
@@ -192,18 +182,16 @@ def _write_refusal(place: Place, part: Refusal, index: int) -> Any:
     return body
 
 
-def _data_url(data: str, media_type: str) -> str:
-    return f"data:{media_type}{BASE64}{data}"
-
-
 def _write_image(place: Place, part: Image, index: int) -> Any:
     body: Body = {"type": "input_image"}
     if part.data is not None:
-        body["image_url"] = _data_url(part.data, _media_type(place, part, index))
+        body["image_url"] = data_url(_media_type(place, part, index), part.data)
         if part.url is not None:
             place.rendering.lose(f"{place.path(index)}.url", "dropped", "the image is sent as base64 text")
     elif part.url is not None:
         body["image_url"] = part.url
+        if place.rendering.foreign and split_data_url(part.url):
+            place.rendering.lose(place.path(index), "approximated", "a data URL is read as data here")
     if part.file_id is not None:
         body["file_id"] = part.file_id
     if len(body) == 1 and place.rendering.foreign:
@@ -229,7 +217,7 @@ def _write_document(place: Place, part: Document, index: int) -> Any:
         return _write_text_document(place, part, index)
     body: Body = {"type": "input_file"}
     if part.data is not None:
-        body["file_data"] = _data_url(part.data, part.media_type) if part.media_type is not None else part.data
+        body["file_data"] = data_url(part.media_type, part.data) if part.media_type is not None else part.data
     if part.file_id is not None:
         body["file_id"] = part.file_id
     if part.url is not None:
