@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import turnscript as ts
 from tests.strategies import conversations, text
+from turnscript.format import Format
 
 
 @given(request=conversations.requests())
@@ -84,11 +85,16 @@ def test_reading_and_writing_are_linear(format_name: str) -> None:
         "calls": lambda n: [ts.ToolCall(name="f", id=f"c{i}", arguments='{"a": 1}') for i in range(n)],
     }
     for shape, make in pieces.items():
-        took = []
-        for size in (2_000, 8_000):
-            request = ts.Request(conversation=ts.Conversation(items=make(size)))
-            start = time.process_time()
-            transcript = str(format_.render(request).value)
-            format_.parse(transcript)
-            took.append(time.process_time() - start)
-        assert took[1] < 10 * took[0] + 0.02, f"{shape}: {took}"
+        small, large = (_least_time(format_, make(size)) for size in (2_000, 8_000))
+        assert large < 10 * small + 0.02, f"{shape}: {small} s, four times as much {large} s"
+
+
+def _least_time(format_: Format, items: list[ts.Item]) -> float:
+    """CPU seconds to write and read some items: the least of three, because a collector's pass is nobody's fault."""
+    request = ts.Request(conversation=ts.Conversation(items=items))
+    times = []
+    for _ in range(3):
+        start = time.process_time()
+        format_.parse(str(format_.render(request).value))
+        times.append(time.process_time() - start)
+    return min(times)
