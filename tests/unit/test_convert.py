@@ -60,7 +60,7 @@ def test_an_unknown_name_offers_the_nearest() -> None:
     with pytest.raises(ts.UnknownName, match="profile"):
         ts.convert({"messages": [SAY]}, "openai-chat", "openai-chat", profile="officail")
     with pytest.raises(ts.UnknownName, match="option"):
-        ts.convert({"messages": [SAY]}, "openai-chat", "rwkv-universal", vew="prompt")
+        ts.convert({"messages": [SAY]}, "openai-chat", "rwkv-universal", views="prompt")
 
 
 def test_strict_raises_one_error_that_lists_every_loss() -> None:

@@ -181,7 +181,7 @@ def test_only_the_last_item_may_be_open() -> None:
 
 def test_an_unknown_view_names_the_known_ones() -> None:
     with pytest.raises(ts.UnknownName, match="archive"):
-        FORMAT.render(ts.Request(), view="achive")
+        FORMAT.render(ts.Request(), view="archives")
 
 
 BAD = [
