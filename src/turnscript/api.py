@@ -236,18 +236,34 @@ class Api(ABC):
             if getattr(settings, field) is not None:
                 rendering.lose_setting(field, "dropped", f"{self.name} has no such setting")
 
-    def fold(self, request: Request) -> Extra:
-        """All members of a request of this API that are neither messages nor tools, as they stand on the wire."""
+    def fold(self, request: Request) -> Request:
+        """A request of this API as an archive keeps it: settings as wire members in `extra`, as they stand there.
+
+        What this API has no word for, or would read back as something else, stays in `settings`.
+        """
         rendering = Rendering(request, self, OFFICIAL, {})
         body: Body = {}
         self.write_options(body, rendering)
         rendering.put_extra(body, request.extra, "$")
-        return {key: RawJson(msgspec.json.encode(value)) for key, value in body.items()}
+        extra = {key: RawJson(msgspec.json.encode(value)) for key, value in body.items()}
+        folded = Request(conversation=request.conversation, extra=extra, origin=request.origin)
+        again = Request(extra=dict(extra))
+        self.unfold(again)
+        for field in Settings.__struct_fields__:
+            said = getattr(request.settings, field)
+            if said != getattr(again.settings, field):
+                setattr(folded.settings, field, said)
+        return folded
 
     def unfold(self, request: Request) -> None:
-        """The inverse of `fold`: settings from the members that wait untyped in `request.extra`."""
+        """The inverse of `fold`: settings from the members that wait untyped in `extra`, under those typed already."""
         members, request.extra = request.extra, {}
+        typed, request.settings = request.settings, Settings()
         self.read_options(members, request)
+        for field in Settings.__struct_fields__:
+            said = getattr(typed, field)
+            if said is not None:
+                setattr(request.settings, field, said)
 
 
 def merge(body: Body, extra: Extra) -> None:

@@ -143,6 +143,4 @@ def _origin_of(request: Request) -> Api | None:
 
 def _folded(request: Request) -> Request:
     api = _origin_of(request)
-    if api is None:
-        return request
-    return Request(conversation=request.conversation, extra=api.fold(request), origin=request.origin)
+    return api.fold(request) if api is not None else request

@@ -131,3 +131,14 @@ def test_a_finished_answer_at_the_end_is_listed_where_it_would_be_continued() ->
     body = {"model": "m", "messages": [SAY, {"role": "assistant", "content": "done"}]}
     losses = ts.convert(body, "openai-chat", "anthropic-messages").losses
     assert ("$.messages[1]", "approximated") in [(loss.path, loss.kind) for loss in losses]
+
+
+def test_an_archive_keeps_settings_that_its_origin_has_no_word_for() -> None:
+    request = ts.parse({"model": "m", "messages": [SAY], "seed": 7, "other": 1}, "openai-chat")
+    request.settings.top_k = 40
+    request.settings.thinking = ts.ThinkingMode(mode="enabled", budget=2000)
+    archive = ts.render(request, "rwkv-universal")
+    assert [] == archive.losses
+    again = ts.parse(archive.data, "rwkv-universal")
+    assert (40, 7, 2000) == (again.settings.top_k, again.settings.seed, again.settings.thinking.budget)  # type: ignore[union-attr]
+    assert ["other"] == list(again.extra)

@@ -142,7 +142,7 @@ def test_settings_fold_into_members_and_unfold_again() -> None:
         "truncation": "auto",
     }
     request = read(body)
-    folded = Request(extra=API.fold(request), origin=request.origin)
+    folded = API.fold(request)
     API.unfold(folded)
     assert request == folded
 
