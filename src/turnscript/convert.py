@@ -37,7 +37,7 @@ def parse(source: Source, name: str = AUTO) -> Request:
     if request.origin is not None and request.extra:
         api = _origin_of(request)
         if api is not None:
-            api.unfold(request)
+            _unfold(api, request)
     return request
 
 
@@ -139,6 +139,14 @@ def _origin_of(request: Request) -> Api | None:
         return get_api(request.origin) if request.origin else None
     except UnknownName:
         return None
+
+
+def _unfold(api: Api, request: Request) -> None:
+    try:
+        api.unfold(request)
+    except InvalidRequest as error:
+        message = f"the archive's options are not what {api.name} takes: {error}"
+        raise InvalidTranscript(message, line=1, column=1, expected=error.expected, got=error.got) from error
 
 
 def _folded(request: Request) -> Request:

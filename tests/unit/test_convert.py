@@ -142,3 +142,26 @@ def test_an_archive_keeps_settings_that_its_origin_has_no_word_for() -> None:
     again = ts.parse(archive.data, "rwkv-universal")
     assert (40, 7, 2000) == (again.settings.top_k, again.settings.seed, again.settings.thinking.budget)  # type: ignore[union-attr]
     assert ["other"] == list(again.extra)
+
+
+def test_options_of_an_archive_that_their_api_does_not_take_are_an_error_with_their_path() -> None:
+    archive = '<<META>>\n{"v": 1, "origin": "anthropic", "options": {"max_tokens": "many"}}\n<<META_END>>'
+    with pytest.raises(ts.InvalidTranscript, match=r"\$\.max_tokens: expected an integer"):
+        ts.parse(archive, "rwkv-universal")
+
+
+@pytest.mark.parametrize("name", ["anthropic-messages", "openai-chat", "openai-responses"])
+def test_generated_ids_are_taken_off_on_the_way_back(name: str) -> None:
+    transcript = "\n\n".join(
+        [
+            "<<USER>>\nnow?\n<<USER_END>>",
+            '<<TOOL_CALL name="now">>\n{}\n<<END_TOOL_CALL>>',
+            '<<TOOL_CALL name="zone">>\n{"of": "here"}\n<<END_TOOL_CALL>>',
+            '<<TOOL_RESULT name="now">>\n{"hour": 0}\n<<END_TOOL_RESULT>>',
+            '<<TOOL_RESULT name="zone" format="text">>\nUTC\n<<END_TOOL_RESULT>>',
+            "<<USER>>\nthanks\n<<USER_END>>",
+        ]
+    )
+    body = ts.convert(transcript, "rwkv-universal", name)
+    assert b"call_auto_002" in body.data
+    assert transcript == ts.convert(body.data, name, "rwkv-universal", view="prompt").value
