@@ -152,9 +152,10 @@ class Api(ABC):
             msgspec.defstruct("Body", members, forbid_unknown_fields=True, gc=False)
         ).decode
         self._by_key = {option.key: option for option in self.options}
-        self._writers = [(option.key, option.plain, option.write) for option in self.options]
+        places = {field: index for index, field in enumerate(Settings.__struct_fields__)}
+        self._writers = [(option.key, places.get(option.plain, -1), option.write) for option in self.options]
         known = {field for option in self.options for field in option.fields}
-        self._foreign_fields = [field for field in Settings.__struct_fields__ if field not in known]
+        self._foreign_fields = [(index, field) for field, index in places.items() if field not in known]
 
     @abstractmethod
     def read(self, members: dict[str, Any], request: Request) -> None:
@@ -227,13 +228,13 @@ class Api(ABC):
 
     def write_options(self, body: Body, rendering: Rendering) -> None:
         """Write every setting that this API knows, and report the others."""
-        settings = rendering.request.settings
-        for key, field, write in self._writers:
-            value = getattr(settings, field) if field else write(rendering)
+        values = msgspec.structs.astuple(rendering.request.settings)
+        for key, index, write in self._writers:
+            value = values[index] if index >= 0 else write(rendering)
             if value is not None:
                 body[key] = value
-        for field in self._foreign_fields:
-            if getattr(settings, field) is not None:
+        for index, field in self._foreign_fields:
+            if values[index] is not None:
                 rendering.lose_setting(field, "dropped", f"{self.name} has no such setting")
 
     def fold(self, request: Request) -> Request:
