@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import goldens
 from turnscript.apis.anthropic_messages import AnthropicMessages
 from turnscript.conversation import (
     Assistant,
@@ -26,20 +26,14 @@ from turnscript.conversation import (
     ToolResult,
     User,
 )
-from turnscript.jsontext import json_of, plain
+from turnscript.jsontext import plain
 
 API = AnthropicMessages()
-GOLDEN = Path(__file__).parents[1] / "golden" / "apis"
-WEATHER = Tool(
-    name="get_weather",
-    description="Get current weather for a location",
-    parameters=json_of({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}),
-)
 CACHE = {"type": "ephemeral"}
 
 
 def golden(name: str) -> str:
-    return (GOLDEN / f"anthropic_messages_{name}.json").read_text(encoding="utf-8").strip()
+    return goldens.golden("anthropic_messages", name)
 
 
 def returned(body: Any) -> Any:
@@ -69,33 +63,14 @@ def part_of(block: Any, role: str = "user") -> Any:
 
 # Goldens.
 
-C1 = [
-    System(content=[Text(text="You are a helpful assistant.")]),
-    User(content=[Text(text="What's the weather in Tokyo?")]),
-    Assistant(content=[Text(text="I'll check that for you.")]),
-    ToolCall(name="get_weather", arguments='{"city":"Tokyo"}', id="toolu_01abc123"),
-    ToolResult(
-        content=[Text(text='{"temperature": 22, "condition": "sunny"}')], id="toolu_01abc123", name="get_weather"
-    ),
-    Assistant(content=[Text(text="It's 22°C and sunny in Tokyo!")]),
-]
-C2 = [
-    System(content=[Text(text="You are a helpful assistant.")]),
-    User(content=[Text(text="What is 6 x 7?")]),
-    Thinking(content=[Text(text="Let me reason through this step by step...")], signature=""),
-    Assistant(content=[Text(text="Based on my analysis, the answer is 42.")]),
-]
-C3 = [
-    User(content=[Text(text="Compare the weather in Tokyo and London.")]),
-    ToolCall(name="get_weather", arguments='{"city":"Tokyo"}', id="call_001"),
-    ToolCall(name="get_weather", arguments='{"city":"London"}', id="call_002"),
-    ToolResult(content=[Text(text='{"temperature": 22}')], id="call_001", name="get_weather"),
-    ToolResult(content=[Text(text='{"temperature": 15}')], id="call_002", name="get_weather"),
-    Assistant(content=[Text(text="Tokyo is 22°C and London is 15°C.")]),
-]
+C1 = goldens.c1(goldens.COMPACT)
+C2 = goldens.c2("")
+C3 = goldens.c3(goldens.COMPACT)
 
 
-@pytest.mark.parametrize(("name", "items", "tools"), [("c1", C1, [WEATHER]), ("c2", C2, []), ("c3", C3, [WEATHER])])
+@pytest.mark.parametrize(
+    ("name", "items", "tools"), [("c1", C1, [goldens.WEATHER]), ("c2", C2, []), ("c3", C3, [goldens.WEATHER])]
+)
 def test_the_golden_payloads_are_read_and_written(name: str, items: list[Item], tools: list[Tool]) -> None:
     request = API.parse_request(golden(name))
     assert (items, tools) == (request.items, request.tools)
@@ -105,7 +80,7 @@ def test_the_golden_payloads_are_read_and_written(name: str, items: list[Item], 
 
 
 def test_the_seed_profile_writes_each_item_as_a_message_of_its_own() -> None:
-    by_hand = Request(conversation=Conversation(items=list(C1), tools=[WEATHER]))
+    by_hand = Request(conversation=Conversation(items=list(C1), tools=[goldens.WEATHER]))
     rendered = API.render_request(by_hand, profile="seed")
     assert golden("c1_seed") == rendered.data.decode()
     assert [] == rendered.losses

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import goldens
 from turnscript.apis.openai_chat import OpenAIChat
 from turnscript.conversation import (
-    Assistant,
     Audio,
     Conversation,
     Document,
@@ -32,19 +31,13 @@ from turnscript.errors import InvalidRequest
 from turnscript.jsontext import json_of, plain
 
 API = OpenAIChat()
-GOLDEN = Path(__file__).parents[1] / "golden" / "apis"
-WEATHER = Tool(
-    name="get_weather",
-    description="Get current weather for a location",
-    parameters=json_of({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}),
-)
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 CUSTOM = {"id": "c2", "type": "custom", "custom": {"name": "sh", "input": "ls *"}}
 ANSWER = {"role": "tool", "tool_call_id": "c1", "content": "r"}
 
 
 def golden(name: str) -> str:
-    return (GOLDEN / f"openai_chat_{name}.json").read_text(encoding="utf-8").strip()
+    return goldens.golden("openai_chat", name)
 
 
 def returned(body: Any) -> Any:
@@ -73,33 +66,14 @@ def assistant(**members: Any) -> dict[str, Any]:
 
 # The conversations of the requirements' goldens, built by hand.
 
-C1: list[Item] = [
-    System(content=[Text(text="You are a helpful assistant.")]),
-    User(content=[Text(text="What's the weather in Tokyo?")]),
-    Assistant(content=[Text(text="I'll check that for you.")]),
-    ToolCall(name="get_weather", arguments='{"city": "Tokyo"}', id="toolu_01abc123"),
-    ToolResult(
-        content=[Text(text='{"temperature": 22, "condition": "sunny"}')], id="toolu_01abc123", name="get_weather"
-    ),
-    Assistant(content=[Text(text="It's 22°C and sunny in Tokyo!")]),
-]
-C2: list[Item] = [
-    System(content=[Text(text="You are a helpful assistant.")]),
-    User(content=[Text(text="What is 6 x 7?")]),
-    Thinking(content=[Text(text="Let me reason through this step by step...")]),
-    Assistant(content=[Text(text="Based on my analysis, the answer is 42.")]),
-]
-C3: list[Item] = [
-    User(content=[Text(text="Compare the weather in Tokyo and London.")]),
-    ToolCall(name="get_weather", arguments='{"city": "Tokyo"}', id="call_001"),
-    ToolCall(name="get_weather", arguments='{"city": "London"}', id="call_002"),
-    ToolResult(content=[Text(text='{"temperature": 22}')], id="call_001", name="get_weather"),
-    ToolResult(content=[Text(text='{"temperature": 15}')], id="call_002", name="get_weather"),
-    Assistant(content=[Text(text="Tokyo is 22°C and London is 15°C.")]),
-]
+C1 = goldens.c1()
+C2 = goldens.c2()
+C3 = goldens.c3()
 
 
-@pytest.mark.parametrize(("name", "items", "tools"), [("c1", C1, [WEATHER]), ("c2", C2, []), ("c3", C3, [WEATHER])])
+@pytest.mark.parametrize(
+    ("name", "items", "tools"), [("c1", C1, [goldens.WEATHER]), ("c2", C2, []), ("c3", C3, [goldens.WEATHER])]
+)
 def test_golden_conversations_are_written_and_read_exactly(name: str, items: list[Item], tools: list[Tool]) -> None:
     request = Request(conversation=Conversation(items=items, tools=tools))
     assert golden(name) == API.render_request(request, strict=True).data.decode()
@@ -123,7 +97,7 @@ def test_the_seed_shapes_are_read_and_come_back_in_both_profiles() -> None:
 
 
 def test_the_seed_profile_has_no_tools() -> None:
-    request = Request(conversation=Conversation(items=C1, tools=[WEATHER]))
+    request = Request(conversation=Conversation(items=C1, tools=[goldens.WEATHER]))
     rendered = API.render_request(request, profile="seed")
     assert json.loads(golden("c1_seed")) == rendered.value
     assert ["$.tools[0]"] == [loss.path for loss in rendered.losses]
