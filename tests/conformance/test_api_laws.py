@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import turnscript as ts
-from tests.strategies import jsontext
+from tests.strategies import jsontext, judge
 from tests.strategies.sdk import bodies
 from tests.strategies.unknown import with_unknown
 from turnscript.losses import part_path
@@ -79,6 +79,19 @@ def test_what_another_api_cannot_carry_is_listed(api_name: str, other_name: str,
     if api_name != other_name:
         for key in source.extra:
             assert _named(f"$.{key}", paths), f"$.{key} dropped, unlisted"
+
+
+@settings(max_examples=MANY)
+@given(data=st.data())
+def test_what_is_written_for_another_api_is_what_its_sdk_takes(
+    api_name: str, other_name: str, data: st.DataObject
+) -> None:
+    """A5: a body converted from any other API has the members and types of the target's SDK, required ones included."""
+    body = data.draw(bodies(api_name))
+    if api_name != other_name:
+        value: Any = ts.convert(jsontext.dumps(body), api_name, other_name).value
+        given_model = value if "model" in body else {"model": "m", **value}
+        assert [] == judge.misfits(other_name, given_model)
 
 
 def _no_thinking(source: ts.Request, target: ts.Request, field: str) -> bool:

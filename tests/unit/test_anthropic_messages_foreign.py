@@ -34,6 +34,7 @@ from turnscript.jsontext import json_of
 
 API = AnthropicMessages()
 ONE = json_of(1)
+SCHEMA = json_of({"type": "object"})
 Losses = list[tuple[str, str]]
 
 
@@ -368,7 +369,7 @@ def test_custom_tools_become_functions_of_one_string() -> None:
 
 
 def test_namespaces_are_flattened() -> None:
-    inner = [Tool(name="a", parameters=ONE), Tool(name="b", type="custom")]
+    inner = [Tool(name="a", parameters=SCHEMA), Tool(name="b", type="custom")]
     tools, losses = tools_of(Tool(name="n", type="namespace", description="d", tools=inner, extra={"x": ONE}))
     assert ["n__a", "n__b"] == [tool["name"] for tool in tools]
     assert ["", ".description", ".x", ".tools[1]"] == [path.removeprefix("$.tools[0]") for path, _ in losses]
@@ -392,7 +393,7 @@ def test_a_schema_is_invented_and_a_tool_without_a_name_is_dropped() -> None:
 
 
 def test_tools_that_come_later_are_offered_from_the_start() -> None:
-    tools = (Tool(name="f", parameters=ONE), Tool(name="g", parameters=ONE), Tool(name=None))
+    tools = (Tool(name="f", parameters=SCHEMA), Tool(name="g", parameters=SCHEMA), Tool(name=None))
     change = ToolsChange(added=list(tools), removed=["h"], at="$.input[2]")
     body, losses = written(user("q"), change, ToolsChange(at="$.input[3]"), tools=tools[:1])
     assert ["f", "g"] == [tool["name"] for tool in body["tools"]]

@@ -231,11 +231,7 @@ AT = "$.messages[0].content[0]"
             [{"type": "input_image", "image_url": "data:image/gif;base64,aGk="}],
             [(f"{AT}.url", "dropped")],
         ),
-        (
-            Audio(data="aGk=", format="wav", id="audio_1"),
-            [{"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}],
-            [(f"{AT}.id", "dropped")],
-        ),
+        (Audio(data="aGk=", format="wav", id="audio_1"), [], [(AT, "dropped")]),
         (Image(), [], [(AT, "dropped")]),
         (Document(), [], [(AT, "dropped")]),
         (

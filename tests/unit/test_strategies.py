@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import types
-import typing
 from collections.abc import Callable
 from copy import deepcopy
 from functools import cache
@@ -14,9 +12,8 @@ import pytest
 import typing_extensions as tx
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
-from tests.strategies import coherent, jsontext, sdk, shapes, text, unknown
+from tests.strategies import coherent, jsontext, judge, sdk, shapes, text, unknown
 from tests.strategies.jsontext import JsonObject, Spelled
 
 T = TypeVar("T")
@@ -104,55 +101,10 @@ def test_header_fields_are_no_part_of_a_body() -> None:
 # ------------------------------------------------------------------------------------------------- conformance
 
 
-def conforms(value: Any, hint: Any) -> bool:
-    """Whether a value is of an SDK type, read off the type itself and not off the generators' shapes."""
-    origin: Any = tx.get_origin(hint)
-    arguments = tx.get_args(hint)
-    if origin in (tx.Required, tx.NotRequired, tx.Annotated):
-        return conforms(value, arguments[0])
-    if origin in (typing.Union, types.UnionType):
-        return any(conforms(value, member) for member in arguments)
-    if origin is tx.Literal:
-        return any(type(value) is type(option) and value == option for option in arguments)
-    if tx.is_typeddict(hint) or (isinstance(hint, type) and issubclass(hint, BaseModel)):
-        return isinstance(value, dict) and object_conforms(value, hint)
-    if origin is dict:
-        return isinstance(value, Spelled) or (
-            isinstance(value, dict) and all(conforms(v, arguments[1]) for v in value.values())
-        )
-    if origin is not None:
-        return isinstance(value, list) and all(conforms(element, arguments[0]) for element in value)
-    if hint is object or hint is None:
-        return True
-    return type(value) is hint or (hint is float and type(value) is int)
-
-
-def is_required(hint: Any) -> bool:
-    origin: Any = tx.get_origin(hint)
-    return origin is tx.Required
-
-
-def object_conforms(value: dict[str, Any], hint: Any) -> bool:
-    hints, required = members(hint)
-    return required <= value.keys() <= hints.keys() and all(conforms(v, hints[name]) for name, v in value.items())
-
-
-@cache
-def members(hint: Any) -> tuple[dict[str, Any], set[str]]:
-    """The hints of an object's keys, and which of the keys must be there."""
-    if tx.is_typeddict(hint):
-        # The SDKs' classes are all total=False, or have no key of their own without Required.
-        hints = tx.get_type_hints(hint, include_extras=True)
-        return hints, {name for name, given in hints.items() if is_required(given)}
-    fields = hint.model_fields.items()
-    return {name: info.annotation for name, info in fields}, {name for name, info in fields if info.is_required()}
-
-
 @pytest.mark.parametrize("api", sdk.APIS)
 def test_bodies_conform_to_the_sdk_types(api: str) -> None:
-    roots = [root for _, params in sdk.SOURCES[api] for root in tx.get_args(params)]
     for body in sample(api):
-        assert any(conforms(body, root) for root in roots), body
+        assert any(judge.conforms(body, root) for root in judge.roots(api)), body
 
 
 @pytest.mark.parametrize("api", sdk.APIS)

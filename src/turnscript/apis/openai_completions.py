@@ -124,7 +124,8 @@ class OpenAICompletions(Api):
                 self._write_text(body, rendering, item)
             else:
                 rendering.lose(item.at, "dropped", f"a prompt has no place for another {item.kind.replace('_', ' ')}")
-        if user is None and "prompt" not in rendering.request.extra and rendering.request.origin != self.origin:
+        kept = "prompt" in rendering.request.extra and not rendering.foreign
+        if user is None and not kept and rendering.request.origin != self.origin:
             body["prompt"] = ""
             rendering.lose("$.prompt", "invented", "there is no user text: the prompt is empty")
         for index in range(len(rendering.request.tools)):

@@ -153,6 +153,9 @@ class ToolWriter:
         if tool.description is not None:
             body["description"] = tool.description
         parameters = tool.parameters if schema is None else schema
+        if parameters is not None and self.rendering.foreign and bytes(parameters)[:1] != b"{":
+            self.rendering.lose(f"{at}.parameters", "dropped", "a schema here is an object")
+            parameters = None
         if parameters is not None:
             body["input_schema"] = parameters
         elif self.rendering.foreign:

@@ -308,6 +308,18 @@ def _write_tier(rendering: Rendering) -> Any:
     return None
 
 
+def _write_cache_options(rendering: Rendering) -> Any:
+    """Of another API's options, those that exist here: the mode, and one time to live."""
+    value = rendering.request.settings.prompt_cache_options
+    if value is None or not rendering.foreign:
+        return value
+    members = read_object(value)
+    known = {key: one for key, one in members.items() if key == "mode" or (key == "ttl" and plain(one) == "30m")}
+    for key in members.keys() - known.keys():
+        rendering.lose(f"$.prompt_cache_options.{key}", "dropped", "there is no such option, or value of it, here")
+    return known if known or not members else None
+
+
 NUMBER = int | float
 
 OPTIONS: tuple[Option, ...] = (
@@ -339,6 +351,11 @@ OPTIONS: tuple[Option, ...] = (
     setting("safety_identifier", "safety_identifier", str),
     setting("prompt_cache_key", "prompt_cache_key", str),
     setting("prompt_cache_retention", "prompt_cache_retention", str),
-    object_setting("prompt_cache_options"),
+    Option(
+        "prompt_cache_options",
+        ("prompt_cache_options",),
+        object_setting("prompt_cache_options").read,
+        _write_cache_options,
+    ),
     object_setting("moderation"),
 )

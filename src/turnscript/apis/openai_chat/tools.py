@@ -227,7 +227,9 @@ def _write_definition(rendering: Rendering, tool: Tool, at: str, prefix: str = "
     body: Body = {"name": f"{prefix}{tool.name}" if prefix else tool.name}
     if tool.description is not None:
         body["description"] = tool.description
-    if tool.parameters is not None:
+    if tool.parameters is not None and rendering.foreign and bytes(tool.parameters)[:1] != b"{":
+        rendering.lose(f"{at}.parameters", "dropped", "a schema here is an object")
+    elif tool.parameters is not None:
         body["parameters"] = tool.parameters
     if tool.strict is not None:
         body["strict"] = tool.strict

@@ -177,6 +177,9 @@ def _tool_message(target: Target, item: ToolResult) -> tuple[Body, list[Any]]:
     text = single_text(item.content)
     if text is None:
         message["content"], lifted = _answer(target, item)
+        if message["role"] == "function" and isinstance(message["content"], list):
+            target.rendering.lose(f"{item.at}.content", "approximated", "a function message holds one text")
+            message["content"] = "\n\n".join([part["text"] for part in message["content"]])
         return message, lifted
     message["content"] = text
     return message, []

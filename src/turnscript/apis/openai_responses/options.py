@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.api import Body, Option, Rendering, extra_of, leftover, setting
+from turnscript.api import Body, Option, Rendering, extra_of, leftover, object_setting, setting
 from turnscript.conversation import Request, ResponseFormat, ToolChoice
 from turnscript.jsontext import Json, plain, read_list, read_object
 from turnscript.wire import Reader, Verbatim, Wire
@@ -334,15 +334,15 @@ OPTIONS = (
     Option("reasoning", ("effort", "reasoning_summary", "thinking"), _read_reasoning, _write_reasoning),
     Option("include", ("logprobs",), _read_include, _write_include),
     setting("top_logprobs", "top_logprobs", int),
-    setting("metadata", "metadata", Json),
+    object_setting("metadata"),
     setting("user", "user", str),
     setting("safety_identifier", "safety_identifier", str),
     Option("service_tier", ("service_tier",), _read_service_tier, _write_service_tier),
     setting("store", "store", bool),
     setting("prompt_cache_key", "prompt_cache_key", str),
-    setting("prompt_cache_options", "prompt_cache_options", Json),
+    object_setting("prompt_cache_options"),
     setting("prompt_cache_retention", "prompt_cache_retention", str),
-    setting("moderation", "moderation", Json),
+    object_setting("moderation"),
     Option("stop", ("stop",), _read_stop, _write_stop),
 )
 """Every member that is a setting. The others of the 33 (background, conversation, ...) have no counterpart anywhere."""

@@ -255,6 +255,10 @@ def _write_text_document(place: Place, part: Document, index: int) -> Any:
 
 
 def _write_audio(place: Place, part: Audio, index: int) -> Any:
+    """Sound. The API's types have it, but no message may hold it, so only a request that came with it keeps it."""
+    if place.rendering.foreign:
+        place.rendering.lose(place.path(index), "dropped", "no message here may hold sound")
+        return None
     if part.data is None:
         place.rendering.lose(place.path(index), "dropped", "audio that only an id of an earlier answer gives")
         return None

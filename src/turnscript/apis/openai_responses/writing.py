@@ -329,7 +329,10 @@ def _tool_result(writer: Writer, item: ToolResult) -> None:
     if item.item_id is not None:
         body["id"] = item.item_id
     if item.name is not None and _says_name(writer, item, call_id):
-        body["name"] = item.name
+        if custom and rendering.request.origin != ORIGIN:
+            rendering.lose(f"{writer.at(item)}.name", "dropped", "the result of a custom tool has no name here")
+        else:
+            body["name"] = item.name
     if item.namespace is not None:
         body["namespace"] = item.namespace
     writer.add(item, body)
