@@ -124,10 +124,10 @@ def bare(item: ts.Item) -> ts.Item:
     """An item without the shape that it had on the wire, and without an id of ours (requirements D-X-7)."""
     item = copy.copy(item)
     item.hints = None
-    if isinstance(item, ts.ToolResult) and item.id is not None:
-        item.name = None  # the name of its call, which is compared there
     if isinstance(item, ts.ToolCall | ts.ToolResult) and item.id and item.id.startswith("call_auto_"):
         item.id = None
+    if isinstance(item, ts.ToolResult):
+        item.name = None  # the name of its call, which is compared there
     return item
 
 

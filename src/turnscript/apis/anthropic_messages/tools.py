@@ -185,7 +185,7 @@ class ToolWriter:
 
 def _choice_names(tools: Json) -> Iterator[str]:
     """The names in the list of an `allowed` choice, whose entries are `{type, name}` or `{type, <type>: {name}}`."""
-    for element in read_list(tools):
+    for element in read_list(tools) if bytes(tools)[:1] == b"[" else ():
         entry: Any = plain(element)
         if isinstance(entry, dict):
             inner = entry.get(str(entry.get("type")))

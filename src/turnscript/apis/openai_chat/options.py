@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from turnscript.api import Body, Option, Rendering, leftover, object_setting, setting
 from turnscript.conversation import Extra, Request, ResponseFormat, ToolChoice
 from turnscript.jsontext import Json, plain, read_list, read_object
-from turnscript.wire import Reader, Verbatim, Wire
+from turnscript.wire import Reader, Verbatim, Wire, mismatch
 
 DEPRECATED = ("max_tokens", "function_call")
 """Read after all others, so that what replaced them wins."""
@@ -109,6 +109,8 @@ def _read_tool_choice(request: Request, value: Json, path: str) -> None:
         _keep_rest(request, "tool_choice", wire, "custom", wire.custom)
     elif isinstance(wire, _AllowedTools) and wire.allowed_tools.mode in ("auto", "required"):
         allowed = wire.allowed_tools
+        if bytes(allowed.tools)[:1] != b"[":
+            raise mismatch(allowed.tools, f"{path}.allowed_tools.tools", "an array of tools")
         choice = ToolChoice(mode="allowed", tools=allowed.tools, required=allowed.mode == "required")
         _keep_rest(request, "tool_choice", wire, "allowed_tools", allowed)
     else:

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from turnscript.api import Body, Option, Rendering, extra_of, leftover, object_setting, setting
 from turnscript.conversation import Request, ResponseFormat, ToolChoice
 from turnscript.jsontext import Json, plain, read_list, read_object
-from turnscript.wire import Reader, Verbatim, Wire
+from turnscript.wire import Reader, Verbatim, Wire, mismatch
 
 ORIGIN = "openai-responses"
 
@@ -47,6 +47,8 @@ def _read_tool_choice(request: Request, value: Json, path: str) -> None:
         named = ToolChoice(mode="named", name=choice.name, type=type_, extra=extra_of(choice.rest))
         request.settings.tool_choice = named
     elif isinstance(choice, AllowedTools) and choice.mode in ("auto", "required"):
+        if bytes(choice.tools)[:1] != b"[":
+            raise mismatch(choice.tools, f"{path}.tools", "an array of tools")
         required = choice.mode == "required"
         allowed = ToolChoice(mode="allowed", tools=choice.tools, required=required, extra=extra_of(choice.rest))
         request.settings.tool_choice = allowed
