@@ -165,3 +165,9 @@ def test_generated_ids_are_taken_off_on_the_way_back(name: str) -> None:
     body = ts.convert(transcript, "rwkv-universal", name)
     assert b"call_auto_002" in body.data
     assert transcript == ts.convert(body.data, name, "rwkv-universal", view="prompt").value
+
+
+def test_an_answer_that_comes_last_only_because_the_rest_has_no_place_is_listed_too() -> None:
+    turns = [SAY, {"role": "assistant", "content": "done"}, {"role": "developer", "content": []}]
+    losses = ts.convert({"model": "m", "messages": turns}, "openai-chat", "anthropic-messages").losses
+    assert ("$.messages[1]", "approximated") in [(loss.path, loss.kind) for loss in losses]

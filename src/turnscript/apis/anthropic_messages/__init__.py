@@ -122,10 +122,18 @@ def _take(members: dict[str, Any], key: str) -> Any:
 
 
 def _report_prefill(writer: Writer, messages: Sequence[Any]) -> None:
-    """Report a finished answer at the end of a request: here the model would go on with it."""
-    last = writer.items[-1] if writer.items else None
+    """Report a finished answer at the end of a request: here the model would go on with it.
+
+    The end is that of the messages, because what came after the answer may have no place here.
+    """
     said = messages[-1] if messages else None
-    if type(last) is Assistant and not last.open and isinstance(said, dict) and said["role"] == "assistant":
+    if not isinstance(said, dict) or said["role"] != "assistant":
+        return
+    end = said["content"][-1:]  # of a text or of a list of blocks
+    if isinstance(end, list) and not (end and isinstance(end[0], dict) and end[0].get("type") == "text"):
+        return
+    last = next((item for item in reversed(writer.items) if isinstance(item, Assistant)), None)
+    if last is not None and not last.open:
         writer.lose(last, "", "approximated", "the model continues a last text of its own here")
 
 
