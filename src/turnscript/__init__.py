@@ -14,6 +14,7 @@ from turnscript.conversation import (
     Document,
     Hints,
     Image,
+    Issue,
     Item,
     Opaque,
     Part,
@@ -46,6 +47,7 @@ from turnscript.errors import (
     UnknownName,
     Unsupported,
 )
+from turnscript.events import MessageEnd, PartDelta, PartEnd, PartStart, fold
 from turnscript.losses import Loss
 from turnscript.registry import apis, formats, get_api, get_format
 from turnscript.rendered import Rendered
@@ -63,11 +65,16 @@ __all__ = [
     "InvalidInput",
     "InvalidRequest",
     "InvalidTranscript",
+    "Issue",
     "Item",
     "Loss",
     "LossyConversion",
+    "MessageEnd",
     "Opaque",
     "Part",
+    "PartDelta",
+    "PartEnd",
+    "PartStart",
     "Raw",
     "Refusal",
     "Rendered",
@@ -92,6 +99,7 @@ __all__ = [
     "apis",
     "convert",
     "detect_api",
+    "fold",
     "formats",
     "get_api",
     "get_format",

@@ -416,8 +416,23 @@ class Usage(Struct, gc=False):
     reasoning: int = 0
 
 
+class Issue(Struct, frozen=True, gc=False):
+    """Something in what a model wrote that is not as its format says. `start` and `end`: where, in characters.
+
+    `kind` is a stable word (`unclosed`, `invalid_json`, `unknown_tool`, ...), `detail` a sentence for people.
+    """
+
+    kind: str
+    detail: str
+    start: int = 0
+    end: int = 0
+
+
 class Response(Struct, eq=False, kw_only=True, gc=False):
-    """What the model answered, and why it stopped (spec apis A8.2 names the reasons)."""
+    """What the model answered, and why it stopped (spec apis A8.2 names the reasons).
+
+    `raw` is the text as it was generated, if it came from a prompt.
+    """
 
     items: list[Item] = []
     finish_reason: str | None = None
@@ -425,7 +440,8 @@ class Response(Struct, eq=False, kw_only=True, gc=False):
     usage: Usage | None = None
     id: str | None = None
     model: str | None = None
-    issues: list[str] = []
+    issues: list[Issue] = []
+    raw: str | None = None
     extra: Extra = {}
 
     def __eq__(self, other: object) -> bool:

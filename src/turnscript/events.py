@@ -1,0 +1,80 @@
+"""Owns events: what a parser says while a model writes, and folding them into a response.
+
+A response is a sequence of parts (a text, a thought, a tool call), one item each. For every part there is one
+`PartStart`, any number of `PartDelta`, one `PartEnd`; parts do not overlap in what a text parser gives. The last event
+is one `MessageEnd`.
+
+No byte is lost: each event carries in `raw` what it read. The `raw` of all events, joined, is what the model wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from turnscript.conversation import Issue, Item, Response, Usage
+
+
+class PartStart(Struct, gc=False):
+    """A part begins. `part` is its item without content; a call has its name and id already."""
+
+    index: int
+    part: Item
+    raw: str = ""
+
+
+class PartDelta(Struct, gc=False):
+    """More of a part: text, or a piece of a call's arguments as JSON text. Joined, the deltas are the content."""
+
+    index: int
+    text: str
+    raw: str = ""
+
+
+class PartEnd(Struct, gc=False):
+    """A part is complete. `part` is the whole item; None when what began as a call turned out to be none."""
+
+    index: int
+    part: Item | None
+    raw: str = ""
+
+
+class MessageEnd(Struct, gc=False):
+    """The response is over.
+
+    `finish_reason`: `stop`, `length`, `tool_calls`, `stop_sequence`, or what the backend said (spec apis A8.2).
+    `stop_sequence`: the client's own stop string that was met. `issues`: everything that was not as it should be.
+    """
+
+    finish_reason: str | None = None
+    stop_sequence: str | None = None
+    usage: Usage | None = None
+    issues: list[Issue] = []
+    raw: str = ""
+
+
+Event = PartStart | PartDelta | PartEnd | MessageEnd
+
+
+def fold(events: Iterable[Event]) -> Response:
+    """The response that a list of events tells. `raw` is the text as generated, `items` the complete parts."""
+    response = Response()
+    raws: list[str] = []
+    for event in events:
+        raws.append(event.raw)
+        if isinstance(event, PartEnd):
+            if event.part is not None:
+                response.items.append(event.part)
+        elif isinstance(event, MessageEnd):
+            response.finish_reason = event.finish_reason
+            response.stop_sequence = event.stop_sequence
+            response.usage = event.usage
+            response.issues.extend(event.issues)
+    response.raw = "".join(raws)
+    return response
+
+
+def raw_text(events: Iterable[Event]) -> str:
+    """What the model wrote, byte for byte."""
+    return "".join([event.raw for event in events])
