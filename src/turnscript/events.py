@@ -43,8 +43,8 @@ class PartEnd(Struct, gc=False):
 class MessageEnd(Struct, gc=False):
     """The response is over.
 
-    `finish_reason`: `stop`, `length`, `tool_calls`, `stop_sequence`, or what the backend said (spec apis A8.2).
-    `stop_sequence`: the client's own stop string that was met. `issues`: everything that was not as it should be.
+    `finish_reason`: `stop`, `length`, `tool_calls`, or what the backend said (spec apis A8.2). `stop_sequence`: the
+    client's own stop string, where that was met. `issues`: everything that was not as it should be.
     """
 
     finish_reason: str | None = None

@@ -1,19 +1,24 @@
 """Owns the contract of a prompt format: a table, and what the engine derives from it.
 
 A format has no code of its own. `render` writes a request as text, `parse` reads a transcript strictly, `prompt` cuts
-the text where the model goes on. All three read the same table, so they agree by construction.
+the text where the model goes on, and the prompt's parser reads what the model writes. All read the same table, so they
+agree by construction.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
 
-from turnscript.conversation import Assistant, Request
-from turnscript.engine.read import opens_block, read_document
+from turnscript.clues import Clue
+from turnscript.conversation import Request, Tool
+from turnscript.engine.layout import document_literals, layout_of
+from turnscript.engine.prompt import Parser, Prompt, bare_parser, begin_prompt
+from turnscript.engine.read import claims_document, read_document
 from turnscript.engine.render import write_document
-from turnscript.engine.spans import Span, Writer, text_of_spans
+from turnscript.engine.spans import Span, Writer
 from turnscript.engine.table import Document
 from turnscript.errors import LossyConversion, UnknownName
 from turnscript.losses import Loss
@@ -23,42 +28,25 @@ View = Literal["archive", "prompt"]
 VIEWS = ("archive", "prompt")
 
 
-class Prompt(Struct):
-    """Text for a model to continue.
-
-    `stops`: strings that end the model's turn. `prefill`: how much of the turn's own content is written already, so
-    that a parser begins there. `losses`: what the format could not show.
-    """
-
-    spans: list[Span]
-    stops: list[str]
-    prefill: str
-    losses: list[Loss]
-
-    @property
-    def text(self) -> str:
-        """The prompt as one string."""
-        return text_of_spans(self.spans)
-
-
 class Format(Struct, frozen=True):
-    """A prompt format: its name, a title for people, and its table."""
+    """A prompt format: its name, a title for people, its table, and what tells that a model wants it."""
 
     name: str
     title: str
     document: Document
+    clues: tuple[Clue, ...] = ()
 
     def render(self, request: Request, *, view: str = "archive", strict: bool = False) -> Rendered:
         """The whole conversation as text.
 
-        `archive` keeps everything and reads back equal; `prompt` is what a model may see. Settings are no part of a
-        prompt and are listed among its losses. `strict` raises LossyConversion if anything is lost.
+        `archive` keeps everything that the format can and reads back equal; `prompt` is what a model may see. Settings
+        are no part of a prompt and are listed among its losses. `strict` raises LossyConversion if anything is lost.
         """
         out = self._write(request, view)
-        losses = out.losses if view == "archive" else [*out.losses, *_unshown(request)]
+        losses = out.all_losses() if out.archive else [*out.all_losses(), *_unshown(request)]
         if strict and losses:
             raise LossyConversion(losses, f"{self.name} ({view} view)")
-        return Rendered(text_of_spans(out.spans), losses)
+        return Rendered(out.text, losses)
 
     def spans(self, request: Request, *, view: str = "prompt") -> list[Span]:
         """The same as spans: which text is control, which is content, and what the model itself would write."""
@@ -72,26 +60,34 @@ class Format(Struct, frozen=True):
         return read_document(self.document, transcript)
 
     def claims(self, text: str) -> bool:
-        """Whether a text looks like a transcript of this format: its first line that is not blank opens a block."""
-        return opens_block(self.document, text)
+        """Whether a text looks like a transcript of this format, by how it begins."""
+        return claims_document(self.document, text)
 
     def prompt(self, request: Request, *, thinking: bool | None = None) -> Prompt:
         """The conversation cut where the model goes on.
 
         A last assistant text that is `open` is continued. Otherwise a turn is opened: a thought if `thinking` (default:
-        if the request's settings ask for it), else an answer.
+        if the request's settings ask for it), a call if the tool choice demands one, else an answer.
         """
-        out = self._write(request, "prompt")
-        generation = self.document.generation
-        stops = list(generation.stops_with_tools if request.tools else generation.stops)
-        last = request.items[-1] if request.items else None
-        if isinstance(last, Assistant) and last.open:
-            return Prompt(out.spans, stops, _opened_text(out), out.losses)
-        kind = generation.thinking_kind if _thinks(request, thinking) else generation.kind
-        if out.spans:
-            out.control(self.document.separator)
-        out.control(f"{self.document.turn(kind).open}{self.document.tag_end}\n")
-        return Prompt(out.spans, stops, "", out.losses)
+        return begin_prompt(self.document, request, thinking)
+
+    def parser(self, tools: Sequence[Tool] | None = None, *, prefill: str = "", stops: Sequence[str] = ()) -> Parser:
+        """A parser for a model's text without its prompt. `tools`: what was offered; None takes any call for one."""
+        return bare_parser(self.document, tools, prefill, stops)
+
+    @property
+    def stops(self) -> list[str]:
+        """The strings that end the model's turn where no tools are offered."""
+        return list(self.document.generation.stops)
+
+    @property
+    def special_tokens(self) -> list[str]:
+        """The control literals, without white space around them: what a tokenizer may have a token of its own for."""
+        return special_tokens(document_literals(self.document))
+
+    def protects(self, literal: str) -> bool:
+        """Whether content never holds this literal as it stands, wherever it is."""
+        return layout_of(self.document).escape.holds(literal)
 
     def _write(self, request: Request, view: str) -> Writer:
         if view not in VIEWS:
@@ -99,19 +95,9 @@ class Format(Struct, frozen=True):
         return write_document(self.document, request, archive=view == "archive")
 
 
-def _opened_text(out: Writer) -> str:
-    last = out.spans[-1].item
-    texts = [span.text for span in out.spans if span.item == last and span.trainable]
-    return "".join(texts)
-
-
-def _thinks(request: Request, asked: bool | None) -> bool:
-    if asked is not None:
-        return asked
-    mode, effort = request.settings.thinking, request.settings.effort
-    if mode is not None:
-        return mode.mode != "disabled"
-    return effort is not None and effort != "none"
+def special_tokens(literals: Iterable[str]) -> list[str]:
+    """Tags in the order of the table, each once."""
+    return list(dict.fromkeys(literal.strip() for literal in literals if literal.strip()))
 
 
 def _unshown(request: Request) -> list[Loss]:

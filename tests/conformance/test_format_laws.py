@@ -1,28 +1,79 @@
-"""Owns the laws of formats: what is written reads back, content never becomes control, and nothing is lost unsaid."""
+"""Owns the laws of documents: what is written reads back, content never becomes control, and nothing is lost unsaid."""
 
 import re
 import time
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import turnscript as ts
+from tests import corpora
 from tests.strategies import conversations, text
 from turnscript.format import Format
 
-
-@given(request=conversations.requests())
-def test_an_archive_reads_back_equal(format_name: str, request: ts.Request) -> None:
-    """L1: parse(render(c)) == c for the whole typed request."""
-    rendered = ts.get_format(format_name).render(request)
-    assert rendered.losses == []
-    assert ts.get_format(format_name).parse(str(rendered.value)) == request
+_PLACE = re.compile(r"items\[(\d+)\]")
 
 
-@given(request=conversations.requests())
-def test_a_canonical_transcript_is_written_again_byte_for_byte(format_name: str, request: ts.Request) -> None:
+def check_inverse(format_: Format, request: ts.Request) -> None:
+    """What comes back is what was written; each item that differs, or is gone, is named by a loss."""
+    request.locate()
+    rendered = format_.render(request)
+    back = format_.parse(str(rendered.value))
+    gone = {loss.path for loss in rendered.losses if loss.kind == "dropped"}
+    lossy = {int(match[1]) for loss in rendered.losses if (match := _PLACE.match(loss.path))}
+    kept = [index for index in range(len(request.items)) if f"items[{index}]" not in gone]
+    assert len(kept) == len(back.items)
+    for index, item in zip(kept, back.items, strict=True):
+        assert index in lossy or _bare(request.items[index], format_) == _bare(item, format_)
+    if not any(loss.path.startswith("$.tools") for loss in rendered.losses):
+        if format_.document.metadata is None:
+            for tool in request.tools:
+                tool.hints = {}
+        assert request.tools == back.tools
+
+
+def _bare(item: ts.Item, format_: Format) -> ts.Item:
+    """An item without its hints and generated text, in formats that keep no archive of those."""
+    if format_.document.metadata is None:
+        item.hints, item.raw = None, None
+    return item
+
+
+@pytest.mark.parametrize("name", corpora.names())
+def test_a_conversation_reads_back(format_name: str, name: str) -> None:
+    """F2, F10: parse(render(c)) == c, or the difference is in the losses."""
+    check_inverse(ts.get_format(format_name), corpora.load(name))
+
+
+@pytest.mark.parametrize("name", corpora.names())
+def test_a_transcript_is_written_again_byte_for_byte(format_name: str, name: str) -> None:
     """L3: render(parse(t)) == t where t is what the format writes."""
+    transcript = str(ts.get_format(format_name).render(corpora.load(name)).value)
+    assert transcript == ts.get_format(format_name).render(ts.get_format(format_name).parse(transcript)).value
+
+
+@given(request=conversations.plain_requests())
+def test_any_conversation_reads_back(format_name: str, request: ts.Request) -> None:
+    """F2, F10 for any items, names, ids and texts."""
+    check_inverse(ts.get_format(format_name), request)
+
+
+@given(request=conversations.requests())
+def test_whatever_an_api_may_send_reads_back_or_is_a_loss(format_name: str, request: ts.Request) -> None:
+    """L1: the whole typed request where the format keeps an archive; elsewhere nothing is lost unsaid."""
+    format_ = ts.get_format(format_name)
+    check_inverse(format_, request)
+    if format_.document.metadata is not None:
+        rendered = format_.render(request)
+        assert rendered.losses == []
+        assert format_.parse(str(rendered.value)) == request
+
+
+@given(request=conversations.requests() | conversations.plain_requests())
+def test_a_canonical_transcript_is_written_again_byte_for_byte(format_name: str, request: ts.Request) -> None:
+    """L3 for any request."""
     transcript = str(ts.get_format(format_name).render(request).value)
     assert transcript == ts.get_format(format_name).render(ts.get_format(format_name).parse(transcript)).value
 
@@ -36,20 +87,27 @@ def test_a_prompt_is_a_transcript_too(format_name: str, request: ts.Request) -> 
     assert prompt == again.value
 
 
-@given(texts=st.lists(text.hostile() | text.pieced(), min_size=1, max_size=4))
-def test_hostile_content_never_makes_a_control_span(format_name: str, texts: list[str]) -> None:
-    """F6: whatever a content holds, the document has as many blocks as items, and each content reads back equal."""
-    items: list[ts.Item] = [ts.User(content=[ts.Text(text=one) for one in texts]) for _ in range(2)]
-    request = ts.Request(conversation=ts.Conversation(items=items))
+@given(texts=st.lists(text.hostile() | text.pieced(), min_size=1, max_size=3), kind=st.sampled_from(["user", "both"]))
+def test_hostile_content_never_makes_a_control_span(format_name: str, texts: list[str], kind: str) -> None:
+    """F6: no literal of the format occurs in a content, and each content reads back equal or changed as reported."""
+    items: list[ts.Item] = []
+    for one in texts:
+        items.append(ts.User(content=[ts.Text(text=one)], name=None))
+        if kind == "both":
+            items.append(ts.Thinking(content=[ts.Text(text=one)]))
+            items.append(ts.Assistant(content=[ts.Text(text=one)]))
+            items.append(ts.ToolCall(name=one, arguments=f'{{"a": {text.quoted(one)}}}', id=one))
+            items.append(ts.ToolResult(content=[ts.Text(text=one)], id=one, name=one))
     format_ = ts.get_format(format_name)
-    spans = format_.spans(request, view="archive")
-    controls = {span.text.strip() for span in spans if span.control and span.text.strip()}
-    literals = re.compile("|".join(map(re.escape, sorted(controls, key=len, reverse=True))))
-    assert not any(literals.search(span.text) for span in spans if not span.control)
-    assert items == format_.parse(str(format_.render(request).value)).items
+    request = ts.Request(conversation=ts.Conversation(items=items, tools=[ts.Tool(name=one) for one in texts]))
+    tags = [token for token in format_.special_tokens if token.startswith("<") and token.endswith(">")]
+    tags = [token for token in tags if format_.protects(token)]
+    for span in format_.spans(request, view="archive"):
+        assert span.control or not any(tag in span.text for tag in tags)
+    check_inverse(format_, request)
 
 
-@given(request=conversations.requests())
+@given(request=conversations.requests() | conversations.plain_requests())
 def test_spans_join_to_the_text_and_only_the_model_writes_what_is_trainable(
     format_name: str, request: ts.Request
 ) -> None:
@@ -58,20 +116,41 @@ def test_spans_join_to_the_text_and_only_the_model_writes_what_is_trainable(
     spans = format_.spans(request, view="archive")
     assert format_.render(request).value == "".join(span.text for span in spans)
     models = (ts.Assistant, ts.Thinking, ts.ToolCall)
-    assert all(isinstance(request.items[span.item], models) for span in spans if span.trainable)
+    assert all(isinstance(request.items[span.item], models) for span in spans if span.trainable and span.item >= 0)
+    assert not any(span.trainable for span in spans if span.item < 0)
 
 
-@given(request=conversations.requests(settings=False), cut=st.integers(0, 6))
-def test_prompts_only_grow(format_name: str, request: ts.Request, cut: int) -> None:
-    """F9: the archive and the prompt of the first items begin the document of all of them, tools being equal."""
+def test_the_model_is_trained_on_all_that_it_writes(format_name: str) -> None:
+    """F8: behind the prompt, everything up to the end of the turn is trainable, its end marker included."""
+    format_ = ts.get_format(format_name)
+    asked: list[ts.Item] = [ts.User(content=[ts.Text(text="Hi")])]
+    answer: list[ts.Item] = [ts.Assistant(content=[ts.Text(text="Hello.")])]
+    prompt = format_.prompt(ts.Request(conversation=ts.Conversation(items=asked))).text
+    spans = format_.spans(ts.Request(conversation=ts.Conversation(items=asked + answer)))
+    trained = "".join(span.text for span in spans if span.trainable)
+    whole = "".join(span.text for span in spans)
+    assert whole.startswith(prompt + trained)
+    assert trained.strip().startswith("Hello.")
+    rest = whole[len(prompt + trained) :]
+    assert rest.strip() == format_.document.end
+
+
+@given(request=conversations.plain_requests(), cut=st.integers(0, 6))
+def test_documents_only_grow(format_name: str, request: ts.Request, cut: int) -> None:
+    """F9: the document of the first items begins the document of all, up to the end of its last turn."""
+    format_ = ts.get_format(format_name)
     for item in request.items:
         item.open = False
+    leading = sum(1 for item in request.items[:cut] if isinstance(item, ts.System))
     head = ts.Request(conversation=ts.Conversation(items=request.items[:cut], tools=request.tools))
-    if cut < len(request.items) and all(isinstance(item, ts.System) for item in head.items):
-        return  # the tool list stands behind the leading instructions, and those are not complete yet
-    for view in ("archive", "prompt"):
-        whole = str(ts.get_format(format_name).render(request, view=view).value)
-        assert whole.startswith(str(ts.get_format(format_name).render(head, view=view).value))
+    if format_.document.grows or (cut <= leading and cut < len(request.items)):
+        return  # the tool list stands with the leading instructions, and those are not complete yet
+    shorter = str(format_.render(head, view="prompt").value).removesuffix(format_.document.end)
+    turns = format_.document.turns
+    groups = [segment.group.close for turn in turns for segment in turn.segments if segment.group]
+    for close in [*{turn.close for turn in turns}, *groups]:
+        shorter = shorter.removesuffix(close) if close else shorter
+    assert str(format_.render(request, view="prompt").value).startswith(shorter)
 
 
 def test_reading_and_writing_are_linear(format_name: str) -> None:
@@ -80,12 +159,20 @@ def test_reading_and_writing_are_linear(format_name: str) -> None:
     pieces: dict[str, Callable[[int], list[ts.Item]]] = {
         "text": lambda n: [ts.User(content=[ts.Text(text="word << word\n" * n)])],
         "blocks": lambda n: [ts.User(content=[ts.Text(text="a")]) for _ in range(n)],
-        "near misses": lambda n: [ts.User(content=[ts.Text(text="<<USER <\n<<\\\\\\\n" * n)])],
+        "near misses": lambda n: [ts.User(content=[ts.Text(text="<<USER <\n<<\\\\\\\n<|im_<ai00:" * n)])],
         "parts": lambda n: [ts.User(content=[ts.Text(text="a") for _ in range(n)])],
         "calls": lambda n: [ts.ToolCall(name="f", id=f"c{i}", arguments='{"a": 1}') for i in range(n)],
+        "results": lambda n: [
+            one
+            for i in range(n // 2)
+            for one in (
+                ts.ToolCall(name="f", id=f"c{i}"),
+                ts.ToolResult(content=[ts.Text(text="x")], id=f"c{i}", name="f"),
+            )
+        ],
     }
     for shape, make in pieces.items():
-        small, large = (_least_time(format_, make(size)) for size in (2_000, 8_000))
+        small, large = (_least_time(format_, make(size)) for size in (1_000, 4_000))
         assert large < 10 * small + 0.02, f"{shape}: {small} s, four times as much {large} s"
 
 

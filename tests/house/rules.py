@@ -16,7 +16,7 @@ FUNCTION_LINES = 60
 # What may need an extra. Every other top-level module must work after a bare `pip install turnscript`.
 EXTRAS = frozenset({"cli", "playground", "gateway", "datasets"})
 # These find formats by listing packages and may read files; what lies below them is pure computation.
-ABOVE_CONTRACTS = EXTRAS | {"__init__", "__main__", "convert", "registry"}
+ABOVE_CONTRACTS = EXTRAS | {"__init__", "__main__", "convert", "detection", "gguf", "reference", "registry", "tableio"}
 THIRD_PARTY = frozenset({"msgspec"})
 WAITS = frozenset(
     {"asyncio", "concurrent", "http", "multiprocessing", "select", "selectors", "signal", "socket", "ssl"}

@@ -150,6 +150,53 @@ def requests(draw: st.DrawFn, settings: bool = True) -> Request:
     return request
 
 
+def plain_items() -> st.SearchStrategy[Item]:
+    """An item as chat formats know it: one text, a call, a result. Texts, names and ids may be hostile."""
+    said = text.texts().map(lambda one: [Text(text=one)])
+    names = st.sampled_from(["get_weather", "run", "search-web"]) | NAMES
+    ids = st.none() | st.sampled_from(["call_1", "call_2", "toolu_01abc"]) | text.words()
+    arguments = jsontext.argument_objects() | jsontext.broken_arguments()
+    return st.one_of(
+        st.builds(System, content=said),
+        st.builds(User, content=said, name=st.none() | st.none() | text.words()),
+        st.builds(User, content=said),
+        st.builds(Assistant, content=said, name=st.none() | st.none() | text.words()),
+        st.builds(Assistant, content=said),
+        st.builds(Thinking, content=said, of=st.sampled_from(["reason", "reason", "reflect", "introspect"])),
+        st.builds(ToolCall, name=names, arguments=arguments, id=ids),
+        st.builds(ToolCall, name=names, arguments=st.just("{}"), id=ids),
+        st.builds(ToolResult, content=said, id=ids, name=st.none() | names, status=st.sampled_from([None, "error"])),
+    )
+
+
+def functions() -> st.SearchStrategy[Tool]:
+    """A function with a schema that types its parameters, or without one."""
+    names = st.sampled_from(["get_weather", "run", "search-web"]) | NAMES
+    return st.builds(
+        Tool, name=names, description=st.none() | text.texts(), parameters=st.none() | json_objects() | schemas()
+    )
+
+
+def schemas() -> st.SearchStrategy[msgspec.Raw]:
+    """The schema of an object, its members typed in every way, or not."""
+    types = st.sampled_from(
+        [{"type": "string"}, {"type": "integer"}, {"type": ["string", "null"]}, {}, {"enum": ["a", "b"]}]
+    )
+    keys = st.sampled_from(["city", "a", "b", "", "x y"])
+    properties = st.dictionaries(keys, types | st.just({"type": "string", "description": "what, then, why"}))
+    return properties.map(lambda one: msgspec.Raw(msgspec.json.encode({"type": "object", "properties": one})))
+
+
+@st.composite
+def plain_requests(draw: st.DrawFn) -> Request:
+    """A request that any chat format can mostly carry."""
+    drawn: list[Item] = draw(st.lists(plain_items(), max_size=6))
+    unfinished: bool = draw(st.booleans())
+    if drawn and unfinished and isinstance(drawn[-1], Assistant):
+        drawn[-1].open = True
+    return Request(conversation=Conversation(items=drawn, tools=draw(st.lists(functions(), max_size=3))))
+
+
 def _settings() -> st.SearchStrategy[Settings]:
     fields: dict[str, st.SearchStrategy[Any]] = {
         "model": Maybe,

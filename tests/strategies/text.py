@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 
 from hypothesis import strategies as st
@@ -213,3 +214,8 @@ def lone_surrogates() -> st.SearchStrategy[str]:
     """Texts that no UTF-8 can hold, for negative tests."""
     surrogate = st.sampled_from(("\ud800", "\udbff", "\udc00", "\udfff", "\udc80", "\ude00\ud83d"))
     return st.tuples(plain(), surrogate, plain()).map("".join)
+
+
+def quoted(one: str) -> str:
+    """A text as a JSON string."""
+    return json.dumps(one, ensure_ascii=False)

@@ -22,6 +22,7 @@ from turnscript.jsontext import Json, compact, json_string, text_of, type_name, 
 
 _KEY = re.compile(r"[ \t]+([A-Za-z_][A-Za-z0-9_.-]*)=")
 _PLAIN_STRING = re.compile(r'"[^"\\\x00-\x1f]*"')
+_SPACES = re.compile(r"\s+")
 _scan = json.JSONDecoder().raw_decode
 
 _TYPES: dict[AttributeType, tuple[Any, str]] = {
@@ -38,10 +39,18 @@ def write_attributes(item: Any, attributes: Sequence[Attribute], out: Writer) ->
     """The attributes of an item as they stand in its opening tag. In a prompt, archive-only ones become losses."""
     written: list[str] = []
     for attribute in attributes:
+        if not attribute.written:
+            continue
         value = _get(item, attribute.path)
+        if value is None and attribute.fallback:
+            value = getattr(item, attribute.fallback)
         if _is_unsaid(attribute, value):
             continue
-        if out.archive or attribute.prompt:
+        if attribute.words:
+            value = dict(attribute.words).get(value)
+        if value is None:
+            out.lose(f".{attribute.path}", "dropped", "this format has no word for it")
+        elif out.archive or attribute.prompt:
             written.append(f" {attribute.key}={attribute_text(value)}")
         else:
             _lose(attribute, value, out)
@@ -61,6 +70,20 @@ def attribute_text(value: Any) -> str:
         return without_angles(json_string(value))
     text = text_of(value) if isinstance(value, RawJson) else msgspec.json.encode(value).decode()
     return without_angles(compact(text))
+
+
+def bare_attributes(item: Any, attributes: Sequence[Attribute], out: Writer) -> str:
+    """Attributes without quotes: ` name=Eric`. A value cannot hold white space, which becomes `_`."""
+    written = []
+    for attribute in attributes:
+        value = _get(item, attribute.path) if item is not None else None
+        if value is None or _is_unsaid(attribute, value):
+            continue
+        shown = _SPACES.sub("_", value)
+        if shown != value:
+            out.lose(f".{attribute.key}", "approximated", "white space in it becomes _")
+        written.append(f" {attribute.key}={out.escape.apply(shown)}")
+    return "".join(written)
 
 
 def extra_attributes(item: Any, out: Writer) -> str:
@@ -84,10 +107,10 @@ def scan_attributes(text: str, start: int, end: int, line: int, column: int) -> 
         if match is None:
             if not text[position:end].strip():
                 break
-            raise _malformed(text, position, start, line, column)
+            raise _malformed(text[position:end], line, column + position - start)
         position = _value_end(text, match.end(), end)
         if position < 0:
-            raise _malformed(text, match.end(), start, line, column)
+            raise _malformed(text[match.end() : end], line, column + match.end() - start)
         if match[1] in found:
             message = f"the attribute {match[1]!r} is given twice"
             raise InvalidTranscript(message, line=line, column=column + match.start() - start)
@@ -113,6 +136,7 @@ def read_attributes(
         except msgspec.ValidationError:
             message = f"the attribute {attribute.key!r} must be {expected}, not {type_name(value)}"
             raise InvalidTranscript(message, line=line, column=1, expected=expected, got=type_name(value)) from None
+        read = {word: meant for meant, word in attribute.words}.get(read, read) if attribute.words else read
         head, _, tail = attribute.path.partition(".")
         target = hints if tail else fields
         target[tail or head] = read
@@ -159,7 +183,7 @@ def _utf8(value: str, line: int, column: int) -> bytes:
     return data
 
 
-def _malformed(text: str, position: int, start: int, line: int, column: int) -> InvalidTranscript:
-    got = text[position : position + 20].split("\n", maxsplit=1)[0]
+def _malformed(text: str, line: int, column: int) -> InvalidTranscript:
+    got = text[:20].split("\n", maxsplit=1)[0]
     message = f'malformed attribute at {got!r}; attributes are written key="value", values as JSON'
-    return InvalidTranscript(message, line=line, column=column + position - start, expected='key="value"', got=got)
+    return InvalidTranscript(message, line=line, column=column, expected='key="value"', got=got)

@@ -6,13 +6,15 @@ explanation (a tool result that is not a JSON object, say), `attributes` puts it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, get_args, get_type_hints
 
 import msgspec
 from msgspec import Raw as RawJson
 
 from turnscript.conversation import Extra, Opaque, Part, Settings, Text, Thinking, Tool, ToolCall, ToolResult
+from turnscript.engine.argumentsonly import ArgumentsMachine
+from turnscript.engine.machine import Machine, PlainBody, Reading, one_text
 from turnscript.engine.parts import is_plain, read_parts, write_parts
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
@@ -24,8 +26,14 @@ NO_PARTS = "parts"
 _EMPTY_SHAPES = frozenset({"null", "absent", "empty"})
 
 
-class Parts:
+class Parts(PlainBody):
     """The content of a system, user or assistant item: one plain text, or texts and other parts with part lines."""
+
+    plain = True
+
+    def only_text(self, others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
+        """The text of an item that has one."""
+        return one_text(others, silent)
 
     def attributes(self, item: Any, archive: bool) -> Mapping[str, str]:
         """`parts=0` where the content has no part at all and no hint says so."""
@@ -43,8 +51,10 @@ class Parts:
         return {"content": [part for _, part in read_parts(payload)]}
 
 
-class Thought:
+class Thought(PlainBody):
     """A thought: its text, or summaries and texts as parts. One text alone stands bare."""
+
+    carries: tuple[str, ...] = ("summary",)
 
     def attributes(self, item: Thinking, archive: bool) -> Mapping[str, str]:
         """`parts=0` where there is no text at all and neither a proof nor a hint tells why."""
@@ -70,12 +80,24 @@ class Thought:
         return {"content": content, "summary": summary}
 
 
-class CallArguments:
+class CallArguments(PlainBody):
     """The arguments of a tool call, exactly as the model wrote them.
 
     A JSON object needs no word; `format="text"` is the free text of a custom tool, `format="raw"` arguments that should
     have been a JSON object and are not.
     """
+
+    carries: tuple[str, ...] = ("arguments", "custom")
+    formats = True
+
+    def attributes_read(self, form: Json | None) -> dict[str, Any]:
+        """Whether the arguments are a custom tool's free text, and whether they are JSON at all."""
+        word = plain(form) if form is not None else ""
+        return {"custom": True, "text": True} if word == "text" else {"text": True} if word == "raw" else {}
+
+    def machine(self, reading: Reading) -> Machine:
+        """A reader for arguments that come in pieces."""
+        return ArgumentsMachine(reading)
 
     def attributes(self, item: ToolCall, archive: bool) -> Mapping[str, str]:
         """The `format` of the payload."""
@@ -96,7 +118,7 @@ class CallArguments:
         return {"arguments": text, "custom": form == "text"}
 
 
-class ResultContent:
+class ResultContent(PlainBody):
     """What a tool answered: a JSON object, or with `format` other JSON (`json`), text (`text`) or parts (`parts`)."""
 
     def attributes(self, item: ToolResult, archive: bool) -> Mapping[str, str]:
@@ -128,8 +150,10 @@ class ResultContent:
         return {"content": [Text(text=text)]}
 
 
-class Record:
+class Record(PlainBody):
     """An opaque item: its wire object, verbatim."""
+
+    carries: tuple[str, ...] = ("value",)
 
     def attributes(self, item: Opaque, archive: bool) -> Mapping[str, str]:
         """Nothing: the type is an attribute of its own."""

@@ -2,6 +2,7 @@ r"""Owns the escape that keeps content from being read as a tag: one backslash p
 
     <<USER>>     is written  <<\USER>>
     <<\USER>>    is written  <<\\USER>>
+    <|im_end|>   is written  <\|im_end|>
 
 A text that already has n backslashes there gets n + 1, and reading removes one. So the map is reversible, no literal of
 the format occurs in what it gives, and every other character stays as it was.
@@ -12,27 +13,59 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+Rule = tuple[str, Iterable[str]]
+"""What begins a tag, and what the rest of one begins with: `("<<", ["USER", "SYS"])`."""
+
+_TOKEN = re.compile(r"<<[A-Z_]+|<[^<>\s]+>?|\[[A-Z]+\]|```\w*")
+_LEADS = ("<<", "<", "[", "```")
+
 
 class Escape:
-    """The escape of one format: `lead` begins every tag, and a tag's name begins with one of `names`.
+    """The escape of one format, or of one place in it.
 
-    No right boundary is looked for: with the name `USER`, `<<USERNAME` is escaped too, which does no harm.
+    No right boundary is looked for: with the rest `USER`, `<<USERNAME` is escaped too, which does no harm.
     """
 
-    def __init__(self, lead: str, names: Iterable[str]) -> None:
-        alternatives = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-        self._lead = lead
-        self._apply = re.compile(rf"{re.escape(lead)}(?=\\*(?:{alternatives}))")
-        self._remove = re.compile(rf"{re.escape(lead)}\\(?=\\*(?:{alternatives}))")
+    def __init__(self, *rules: Rule) -> None:
+        rests: dict[str, list[str]] = {}
+        for lead, names in rules:
+            rests.setdefault(lead, []).extend(name for name in names if name not in rests.get(lead, ()))
+        self.rules: tuple[tuple[str, tuple[str, ...]], ...] = tuple(
+            (lead, tuple(sorted(names, key=len, reverse=True))) for lead, names in rests.items()
+        )
+        self.leads = tuple(rests)
+        self._tags = tuple(
+            (lead, re.compile(rf"{re.escape(lead)}(?=\\*(?:{_alternatives(names)}))")) for lead, names in self.rules
+        )
+        slashed = "|".join(rf"(?<={re.escape(lead)})\\(?=\\*(?:{_alternatives(names)}))" for lead, names in self.rules)
+        self._remove = re.compile(slashed or r"(?!)")
 
     def apply(self, text: str) -> str:
         """Content as it may stand in a transcript."""
-        if self._lead not in text:
-            return text
-        return self._apply.sub(lambda _: self._lead + "\\", text)
+        for lead, tag in self._tags:
+            if lead in text and tag.search(text) is not None:
+                text = tag.sub(lambda match: match[0] + "\\", text)
+        return text
 
     def remove(self, text: str) -> str:
         """Content as it was before `apply`."""
-        if self._lead not in text:
-            return text
-        return self._remove.sub(lambda _: self._lead, text)
+        return self._remove.sub("", text) if "\\" in text else text
+
+    def holds(self, text: str) -> bool:
+        """Whether `apply` would change the text."""
+        return any(tag.search(text) is not None for _, tag in self._tags)
+
+
+def rules_of(literals: Iterable[str]) -> list[Rule]:
+    """The rules that protect control literals: every tag that occurs in them. Labels such as `User:` have none."""
+    rests: dict[str, list[str]] = {}
+    for literal in literals:
+        for token in _TOKEN.findall(literal):
+            lead = next(one for one in _LEADS if token.startswith(one))
+            if len(token) > len(lead):
+                rests.setdefault(lead, []).append(token[len(lead) :])
+    return list(rests.items())
+
+
+def _alternatives(names: Iterable[str]) -> str:
+    return "|".join(map(re.escape, names))

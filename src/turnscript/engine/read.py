@@ -18,7 +18,9 @@ from msgspec import Struct
 from turnscript.conversation import Item, Request, Tool, ToolsChange
 from turnscript.engine.attributes import read_attributes, scan_attributes
 from turnscript.engine.bodies import Metadata, ToolList
-from turnscript.engine.table import Attribute, Document, Payload, Section, Turn
+from turnscript.engine.layout import layout_of
+from turnscript.engine.read_turns import begins_document, read_turns
+from turnscript.engine.table import Attribute, Document, Payload, Section, Segment
 from turnscript.errors import InvalidTranscript
 from turnscript.jsontext import Json
 
@@ -31,7 +33,7 @@ _REMOVED = Attribute("removed", "removed", "names")
 class Block(Struct):
     """A block as it was cut out: its turn or section, attributes, payload (still escaped), and first line."""
 
-    kind: Turn | Section
+    kind: Segment | Section
     attributes: dict[str, Json]
     text: str
     line: int
@@ -40,15 +42,22 @@ class Block(Struct):
 
 def read_document(document: Document, text: str) -> Request:
     """The request that a transcript holds. Raises InvalidTranscript."""
+    if not document.anchored:
+        return read_turns(document, text)
     request = Request()
     for block in cut_blocks(document, text):
         if block.kind is document.metadata:
             _read_metadata(document, block, request)
         elif block.kind is document.tools:
             _read_tools(document, block, request)
-        elif isinstance(block.kind, Turn):
+        elif isinstance(block.kind, Segment):
             request.items.append(_read_item(document, block.kind, block))
     return request
+
+
+def claims_document(document: Document, text: str) -> bool:
+    """Whether a text begins as a transcript of this format does."""
+    return opens_block(document, text) if document.anchored else begins_document(document, text)
 
 
 def opens_block(document: Document, text: str) -> bool:
@@ -90,10 +99,13 @@ class _Tags:
     """The tag lines of a document: one pattern that finds them all, and what each literal opens or closes."""
 
     def __init__(self, document: Document) -> None:
-        kinds: list[Turn | Section] = [*document.turns, document.metadata, document.tools]
-        self.openings: dict[str, Turn | Section] = {kind.open: kind for kind in kinds}
-        self.closings: dict[str, Turn | Section] = {
-            closing: self.openings[kind.open] for kind in kinds for closing in (kind.close, *kind.also_closed_by)
+        kinds: list[Segment | Section] = [segment for turn in document.turns for segment in turn.segments]
+        kinds += [section for section in (document.metadata, document.tools) if section is not None]
+        self.openings: dict[str, Segment | Section] = {kind.open: kind for kind in kinds}
+        self.closings: dict[str, Segment | Section] = {
+            closing: self.openings[kind.open]
+            for kind in kinds
+            for closing in (kind.close.strip(), *kind.also_closed_by)
         }
         closing, opening = _alternatives(self.closings), _alternatives(self.openings)
         tag_end = re.escape(document.tag_end)
@@ -109,7 +121,7 @@ def _tags(document: Document) -> _Tags:
     return _Tags(document)
 
 
-def _alternatives(literals: dict[str, Turn | Section]) -> str:
+def _alternatives(literals: dict[str, Segment | Section]) -> str:
     return "|".join(map(re.escape, sorted(literals, key=len, reverse=True)))
 
 
@@ -157,10 +169,10 @@ def _fail_inside(tags: _Tags, opening: re.Match[str], tag: re.Match[str], lines:
     line = lines.at(opening.start())[0]
     found = tag[0].strip()
     message = (
-        f"{found[:60]} found before {kind.close}, inside the block that {opening['opening']} opened on line {line}; "
-        f"close that block first, or put a backslash after << if this line is content"
+        f"{found[:60]} found before {kind.close.strip()}, inside the block that {opening['opening']} opened "
+        f"on line {line}; close that block first, or put a backslash after << if this line is content"
     )
-    lines.fail(tag.start(), message, kind.close)
+    lines.fail(tag.start(), message, kind.close.strip())
 
 
 def _block(document: Document, opening: re.Match[str], text: str, lines: _Lines, *, open_: bool) -> Block:
@@ -176,10 +188,10 @@ def _block(document: Document, opening: re.Match[str], text: str, lines: _Lines,
 
 
 def _payload(document: Document, block: Block) -> Payload:
-    return Payload(block.text, block.attributes, block.line + 1, document.escape)
+    return Payload(block.text, block.attributes, block.line + 1, layout_of(document).escape)
 
 
-def _read_item(document: Document, turn: Turn, block: Block) -> Item:
+def _read_item(document: Document, turn: Segment, block: Block) -> Item:
     payload = turn.body.read(_payload(document, block))
     fields, hints = read_attributes(block.attributes, turn.attributes, block.line)
     if turn.required and turn.required not in fields:
@@ -207,7 +219,7 @@ def _read_tools(document: Document, block: Block, request: Request) -> None:
         _no_attributes(block)
         request.conversation.tools = tools
         return
-    turn = document.turn(ToolsChange.kind)
+    turn = document.segment(ToolsChange.kind)
     attributes = (*turn.attributes, _CHANGE, _REMOVED)
     fields, hints = read_attributes(block.attributes, attributes, block.line)
     fields.pop(_CHANGE.key, None)

@@ -1,35 +1,302 @@
-"""Owns writing: a request as the spans of a document, for an archive (everything) or a prompt (what a model sees)."""
+"""Owns writing: a request as the spans of a document, for an archive (everything) or a prompt (what a model sees).
+
+Theory of operation. Items are written one after the other. If the table has a joint for the kind before and the kind of
+an item, the item goes on in the same turn; otherwise that turn is closed and another one opened. Everything else is
+literals from the table and payloads from the bodies.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from turnscript.conversation import Item, Request, System, Tool, ToolsChange
-from turnscript.engine.attributes import attribute_text, extra_attributes, write_attributes
+from turnscript.conversation import Assistant, Item, Request, ToolsChange
+from turnscript.engine.attributes import attribute_text, bare_attributes, extra_attributes, write_attributes
 from turnscript.engine.bodies import Metadata, ToolList
-from turnscript.engine.spans import Writer
-from turnscript.engine.table import Document, Section, Turn
+from turnscript.engine.correlate import names_of, report_correlation
+from turnscript.engine.layout import Layout, Place, layout_of, report_unshown
+from turnscript.engine.read_turns import TIGHT, tightened
+from turnscript.engine.spans import CONTROL, ITEM, Writer, flatten
+from turnscript.engine.system import leads, write_system
+from turnscript.engine.table import Document, Section
 from turnscript.errors import InvalidConversation
+from turnscript.losses import Loss
 
+SPOKEN = ("system", "user", "assistant")
 _METADATA = Metadata()
 _TOOLS = ToolList()
 
 
 def write_document(document: Document, request: Request, archive: bool) -> Writer:
     """All spans of a request and what was lost. A last item that is `open` has no closing."""
-    _require_closed(request.items)
-    out = Writer(document.escape, archive)
-    fields = metadata_of(request) if archive else {}
-    if fields:
-        with_section(document, document.metadata, out, lambda: _METADATA.write(fields, out))
-    items = request.items
-    leading = _count_leading(document, items, archive) if request.tools else 0
-    _write_items(document, items[:leading], 0, out)
-    if request.tools:
-        _write_tools(document, request.tools, out)
-    _write_items(document, items[leading:], leading, out)
-    return out
+    if request.hints.get(TIGHT):
+        document = tightened(document)
+    composer = Composer.of(document, archive)
+    composer.write(request)
+    if not composer.stays_open(request.items):
+        composer.end_turn()
+        if document.end:
+            composer.out.control(document.end)
+    return composer.out
+
+
+class Composer:
+    """Writes items into turns.
+
+    `place`: where the last item stands, as long as its turn is open. `model`: whether the last item was the model's.
+    `joined`: the next item goes on in the turn, and what joins it is written already.
+    """
+
+    __slots__ = ("_places", "_special", "document", "joined", "last", "layout", "model", "out", "place", "separated")
+
+    def __init__(self, layout: Layout, out: Writer) -> None:
+        self.layout = layout
+        self.document = layout.document
+        self.out = out
+        self.place: Place | None = None
+        self.model = False
+        self.last = -1
+        self.joined = False
+        self.separated = True
+        self._places = layout.places
+        self._special = bool(layout.thoughts)
+
+    @classmethod
+    def of(cls, document: Document, archive: bool) -> Composer:
+        """A composer that has written nothing."""
+        layout = layout_of(document)
+        out = Writer(layout.escape, archive and document.metadata is not None)
+        out.flattened = document.flattened
+        return cls(layout, out)
+
+    def write(self, request: Request, thought: str | None = None) -> None:
+        """The whole request, the last turn not closed. `thought`: a kind of thought that is asked for."""
+        document, out, items = self.document, self.out, request.items
+        out.tools = {tool.name: tool for tool in request.tools if tool.name is not None}
+        if document.start:
+            out.control(document.start)
+        if document.tools is None:
+            out.names = names_of(items, document.results, out.tools)
+            written = write_system(self, request, thought)
+            self.write_items(items[written:] if written else items, written)
+            if document.results:
+                said = list(items)
+                out.later.append(lambda: report_correlation(said, document.results, out))
+            return
+        fields = metadata_of(request) if out.archive else {}
+        if fields and document.metadata is not None:
+            self._section(document.metadata, lambda: _METADATA.write(fields, out))
+        leading = self._count_leading(items) if request.tools else 0
+        self.write_items(items[:leading], 0)
+        if request.tools:
+            self._section(document.tools, lambda: _TOOLS.write(request.tools, out))
+        self.write_items(items[leading:], leading)
+
+    def write_items(self, items: Sequence[Item], start: int) -> None:
+        """Items in order, the first of them at position `start`.
+
+        Most say one text and nothing more. Those take a short way: what stands between two kinds is made once.
+        """
+        out = self.out
+        # All of a long conversation comes through here, so what is used for every item is at hand.
+        plain = {} if out.archive else self.layout.plain
+        piece, mark, flattened = out.pieces.append, out.marks.append, out.flattened
+        before, last = None if self.joined else self.place, self.last
+        for index, item in enumerate(items, start):
+            place = plain.get(type(item))
+            if place is not None and before is not None and item.hints is None:
+                text = place.only_text(item, out)
+                if text and not (flattened and flatten(text) != text):
+                    glue = before.glues.get(place)
+                    if glue is None:
+                        glue = before.glues[place] = self.layout.glue(before, place)
+                    piece(glue.text)
+                    mark(glue)
+                    piece(place.protect(text))
+                    mark(index * ITEM + place.said)
+                    if place.close:
+                        piece(place.close)
+                        mark(index * ITEM + place.said + CONTROL)
+                    before, last = place, index
+                    continue
+            self._arrive(before, last)
+            self._write_item(items, index - start, index)
+            before, last = self.place, self.last
+        self._arrive(before, last)
+        out.item, out.place, out.trainable, out.escape = -1, "", False, self.layout.escape
+
+    def _arrive(self, place: Place | None, last: int) -> None:
+        """Take note of where items that were written the short way have led."""
+        if place is not None:
+            self.place, self.model, self.last = place, place.model, last
+
+    def _write_item(self, items: Sequence[Item], at: int, index: int) -> None:
+        """Any item, with all that it may say."""
+        out, item = self.out, items[at]
+        if item.open and at < len(items) - 1:
+            message = f"only the last item may be open, and this is item {index}; close it"
+            raise InvalidConversation(message, path=item.at or f"items[{index}]", expected="open=False")
+        out.item, out.place = index, item.at or f"items[{index}]"
+        place = self.layout.place_for(item) if self._special else self._places.get(item.kind)
+        if place is None:
+            self._lose_item(item)
+            return
+        if not self._is_shown(place, item):
+            return
+        joint = "" if self.joined else self._joint(place, item)
+        if out.flattened and self._vanishes(place, items, at, joint):
+            return
+        if joint is None:
+            self.end_turn()
+            self.begin_turn(place, self._speaker(items, at) if place.turn_attributes else None)
+        elif joint:
+            out.trainable = self.model and place.model
+            out.control(joint)
+        self.joined = False
+        self._write_segment(place, item)
+        self.place, self.model, self.last = place, place.model, index
+
+    def _vanishes(self, place: Place, items: Sequence[Item], at: int, joint: str | None) -> bool:
+        """Whether an empty answer beside something else would not be seen, because white space is not kept."""
+        item = items[at]
+        if place.kind != Assistant.kind or item.open or not place.body.is_empty(item, flattened=True):
+            return False
+        follows = at + 1 < len(items) and (place.kind, items[at + 1].kind) in self.layout.joints
+        if joint is None and not follows:
+            return False
+        self.out.lose("", "dropped", "an empty text beside a thought or a call cannot be seen")
+        return True
+
+    def goes_on(self, items: Sequence[Item]) -> str | None:
+        """What joins the first of some items to the turn that is open; None if it opens another one."""
+        place = self.layout.place_for(items[0]) if items else None
+        return None if place is None else self._joint(place, items[0])
+
+    def copied(self, count: int) -> Composer:
+        """Another composer that has written the first `count` pieces of this one's."""
+        composer = Composer(self.layout, self.out.copied(count))
+        composer.separated, composer.last = self.separated, self.last
+        return composer
+
+    def _speaker(self, items: Sequence[Item], first: int) -> Item | None:
+        """The item of a turn that says who speaks: its text, wherever in the turn it stands."""
+        joints, before = self.layout.joints, items[first]
+        for item in itertools.islice(items, first, None):
+            if item is not before and (before.kind, item.kind) not in joints:
+                return None
+            if item.kind in SPOKEN:
+                return item
+            before = item
+        return None
+
+    def stays_open(self, items: Sequence[Item]) -> bool:
+        """Whether the last item is unfinished, in a way that this format can show."""
+        place = self.place
+        if not items or not items[-1].open or place is None or self.last < len(items) - 1:
+            return False
+        if place.may_stay_open and (place.close or place.end):
+            return True
+        self.out.losses.append(Loss(f"{self._path(items)}.open", "dropped", "its end has no mark in this format"))
+        return False
+
+    def _path(self, items: Sequence[Item]) -> str:
+        return items[-1].at or f"items[{len(items) - 1}]"
+
+    def end_turn(self) -> None:
+        """Close the turn that is open, if there is one. The closing is the model's if the last segment is."""
+        if self.place is not None:
+            if self.place.end:
+                out, item = self.out, self.out.item
+                out.item, out.trainable = self.last, self.model
+                out.control(self.place.end)
+                out.item, out.trainable = item, False
+            self.place = None
+
+    def begin_turn(self, place: Place, item: Item | None = None, grouped: bool = True) -> None:
+        """Open a turn of a segment's speaker, up to the segment's own opening."""
+        out = self.out
+        out.trainable = False
+        self.separate()
+        if place.begin:
+            out.control(place.begin)
+        if place.turn_attributes:
+            out.control(f"{bare_attributes(item, place.turn_attributes, out)}{place.turn_head_end}")
+        if place.group_open and grouped:
+            out.trainable = place.model
+            out.control(place.group_open)
+
+    def separate(self) -> None:
+        """What stands between two turns, unless nothing stands before."""
+        if self.separated:
+            self.separated = False
+        elif self.document.separator:
+            self.out.trainable = False
+            self.out.control(self.document.separator)
+
+    def _joint(self, place: Place, item: Item) -> str | None:
+        if self.place is None or (item.hints is not None and item.hints.turn == "new" and place.model):
+            return None
+        return self.layout.joints.get((self.place.kind, place.kind))
+
+    def _is_shown(self, place: Place, item: Item) -> bool:
+        if place.segment.prompt or self.out.archive:
+            return place.body.shows(item, self.out)
+        self._lose_item(item)
+        return False
+
+    def _lose_item(self, item: Item) -> None:
+        kind = getattr(item, "type", item.kind)
+        self.out.lose("", "dropped", f"a prompt does not show items of type {kind!r}")
+
+    def _write_segment(self, place: Place, item: Item) -> None:
+        out = self.out
+        out.escape = place.escape
+        out.trainable = place.model and (self.model or place.speaks)
+        if place.open:
+            head = place.open if place.plain_head else self._head(place, item)
+            out.control(f"{place.lead}{head}" if place.lead and self.place is None else head)
+        elif place.lead and self.place is None and not place.body.is_empty(item, out.flattened):
+            out.control(place.lead)
+        out.trainable = place.model
+        if isinstance(item, ToolsChange):
+            _TOOLS.write(item.added, out)
+        else:
+            place.body.write(item, out)
+        if place.close and not (item.open and place.may_stay_open):
+            out.control(place.close)
+        self.report(place, item)
+
+    def report(self, place: Place, item: Item) -> None:
+        """What of an item its place does not show. Most say nothing more, which one look tells."""
+        if item.hints is not None or place.says_more(item):
+            report_unshown(place, item, self.out)
+
+    def _head(self, place: Place, item: Item) -> str:
+        out = self.out
+        if isinstance(item, ToolsChange):
+            change = f" removed={attribute_text(item.removed)}" if item.removed else ""
+            shown = write_attributes(item, place.own_attributes, out) + extra_attributes(item, out)
+            return f"{place.open} change=true{change}{shown}{place.head_end}"
+        known = write_attributes(item, place.own_attributes, out)
+        payload = "".join([f" {key}={value}" for key, value in place.body.attributes(item, out.archive).items()])
+        unnamed = extra_attributes(item, out) if out.archive or self.document.metadata is not None else ""
+        return f"{place.open}{known}{payload}{unnamed}{place.head_end}"
+
+    def _section(self, section: Section, write: Callable[[], None]) -> None:
+        self.end_turn()
+        self.separate()
+        self.out.control(f"{section.open}{self.document.tag_end}\n")
+        write()
+        self.out.control(f"\n{section.close}")
+        self.model = False
+
+    def _count_leading(self, items: Sequence[Item]) -> int:
+        """How many items stand before the tool list: the leading instructions, and what a prompt does not show."""
+        places = self._places
+        hidden = set() if self.out.archive else {kind for kind, place in places.items() if not place.segment.prompt}
+        leading = (item.kind in hidden or leads(item) for item in items)
+        return next((index for index, one in enumerate(leading) if not one), len(items))
 
 
 def metadata_of(request: Request) -> dict[str, Any]:
@@ -41,21 +308,6 @@ def metadata_of(request: Request) -> dict[str, Any]:
     return fields
 
 
-def with_section(document: Document, section: Section, out: Writer, write: Any) -> None:
-    """A section around what `write` writes."""
-    _separate(document, out)
-    out.control(f"{section.open}{document.tag_end}\n")
-    write()
-    out.control(f"\n{section.close}")
-
-
-def _require_closed(items: Sequence[Item]) -> None:
-    for index, item in enumerate(items[:-1]):
-        if item.open:
-            message = f"only the last item may be open, and this is item {index} of {len(items)}; close it"
-            raise InvalidConversation(message, path=item.at or f"items[{index}]", expected="open=False")
-
-
 def _said(settings: Any) -> Any:
     fields = settings.__struct_fields__
     return settings if any(getattr(settings, field) is not None for field in fields) else None
@@ -65,55 +317,3 @@ def _has_extra(item: Item) -> bool:
     if item.extra or (item.hints and item.hints.envelope):
         return True
     return any(part.extra for part in getattr(item, "content", ()))
-
-
-def _count_leading(document: Document, items: Sequence[Item], archive: bool) -> int:
-    """How many items stand before the tool list: the leading instructions, and what a prompt does not show."""
-    hidden = set() if archive else {turn.kind for turn in document.turns if not turn.prompt}
-    leading = (item.kind in hidden or (isinstance(item, System) and not item.open) for item in items)
-    return next((index for index, leads in enumerate(leading) if not leads), len(items))
-
-
-def _separate(document: Document, out: Writer) -> None:
-    if out.spans:
-        out.control(document.separator)
-
-
-def _write_tools(document: Document, tools: Sequence[Tool], out: Writer) -> None:
-    with_section(document, document.tools, out, lambda: _TOOLS.write(tools, out))
-
-
-def _write_items(document: Document, items: Sequence[Item], start: int, out: Writer) -> None:
-    turns = {turn.kind: turn for turn in document.turns}
-    models_turn = False  # whether the item before was the model's own, so that it writes this opening too
-    for index, item in enumerate(items, start):
-        turn = turns[item.kind]
-        out.item, out.place = index, item.at or f"items[{index}]"
-        if not (turn.prompt or out.archive):
-            out.lose("", "dropped", f"a prompt does not show items of type {getattr(item, 'type', item.kind)!r}")
-            continue
-        out.trainable = models_turn and turn.model
-        _separate(document, out)
-        _write_turn(document, turn, item, out)
-        models_turn = turn.model
-    out.item, out.place, out.trainable = -1, "", False
-
-
-def _write_turn(document: Document, turn: Turn, item: Item, out: Writer) -> None:
-    if isinstance(item, ToolsChange):
-        change = f" removed={attribute_text(item.removed)}" if item.removed else ""
-        shown = write_attributes(item, turn.attributes, out) + extra_attributes(item, out)
-        out.control(f"{turn.open} change=true{change}{shown}{document.tag_end}\n")
-        _TOOLS.write(item.added, out)
-    else:
-        known = write_attributes(item, turn.attributes, out)
-        payload = _payload_attributes(turn.body.attributes(item, out.archive))
-        out.control(f"{turn.open}{known}{payload}{extra_attributes(item, out)}{document.tag_end}\n")
-        out.trainable = turn.model
-        turn.body.write(item, out)
-    if not item.open:
-        out.control(f"\n{turn.close}")
-
-
-def _payload_attributes(attributes: Mapping[str, str]) -> str:
-    return "".join([f" {key}={value}" for key, value in attributes.items()])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from turnscript.conversation import Tool
 from turnscript.engine.escape import Escape
 from turnscript.losses import Loss, LossKind
+
+CONTROL, TRAINABLE, ITEM = 1, 2, 4
+_NEWLINES = re.compile("\n{2,}")
 
 
 class Span(NamedTuple):
@@ -22,32 +27,127 @@ class Span(NamedTuple):
     item: int
 
 
+class Glue:
+    """The literals between two items of certain kinds, in parts: text, whether the model writes it, and whose it is.
+
+    `text` is all of them; of each part the last flag tells whether it belongs to the item before.
+    """
+
+    __slots__ = ("parts", "text")
+
+    def __init__(self, parts: list[tuple[str, bool, bool]]) -> None:
+        self.parts = [part for part in parts if part[0]]
+        self.text = "".join([text for text, _, _ in self.parts])
+
+
 class Writer:
-    """Collects spans and losses while a document is rendered. Content passes through the format's escape."""
+    """Collects text and losses while a document is rendered. Content passes through the format's escape.
 
-    __slots__ = ("_escape", "archive", "item", "losses", "place", "spans", "trainable")
+    Pieces and what is known of each are two flat lists, because most callers want the text alone; `spans` joins them.
+    """
 
-    def __init__(self, escape: Escape, archive: bool) -> None:
-        self._escape = escape.apply
+    __slots__ = (
+        "archive",
+        "escape",
+        "flattened",
+        "item",
+        "later",
+        "losses",
+        "marks",
+        "names",
+        "pieces",
+        "place",
+        "tools",
+        "trainable",
+    )
+
+    def __init__(self, escape: Escape, archive: bool, item: int = -1) -> None:
+        self.escape = escape
         self.archive = archive
-        self.spans: list[Span] = []
+        self.pieces: list[str] = []
+        self.marks: list[int | Glue] = []
         self.losses: list[Loss] = []
-        self.item = -1
+        self.later: list[Callable[[], None]] = []  # losses that are looked for when somebody asks
+        self.item = item
+        self.flattened = False
         self.place = ""
         self.trainable = False
+        self.tools: Mapping[str, Tool] = {}
+        self.names: Mapping[int, str] = {}
 
     def control(self, text: str) -> None:
         """Write a literal of the format."""
-        self.spans.append(Span(text, True, self.trainable, self.item))
+        self.pieces.append(text)
+        self.marks.append(self.item * ITEM + (CONTROL | TRAINABLE if self.trainable else CONTROL))
 
     def content(self, text: str) -> None:
-        """Write somebody's text, its tags broken."""
+        """Write somebody's text, its tags broken. A format that ends turns with blank lines has no room for them."""
+        if self.flattened:
+            text = self._flat(text)
         if text:
-            self.spans.append(Span(self._escape(text), False, self.trainable, self.item))
+            self.pieces.append(self.escape.apply(text))
+            self.marks.append(self.item * ITEM + (TRAINABLE if self.trainable else 0))
+
+    def _flat(self, text: str) -> str:
+        flat = flatten(text)
+        if flat != text:
+            self.lose("", "approximated", "blank lines and white space at the ends have no place in this format")
+        return flat
+
+    def generated(self, text: str) -> None:
+        """What a model wrote, as it wrote it."""
+        self.pieces.append(text)
+        self.marks.append(self.item * ITEM + TRAINABLE)
+
+    def copied(self, count: int) -> Writer:
+        """A writer that goes on behind the first `count` pieces of this one."""
+        other = Writer(self.escape, self.archive)
+        other.pieces, other.marks = self.pieces[:count], self.marks[:count]
+        other.flattened, other.tools = self.flattened, self.tools
+        return other
+
+    def all_losses(self) -> list[Loss]:
+        """Everything that was lost."""
+        later, self.later = self.later, []
+        for report in later:
+            report()
+        return self.losses
 
     def lose(self, member: str, kind: LossKind, detail: str) -> None:
         """Report a difference at a member of the current item."""
         self.losses.append(Loss(f"{self.place}{member}", kind, detail))
+
+    @property
+    def text(self) -> str:
+        """All pieces as one string."""
+        return "".join(self.pieces)
+
+    @property
+    def spans(self) -> list[Span]:
+        """The pieces, each with what is known of it."""
+        return self.first_spans(len(self.pieces))
+
+    def first_spans(self, count: int) -> list[Span]:
+        """The same of the first `count` pieces."""
+        found: list[Span] = []
+        for index, (text, mark) in enumerate(zip(self.pieces[:count], self.marks, strict=False)):
+            if isinstance(mark, Glue):
+                before, after = found[-1].item, self.marks[index + 1]
+                assert isinstance(after, int)
+                found += [
+                    Span(part, True, trainable, before if belongs_before else after // ITEM)
+                    for part, trainable, belongs_before in mark.parts
+                ]
+            else:
+                found.append(Span(text, bool(mark & CONTROL), bool(mark & TRAINABLE), mark // ITEM))
+        return found
+
+
+def flatten(text: str) -> str:
+    """Text without blank lines and without white space at its ends (requirements D-G-1, D-G-2)."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return (_NEWLINES.sub("\n", text) if "\n\n" in text else text).strip()
 
 
 def text_of_spans(spans: Iterable[Span]) -> str:

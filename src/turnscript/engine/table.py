@@ -1,18 +1,22 @@
 """Owns the vocabulary of a format's table: what a format declares so that the engine can write and read it.
 
-Every format has the same two levels. A document is turns joined by a separator; a turn is an opening with attributes, a
-payload, and a closing. What differs between formats is data, and the data is here. A payload's shape is a `Body`.
+Every format has the same two levels. A document is turns joined by a separator. A turn is an opening, segments with
+joints between them, and a closing. A segment is one item: an opening, a payload, a closing; of the plain text of a turn
+only the payload is left. What differs between formats is data, and the data is here. A payload's shape is a `Body`.
+
+Where a turn belongs to a speaker, its segments follow each other as long as the table has a joint for the two; what has
+none opens a turn of its own. Where every item is a block by itself, a turn has no literals and there are no joints.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from turnscript.conversation import Item
-from turnscript.engine.escape import Escape
+from turnscript.conversation import Item, Tool
+from turnscript.engine.escape import Escape, Rule
 from turnscript.engine.spans import Writer
 from turnscript.jsontext import Json
 
@@ -23,7 +27,9 @@ class Attribute(Struct, frozen=True):
     """One `key="value"` of an opening tag and the field that it holds.
 
     `path` is a field of the item, or `hints.` and a field of its hints. `prompt`: also written for a model to see;
-    the others appear in an archive only. `default`: the value that is not written.
+    the others appear in an archive only. `default`: the value that is not written. `fallback`: the field that is shown
+    where `path` says nothing. `written`: false where it is only understood. `words`: how values are written, where not
+    as they are; other values have no place.
     """
 
     key: str
@@ -31,6 +37,9 @@ class Attribute(Struct, frozen=True):
     type: AttributeType = "text"
     prompt: bool = False
     default: str | None = None
+    fallback: str = ""
+    written: bool = True
+    words: tuple[tuple[str, str], ...] = ()
 
 
 class Payload(Struct):
@@ -46,7 +55,42 @@ class Payload(Struct):
 
 
 class Body(Protocol):
-    """A payload shape: writes an item's payload, and reads it back into the item's fields."""
+    """A payload shape: writes an item's payload, and reads it back into the item's fields.
+
+    `literals`: tags inside the payload. `carries`: the item's fields that the payload holds beside its content.
+    `begins`: how the payload of every call begins. `formats`: whether an attribute `format` of the opening tag tells
+    how the payload is written. `plain`: the payload of an item that says one text is that text.
+    """
+
+    literals: tuple[str, ...]
+    carries: tuple[str, ...]
+    formats: bool
+    plain: bool
+    begins: str
+
+    def attributes_read(self, form: Json | None) -> dict[str, Any]:
+        """Fields from the attribute `format` of an opening tag."""
+        ...
+
+    def only_text(self, others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
+        """A function that gives the payload of an item that says nothing else, as text; None for all others."""
+        ...
+
+    def prefill(self, name: str | None) -> str:
+        """The beginning of the payload of a call that must be made (of a tool), up to where the model decides."""
+        ...
+
+    def machine(self, reading: Any) -> Any:
+        """A reader for the payload in pieces; None where it is text."""
+        ...
+
+    def shows(self, item: Any, out: Writer) -> bool:
+        """Whether there is anything to write; says what is lost if not."""
+        ...
+
+    def is_empty(self, item: Any, flattened: bool = False) -> bool:
+        """Whether what is written is the empty text."""
+        ...
 
     def attributes(self, item: Any, archive: bool) -> Mapping[str, str]:
         """Attributes of the opening tag that tell how the payload is written, as JSON text."""
@@ -61,33 +105,78 @@ class Body(Protocol):
         ...
 
 
-class Turn(Struct, frozen=True):
-    """How one kind of item is written: `open` without its tag end, attributes, payload, `close`.
+class Group(Struct, frozen=True):
+    """Literals around neighbouring segments of one kind: several calls in one `<function_calls>`."""
 
-    `item` is the class that a reader makes. `required`: an attribute that must be there.
-    `model`: the model writes such turns itself. `prompt`: a prompt shows them.
-    `also_closed_by`: other spellings of the closing that a reader accepts.
+    open: str
+    close: str
+
+
+class Segment(Struct, frozen=True):
+    """How one kind of item is written: `open` (attributes, `head_end`), payload, `close`.
+
+    `item` is the class that a reader makes. `head_end` ends an opening that takes attributes. `required`: an attribute
+    that must be there. `model`: the model writes such segments itself. `prompt`: a prompt shows them. `also_closed_by`:
+    other spellings of the closing that a reader accepts. `local`: its tags mean something in its own turn only, so
+    other turns need not protect them. `escape`: what is protected in its text, where that is not what the table says.
+    `protects`: what is protected beside that. `of`: which kind of thought it is, where a format has several.
+    `tentative`: it counts only if it is a call of an offered tool, because its opening is ordinary text too.
     """
 
     kind: str
     item: type[Item]
-    open: str
-    close: str
     body: Body
+    open: str = ""
+    head_end: str = ""
+    close: str = ""
     attributes: tuple[Attribute, ...] = ()
     also_closed_by: tuple[str, ...] = ()
     required: str = ""
+    group: Group | None = None
+    tentative: bool = False
     model: bool = False
     prompt: bool = True
+    local: bool = False
+    of: str = ""
+    protects: tuple[Rule, ...] = ()
+    escape: Escape | None = None
+
+    @property
+    def bare(self) -> bool:
+        """Whether it is the plain text of its turn."""
+        return not self.open
 
 
-class Generation(Struct, frozen=True):
-    """How a prompt ends so that the model goes on: the kind of turn that is opened, and the strings that end it."""
+class Turn(Struct, frozen=True):
+    """A speaker's turn: `open`, its segments, `close`. Both literals are empty where each item stands by itself.
 
-    kind: str
-    thinking_kind: str
-    stops: tuple[str, ...]
-    stops_with_tools: tuple[str, ...]
+    `head_end` ends an opening that takes attributes; they are fields of the turn's first item. `lead` is written
+    between the opening and what is not empty; the model writes it itself. A turn without `close` ends where the next
+    one begins. `also_read`: segments that are understood and never written.
+    """
+
+    segments: tuple[Segment, ...]
+    role: str = ""
+    open: str = ""
+    head_end: str = ""
+    close: str = ""
+    lead: str = ""
+    attributes: tuple[Attribute, ...] = ()
+    also_read: tuple[Segment, ...] = ()
+
+
+class ToolsBody(Protocol):
+    """How tool definitions are written. `literals`: tags inside."""
+
+    literals: tuple[str, ...]
+
+    def write(self, tools: list[Tool], out: Writer) -> None:
+        """Write the definitions."""
+        ...
+
+    def read(self, payload: Payload) -> list[Tool]:
+        """The definitions."""
+        ...
 
 
 class Section(Struct, frozen=True):
@@ -98,20 +187,84 @@ class Section(Struct, frozen=True):
     also_closed_by: tuple[str, ...] = ()
 
 
-class Document(Struct, frozen=True):
-    """A whole format: its turns by kind, its sections, what stands between them, and how content is escaped.
+class ToolsPlace(Struct, frozen=True):
+    """Where tool definitions stand in a system turn: after its text and `joint`, between `open` and `close`.
 
-    `tag_end` closes an opening tag. Metadata comes first, the tool list after the leading system turns.
+    `continued`: what stands between the definitions and more text of the same turn, where a format allows it.
+    `footer` belongs to `close`, and a reader does not insist on it.
+    """
+
+    body: ToolsBody
+    open: str
+    close: str
+    joint: str
+    continued: str = ""
+    footer: str = ""
+
+
+class Flags(Struct, frozen=True):
+    """Tags at the end of the first system text that ask for a kind of thought: `{"reason": "<|reason|>"}`."""
+
+    tags: Mapping[str, str]
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.tags.items()))
+
+
+class Generation(Struct, frozen=True):
+    """How a prompt ends so that the model goes on, and the strings that end what it writes.
+
+    `kind` and `thinking_kind`: the segment that is opened. `thinking_prefill`: what is written of a thought's opening,
+    where that is not all of it. `hints`: what is added to the last user text, by effort (`low`, `medium`, `high`).
+    """
+
+    stops: tuple[str, ...]
+    stops_with_tools: tuple[str, ...]
+    kind: str = "assistant"
+    thinking_kind: str = "thinking"
+    thinking_prefill: str | None = None
+    hints: Mapping[str, str] = {}
+
+    def __hash__(self) -> int:
+        return hash((self.stops, self.stops_with_tools, self.kind, self.thinking_kind, self.thinking_prefill))
+
+
+class Document(Struct, frozen=True):
+    """A whole format: turns, what stands between them and around them, and how content is kept apart from tags.
+
+    `joints`: what stands between two kinds of segments of one turn; two kinds without a joint are two turns.
+    `also_joined`: more of them that a reader understands.
+    `metadata` and `tools` are sections of their own (metadata first, the tool list after the leading system turns);
+    `tools_place` puts the tool list into the system turn instead. `anchored`: tags count only when they fill a line.
+    `flattened`: runs of newlines in content become one, and its ends are stripped, because a blank line ends a turn.
+    `always_system`: a system turn is written even if there is nothing to say. `thoughts`: the kinds of thought.
+    `results`: how ids of calls and results are shown, where not both show theirs (`correlate`).
+    `grows`: why a prompt may not begin the next one; empty if it always does.
     """
 
     turns: tuple[Turn, ...]
-    metadata: Section
-    tools: Section
-    escape: Escape
     generation: Generation
+    joints: Mapping[tuple[str, str], str] = {}
+    also_joined: Mapping[tuple[str, str], str] = {}
+    metadata: Section | None = None
+    tools: Section | None = None
+    tools_place: ToolsPlace | None = None
+    escape: Escape | None = None
     tag_end: str = ">>"
     separator: str = "\n\n"
+    start: str = ""
+    end: str = ""
+    anchored: bool = False
+    flattened: bool = False
+    bare_attributes: bool = False
+    always_system: bool = False
+    flags: Flags | None = None
+    results: str = ""
+    grows: str = ""
 
-    def turn(self, kind: str) -> Turn:
-        """The turn of a kind of item."""
-        return next(turn for turn in self.turns if turn.kind == kind)
+    def __hash__(self) -> int:
+        return id(self)
+
+    def segment(self, kind: str) -> Segment:
+        """The segment of a kind of item."""
+        return next(segment for turn in self.turns for segment in turn.segments if segment.kind == kind)

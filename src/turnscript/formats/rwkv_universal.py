@@ -21,10 +21,11 @@ archive and a prompt are the same bytes. In a prompt only `name`, `id`, `status`
 
 from __future__ import annotations
 
+from turnscript.clues import Clue
 from turnscript.conversation import Assistant, Opaque, System, Thinking, ToolCall, ToolResult, ToolsChange, User
 from turnscript.engine.bodies import CallArguments, Parts, Record, ResultContent, Thought
 from turnscript.engine.escape import Escape
-from turnscript.engine.table import Attribute, Document, Generation, Section, Turn
+from turnscript.engine.table import Attribute, Document, Generation, Section, Segment, Turn
 from turnscript.format import Format
 
 _NAMES = ("META", "TOOLS", "SYS", "USER", "ASSISTANT", "THINK", "TOOL_CALL", "TOOL_RESULT", "PART", "ITEM")
@@ -40,40 +41,44 @@ EVERY_ITEM = (
     Attribute("x", "extra", "object"),
 )
 
-TURNS = (
-    Turn(
+SEGMENTS = (
+    Segment(
         kind="system",
         item=System,
         open="<<SYS",
-        close="<<SYS_END>>",
+        head_end=">>\n",
+        close="\n<<SYS_END>>",
         also_closed_by=("<<END_SYS>>",),
         body=Parts(),
         attributes=(Attribute("role", "role", prompt=True, default="system"), NAME, ITEM_ID, *EVERY_ITEM),
     ),
-    Turn(
+    Segment(
         kind="user",
         item=User,
         open="<<USER",
-        close="<<USER_END>>",
+        head_end=">>\n",
+        close="\n<<USER_END>>",
         also_closed_by=("<<END_USER>>",),
         body=Parts(),
         attributes=(NAME, ITEM_ID, *EVERY_ITEM),
     ),
-    Turn(
+    Segment(
         kind="assistant",
         item=Assistant,
         open="<<ASSISTANT",
-        close="<<ASSISTANT_END>>",
+        head_end=">>\n",
+        close="\n<<ASSISTANT_END>>",
         also_closed_by=("<<END_ASSISTANT>>",),
         body=Parts(),
         attributes=(NAME, Attribute("phase", "phase"), ITEM_ID, *EVERY_ITEM),
         model=True,
     ),
-    Turn(
+    Segment(
         kind="thinking",
         item=Thinking,
         open="<<THINK",
-        close="<<THINK_END>>",
+        head_end=">>\n",
+        close="\n<<THINK_END>>",
         also_closed_by=("<<END_THINK>>",),
         body=Thought(),
         attributes=(
@@ -86,11 +91,12 @@ TURNS = (
         ),
         model=True,
     ),
-    Turn(
+    Segment(
         kind="tool_call",
         item=ToolCall,
         open="<<TOOL_CALL",
-        close="<<END_TOOL_CALL>>",
+        head_end=">>\n",
+        close="\n<<END_TOOL_CALL>>",
         also_closed_by=("<<TOOL_CALL_END>>",),
         body=CallArguments(),
         attributes=(
@@ -103,11 +109,12 @@ TURNS = (
         required="name",
         model=True,
     ),
-    Turn(
+    Segment(
         kind="tool_result",
         item=ToolResult,
         open="<<TOOL_RESULT",
-        close="<<END_TOOL_RESULT>>",
+        head_end=">>\n",
+        close="\n<<END_TOOL_RESULT>>",
         also_closed_by=("<<TOOL_RESULT_END>>",),
         body=ResultContent(),
         attributes=(
@@ -120,23 +127,50 @@ TURNS = (
             *EVERY_ITEM,
         ),
     ),
-    Turn(
+    Segment(
         kind="tools_change",
         item=ToolsChange,
         open="<<TOOLS",
-        close="<<TOOLS_END>>",
+        head_end=">>\n",
+        close="\n<<TOOLS_END>>",
         body=Parts(),
         attributes=EVERY_ITEM,
     ),
-    Turn(
+    Segment(
         kind="opaque",
         item=Opaque,
         open="<<ITEM",
-        close="<<END_ITEM>>",
+        head_end=">>\n",
+        close="\n<<END_ITEM>>",
         also_closed_by=("<<ITEM_END>>",),
         body=Record(),
         attributes=(Attribute("type", "type"), Attribute("role", "role", default=""), *EVERY_ITEM),
         prompt=False,
+    ),
+)
+
+CLUES = (
+    Clue(
+        evidence="template",
+        pattern=r"<<(?:USER|ASSISTANT)\b",
+        order=10,
+        family="RWKV",
+        thinks="<<THINK",
+        reason="a tag of the RWKV Universal Chat Template",
+    ),
+    Clue(
+        evidence="name",
+        pattern=r"(?<![a-z])universal(?![a-z])",
+        also=("rwkv",),
+        order=25,
+        family="RWKV",
+        reason="so it was trained on the RWKV Universal Chat Template",
+    ),
+    Clue(
+        evidence="name",
+        pattern=r"(?<![a-z])universal(?![a-z])",
+        order=90,
+        reason="it may have been trained on the RWKV Universal Chat Template",
     ),
 )
 
@@ -145,16 +179,16 @@ FORMATS = (
         name="rwkv-universal",
         title="RWKV Universal Chat Template",
         document=Document(
-            turns=TURNS,
+            turns=(Turn(SEGMENTS),),
+            anchored=True,
             metadata=Section("<<META", "<<META_END>>", ("<<END_META>>",)),
             tools=Section("<<TOOLS", "<<TOOLS_END>>", ("<<END_TOOLS>>",)),
-            escape=Escape("<<", [prefix + name for name in _NAMES for prefix in ("", "END_")]),
+            escape=Escape(("<<", [prefix + name for name in _NAMES for prefix in ("", "END_")])),
             generation=Generation(
-                kind="assistant",
-                thinking_kind="thinking",
                 stops=("<<ASSISTANT_END>>",),
                 stops_with_tools=("<<USER", "<<TOOL_RESULT", "<<SYS"),
             ),
         ),
+        clues=CLUES,
     ),
 )

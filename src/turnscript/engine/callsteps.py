@@ -1,0 +1,255 @@
+"""Owns the steps that read a call: opening, payload, closing; and what to do with a text that is none after all."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from turnscript.conversation import Assistant, Issue, ToolCall
+from turnscript.engine.attributes import read_attributes, scan_attributes
+from turnscript.engine.layout import Place
+from turnscript.engine.machine import Reading
+from turnscript.engine.states import Do
+from turnscript.engine.telling import Teller
+from turnscript.errors import InvalidTranscript
+from turnscript.events import PartDelta, PartEnd
+
+SPACE = re.compile(r"[ \t\r\n]*")
+WIDEST = 32  # white space between two segments is looked over no further than this; more is text
+_LONGEST_HEAD = 8192
+
+
+class CallSteps(Teller):
+    """Reads calls. A text before one goes on until it is certain that this is a call."""
+
+    def _more_of_call(self, text: str) -> None:
+        self._call_raw.append(text)
+        if self._machine is not None:
+            self._machine.more(text)
+
+    def _header(self, text: str, position: int) -> int:
+        """The attributes of an opening, up to its end on the same line."""
+        place = self._the_place()
+        core = place.head_end.strip()
+        end = _head_end(text, position, core)
+        if end < 0 or (end == len(text) and end - position > _LONGEST_HEAD):
+            self._reject("malformed_head", f"{place.open.strip()} without {core}", position)
+            return position
+        if end == len(text):
+            return position
+        try:
+            found = scan_attributes(text, position, end, 1, 1)
+            form = found.pop("format", None) if place.body.formats else None
+            fields, hints = read_attributes(found, place.own_attributes, 1)
+        except InvalidTranscript as error:
+            self._reject("malformed_head", str(error.message), position)
+            return position
+        if place.segment.required and place.segment.required not in fields:
+            self._reject("invalid_call", f"{place.open.strip()} without {place.segment.required}", position)
+            return position
+        self._head = fields | ({"hints": hints} if hints else {})
+        self._read(text[position : end + len(core)])
+        self._call_raw.append(text[position : end + len(core)])
+        self._begin_payload(place, place.body.attributes_read(form))
+        return end + len(core)
+
+    def _call(self, text: str, position: int) -> int:
+        """The payload of a call, as far as it goes."""
+        machine, place = self._the_machine(), self._the_place()
+        after = machine.feed(text, position)
+        self._read(text[position:after])
+        self._call_raw.append(text[position:after])
+        if not self._said and machine.name is not None and not machine.failed:
+            if place.segment.tentative and not self._is_certain(place, machine.name):
+                self._reject("", "", position)
+                return after
+            if machine.streams or machine.done:
+                self._say_call()
+        if self._said and machine.deltas:
+            self._events.append(PartDelta(self._index, machine.taken(), self._raw()))
+        if machine.failed:
+            self._reject("invalid_call", "the call is not as the format writes one", after)
+        elif machine.done:
+            if place.close:
+                self._step = self._after_call
+            else:
+                self._finish_call(after)
+        return after
+
+    def _after_call(self, text: str, position: int) -> int:
+        """Behind a payload: its closing, or anything else, and then the closing is missing."""
+        place, length = self._the_place(), len(text)
+        scanner = self._states.closing(place).scanner
+        space = SPACE.match(text, position, position + WIDEST).end()  # type: ignore[union-attr]
+        if space == length and not self._closing and space - position < WIDEST:
+            return position
+        found = scanner.near(text, position, space, self._closing)
+        if found is not None and scanner.actions[found[0]].do is Do.CLOSE:
+            self._read(text[position : found.end()])
+            self._call_raw.append(text[position : found.end()])
+            self._finish_call(found.end())
+            return found.end()
+        if found is None and not self._closing and scanner.hold(text, position) <= space:
+            return position
+        if space == length:
+            return self._end_without_close(text, position)
+        self._miss_close(position)
+        return position
+
+    def _end_without_close(self, text: str, position: int) -> int:
+        self._miss_close(position)
+        self._read(text[position:])
+        return len(text)
+
+    def _miss_close(self, position: int) -> None:
+        place = self._the_place()
+        if self._strict:
+            self._fail(f"{place.close.strip()} is missing", position)
+        self._call_issue("missing_close", f"a call without {place.close.strip()}", position)
+        self._finish_call(position)
+
+    def _broken(self, text: str, position: int) -> int:
+        """The rest of what is no call: up to its closing, or whatever ends the turn."""
+        scanner = self._states.closing(self._the_place()).scanner
+        found = scanner.find(text, position, self._closing)
+        if found is not None:
+            action = scanner.actions[found[0]]
+            end = found.end() if action.do is Do.CLOSE else found.start()
+            self._read(text[position:end])
+            self._call_raw.append(text[position:end])
+            self._put_back()
+            if action.do is not Do.CLOSE:
+                self._act(action, found[0], found.start())
+            return found.end()
+        end = len(text) if self._closing else scanner.hold(text, position)
+        self._read(text[position:end])
+        self._call_raw.append(text[position:end])
+        return end
+
+    def _begin_payload(self, place: Place, read: dict[str, Any]) -> None:
+        reading = Reading(place.escape, self._head | read, self._tools or {})
+        machine = place.body.machine(reading)
+        if machine is None:
+            self._end_part()
+            self._enter_text(place)
+            self._skip = (place.head_end or place.open).endswith("\n")
+            if self._strict or place.kind != Assistant.kind:
+                self._start(place)
+            return
+        self._machine, self._said = machine, False
+        self._step = self._call
+
+    def _say_call(self) -> None:
+        """The call is one: its start, and the arguments so far."""
+        machine = self._the_machine()
+        within, pending = self._within, self._pending
+        self._pending = []
+        if within is not None and self._part is not None and within.kind == "thinking":
+            self._issues.append(Issue("unclosed_thinking", "a call inside a thought", self._opened, self._opened))
+        self._end_part()
+        self._pending = pending
+        head = {key: value for key, value in self._head.items() if key in ToolCall.__struct_fields__}
+        call = ToolCall(**(head | {"name": machine.name or "", "arguments": ""}))
+        call.id = machine.id if machine.id is not None else call.id
+        self._said, self._call_part = True, call
+        self._announce_call()
+
+    def _announce_call(self) -> None:
+        self._announce(self._call_part)
+        self._part = None
+
+    def _finish_call(self, position: int) -> None:
+        machine, place = self._the_machine(), self._the_place()
+        fields = machine.fields()
+        if fields is None:
+            self._step = self._call
+            self._reject("invalid_call", "the call's JSON is broken, or has no name", position, complete=True)
+            return
+        if not self._said:
+            self._say_call()
+        if machine.deltas:
+            self._events.append(PartDelta(self._index, machine.taken(), self._raw()))
+        call = ToolCall(**(self._head | fields))
+        if not self._strict:
+            for kind, detail in machine.issues:
+                self._call_issue(kind, detail, position)
+            if self._tools and call.name not in self._tools:
+                self._call_issue("unknown_tool", f"no tool is called {call.name!r}", position)
+        self._events.append(PartEnd(self._index, call, self._raw()))
+        self._calls += 1
+        self._machine, self._part, self._call_raw = None, None, []
+        self._enter_gap(place.kind, self._group)
+
+    def _reject(self, kind: str, detail: str, position: int, complete: bool = False) -> None:
+        """What began as a call is none. Its text is kept."""
+        tentative = self._the_place().segment.tentative
+        if self._strict and not tentative:
+            self._fail(detail, position)
+        if kind and not tentative:
+            self._call_issue(kind, detail, position)
+        if self._said:
+            self._events.append(PartEnd(self._index, None, self._raw()))
+            self._said = False
+        if complete or tentative:
+            self._put_back()
+        else:
+            self._machine = None
+            self._step = self._broken
+
+    def _put_back(self) -> None:
+        """The text of what is no call becomes text of the part in which it began, or of a new one."""
+        place = self._place
+        raw, self._call_raw, self._machine = "".join(self._call_raw), [], None
+        state = self._within or (self._states.text(self._states.bare) if self._states.bare else None)
+        if state is None:  # text has a block of its own in this format
+            state = self._states.text(self._states.layout.places[Assistant.kind])
+        self._state, self._place = state, state.place
+        if self._part is None and state.place is not None:
+            self._start_without_raw(state.place)
+        text = state.escape.remove(raw)
+        if self._skip:
+            self._skip, text = False, text.removeprefix("\n")
+        self._texts.append(text)
+        self._events.append(PartDelta(self._index, text, self._raw()))
+        if self._states.bare is None and self._within is None:
+            self._end_part()
+            self._enter_gap(Assistant.kind)
+        elif self._group is not None and place is not None:
+            self._end_part()
+            self._enter_gap(place.kind, self._group)
+        else:
+            self._step = self._text
+
+    def _start_without_raw(self, place: Place) -> None:
+        pending, self._pending = self._pending, []
+        self._head = {}
+        self._start(place)
+        self._pending = pending
+
+    def _is_certain(self, place: Place, name: str) -> bool:
+        """Whether what may be text is a call: of an offered tool, or in a transcript, as the format writes it."""
+        if self._strict:
+            return "".join(self._call_raw).startswith(place.open + place.body.begins, self._space_before())
+        return self._tools is not None and name in self._tools
+
+    def _space_before(self) -> int:
+        raw = self._call_raw[0]
+        return len(raw) - len(raw.lstrip())
+
+
+@lru_cache(maxsize=64)
+def _inside_head(core: str) -> re.Pattern[str]:
+    """What may stand in an opening tag before its `core` (`>>`): inside quotes anything but a line end."""
+    angles = rf"|{re.escape(core[0])}(?!{re.escape(core[1:])}|\Z)" if len(core) > 1 else ""
+    return re.compile(rf'(?:[^"<>\n]+|"(?:[^"\\\n]+|\\[^\n])*+"{angles})*+')
+
+
+def _head_end(text: str, start: int, core: str) -> int:
+    """Where the `core` of an opening tag stands; the text's length if more must come, -1 if this is no such tag."""
+    end = _inside_head(core).match(text, start).end()  # type: ignore[union-attr]
+    if text.startswith(core, end):
+        return end
+    rest = text[end : end + len(core)]
+    unfinished = (rest == text[end:] and core.startswith(rest)) or (text[end] == '"' and "\n" not in text[end:])
+    return len(text) if unfinished else -1

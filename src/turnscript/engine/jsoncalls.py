@@ -1,0 +1,266 @@
+"""Owns tool calls and results that are one JSON object, `{"name": ..., "arguments": {...}}`: write, read, stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+from msgspec import Raw as RawJson
+
+from turnscript.conversation import Text, ToolCall, ToolResult
+from turnscript.engine.jsonscan import ObjectScanner
+from turnscript.engine.machine import Machine, PlainBody, Reading
+from turnscript.engine.pretty import pretty
+from turnscript.engine.scanner import Unescaper, in_string_search
+from turnscript.engine.spans import Writer
+from turnscript.engine.table import Payload
+from turnscript.engine.texts import PlainText
+from turnscript.errors import InvalidRequest, InvalidTranscript
+from turnscript.jsontext import compact, is_object, json_string, plain, read_object, respace, text_of
+
+_ARGUMENT_KEYS = ("arguments", "parameters", "input", "args")
+
+
+class JsonCall(PlainBody):
+    """A call as one JSON object.
+
+    `arguments` is the key of the arguments; `spaced` puts a space after colons and commas; `arguments_first` is their
+    order. Read: the keys in any order, other words for the arguments, arguments that are a string of JSON, or none.
+    """
+
+    carries: tuple[str, ...] = ("name", "arguments")
+    plain = True
+
+    def __init__(self, arguments: str = "arguments", spaced: bool = False, arguments_first: bool = False) -> None:
+        self._spaced = spaced
+        self._arguments_first = arguments_first
+        self._key = arguments
+        comma, colon = (", ", ": ") if spaced else (",", ":")
+        named, argued = f'"name"{colon}', f'"{arguments}"{colon}'
+        first, second = (argued, named) if arguments_first else (named, argued)
+        self._literals = (f"{{{first}", f"{comma}{second}", "}")
+        self.begins = self._literals[0]
+
+    def write(self, item: ToolCall, out: Writer) -> None:
+        """Write the object. Arguments that are no JSON object are written as a string."""
+        text, respaced = self._written(item.name, item.arguments)
+        if respaced:
+            out.lose(".arguments", "approximated", RESPACED)
+        out.content(text)
+
+    def only_text(self, others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
+        """The object, for a call that has nothing but name and arguments."""
+        written = self._written
+
+        def only_text(item: ToolCall, out: Writer) -> str | None:
+            if item.open or others(item) != silent:
+                return None
+            text, respaced = written(item.name, item.arguments)
+            if respaced:
+                out.later.append(partial(_report_spacing, item, out))
+            return text
+
+        return only_text
+
+    def _written(self, name: str, arguments: str) -> tuple[str, bool]:
+        """The object as it is written, and whether that changes the white space of the arguments.
+
+        Sessions show the same calls again and again, so what is written for each is kept for a while.
+        """
+        return _call_text(self._literals, self._spaced, self._arguments_first, name, arguments)
+
+    def prefill(self, name: str | None) -> str:
+        """The beginning of a call that must be made, up to where the model decides."""
+        if self._arguments_first:
+            return self._literals[0]
+        return "" if name is None else f"{self._literals[0]}{json_string(name)}{self._literals[1]}"
+
+    def read(self, payload: Payload) -> dict[str, Any]:
+        """The call's fields."""
+        machine = self.machine(Reading(payload.escape))
+        end = machine.feed(payload.text, 0)
+        fields = machine.fields() if machine.done and not payload.text[end:].strip() else None
+        if fields is None:
+            message = 'a tool call must be one JSON object with "name" and the arguments'
+            raise InvalidTranscript(message, line=payload.line, column=1, expected="a JSON object")
+        return fields
+
+    def machine(self, reading: Reading) -> Machine:
+        """A reader for a call that comes in pieces."""
+        return _CallMachine(reading, self._key)
+
+
+RESPACED = "white space between the tokens of JSON is the format's own"
+
+
+@lru_cache(maxsize=4096)
+def _call_text(
+    literals: tuple[str, str, str], spaced: bool, arguments_first: bool, name: str, arguments: str
+) -> tuple[str, bool]:
+    shown, respaced = json_string(arguments), False
+    if is_object(arguments):
+        shown = respace(arguments) if spaced else compact(arguments)
+        respaced = shown != arguments
+    first, second = (shown, json_string(name)) if arguments_first else (json_string(name), shown)
+    return f"{literals[0]}{first}{literals[1]}{second}{literals[2]}", respaced
+
+
+def _report_spacing(item: ToolCall, out: Writer) -> None:
+    out.place = item.at
+    out.lose(".arguments", "approximated", RESPACED)
+
+
+class _CallMachine(Machine):
+    """Reads the members as they come. Arguments are passed on as soon as the name is known."""
+
+    def __init__(self, reading: Reading, arguments: str) -> None:
+        super().__init__()
+        self._usual = arguments
+        self._scanner = ObjectScanner()
+        self._unescaper = Unescaper(reading.escape)
+        self._escape = reading.escape
+        self._values: dict[str, list[str]] = {}
+        self._key = ""
+        self._word = ""
+        self._arguments: list[str] = []
+        self._string = False
+        self._odd = False
+        self._quick = in_string_search(reading.escape)
+
+    def quick(self) -> Callable[[str], object] | None:
+        if self._string or _word(self._scanner.key) not in _ARGUMENT_KEYS or not self._scanner.in_string:
+            return None
+        return None if self._unescaper.holds else self._quick
+
+    def more(self, text: str) -> None:
+        self._arguments.append(text)
+
+    def feed(self, text: str, start: int) -> int:
+        scanner, position, length = self._scanner, start, len(text)
+        while position < length and not scanner.done and not scanner.failed:
+            position = scanner.feed(text, position)
+            if scanner.value is not None:
+                begin, end = scanner.value
+                self._take(scanner.key, text[begin:end], scanner.ended)
+        self.done, self.failed = scanner.done, scanner.failed
+        return position
+
+    def _take(self, key: str, piece: str, ended: bool) -> None:
+        if key != self._key:
+            self._key, self._word = key, _word(key)
+        word = self._word
+        if word in _ARGUMENT_KEYS:
+            self._odd = self._odd or word != self._usual
+            self._take_arguments(piece, ended)
+            return
+        self._values.setdefault(word, []).append(piece)
+        if ended and word == "name":
+            self.name = _string(self._escape.remove("".join(self._values["name"])))
+            if self.name is not None and self._arguments:
+                self._say()
+        elif ended and word == "id":
+            self.id = _string(self._escape.remove("".join(self._values["id"])))
+        if ended:
+            self._key = ""
+
+    def _take_arguments(self, piece: str, ended: bool) -> None:
+        if not self._arguments and not self._string and piece:
+            self._string = piece[0] == '"'
+        text = self._unescaper.feed(piece)
+        if ended:
+            text += self._unescaper.close()
+            self._key = ""
+        self._arguments.append(text)
+        if self.name is not None and not self._string:
+            self.deltas.append(text)
+
+    def _say(self) -> None:
+        if not self._string:
+            self.deltas.append("".join(self._arguments))
+
+    def fields(self) -> dict[str, Any] | None:
+        arguments = "".join(self._arguments)
+        if self.name is None:
+            return self._wrapped()
+        if self._odd or self._string:
+            self.issues.append(("odd_call", f"arguments under another key than {self._usual!r}, or as a string"))
+        if self._string:
+            decoded = _string(arguments)
+            if decoded is None:
+                return None
+            self.deltas.append(decoded)
+            arguments = decoded
+        elif not arguments or arguments == "null":
+            arguments = "{}"
+            self.deltas = ["{}"]
+        elif not is_object(arguments):
+            return None
+        found: dict[str, Any] = {"name": self.name, "arguments": arguments}
+        return found | ({"id": self.id} if self.id is not None else {})
+
+    def _wrapped(self) -> dict[str, Any] | None:
+        """A call in the wrapper of an API: `{"type": "function", "function": {...}}`."""
+        try:
+            inner = read_object(self._escape.remove("".join(self._values["function"])))
+            self.name = _string(text_of(inner["name"]))
+        except (KeyError, InvalidRequest):
+            return None
+        self._arguments = [text_of(inner.get("arguments", RawJson(b"{}")))]
+        self._string = self._arguments[0].startswith('"')
+        self._say()
+        return self.fields() if self.name is not None else None
+
+
+class JsonResult(PlainText):
+    """A result as `{"name": ..., "content": ...}` over several lines. An object or array as content is embedded."""
+
+    carries: tuple[str, ...] = ("name",)
+    plain = False
+
+    def only_text(self, others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
+        """Never: the text is put into an object."""
+        return PlainBody.only_text(self, others, silent)
+
+    def write(self, item: ToolResult, out: Writer) -> None:
+        """Write the object."""
+        content = item.content
+        simple = len(content) == 1 and type(content[0]) is Text and not content[0].extra
+        text = content[0].text if simple and isinstance(content[0], Text) else self.text(item, out)
+        shown = text if is_object(text) or _is_array(text) else json_string(text)
+        if shown is text and respace(text) != text:
+            out.lose(".content", "approximated", RESPACED)
+        known = item.name if item.name is not None else out.names.get(out.item)
+        name = "null" if known is None else json_string(known)
+        out.content(pretty(f'{{"name":{name},"content":{shown}}}'))
+
+    def read(self, payload: Payload) -> dict[str, Any]:
+        """Name and text."""
+        try:
+            fields = read_object(payload.escape.remove(payload.text))
+            name = plain(fields["name"])
+            content = fields["content"]
+        except (InvalidRequest, KeyError) as error:
+            message = f'a tool output must be one JSON object with "name" and "content" ({error})'
+            raise InvalidTranscript(message, line=payload.line, column=1, expected="a JSON object") from None
+        text = text_of(content)
+        shown = plain(content) if text.startswith('"') else respace(text)
+        return {"name": name, "content": [Text(text=shown)]}
+
+
+def _is_array(text: str) -> bool:
+    return text.lstrip().startswith("[") and is_object(f'{{"a":{text}}}')
+
+
+def _word(key: str) -> str:
+    return _string(key) or ""
+
+
+def _string(text: str) -> str | None:
+    """The text of a JSON string; None if it is none, or holds half a surrogate pair, which no UTF-8 can."""
+    try:
+        value = json.loads(text)
+        return value if isinstance(value, str) and value.encode() is not None else None
+    except ValueError:
+        return None

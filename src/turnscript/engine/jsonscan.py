@@ -1,0 +1,180 @@
+"""Owns scanning JSON that comes in pieces: where a value ends, and the members of an object as they come.
+
+Nothing is parsed and written again: values pass as the text they are. A tag inside a string is text, because strings
+are scanned as strings. Syntax is checked only as far as is needed to find ends; whoever takes a value checks it whole.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_STRUCTURE = re.compile(r'["{}\[\]]')
+_SCALAR = re.compile(r"[A-Za-z0-9+.\-]*")
+
+
+class ValueScanner:
+    """Finds the end of one JSON value. White space before it must be gone already."""
+
+    __slots__ = ("_depth", "_kind", "_slash", "done", "failed")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.failed = False
+        self._kind = ""  # "" nothing yet, `"` in a string, `{` in a structure outside strings, `0` in a scalar
+        self._depth = 0
+        self._slash = False
+
+    @property
+    def in_string(self) -> bool:
+        """Whether the next character is inside a string, and not behind a backslash."""
+        return self._kind == '"' and not self._slash
+
+    def feed(self, text: str, start: int) -> int:
+        """Scan from `start`; returns where the value ends, or the length of the text if it goes on."""
+        position, length = start, len(text)
+        while position < length and not self.done and not self.failed:
+            if self._kind == '"':
+                position = self._string(text, position)
+            elif self._kind == "{":
+                position = self._structure(text, position)
+            elif self._kind == "0":
+                end = _SCALAR.match(text, position).end()  # type: ignore[union-attr]
+                self.done = end < length
+                position = end
+            else:
+                position = self._begin(text, position)
+        return position
+
+    def _begin(self, text: str, position: int) -> int:
+        first = text[position]
+        if first == '"':
+            self._kind = '"'
+            return position + 1
+        if first in "{[":
+            self._kind, self._depth = "{", 1
+            return position + 1
+        if first.isalnum() or first == "-":
+            self._kind = "0"
+            return position
+        self.failed = True
+        return position
+
+    def _string(self, text: str, position: int) -> int:
+        length = len(text)
+        if self._slash:
+            self._slash = False
+            position += 1
+        while True:
+            quote = text.find('"', position)
+            end = quote if quote >= 0 else length
+            slash = text.find("\\", position, end)
+            if slash < 0:
+                if quote < 0:
+                    return length
+                self._kind = "{"
+                self.done = self._depth == 0
+                return quote + 1
+            if slash + 1 >= length:
+                self._slash = True
+                return length
+            position = slash + 2
+
+    def _structure(self, text: str, position: int) -> int:
+        match = _STRUCTURE.search(text, position)
+        if match is None:
+            tail = text.find("<", position)
+            self.failed = tail >= 0
+            return tail if tail >= 0 else len(text)
+        if "<" in text[position : match.start()]:
+            self.failed = True  # no JSON outside strings has it: a tag, so the value was cut off
+            return text.find("<", position)
+        token = match[0]
+        if token == '"':
+            self._kind = '"'
+        elif token in "{[":
+            self._depth += 1
+        else:
+            self._depth -= 1
+            self.done = self._depth == 0
+        return match.end()
+
+
+class ObjectScanner:
+    """Reads one JSON object member by member: `key` is the member that is coming, `value` pieces go to `on_value`.
+
+    `feed` returns after every piece of a value, so that its caller can look at `key` and take `text[start:end]`.
+    """
+
+    __slots__ = ("_expects", "_scanner", "_text", "done", "ended", "failed", "key", "value")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.failed = False
+        self.key = ""
+        self.value: tuple[int, int] | None = None
+        self.ended = False
+        self._expects = "{"
+        self._scanner = ValueScanner()
+        self._text: list[str] = []
+
+    def feed(self, text: str, start: int) -> int:
+        """Scan on to the next piece of a value, the object's end, or the text's. Sets `value` and `ended`."""
+        position, length = start, len(text)
+        self.value = None
+        self.ended = False
+        while position < length and not self.done and not self.failed:
+            if self._expects == "value" and self._scanner_started():
+                return self._value(text, position)
+            position = _SPACE.match(text, position).end() if self._expects != "in key" else position  # type: ignore[union-attr]
+            if position >= length:
+                break
+            if self._expects == "value":
+                return self._value(text, position)
+            position = self._punctuation(text, position)
+        return position
+
+    @property
+    def in_string(self) -> bool:
+        """Whether the next character is inside a string value."""
+        return self._expects == "value" and self._scanner.in_string
+
+    def _scanner_started(self) -> bool:
+        return self._scanner._kind != ""
+
+    def _value(self, text: str, position: int) -> int:
+        end = self._scanner.feed(text, position)
+        self.failed = self._scanner.failed
+        self.value = (position, end)
+        if self._scanner.done:
+            self.ended = True
+            self._expects = ","
+        return end
+
+    def _punctuation(self, text: str, position: int) -> int:
+        expects, character = self._expects, text[position]
+        if expects == "in key":
+            return self._key(text, position)
+        if expects == "{" and character == "{":
+            self._expects = "key or }"
+        elif expects == "key or }" and character == '"':
+            self._expects, self._scanner, self._text = "in key", ValueScanner(), []
+            return position
+        elif expects == ":" and character == ":":
+            self._expects, self._scanner = "value", ValueScanner()
+        elif expects == "," and character == ",":
+            self._expects = "key or }"
+        elif expects in (",", "key or }") and character == "}":
+            self.done = True
+        else:
+            self.failed = True
+            return position
+        return position + 1
+
+    def _key(self, text: str, position: int) -> int:
+        end = self._scanner.feed(text, position)
+        self._text.append(text[position:end])
+        if self._scanner.done:
+            self.key = "".join(self._text)
+            self._expects = ":"
+        return end

@@ -1,0 +1,125 @@
+"""Owns the contract of payload machines: small readers that a parser feeds with a payload as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from turnscript.conversation import Text, Tool
+from turnscript.engine.escape import Escape
+from turnscript.engine.spans import Writer
+from turnscript.jsontext import Json
+
+
+class Reading(Struct):
+    """What a payload's reader may know: the escape, the fields of the opening tag, and the offered tools by name."""
+
+    escape: Escape
+    head: Mapping[str, Any] = {}
+    tools: Mapping[str, Tool] = {}
+
+
+class Machine:
+    """Reads one call. `feed` takes what belongs to the payload and returns where that ends.
+
+    `name` and `id` are set when they are known; `deltas` collects argument text, for the parser to take. `done`: the
+    payload is complete; `failed`: it never will be, and reading stopped where that showed.
+    """
+
+    name: str | None
+    id: str | None
+
+    def __init__(self) -> None:
+        self.name = None
+        self.id = None
+        self.deltas: list[str] = []
+        self.issues: list[tuple[str, str]] = []
+        self.done = False
+        self.failed = False
+
+    @property
+    def streams(self) -> bool:
+        """Whether the call may be announced already: its name and the beginning of its arguments are known."""
+        return bool(self.deltas)
+
+    def feed(self, text: str, start: int) -> int:
+        """Read from `start`; returns where reading stopped."""
+        raise NotImplementedError
+
+    def quick(self) -> Callable[[str], object] | None:
+        """A search for what makes a piece more than a piece of arguments; None where every piece needs a look."""
+        return None
+
+    def more(self, text: str) -> None:
+        """A piece in which `quick` found nothing: it is argument text as it stands."""
+
+    def taken(self) -> str:
+        """The argument text since the last time."""
+        text = "".join(self.deltas)
+        self.deltas.clear()
+        return text
+
+    def fields(self) -> dict[str, Any] | None:
+        """The call's fields once `done`, None if it is no call after all."""
+        raise NotImplementedError
+
+
+def _none(item: Any, out: Writer) -> str | None:
+    return None
+
+
+def one_text(others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
+    """The same for payloads that are the text of the item."""
+
+    def only_text(item: Any, out: Writer) -> str | None:
+        content = item.content
+        if len(content) == 1 and not item.open and others(item) == silent:
+            part = content[0]
+            if type(part) is Text and not part.extra:
+                return part.text
+        return None
+
+    return only_text
+
+
+class PlainBody:
+    """What most payload shapes have in common: nothing in the opening tag, always shown, never empty, no machine."""
+
+    literals: tuple[str, ...] = ()
+    carries: tuple[str, ...] = ()
+    formats = False
+    plain = False
+    begins = ""
+
+    def attributes(self, item: Any, archive: bool) -> Mapping[str, str]:
+        """Attributes that tell how the payload is written: none."""
+        return {}
+
+    def attributes_read(self, form: Json | None) -> dict[str, Any]:
+        """Fields from the `format` attribute of an opening tag: none."""
+        return {}
+
+    def shows(self, item: Any, out: Writer) -> bool:
+        """Whether there is anything to write: always."""
+        return True
+
+    def is_empty(self, item: Any, flattened: bool = False) -> bool:
+        """Whether the empty text would be written: no."""
+        return False
+
+    def only_text(self, others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
+        """A function that gives the payload of an item that says nothing else, as text; None for all others.
+
+        `others` gives all that the item may say beside its payload, and `silent` is what that is if it says nothing.
+        """
+        return _none
+
+    def prefill(self, name: str | None) -> str:
+        """The beginning of the payload of a call that must be made (of a tool), up to where the model decides."""
+        return ""
+
+    def machine(self, reading: Reading) -> Machine | None:
+        """A reader for the payload in pieces; None where it is text."""
+        return None

@@ -1,0 +1,289 @@
+"""Owns reading what stands inside a turn, whole or in pieces: a model's answer as events, or a turn of a transcript.
+
+Theory of operation. The parser is in one state at a time; a state (`states`) is a set of literals that mean something
+there. A step looks for the first of them, passes on the text before it, and does what it says; the end of a piece that
+may yet become a literal waits for the next piece. Payloads of calls are read by machines (`machine`), which know JSON
+or parameters and not tags, so a closing tag inside a JSON string is text.
+
+Nothing that a model writes raises: what is no call after all is put back as text, and an `Issue` says so. Every
+character is in the `raw` of exactly one event. Strictly, for transcripts, the same steps are taken, and what would be
+an issue is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from turnscript.conversation import Assistant, Issue
+from turnscript.engine.callsteps import SPACE, WIDEST, CallSteps
+from turnscript.engine.layout import Place
+from turnscript.engine.states import Action, Do
+from turnscript.engine.telling import Malformed
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd
+
+
+class TurnParser(CallSteps):
+    """Reads the inside of one turn, whole or in pieces."""
+
+    def feed(self, text: str) -> list[Event]:
+        """More text; returns what is certain now."""
+        quick = self._quick
+        if quick is not None and quick(text) is None:
+            if not text:
+                return []
+            self._offset += len(text)
+            self._sink(text)
+            return [PartDelta(self._index, text, text)]
+        return self._run(self._held + text)
+
+    def close(self, finish_reason: str | None = None) -> list[Event]:
+        """The text is over. `finish_reason`: why, if the backend said so; `length` leaves a call that was cut text."""
+        self._closing, self._finish = True, finish_reason
+        events = self._run(self._held)
+        self._finish_step()
+        self._end_part()
+        self._judge_tail()
+        reason = "stop" if finish_reason is None or self._stop is not None else finish_reason
+        if self._calls and reason == "stop" and self._stop is None:
+            reason = "tool_calls"
+        raw = "".join(self._pending)
+        self._pending = []
+        end = MessageEnd(reason, self._stop, None, self._issues, raw)
+        return [*events, *self._take_events(), end]
+
+    def seed(self, text: str) -> None:
+        """What the prompt has written of the turn already: it is read, and makes no events."""
+        self._run(text)
+        self._pending, self._issues, self._call_raw = [], [], []
+        self._texts.clear()
+        self._index, self._offset, self._uncounted = -1, -len(self._held), len(self._held)
+        if self._part is not None:
+            self._announce(self._part)
+        elif self._said:
+            self._announce_call()
+        if self._machine is not None:
+            self._machine.deltas.clear()
+        self._quick = None  # the start of what goes on is told first
+
+    def _run(self, text: str) -> list[Event]:
+        position, length = 0, len(text)
+        while position < length:
+            step = self._step
+            after = step(text, position)
+            if after == position and self._step == step:
+                break
+            position = after
+        self._held = text[position:]
+        self._offset += position
+        self._quick = self._quickly() if not (self._held or self._pending or self._closing) else None
+        return self._take_events()
+
+    def _quickly(self) -> Callable[[str], object] | None:
+        """A search for anything special, where a piece without it is content and nothing else."""
+        if self._step == self._text and not self._skip and self._part is not None:
+            self._sink = self._texts.append
+            return self._state.trigger
+        if self._step == self._call and self._machine is not None and self._said:
+            self._sink = self._more_of_call
+            return self._machine.quick()
+        return None
+
+    def _gap(self, text: str, position: int) -> int:
+        """Between segments: an opening, an end, or text."""
+        scanner, length = self._state.scanner, len(text)
+        space = SPACE.match(text, position, position + WIDEST).end()  # type: ignore[union-attr]
+        if space == length and not self._closing and space - position < WIDEST:
+            return position
+        found = scanner.near(text, position, space, self._closing)
+        if found is not None:
+            action = scanner.actions[found[0]]
+            self._between(text[position : found.end() - action.core], action)
+            self._read(text[position : found.start()])
+            if self._group_raw:
+                self._group_raw.append(text[position : found.start()])
+            self._act(action, found[0], found.start())
+            return found.end()
+        if not self._closing and scanner.hold(text, position) <= space:
+            return position
+        if space == length:
+            self._between(text[position:], None)
+            self._read(text[position:])
+            return length
+        return self._begin_text(text, position, space)
+
+    def _begin_text(self, text: str, position: int, space: int) -> int:
+        bare = self._states.bare
+        if bare is None or self._group is not None:
+            if self._strict:
+                self._fail("text where none may stand", position)
+            if bare is None:
+                self._issue("text_outside", "text behind the last block ends the answer", position)
+                self._finish_turn()
+                return position
+            self._issue("text_in_group", "text between calls", position)
+            self._group = None
+        dropped = self._dropped(text[position:space])
+        self._read(text[position : position + dropped])
+        self._enter_text(bare)
+        if self._strict:
+            self._start(bare)
+        return position + dropped
+
+    def _dropped(self, space: str) -> int:
+        """How much of the white space before a text is not of the text."""
+        if self._flattened and (self._state.kind or self._strict):
+            return len(space)
+        kind, bare = self._state.kind, self._states.bare
+        joint = self._states.joint(kind, bare.kind) if kind and bare is not None else self._states.turn.lead
+        if space.startswith(joint):
+            return len(joint)
+        return len(space) if joint.startswith(space) else 0
+
+    def _text(self, text: str, position: int) -> int:
+        """Inside a text: up to the next literal that means something, or what may become one."""
+        scanner = self._state.scanner
+        found = scanner.find(text, position, self._closing)
+        if found is not None:
+            self._content(text[position : found.start()])
+            self._act(scanner.actions[found[0]], found[0], found.start())
+            return found.end()
+        end = len(text)
+        if not self._closing:
+            end = scanner.hold(text, position)
+        elif self._finish in (None, "stop") and not self._strict:
+            end -= len(self._stripped(text[position:]))
+        if end > position:
+            self._content(text[position:end])
+        if self._closing:
+            self._read(text[end:])
+            return len(text)
+        return end
+
+    def _stripped(self, text: str) -> str:
+        """White space at the end that belongs to a closing which the backend has taken away."""
+        for space in self._state.end_spaces:
+            if text.endswith(space):
+                return space
+        return ""
+
+    def _over(self, text: str, position: int) -> int:
+        """Behind the end of the turn."""
+        if self._tail_at < 0:
+            self._tail_at = self._offset + position
+        self._tail.append(text[position:])
+        self._read(text[position:])
+        return len(text)
+
+    def _judge_tail(self) -> None:
+        """Text behind the end is an issue, unless it is only the mark of the end of all."""
+        tail = "".join(self._tail)
+        if tail.strip() and tail.strip() != self._states.layout.document.end:
+            at = self._tail_at + len(tail) - len(tail.lstrip())
+            self._issues.append(Issue(self._end_kind, "text behind the end of the turn", at, self._tail_at + len(tail)))
+
+    def _act(self, action: Action, literal: str, start: int) -> None:
+        do, place = action.do, action.place
+        if do in (Do.OPEN, Do.GROUP) and place is not None:
+            self._opened = max(0, self._offset + start)  # the prompt may have written the white space before
+            self._open(do, place, literal)
+            return
+        if do is Do.AGAIN and place is not None:
+            self._open_again(place, literal)
+            return
+        self._read(literal)
+        if do is Do.CLOSE and place is not None:
+            self._end_part()
+            self._enter_gap(place.kind, self._group)
+        elif do is Do.LEAVE:
+            self._group = None
+            self._enter_gap(self._state.kind)
+        else:
+            if do is Do.STOP:
+                self._stop = literal
+            elif do is Do.FOREIGN and not (self._step == self._gap and self._state.kind):
+                self._end_kind = "foreign_turn"
+            self._finish_turn()
+
+    def _open_again(self, place: Place, literal: str) -> None:
+        """A model repeats the opening that the prompt has written already; later on, it is text."""
+        if self._texts:
+            self._content(literal)
+            return
+        self._read(literal)
+        self._skip = (place.head_end or place.open).endswith("\n")
+
+    def _finish_turn(self) -> None:
+        self._end_part()
+        self._step = self._over
+
+    def _open(self, do: Do, place: Place, literal: str) -> None:
+        """A segment or a group begins. A text goes on until it is certain that this is one."""
+        self._read(literal)
+        self._within = self._state if self._step == self._text else None
+        if self._within is not None and self._within.kind == Assistant.kind and self._states.bare is None:
+            self._issues.append(Issue("missing_close", "a call inside an answer", self._opened, self._opened))
+        if do is Do.GROUP:
+            if self._within is not None and self._within.kind == "thinking":
+                self._issues.append(Issue("unclosed_thinking", "calls inside a thought", self._opened, self._opened))
+            self._group, self._group_raw = place.segment.group, [literal]
+            self._end_part()
+            self._enter_gap(place.kind if self._state.kind == place.kind else "", self._group)
+            return
+        self._place = place
+        self._call_raw, self._group_raw = [*self._group_raw, literal], []
+        self._head = {}
+        if place.own_attributes or place.head_end:
+            self._step = self._header
+        else:
+            self._begin_payload(place, {})
+
+    def _finish_step(self) -> None:
+        """Whatever goes on when the text is over."""
+        step = self._step
+        if step in (self._call, self._header, self._broken):
+            if self._held:
+                self._read(self._held)
+                self._call_raw.append(self._held)
+            if self._strict:
+                self._fail("a call is not complete", len(self._held))
+            if step != self._broken:
+                self._call_issue("unclosed_call", "the text ends inside a call", len(self._held))
+                if self._said:
+                    self._events.append(PartEnd(self._index, None, self._raw()))
+            self._put_back()
+        elif step == self._after_call:
+            self._miss_close(0)
+        elif step == self._gap:
+            if not self._held and not self._offset:
+                self._between("", None)
+        elif step == self._text and self._place is not None and not self._place.segment.bare:
+            self._unclosed_text(self._place)
+
+    def _unclosed_text(self, place: Place) -> None:
+        self.stays_open = bool(place.close)
+        if place.kind == "thinking" and not self._may_stay_open:
+            if self._strict:
+                self._fail(f"{place.close.strip()} is missing", len(self._held))
+            self._issue("unclosed_thinking", "the text ends inside a thought", len(self._held))
+
+    def _between(self, space: str, action: Action | None) -> None:
+        """Strictly: white space between two segments may be a text that is empty, or of white space."""
+        bare, kind = self._states.bare, self._state.kind
+        if not self._strict or bare is None or self._group is not None or (action and action.do is Do.LEAVE):
+            return
+        before = self._states.known_joint(kind, bare.kind) if kind else ""
+        after = self._states.known_joint(bare.kind, action.place.kind) if action and action.place else ""
+        if self._flattened:
+            before, after = "", None if kind or action else ""
+        if before is None or after is None or (kind and kind == bare.kind):
+            return
+        text = "" if self._flattened else space[len(before) : len(space) - len(after)]
+        whole = self._flattened or (len(space) >= len(before) + len(after) and space == before + text + after)
+        if whole and (kind or action is None or space):
+            self._place = bare
+            self._start(bare)
+            self._texts.append(text)
+            self._end_part()
+
+
+__all__ = ["Malformed", "TurnParser"]

@@ -1,0 +1,314 @@
+"""Owns prompts: a document cut where the model goes on, the parser of what it writes there, and the next prompt."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+
+from turnscript.conversation import Assistant, Conversation, Item, Request, Response, Tool, ToolCall, ToolChoice
+from turnscript.engine.attributes import attribute_text
+from turnscript.engine.layout import Place
+from turnscript.engine.parse import TurnParser
+from turnscript.engine.render import Composer
+from turnscript.engine.spans import Span, Writer
+from turnscript.engine.states import model_turn, states_of
+from turnscript.engine.table import Document
+from turnscript.errors import Unsupported
+from turnscript.events import Event
+from turnscript.losses import Loss
+
+_HARMLESS = frozenset({"unknown_tool", "odd_call", "missing_close", "ambiguous_close"})
+
+
+class Prompt:
+    """Text for a model to continue.
+
+    `stops`: strings that end the model's turn. `client_stops`: those that the client asked for. `prefill`: how much of
+    the turn's own content is written already; the parser begins there.
+    """
+
+    __slots__ = (
+        "_composer",
+        "_count",
+        "_request",
+        "_seed",
+        "_start",
+        "_thinks",
+        "offered",
+        "prefill",
+        "stops",
+    )
+
+    def __init__(self, composer: Composer, request: Request, thinks: bool, start: int = 0) -> None:
+        out = composer.out
+        self._composer = composer
+        self._request = request
+        self._thinks = thinks
+        self._start = start
+        self._seed, self.prefill = _opened(composer, request, thinks)
+        self._count = len(out.pieces)
+        self.offered = _offered(request)
+        generation = composer.document.generation
+        self.stops = list(generation.stops_with_tools if self.offered else generation.stops)
+
+    @property
+    def losses(self) -> list[Loss]:
+        """What the format could not show."""
+        return self._composer.out.all_losses()
+
+    @property
+    def client_stops(self) -> tuple[str, ...]:
+        """The strings at which the client wants the text to end."""
+        return tuple(self._request.settings.stop or ())
+
+    @property
+    def text(self) -> str:
+        """The prompt as one string."""
+        return "".join(self._pieces(0))
+
+    @property
+    def suffix(self) -> str:
+        """What follows the prompt before and the text that was generated for it; all of it for a first prompt."""
+        return "".join(self._pieces(self._start))
+
+    @property
+    def spans(self) -> list[Span]:
+        """The prompt as spans."""
+        return self._composer.out.first_spans(self._count)
+
+    def _pieces(self, start: int) -> list[str]:
+        pieces = self._composer.out.pieces
+        return pieces[start : self._count] if start or self._count != len(pieces) else pieces
+
+    def parser(self) -> Parser:
+        """A parser for exactly what a model writes after this prompt: it knows the prefill, the tools and the stops."""
+        document = self._composer.document
+        states = states_of(document, model_turn(document), False, self.client_stops, bool(self.offered))
+        turn = TurnParser(states, self.offered)
+        turn.seed(self._seed)
+        return Parser(turn)
+
+    def extend(self, response: Response, items: Sequence[Item]) -> Prompt | None:
+        """The next prompt: this one, the text generated for it, then new items. Its text starts with both.
+
+        Only what is new is rendered, so a session costs what it says and not the square of that. None where it cannot
+        be: the response has no text of its own, or went on behind the end of its turn. Then render the whole again.
+        """
+        raw = response.raw
+        end = self._composer.document.end
+        if (
+            raw is None
+            or (end and raw.rstrip().endswith(end))
+            or any(issue.kind not in _HARMLESS for issue in response.issues)
+        ):
+            return None
+        composer = self._composer
+        if len(composer.out.pieces) != self._count:
+            composer = composer.copied(self._count)
+        return _extended(self, composer, raw, response, items)
+
+
+class Parser:
+    """Reads what a model writes, in pieces of any size: `feed` and `close` give events. Never raises for what it reads.
+
+    Bytes are UTF-8 and may be cut anywhere.
+    """
+
+    __slots__ = ("_closed", "_decode", "_turn", "feed_text")
+
+    def __init__(self, turn: TurnParser) -> None:
+        self._turn = turn
+        self.feed_text = turn.feed
+        self._decode: codecs.IncrementalDecoder | None = None
+        self._closed = False
+
+    def feed(self, text: str | bytes) -> list[Event]:
+        """More of the model's text; returns what is certain now. Raises ValueError once the parser is closed."""
+        if self._closed:
+            raise ValueError("this parser is closed; a prompt gives a new one for each answer")
+        if isinstance(text, bytes):
+            if self._decode is None:
+                self._decode = codecs.getincrementaldecoder("utf-8")("replace")
+            text = self._decode.decode(text)
+        return self.feed_text(text)
+
+    def close(self, finish_reason: str | None = None) -> list[Event]:
+        """The text is over. `finish_reason` is the backend's: `stop`, `length`, ...; None if it gave none."""
+        if self._closed:
+            return []
+        rest = self.feed_text(self._decode.decode(b"", True)) if self._decode is not None else []
+        self._closed = True
+        return [*rest, *self._turn.close(finish_reason)]
+
+
+def bare_parser(document: Document, tools: Sequence[Tool] | None, prefill: str, stops: Sequence[str]) -> Parser:
+    """A parser for a turn of the model that begins with `prefill`."""
+    states = states_of(document, model_turn(document), False, tuple(stops), tools is None or len(tools) > 0)
+    turn = TurnParser(states, None if tools is None else {tool.name: tool for tool in tools if tool.name is not None})
+    answer = document.segment(document.generation.kind)
+    turn.seed(prefill or f"{answer.open}{answer.head_end}")
+    return Parser(turn)
+
+
+def begin_prompt(document: Document, request: Request, thinking: bool | None) -> Prompt:
+    """The prompt of a request."""
+    composer = Composer.of(document, archive=False)
+    thinks = _thinks(request, thinking)
+    if thinks and document.generation.thinking_kind not in composer.layout.places:
+        if thinking:
+            raise Unsupported("thinking", "a format that has no place for thoughts")
+        composer.out.losses.append(Loss("$.thinking", "dropped", "this format has no place for thoughts"))
+        thinks = False
+    composer.write(request, "reason" if thinks else None)
+    return Prompt(composer, request, thinks)
+
+
+def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, items: Sequence[Item]) -> Prompt | None:
+    layout, out = composer.layout, composer.out
+    place = layout.place_for(response.items[-1]) if response.items else None
+    place = place or layout.places[composer.document.generation.kind]
+    composer.place, composer.model = place, True
+    joint = composer.goes_on(items)
+    tail = f"{place.close}{place.end if joint is None else joint}"
+    shared = _overlap(raw, tail)
+    if not shared and raw.rstrip().endswith(tuple(stop.strip() for stop in prompt.stops)):
+        return None
+    out.trainable = True
+    out.generated(raw)
+    start = len(out.pieces)
+    out.control(tail[shared:])
+    composer.joined = joint is not None
+    if joint is None:
+        composer.place = None
+    said = [*response.items, *items]
+    style = composer.document.results
+    if style:
+        out.names = {}
+    composer.write_items(items, 0)
+    request = Request(conversation=Conversation(said, prompt._request.tools), settings=prompt._request.settings)
+    return Prompt(composer, request, prompt._thinks, start)
+
+
+def _overlap(text: str, tail: str) -> int:
+    """How much of `tail` stands at the end of `text` already."""
+    if not text or text[-1] not in tail:
+        return 0
+    return next((size for size in range(len(tail), 0, -1) if text.endswith(tail[:size])), 0)
+
+
+def _continued(composer: Composer, request: Request) -> tuple[str, str]:
+    """A last assistant text that is open goes on: its own text is the prefill."""
+    index = len(request.items) - 1
+    spans = [span for span in composer.out.spans if span.item == index]
+    text = "".join([span.text for span in spans if not span.control])
+    turn = composer.layout.places[Assistant.kind].turn
+    opening = "".join([span.text for span in spans if span.control])
+    return opening[opening.rfind(turn.open) + len(turn.open) :] + text if turn.open else opening + text, text
+
+
+def _opened(composer: Composer, request: Request, thinks: bool) -> tuple[str, str]:
+    """Open what the model is to write; returns the seed of its parser, and the prefill."""
+    generation, places = composer.document.generation, composer.layout.places
+    last = request.items[-1] if request.items else None
+    if isinstance(last, Assistant) and last.open:
+        return _continued(composer, request)
+    hint = _hint(composer.document, request) if thinks else ""
+    if hint:
+        composer.out.control(hint)
+    forced = None if thinks else _forced(request)
+    kind = generation.thinking_kind if thinks else ToolCall.kind if forced is not None else generation.kind
+    place = places[kind]
+    out, before = composer.out, composer.place
+    joint = composer.layout.joints.get((before.kind, kind)) if before is not None else None
+    group = place.group_open
+    if before is not None and before.turn is place.turn and not before.model and joint is not None:
+        out.control(joint.removesuffix(group) if group else joint)
+        lead = ""
+    else:
+        composer.end_turn()
+        composer.begin_turn(place, None, grouped=False)
+        lead = place.lead
+    composer.place, composer.model = None, False
+    seed = _opening(place, composer, request, forced)
+    if not seed:
+        return "", ""
+    written = f"{lead}{seed}"
+    out.control(written)
+    return written, "" if kind == generation.kind else written
+
+
+def _opening(place: Place, composer: Composer, request: Request, forced: ToolChoice | None) -> str:
+    """What is written of a segment's opening."""
+    generation = composer.document.generation
+    if forced is not None:
+        return _call_opening(place, request, forced)
+    if place.kind == generation.thinking_kind and generation.thinking_prefill is not None:
+        return generation.thinking_prefill
+    return f"{place.open}{place.head_end}"
+
+
+def _call_opening(place: Place, request: Request, forced: ToolChoice) -> str:
+    name = forced.name if forced.mode == "named" else None
+    opening = f"{place.group_open}{place.open}"
+    if place.plain_head:
+        return f"{opening}{place.body.prefill(name)}"
+    if name is None:
+        return f'{opening} name="'
+    has_id = any(attribute.key == "id" and attribute.prompt for attribute in place.own_attributes)
+    id_ = f" id={attribute_text(_next_id(request))}" if has_id else ""
+    return f"{opening} name={attribute_text(name)}{id_}{place.head_end}"
+
+
+def _next_id(request: Request) -> str:
+    """The id of the next call, as ids are generated for calls that have none (requirements D-X-7)."""
+    used = {item.id for item in request.items if isinstance(item, ToolCall)}
+    number = sum(isinstance(item, ToolCall) for item in request.items) + 1
+    while f"call_auto_{number:03d}" in used:
+        number += 1
+    return f"call_auto_{number:03d}"
+
+
+def _offered(request: Request) -> dict[str, Tool]:
+    """The tools that the model may call, by name."""
+    choice = request.settings.tool_choice
+    if choice is not None and choice.mode == "none":
+        return {}
+    return {tool.name: tool for tool in request.tools if tool.name is not None}
+
+
+def _forced(request: Request) -> ToolChoice | None:
+    """The tool choice, if it leaves the model no way but to call."""
+    choice = request.settings.tool_choice
+    if choice is None or not request.tools:
+        return None
+    return choice if choice.mode in ("required", "named") or (choice.mode == "allowed" and choice.required) else None
+
+
+def _thinks(request: Request, asked: bool | None) -> bool:
+    if asked is not None:
+        return asked
+    mode, effort = request.settings.thinking, request.settings.effort
+    if mode is not None:
+        return mode.mode != "disabled"
+    return effort is not None and effort not in ("none", "minimal")
+
+
+def _hint(document: Document, request: Request) -> str:
+    """What a format adds to the last user text so that the model thinks: more for more effort."""
+    hints = document.generation.hints
+    if not hints or not request.items or request.items[-1].kind != "user":
+        return ""
+    return hints[_tier(request)]
+
+
+def _tier(request: Request) -> str:
+    """How much thinking is asked for: `low`, `medium` or `high` (requirements R-G-10..12, D-X-13)."""
+    mode, effort = request.settings.thinking, request.settings.effort
+    if mode is not None and mode.budget is not None:
+        return "low" if mode.budget < 4096 else "medium" if mode.budget < 16384 else "high"
+    if effort in ("low", "minimal"):
+        return "low"
+    return "high" if effort in ("high", "xhigh", "max") else "medium"
+
+
+__all__ = ["Parser", "Prompt", "Writer", "bare_parser", "begin_prompt"]

@@ -1,0 +1,320 @@
+"""Owns strict reading of documents made of speakers' turns. Errors name line and column.
+
+Theory of operation. Turns are cut out by their literals, which no content holds; a turn without a closing ends where
+the label of the next one follows. What is inside a turn is read by the same steps as a model's answer (`parse`), only
+strictly. A first system turn is taken apart before that, because it may hold the tool definitions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import NoReturn
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from turnscript.conversation import Hints, Item, Request, System, Text, Tool
+from turnscript.engine.correlate import correlate
+from turnscript.engine.jsonscan import ValueScanner
+from turnscript.engine.layout import layout_of
+from turnscript.engine.parse import Malformed, TurnParser
+from turnscript.engine.states import states_of
+from turnscript.engine.system import ASKED
+from turnscript.engine.table import Document, Payload, ToolsPlace, Turn
+from turnscript.errors import InvalidTranscript
+from turnscript.events import PartEnd
+from turnscript.jsontext import json_of
+
+TIGHT = "tight"
+"""The hint of a document whose turns have no white space before their closings, though the format writes it."""
+_BLANK = re.compile(r"\s*")
+_BLANKS = re.compile(r"[ \t]*")
+_FLAG_SPACE = re.compile(r"\s*\Z")
+
+
+class Cut(Struct):
+    """A turn as it was cut out: its text (still escaped), where that starts, its attributes."""
+
+    turn: Turn
+    text: str
+    start: int
+    attributes: dict[str, str]
+    open: bool
+    last: bool = False
+
+
+def read_turns(document: Document, text: str) -> Request:
+    """The request that a transcript holds. Raises InvalidTranscript."""
+    text = _unix_lines(text.removeprefix("\ufeff"))
+    reader = _Reader(document, text)
+    request = Request()
+    cuts = list(reader.cuts())
+    if document.turns and _is_tight(cuts):
+        request.hints = {TIGHT: "true"}
+    elif not document.flattened:
+        cuts = [reader.without_space(cut) for cut in cuts]
+    for index, cut in enumerate(cuts):
+        cut.last = index == len(cuts) - 1
+        reader.read(cut, request, first=index == 0)
+    correlate(request.items, document.results, {tool.name or "" for tool in request.tools})
+    return request
+
+
+def begins_document(document: Document, text: str) -> bool:
+    """Whether a text begins with an opening of the document."""
+    start = text.removeprefix("\ufeff").lstrip()
+    start = start.removeprefix(document.start) if document.start else start
+    return any(turn.open and start.lstrip().startswith(turn.open.rstrip()) for turn in document.turns)
+
+
+@lru_cache(maxsize=64)
+def tightened(document: Document) -> Document:
+    """The same format without white space before closings."""
+    turns = tuple(replace(turn, close=turn.close.lstrip()) for turn in document.turns)
+    return replace(document, turns=turns)
+
+
+def _is_tight(cuts: list[Cut]) -> bool:
+    """Whether not every turn has the white space that the format writes before a closing."""
+    spaced = [cut for cut in cuts if cut.turn.close[:1].isspace() and not cut.open]
+    return bool(spaced) and not all(cut.text.endswith(_space_before(cut.turn)) for cut in spaced)
+
+
+def _space_before(turn: Turn) -> str:
+    return turn.close[: len(turn.close) - len(turn.close.lstrip())]
+
+
+class _Reader:
+    """One transcript on its way to a request."""
+
+    def __init__(self, document: Document, text: str) -> None:
+        self.document = document
+        self.text = text
+        self.layout = layout_of(document)
+        self._before: Turn | None = None
+        self._last: Item | None = None
+        self._stays_open = False
+        self._unsaid = False  # whether the first system turn had no text of its own
+
+    def cuts(self) -> Iterator[Cut]:
+        """The turns in order."""
+        text, document = self.text, self.document
+        position = _BLANK.match(text).end()  # type: ignore[union-attr]
+        if document.start and text.startswith(document.start, position):
+            position += len(document.start)
+        end = len(text)
+        if document.end and text.rstrip().endswith(document.end):
+            end = len(text.rstrip()) - len(document.end)
+        ordered = sorted(document.turns, key=lambda turn: len(turn.open), reverse=True)
+        while True:
+            start = _BLANK.match(text, position, end).end()  # type: ignore[union-attr]
+            if start >= end:
+                return
+            turn = next((turn for turn in ordered if text.startswith(turn.open.rstrip("\n"), start)), None)
+            if turn is None:
+                openings = " or ".join(turn.open.strip() for turn in document.turns)
+                self.fail(start, f"a turn must begin here: {openings}", openings)
+            body, attributes = self._header(turn, start + len(turn.open.rstrip("\n")))
+            cut, position = self._cut(turn, body, end, attributes)
+            yield cut
+
+    def _header(self, turn: Turn, position: int) -> tuple[int, dict[str, str]]:
+        """Behind the opening: attributes, blanks, and the newline that belongs to it."""
+        text = self.text
+        newlines = turn.head_end or turn.open[len(turn.open.rstrip("\n")) :]
+        if not newlines:
+            return position, {}
+        line_end = text.find("\n", position)
+        line_end = len(text) if line_end < 0 else line_end
+        attributes: dict[str, str] = {}
+        for word in text[position:line_end].split():
+            key, equals, value = word.partition("=")
+            known = {attribute.key for attribute in turn.attributes}
+            if not equals or key not in known:
+                expected = " or ".join(f"{one}=..." for one in sorted(known)) or "the end of the line"
+                self.fail(position, f"{word!r} is no attribute of {turn.open.strip()}", expected)
+            attributes[key] = self.layout.escape.remove(value)
+        if not text.startswith(newlines, line_end):
+            if line_end < len(text):
+                self.fail(line_end, f"{turn.open.strip()} must be followed by {newlines!r}", repr(newlines))
+            return line_end, attributes
+        return line_end + len(newlines), attributes
+
+    def _cut(self, turn: Turn, start: int, end: int, attributes: dict[str, str]) -> tuple[Cut, int]:
+        text = self.text
+        if not turn.close:
+            found = _labels(self.document).search(text, max(start - 1, 0), end)
+            stop = found.start() if found else end
+            content = text[start:stop].rstrip() if found is None else text[start:stop]
+            return Cut(turn, content, start, attributes, open=False), stop
+        core = turn.close.strip()
+        stop = text.find(core, start, end)
+        # A tight closing may stand right behind the opening, which has taken the newline before it.
+        if stop < 0:
+            return Cut(turn, text[start:end], start, attributes, open=True), end
+        after = stop + len(core)
+        return Cut(turn, text[start:stop], start, attributes, open=False), _BLANKS.match(text, after).end()  # type: ignore[union-attr]
+
+    def without_space(self, cut: Cut) -> Cut:
+        """A turn's text without the white space that belongs to its closing."""
+        return cut if cut.open else replace(cut, text=cut.text.removesuffix(_space_before(cut.turn)))
+
+    def read(self, cut: Cut, request: Request, first: bool) -> None:
+        """The items of a turn, added to the request."""
+        if cut.turn.segments[0].kind == System.kind:
+            items = self._system(cut, request, first)
+        else:
+            items = self._inside(cut, cut.text, cut.start, {tool.name or "": tool for tool in request.tools})
+        if not items:
+            return
+        line = self.line(cut.start)[0]
+        for item in items:
+            item.at = f"line {line}"
+        if self._unsaid and isinstance(items[0], System):
+            items[0].hints = Hints(turn="new")
+        self._unsaid = False
+        spoken = next((item for item in items if item.kind in ("system", "user", "assistant")), None)
+        for key, value in cut.attributes.items():
+            path = next(attribute.path for attribute in cut.turn.attributes if attribute.key == key)
+            if spoken is not None:
+                setattr(spoken, path, value)
+            else:
+                items[0].hints = Hints(attributes={key: json_of(value)})
+        joined = self._last is not None and (self._last.kind, items[0].kind) in self.document.joints
+        if joined and self._before is cut.turn:
+            items[0].hints = Hints(turn="new")
+        items[-1].open = cut.open or (cut.last and self._stays_open)
+        request.items.extend(items)
+        self._before, self._last = cut.turn, items[-1]
+
+    def _inside(self, cut: Cut, text: str, start: int, tools: Mapping[str, Tool]) -> list[Item]:
+        """Any turn's text as items, by its segments."""
+        turn = cut.turn
+        if turn.lead:
+            text, start = (
+                (text[len(turn.lead) :], start + len(turn.lead)) if text.startswith(turn.lead) else (text, start)
+            )
+        states = states_of(self.document, turn, True)
+        parser = TurnParser(states, tools, strict=True, may_stay_open=cut.last)
+        try:
+            events = [*parser.feed(text), *parser.close()]
+            self._stays_open = parser.stays_open
+        except Malformed as error:
+            self.fail(start + error.at, f"{error.detail}, in a turn that {turn.open.strip()} opened", "")
+        except InvalidTranscript as error:
+            line, column = self.line(start)
+            raise InvalidTranscript(
+                error.message, line=line, column=column, expected=error.expected, got=error.got
+            ) from None
+        return [event.part for event in events if isinstance(event, PartEnd) and event.part is not None]
+
+    def _system(self, cut: Cut, request: Request, first: bool) -> list[Item]:
+        text, start = cut.text, cut.start
+        lead = cut.turn.lead
+        if lead and text.startswith(lead):
+            text = text[len(lead) :]
+        place = self.document.tools_place
+        escape = self.layout.places[System.kind].escape
+        rest: str | None = None
+        has_tools = False
+        if first and place is not None:
+            found = _tools_pattern(place).search(text)
+            if found is not None:
+                has_tools = True
+                text, rest = self._tools(cut, place, text, found, request)
+        text, flagged = self._flags(text, request) if first else (text, False)
+        nothing = not text and rest is None and (has_tools or flagged or (first and self.document.always_system))
+        if nothing:
+            self._unsaid = True
+            return []
+        content = [escape.remove(one) for one in (text, rest) if one is not None]
+        parts = [Text(text=one) for one in content]
+        return [System(content=list(parts), at=f"line {self.line(start)[0]}")]
+
+    def _tools(
+        self, cut: Cut, place: ToolsPlace, text: str, found: re.Match[str], request: Request
+    ) -> tuple[str, str | None]:
+        """Read the tool list; gives the text before it, and the text behind it if there is any."""
+        close = place.close.strip()
+        inner = text[found.end() :]
+        rest: str | None = None
+        if close:
+            stop = inner.rfind(close)
+            footer = place.footer.strip()
+            if stop < 0 and footer:
+                stop = inner.rfind(close.removesuffix(footer).strip())
+            if stop < 0:
+                self.fail(cut.start + found.start(), f"the tool list has no {close}", close)
+            inner = inner[:stop]
+        elif place.continued:
+            end = _values_end(inner)
+            after = inner[end:]
+            inner = inner[:end]
+            rest = after.removeprefix(place.continued) if after.strip() else None
+        line = self.line(cut.start + found.end())[0]
+        payload = Payload(inner, {}, line, self.layout.escape)
+        request.conversation.tools = place.body.read(payload)
+        return text[: found.start()], rest
+
+    def _flags(self, text: str, request: Request) -> tuple[str, bool]:
+        """The text without the flags at its end, which are kept as a hint."""
+        flags = self.document.flags
+        found: list[str] = []
+        while flags is not None:
+            kind = next((kind for kind, tag in flags.tags.items() if text.endswith(tag)), None)
+            if kind is None:
+                break
+            found.append(kind)
+            text = text.removesuffix(flags.tags[kind])
+        if found:
+            request.hints[ASKED] = " ".join(reversed(found))
+        return text, bool(found)
+
+    def line(self, position: int) -> tuple[int, int]:
+        """Line and column of a position, both from 1."""
+        return self.text.count("\n", 0, position) + 1, position - self.text.rfind("\n", 0, position)
+
+    def fail(self, position: int, message: str, expected: str) -> NoReturn:
+        """Raise the error for what stands at `position`."""
+        line, column = self.line(position)
+        got = self.text[position : position + 40].split("\n")[0]
+        raise InvalidTranscript(message, line=line, column=column, expected=expected, got=got)
+
+
+def _unix_lines(text: str) -> str:
+    """The text with LF line ends if its first line ends in CRLF; otherwise CR is content (requirements D-X-8)."""
+    first = text.find("\n")
+    return text.replace("\r\n", "\n") if first > 0 and text[first - 1] == "\r" else text
+
+
+@lru_cache(maxsize=64)
+def _labels(document: Document) -> re.Pattern[str]:
+    """Where a turn without a closing ends: a separator with a label behind it."""
+    labels = "|".join(re.escape(turn.open.rstrip()) for turn in document.turns)
+    return re.compile(rf"{re.escape(document.separator)}(?={labels})")
+
+
+@lru_cache(maxsize=64)
+def _tools_pattern(place: ToolsPlace) -> re.Pattern[str]:
+    """The opening of a tool list, with its joint where a text stands before it."""
+    core = re.escape(place.open.strip("\n"))
+    space = place.open[: len(place.open) - len(place.open.lstrip("\n"))]
+    after = place.open[len(place.open.rstrip("\n")) :]
+    before = rf"(?:\A|{re.escape(place.joint)})" if place.joint else ""
+    ahead = r"(?=[\[{])" if place.continued else ""
+    return re.compile(rf"{before}{re.escape(space)}{core}{re.escape(after)}{ahead}")
+
+
+def _values_end(text: str) -> int:
+    """Where a run of JSON values ends."""
+    end = 0
+    while True:
+        start = _BLANK.match(text, end).end()  # type: ignore[union-attr]
+        if not text.startswith(("{", "["), start):
+            return end
+        scanner = ValueScanner()
+        end = scanner.feed(text, start)
+        if not scanner.done:
+            return start

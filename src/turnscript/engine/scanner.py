@@ -1,0 +1,130 @@
+"""Owns finding literals in text that comes in pieces, and the only hold-back: what may yet become a literal waits.
+
+Theory of operation. `find` looks for the first literal, the longest one at its place. `hold` says from where on the end
+of the text is the beginning of a literal or of an escape: so much waits for the next piece, and never more than the
+longest literal. Everything before it is final. A match that starts after such a place waits too, so that whatever the
+pieces are, the result is that of the whole text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+from turnscript.engine.escape import Escape
+
+Action = TypeVar("Action")
+_SLASHES = 4000  # an escape with more backslashes than this is not looked for while streaming
+
+
+class Scanner(Generic[Action]):
+    """The literals of one state of a parser, each with what it means, and the escape of the text between them."""
+
+    def __init__(self, literals: Mapping[str, Action], escape: Escape | None = None) -> None:
+        self.actions = dict(literals)
+        rules = escape.rules if escape else ()
+        ordered = sorted(self.actions, key=len, reverse=True)
+        self._find = re.compile("|".join(map(re.escape, ordered)) or r"(?!)")
+        firsts = {literal[0] for literal in ordered} | {lead[0] for lead, _ in rules}
+        self.trigger = re.compile(f"[{''.join(map(re.escape, sorted(firsts)))}]" if firsts else r"(?!)").search
+        self._partial = re.compile(_partials(ordered, rules))
+        leads = max((len(lead) for lead, _ in rules), default=0)
+        self._name = max((len(name) for _, names in rules for name in names), default=0)
+        self._window = max(max(map(len, ordered), default=0), leads + self._name + 1)
+
+    def find(self, text: str, start: int, closing: bool) -> re.Match[str] | None:
+        """The first literal from `start` on that is certain: no longer one can begin before or at it any more."""
+        match = self._find.search(text, start)
+        if match is None or closing or match.end() + self._window <= len(text):
+            return match
+        return match if match.start() < self.hold(text, start) else None
+
+    def near(self, text: str, start: int, last: int, closing: bool) -> re.Match[str] | None:
+        """The first literal that begins between `start` and `last`, if that is certain."""
+        match = self._find.search(text, start, last + self._window)
+        if match is None or match.start() > last:
+            return None
+        if closing or match.end() + self._window <= len(text) or match.start() < self.hold(text, start):
+            return match
+        return None
+
+    def hold(self, text: str, start: int) -> int:
+        """From where on `text` may be the beginning of something; its length if nothing is."""
+        window = self._window
+        if "\\" in text[-self._name - 1 :]:
+            window += _SLASHES
+        match = self._partial.search(text, max(start, len(text) - window))
+        return match.start() if match else len(text)
+
+
+def _partials(literals: Iterable[str], rules: Iterable[tuple[str, tuple[str, ...]]]) -> str:
+    """A pattern for a proper beginning of a literal, or an unfinished escape, at the end of a text."""
+    patterns = [_prefixes(literals)]
+    for lead, names in rules:
+        patterns.append(_prefixes([lead + "\\"]))
+        patterns.append(rf"{re.escape(lead)}\\{{1,{_SLASHES}}}(?:{_prefixes(names)})?")
+    return "(?:" + "|".join(pattern for pattern in patterns if pattern) + r")\Z" if any(patterns) else r"(?!)"
+
+
+def _prefixes(literals: Iterable[str]) -> str:
+    """A pattern for every proper prefix of the literals, not the empty one."""
+    tree: dict[str, object] = {}
+    for literal in literals:
+        node = tree
+        for character in literal[:-1]:
+            node = node.setdefault(character, {})  # type: ignore[assignment]
+    return _branches(tree)
+
+
+def _branches(tree: Mapping[str, object]) -> str:
+    """Prefixes from here on, each character's rest optional."""
+    branches = []
+    for character, below in tree.items():
+        rest = _branches(below)  # type: ignore[arg-type]
+        branches.append(re.escape(character) + (f"(?:{rest})?" if rest else ""))
+    return "|".join(branches)
+
+
+class Unescaper:
+    """Removes escapes from text that comes in pieces."""
+
+    __slots__ = ("_escape", "_held", "_scanner")
+
+    def __init__(self, escape: Escape) -> None:
+        self._escape = escape
+        self._scanner: Scanner[None] = scanner_of(escape)
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        """As much of the text as is certain."""
+        if not self._held and self._scanner.trigger(text) is None:
+            return text
+        text = self._held + text
+        end = self._scanner.hold(text, 0)
+        self._held = text[end:]
+        return self._escape.remove(text[:end])
+
+    @property
+    def holds(self) -> bool:
+        """Whether something waits."""
+        return bool(self._held)
+
+    def close(self) -> str:
+        """What was held back."""
+        text, self._held = self._held, ""
+        return self._escape.remove(text)
+
+
+@lru_cache(maxsize=256)
+def scanner_of(escape: Escape) -> Scanner[None]:
+    """The scanner that looks for escapes only."""
+    return Scanner({}, escape)
+
+
+@lru_cache(maxsize=256)
+def in_string_search(escape: Escape) -> Callable[[str], object]:
+    """A search for what makes a piece of a JSON string more than that: its end, a backslash, the beginning of a tag."""
+    leads = "".join(sorted({re.escape(lead[0]) for lead, _ in escape.rules}))
+    return re.compile(rf'["\\{leads}]').search

@@ -1,0 +1,221 @@
+"""Owns the states of a parser: for every place in a turn, which literals mean something there, and what.
+
+All of it is derived from a format's table. White space that a table puts before a literal is optional when reading, so
+each literal is looked for with all of it, with less, and without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from functools import lru_cache
+from typing import NamedTuple
+
+from turnscript.engine.escape import Escape
+from turnscript.engine.layout import Layout, Place, layout_of
+from turnscript.engine.scanner import Scanner
+from turnscript.engine.table import Document, Group, Segment, Turn
+
+
+class Do(Enum):
+    """What a literal means."""
+
+    OPEN = "a segment begins"
+    GROUP = "a group of segments begins"
+    CLOSE = "the segment ends"
+    LEAVE = "the group ends"
+    END = "the turn ends"
+    FOREIGN = "somebody else's turn begins"
+    STOP = "the client's own stop string"
+    AGAIN = "the opening of the segment once more"
+
+
+class Action(NamedTuple):
+    """A literal's meaning. `core`: its length without white space before it. `place`: of the segment that begins."""
+
+    do: Do
+    core: int
+    place: Place | None = None
+
+
+class State:
+    """A place in a turn: what is looked for there. `kind` is the kind of the segment that ended last, or goes on."""
+
+    __slots__ = ("end_spaces", "escape", "kind", "place", "scanner", "trigger")
+
+    def __init__(self, literals: dict[str, Action], kind: str, escape: Escape, place: Place | None = None) -> None:
+        self.scanner: Scanner[Action] = Scanner(literals, escape if place is not None else None)
+        self.trigger = self.scanner.trigger
+        self.kind = kind
+        self.escape = escape
+        self.place = place
+        ends = [literal for literal, action in literals.items() if action.do in (Do.CLOSE, Do.END)]
+        spaces = {literal[: len(literal) - literals[literal].core] for literal in ends}
+        self.end_spaces = sorted((space for space in spaces if space), key=len, reverse=True)
+
+
+class States:
+    """All states of one turn. `strict`: of a whole transcript; otherwise of what a model writes."""
+
+    def __init__(self, layout: Layout, turn: Turn, strict: bool, stops: tuple[str, ...], calls: bool) -> None:
+        self.layout, self.turn, self.strict = layout, turn, strict
+        known = turn.segments if strict else (*turn.segments, *turn.also_read)
+        segments = [segment for segment in known if calls or segment.kind != "tool_call"]
+        self.places = [layout.place_of(turn, segment) for segment in segments]
+        self._stops, self._calls = stops, calls
+        self._joints = {**layout.document.also_joined, **layout.document.joints}
+        self.bare = next((place for place in self.places if place.segment.bare), None)
+        self._gaps: dict[tuple[str, int], State] = {}
+        self._texts: dict[int, State] = {}
+        self._closings: dict[int, State] = {}
+
+    def gap(self, kind: str, group: Group | None = None) -> State:
+        """Between two segments, after one of `kind`; inside a group if there is one."""
+        key = (kind, id(group))
+        if key not in self._gaps:
+            literals = dict(self._in_group(group) if group else self._openings(kind, spaced=False))
+            self._gaps[key] = State(literals | self._ends(), kind, self.layout.escape)
+        return self._gaps[key]
+
+    def text(self, place: Place) -> State:
+        """Inside the text of a segment."""
+        if id(place) not in self._texts:
+            self._texts[id(place)] = State(self._text_literals(place), place.kind, place.escape, place)
+        return self._texts[id(place)]
+
+    def closing(self, place: Place) -> State:
+        """Behind the payload of a call, or in one that went wrong: its closing, and all that ends a turn."""
+        if id(place) not in self._closings:
+            literals = self._ends() | self._closes(place)
+            self._closings[id(place)] = State(literals, place.kind, place.escape)
+        return self._closings[id(place)]
+
+    def joint(self, before: str, after: str) -> str:
+        """What a table puts between two kinds; empty if nothing."""
+        return self._joints.get((before, after), "")
+
+    def known_joint(self, before: str, after: str) -> str | None:
+        """The same, None where the two are not joined."""
+        return self._joints.get((before, after))
+
+    def _text_literals(self, place: Place) -> dict[str, Action]:
+        if self.strict:
+            return self._closes(place) or dict(self._openings(place.kind, spaced=True))
+        if place.segment.bare:
+            return dict(self._openings(place.kind, spaced=True)) | self._ends() | self._client()
+        again = {place.open.strip(): Action(Do.AGAIN, len(place.open.strip()), place)} if place.plain_head else {}
+        if not place.plain_head:
+            opening = f"{place.open}{place.head_end}".strip()
+            again = {opening: Action(Do.AGAIN, len(opening), place)}
+        return again | self._ends() | self._client() | dict(self._implied(place)) | self._closes(place)
+
+    def _openings(self, kind: str, *, spaced: bool) -> Iterator[tuple[str, Action]]:
+        """The openings that may follow a kind; at the start of a turn, all."""
+        for place in self.places:
+            joint = "" if not kind or self.bare is None else self._joints.get((kind, place.kind))
+            if joint is None or not place.open or not (self.strict or place.model):
+                continue
+            core, action = _opening(place)
+            for space in _tails(joint) if spaced else ("",):
+                yield space + core, action
+
+    def _implied(self, place: Place) -> Iterator[tuple[str, Action]]:
+        """Openings of calls inside a text that has not been closed."""
+        before = ("\n",) if self.layout.document.anchored else ("\n", "")
+        for other in self.places:
+            if other.model and other.open and other.kind not in (place.kind, *_TEXTS) and not other.segment.tentative:
+                core, action = _opening(other)
+                for space in before:
+                    yield space + core, action
+
+    def _in_group(self, group: Group) -> Iterator[tuple[str, Action]]:
+        core = group.close.strip()
+        yield core, Action(Do.LEAVE, len(core))
+        for place in self.places:
+            if place.segment.group is group:
+                core = place.open.strip()
+                yield core, Action(Do.OPEN, len(core), place)
+
+    def _closes(self, place: Place) -> dict[str, Action]:
+        found: dict[str, Action] = {}
+        if place.close:
+            space = place.close[: len(place.close) - len(place.close.lstrip())]
+            for literal in (place.close.strip(), *place.segment.also_closed_by):
+                for before in _tails(space):
+                    found[before + literal] = Action(Do.CLOSE, len(literal), place)
+        return found
+
+    def _ends(self) -> dict[str, Action]:
+        """What ends the model's turn; nothing in a transcript, whose turns are cut out already."""
+        if self.strict:
+            return {}
+        document, found = self.layout.document, {}
+        anchored = "\n" if document.anchored else ""
+        for literal in self._foreign():
+            found[anchored + literal] = Action(Do.FOREIGN, len(literal.lstrip()))
+        closings = {segment.close.strip() for segment in self.turn.segments}
+        generation = document.generation
+        stops = (*generation.stops, *generation.stops_with_tools) if self._calls else generation.stops
+        literals = [*stops, self.turn.close, document.end]
+        foreign = tuple(literal.strip() for literal in self._foreign())
+        for literal in literals:
+            core = literal.strip()
+            if not core or core in closings or any(group.close.strip() == core for group in self._groups()):
+                continue
+            do = Do.FOREIGN if core.startswith(foreign) else Do.END
+            if literal.startswith("\n\n"):
+                found[literal] = Action(do, len(core))
+                continue
+            space = literal[: len(literal) - len(literal.lstrip())]
+            for before in _tails(space):
+                found[before + core] = Action(do, len(core))
+        return found
+
+    def _foreign(self) -> Iterator[str]:
+        document = self.layout.document
+        for turn in document.turns:
+            if turn.open:
+                yield turn.open.rstrip() if turn.close else document.separator + turn.open.rstrip()
+            if turn is not self.turn and turn.open:
+                continue
+            for segment in turn.segments:
+                if segment.open and not segment.model:
+                    yield (segment.group.open if segment.group else segment.open).strip()
+
+    def _groups(self) -> Iterator[Group]:
+        return (place.segment.group for place in self.places if place.segment.group is not None)
+
+    def _client(self) -> dict[str, Action]:
+        return {stop: Action(Do.STOP, len(stop)) for stop in self._stops if stop}
+
+
+_TEXTS = ("thinking", "assistant")
+
+
+def _opening(place: Place) -> tuple[str, Action]:
+    group = place.segment.group
+    if group is not None:
+        core = group.open.strip()
+        return core, Action(Do.GROUP, len(core), place)
+    core = place.open.strip()
+    return core, Action(Do.OPEN, len(core), place)
+
+
+def _tails(space: str) -> Iterable[str]:
+    """White space before a literal: all of it, and less and less."""
+    return [space[start:] for start in range(len(space) + 1)]
+
+
+@lru_cache(maxsize=256)
+def states_of(document: Document, turn: Turn, strict: bool, stops: tuple[str, ...] = (), calls: bool = True) -> States:
+    """The states of a turn, made once. Without `calls`, as where no tools are offered, the tags of calls are text."""
+    return States(layout_of(document), turn, strict, stops, calls)
+
+
+def model_turn(document: Document) -> Turn:
+    """The turn that the model writes."""
+    kind = document.generation.kind
+    return next(turn for turn in document.turns if any(one.kind == kind for one in turn.segments))
+
+
+__all__ = ["Action", "Do", "Segment", "State", "States", "model_turn", "states_of"]

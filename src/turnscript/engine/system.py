@@ -1,0 +1,92 @@
+"""Owns the first system turn of formats that put more than a text into it: flags for thoughts, the tool definitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from turnscript.conversation import Item, Part, Request, System, Text, Thinking
+from turnscript.engine.spans import Writer
+from turnscript.engine.table import Document, ToolsPlace
+from turnscript.engine.toollists import is_function, report_tool
+
+if TYPE_CHECKING:
+    from turnscript.engine.render import Composer
+
+ASKED = "thoughts"
+"""The hint of a document whose flags ask for thoughts that it does not hold."""
+_NO_SYSTEM = System()
+
+
+def leads(item: Item) -> bool:
+    """Whether an item is a leading instruction."""
+    return isinstance(item, System) and not item.open
+
+
+def _is_first(item: Item) -> bool:
+    """Whether an item is the first system turn, and not one behind a turn that has no text."""
+    return leads(item) and not (item.hints is not None and item.hints.turn == "new")
+
+
+def write_system(composer: Composer, request: Request, thought: str | None) -> int:
+    """Write the first system turn, if it holds more than its text. Returns how many items are written by that."""
+    document, items = composer.document, request.items
+    flags = _flags(document, request, thought)
+    tools = any(map(is_function, request.tools)) and document.tools_place is not None
+    if not tools:
+        for index, tool in enumerate(request.tools):
+            report_tool(tool, f"$.tools[{index}]", composer.out)
+    if not (flags or tools or document.always_system):
+        return 0
+    first = items[0] if items and _is_first(items[0]) else None
+    out = composer.out
+    out.item, out.place = (0, first.at or "items[0]") if first else (-1, "")
+    item = first if isinstance(first, System) else _NO_SYSTEM
+    place = composer.layout.places[System.kind]
+    composer.begin_turn(place, item)
+    out.escape = place.escape
+    head, rest = _split(item.content, document.tools_place if tools else None)
+    body = place.body
+    shown = System(content=head, extra=item.extra)
+    empty = body.is_empty(shown, out.flattened) and not flags
+    if place.lead and not (empty and not tools):
+        out.control(place.lead)
+    if first is not None:
+        body.write(shown, out)
+    if flags:
+        out.control(flags)
+    if tools and document.tools_place is not None:
+        out.escape = composer.layout.escape
+        _write_tools(document.tools_place, request, out, joined=not empty)
+        out.escape = place.escape
+        if rest:
+            out.control(document.tools_place.continued)
+            body.write(System(content=rest), out)
+    if first is not None and body.is_empty(item, out.flattened):
+        out.lose("", "dropped", "an empty system text beside tools, or where one is always written, reads as none")
+    composer.report(place, item)
+    composer.place = place
+    return 1 if first is not None else 0
+
+
+def _split(content: list[Part], tools: ToolsPlace | None) -> tuple[list[Part], list[Part]]:
+    """The content before and after the tool definitions."""
+    if tools is None or not tools.continued or len(content) < 2 or not isinstance(content[0], Text):
+        return content, []
+    return content[:1], content[1:]
+
+
+def _write_tools(tools: ToolsPlace, request: Request, out: Writer, joined: bool) -> None:
+    out.control(f"{tools.joint if joined else ''}{tools.open}")
+    item, place, escape = out.item, out.place, out.escape
+    out.item, out.place = -1, ""
+    tools.body.write(request.tools, out)
+    out.item, out.place, out.escape = item, place, escape
+    out.control(tools.close)
+
+
+def _flags(document: Document, request: Request, thought: str | None) -> str:
+    if document.flags is None:
+        return ""
+    kinds: set[str | None] = {item.of for item in request.items if isinstance(item, Thinking) and item.content}
+    kinds |= {thought, *request.hints.get(ASKED, "").split()}
+    return "".join([tag for kind, tag in document.flags.tags.items() if kind in kinds])

@@ -1,0 +1,178 @@
+"""Owns what a parser tells: parts as events, every character on one of them, issues, and where it is in its turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from typing import Any
+
+from turnscript.conversation import Issue, Item, Text, Tool, ToolCall
+from turnscript.engine.layout import Place
+from turnscript.engine.machine import Machine
+from turnscript.engine.states import Action, State, States
+from turnscript.engine.table import Group, Payload
+from turnscript.events import Event, PartDelta, PartEnd, PartStart
+
+Step = Callable[[str, int], int]
+"""Takes text and where to go on; returns how far it was read. The same place and no other step: it waits for more."""
+
+
+class Malformed(Exception):
+    """Strictly: what stands `at` an offset is not as the format says."""
+
+    def __init__(self, detail: str, at: int) -> None:
+        super().__init__(detail)
+        self.detail, self.at = detail, at
+
+
+class Teller:
+    """The state of a parser. Text that was read waits in `_pending` until an event takes it as its `raw`."""
+
+    def __init__(
+        self, states: States, tools: Mapping[str, Tool] | None, strict: bool = False, may_stay_open: bool = False
+    ) -> None:
+        self.stays_open = False  # whether the text ended inside a thought
+        self._may_stay_open = may_stay_open
+        self._states = states
+        self._tools = tools
+        self._strict = strict
+        self._flattened = states.layout.document.flattened
+        self._events: list[Event] = []
+        self._issues: list[Issue] = []
+        self._pending: list[str] = []  # read, and on no event yet
+        self._held = ""
+        self._offset = 0  # of what is held in all that was given
+        self._uncounted = 0  # how much of what is held was given by the prompt
+        self._closing = False
+        self._finish: str | None = None
+        self._stop: str | None = None
+        self._index = -1
+        self._part: Item | None = None  # the part that is going on
+        self._texts: list[str] = []  # its content
+        self._place: Place | None = None  # of the segment that is going on
+        self._skip = False  # one newline belongs to the opening
+        self._machine: Machine | None = None
+        self._head: dict[str, Any] = {}
+        self._opened = 0  # where the call began
+        self._call_part: Item = ToolCall(name="")
+        self._said = False  # whether the call has its start event
+        self._call_raw: list[str] = []
+        self._within: State | None = None  # the text in which a call began
+        self._group: Group | None = None
+        self._group_raw: list[str] = []  # from the group's opening to its first call
+        self._calls = 0
+        self._tail: list[str] = []  # behind the end of the turn
+        self._tail_at = -1
+        self._end_kind = "after_end"
+        self._state: State = states.gap("")
+        self._step: Callable[[str, int], int] = self._gap
+        self._quick: Callable[[str], object] | None = None  # finds what makes a piece of text more than text
+        self._sink: Callable[[str], None] = self._texts.append
+
+    # What the steps share.
+
+    def _gap(self, text: str, position: int) -> int:
+        raise NotImplementedError
+
+    def _text(self, text: str, position: int) -> int:
+        raise NotImplementedError
+
+    def _act(self, action: Action, literal: str, start: int) -> None:
+        raise NotImplementedError
+
+    def _take_events(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+    def _read(self, text: str) -> None:
+        """Count what was read."""
+        if self._uncounted:
+            cut = min(self._uncounted, len(text))
+            self._uncounted -= cut
+            text = text[cut:]
+        if text:
+            self._pending.append(text)
+
+    def _raw(self) -> str:
+        raw = "".join(self._pending)
+        self._pending = []
+        return raw
+
+    def _enter_gap(self, kind: str, group: Group | None = None) -> None:
+        self._state = self._states.gap(kind, group)
+        self._step = self._gap
+
+    def _enter_text(self, place: Place) -> None:
+        self._place = place
+        self._state = self._states.text(place)
+        self._step = self._text
+
+    def _start(self, place: Place) -> None:
+        """A text or thought begins."""
+        self._end_part()
+        head, self._head = self._head, {}
+        self._texts.clear()
+        if place.segment.of:
+            head["of"] = place.segment.of
+        self._announce(place.segment.item(**head))
+
+    def _announce(self, part: Item) -> None:
+        self._index += 1
+        self._part = part
+        self._events.append(PartStart(self._index, copy(part), self._raw()))
+
+    def _content(self, raw: str) -> None:
+        if not raw:
+            return
+        text = self._state.escape.remove(raw)
+        if self._skip:
+            self._skip = False
+            text = text.removeprefix("\n")
+        if self._part is None and self._place is not None:
+            self._start(self._place)
+        self._read(raw)
+        if text:
+            self._texts.append(text)
+            self._events.append(PartDelta(self._index, text, self._raw()))
+
+    def _end_part(self) -> None:
+        """The part that goes on, if any, is complete. A text that only white space made begin is none."""
+        part = self._part
+        if part is None:
+            return
+        self._part, self._skip = None, False
+        text = "".join(self._texts)
+        if self._strict:
+            payload = Payload(text, {}, 1, _NO_ESCAPE)
+            for field, value in self._states.layout.places[part.kind].body.read(payload).items():
+                setattr(part, field, value)
+        else:
+            part.content = [Text(text=text)]  # type: ignore[attr-defined]
+        self._events.append(PartEnd(self._index, part, self._raw()))
+
+    def _the_machine(self) -> Machine:
+        assert self._machine is not None
+        return self._machine
+
+    def _the_place(self) -> Place:
+        assert self._place is not None
+        return self._place
+
+    def _issue(self, kind: str, detail: str, at: int) -> None:
+        """Something that is not as it should be, in what is being read."""
+        self._issues.append(Issue(kind, detail, self._offset + at, self._offset + at))
+
+    def _call_issue(self, kind: str, detail: str, end: int) -> None:
+        """The same of a call, from its opening on."""
+        self._issues.append(Issue(kind, detail, self._opened, max(self._opened, self._offset + end)))
+
+    def _fail(self, detail: str, position: int) -> None:
+        raise Malformed(detail, self._offset + position)
+
+
+class _Nothing:
+    def remove(self, text: str) -> str:
+        return text
+
+
+_NO_ESCAPE: Any = _Nothing()

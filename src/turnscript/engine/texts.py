@@ -1,0 +1,114 @@
+"""Owns payloads that are text: an item's text as it is, or every line of it indented."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from turnscript.conversation import Assistant, Part, Refusal, Text, Thinking
+from turnscript.engine.machine import PlainBody, one_text
+from turnscript.engine.spans import Writer
+from turnscript.engine.table import Payload
+from turnscript.losses import part_path
+
+_INDENT = "    "
+_LEAST_INDENT = re.compile(r"^[ ]*(?=[^ \n])", re.MULTILINE)
+
+
+class PlainText(PlainBody):
+    """The text of an item, exactly. Several texts are joined by newlines, other parts have no place: losses, both."""
+
+    plain = True
+
+    def only_text(self, others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
+        """The text of an item that has one."""
+        return one_text(others, silent)
+
+    def shows(self, item: Any, out: Writer) -> bool:
+        """A thought without any text is not written, nor is an answer that has only parts without a place here."""
+        content = item.content
+        if len(content) == 1 and type(content[0]) is Text:
+            return True
+        if isinstance(item, Thinking) and not content:
+            for field in ("summary", "signature", "redacted", "encrypted"):
+                if getattr(item, field):
+                    out.lose(f".{field}", "dropped", "this format shows the text of thoughts only")
+            out.lose("", "dropped", "a thought without text")
+            return False
+        if isinstance(item, Assistant) and content and not any(isinstance(part, Text | Refusal) for part in content):
+            self._texts(item, out)
+            out.lose("", "dropped", "no part of it is text")
+            return False
+        return True
+
+    def is_empty(self, item: Any, flattened: bool = False) -> bool:
+        """Whether nothing would be written."""
+        texts = (part.text for part in item.content if isinstance(part, Text | Refusal))
+        return not any(text.strip() if flattened else text for text in texts)
+
+    def write(self, item: Any, out: Writer) -> None:
+        """Write the text."""
+        content = item.content
+        if len(content) == 1 and type(content[0]) is Text and not content[0].extra:
+            out.content(content[0].text)
+        else:
+            out.content(self.text(item, out))
+
+    def text(self, item: Any, out: Writer) -> str:
+        """The texts joined, and what was lost by that."""
+        texts = self._texts(item, out)
+        if not texts:
+            out.lose(".content", "approximated", "no text at all is written like an empty one")
+        elif len(texts) > 1:
+            out.lose(".content", "approximated", f"{len(texts)} texts are joined by newlines")
+        return "\n".join(texts)
+
+    def read(self, payload: Payload) -> dict[str, Any]:
+        """One text."""
+        return {"content": [Text(text=payload.escape.remove(payload.text))]}
+
+    def _texts(self, item: Any, out: Writer) -> list[str]:
+        texts: list[str] = []
+        for index, part in enumerate(item.content):
+            if isinstance(part, Text | Refusal):
+                texts.append(part.text)
+            _report_part(part, index, out)
+        return texts
+
+
+def _report_part(part: Part, index: int, out: Writer) -> None:
+    path = part_path("", index)
+    if isinstance(part, Refusal):
+        out.lose(path, "approximated", "a refusal is written as text")
+    elif not isinstance(part, Text):
+        out.lose(path, "dropped", f"this format has no place for {type(part).__name__.lower()} parts")
+    for key in part.extra:
+        out.lose(f"{path}.{key}", "dropped", "this format has no place for members without a name")
+
+
+class IndentedText(PlainText):
+    """The text of an item, four spaces before every line (requirements D-A-4)."""
+
+    plain = False
+
+    def only_text(self, others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
+        """Never: it is not written as it is."""
+        return PlainBody.only_text(self, others, silent)
+
+    def write(self, item: Any, out: Writer) -> None:
+        """Write the text, indented."""
+        content = item.content
+        plain = len(content) == 1 and type(content[0]) is Text and not content[0].extra
+        text = content[0].text if plain else self.text(item, out)
+        out.content(_INDENT + text.replace("\n", "\n" + _INDENT))
+
+    def read(self, payload: Payload) -> dict[str, Any]:
+        """One text; four spaces are taken off every line, or what all lines have if that is less."""
+        lines = payload.text.split("\n")
+        if all(line.startswith(_INDENT) for line in lines):
+            width = len(_INDENT)
+        else:
+            width = min((len(found) for found in _LEAST_INDENT.findall(payload.text)), default=0)
+        text = "\n".join([line[width:] if line[:width].isspace() or not width else line.lstrip(" ") for line in lines])
+        return {"content": [Text(text=payload.escape.remove(text))]}

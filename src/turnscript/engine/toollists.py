@@ -1,0 +1,316 @@
+"""Owns tool definitions as the formats write them in a system turn, and reading them back.
+
+Each writes name, description and parameters as well as it can, and says what it leaves out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from turnscript.conversation import Tool
+from turnscript.engine.attributes import attribute_text
+from turnscript.engine.escape import Escape, Rule
+from turnscript.engine.pretty import pretty
+from turnscript.engine.spans import Writer
+from turnscript.engine.table import Payload
+from turnscript.errors import InvalidRequest, InvalidTranscript
+from turnscript.jsontext import Json, json_of, json_string, members, plain, read_object, respace, text_of
+from turnscript.losses import Loss
+
+Pieces = tuple[tuple[bool, str], ...]
+"""What is written for a tool: texts, each with whether it is the format's own."""
+
+
+class _List:
+    """Tool definitions one after the other, `between` them. A subclass says what one looks like, and reads all."""
+
+    literals: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    between = "\n"
+
+    def write(self, tools: Sequence[Tool], out: Writer) -> None:
+        """Write the functions; tools of other types have no place."""
+        written = False
+        if self.rules:
+            out.escape = _augmented(out.escape, self.rules)
+        for index, tool in enumerate(tools):
+            place = f"$.tools[{index}]"
+            if not is_function(tool) or tool.name is None:
+                report_tool(tool, place, out)
+                continue
+            self._report(tool, place, out)
+            if written:
+                out.control(self.between)
+            written = True
+            key = (tool.name, tool.description, None if tool.parameters is None else bytes(tool.parameters))
+            for control, text in self._pieces(key):
+                (out.control if control else out.content)(text)
+
+    def _report(self, tool: Tool, place: str, out: Writer) -> None:
+        for field in ("strict", "format", "tools"):
+            if getattr(tool, field) not in (None, []):
+                out.losses.append(Loss(f"{place}.{field}", "dropped", "this format does not show it"))
+        for key in (*tool.extra, *tool.envelope):
+            out.losses.append(Loss(f"{place}.{key}", "dropped", "this format does not show it"))
+        parameters = None if tool.parameters is None else bytes(tool.parameters)
+        detail = _cached_loss(self.loss, tool.name or "", tool.description, parameters)
+        if detail:
+            out.losses.append(Loss(place, "approximated", detail))
+
+    def loss(self, tool: Tool) -> str:
+        """What is lost of a tool's description and parameters; empty if nothing is."""
+        return ""
+
+    def pieces(self, name: str, description: str | None, parameters: str | None) -> Pieces:
+        """One definition."""
+        raise NotImplementedError
+
+    def _pieces(self, key: tuple[str, str | None, bytes | None]) -> Pieces:
+        return _cached(self.pieces, *key)
+
+    def read(self, payload: Payload) -> list[Tool]:
+        """The definitions."""
+        raise NotImplementedError
+
+
+@lru_cache(maxsize=64)
+def _augmented(escape: Escape, rules: tuple[Rule, ...]) -> Escape:
+    return Escape(*escape.rules, *rules)
+
+
+@lru_cache(maxsize=2048)
+def _cached_loss(loss: Callable[[Tool], str], name: str, description: str | None, parameters: bytes | None) -> str:
+    return loss(Tool(name=name, description=description, parameters=None if parameters is None else Json(parameters)))
+
+
+def is_function(tool: Tool) -> bool:
+    """Whether a tool is one that formats can describe."""
+    return tool.type == "function" and tool.name is not None
+
+
+def report_tool(tool: Tool, place: str, out: Writer) -> None:
+    """The loss of a tool that is no function."""
+    out.losses.append(Loss(place, "dropped", f"this format has no place for tools of type {tool.type!r}"))
+
+
+@lru_cache(maxsize=2048)
+def _cached(
+    pieces: Callable[[str, str | None, str | None], Pieces],
+    name: str,
+    description: str | None,
+    parameters: bytes | None,
+) -> Pieces:
+    """The same tools come with every request, so what is written for one is kept."""
+    return pieces(name, description, None if parameters is None else parameters.decode())
+
+
+class JsonTools(_List):
+    """Each tool as one JSON object. `keys` name its members; `wrapped` puts it into `{"type": "function", ...}`.
+
+    `shape` lays out the JSON. `properties` keeps of the parameters their properties alone.
+    """
+
+    def __init__(
+        self,
+        parameters: str = "parameters",
+        *,
+        wrapped: bool = False,
+        properties: bool = False,
+        shape: Callable[[str], str] = respace,
+        between: str = "\n",
+    ) -> None:
+        self._parameters, self._wrapped, self._properties = parameters, wrapped, properties
+        self._shape = shape
+        self.between = between
+
+    def loss(self, tool: Tool) -> str:
+        """All of the schema but its properties, where only those are shown."""
+        if not self._properties or tool.parameters is None:
+            return ""
+        again = _object_schema(_properties_of(text_of(tool.parameters)))
+        return "" if again == plain(tool.parameters) else "of the parameters only the properties are shown"
+
+    def pieces(self, name: str, description: str | None, parameters: str | None) -> Pieces:
+        """One JSON object."""
+        fields: dict[str, object] = {"name": name}
+        if description is not None:
+            fields["description"] = description
+        if parameters is not None:
+            fields[self._parameters] = _raw(_properties_of(parameters) if self._properties else parameters)
+        text = members(fields)
+        if self._wrapped:
+            text = f'{{"type": "function", "function": {text}}}'
+        return ((False, self._shape(text)),)
+
+    def read(self, payload: Payload) -> list[Tool]:
+        """Any JSON objects one after the other, with commas or without."""
+        return [self._tool(value, payload) for value in json_values(payload.escape.remove(payload.text), payload)]
+
+    def _tool(self, text: str, payload: Payload) -> Tool:
+        try:
+            fields = read_object(text)
+            if "function" in fields and "name" not in fields:
+                fields = read_object(fields["function"])
+            name = plain(fields["name"])
+        except (InvalidRequest, KeyError) as error:
+            raise _not_a_tool(payload, str(error)) from None
+        keys = (self._parameters, "parameters", "input_schema", "arguments")
+        found = next((fields[key] for key in keys if key in fields), None)
+        if found is not None and self._properties:
+            found = json_of(_object_schema(text_of(found)))
+        description = plain(fields["description"]) if "description" in fields else None
+        return Tool(name=name, description=description, parameters=found)
+
+
+class TaggedTools(JsonTools):
+    """Each tool as indented JSON inside a tag that repeats its name (requirements R-A-12)."""
+
+    literals: tuple[str, ...] = ("<tool", "</tool>")
+
+    def __init__(self) -> None:
+        super().__init__("input_schema", between="")
+
+    def pieces(self, name: str, description: str | None, parameters: str | None) -> Pieces:
+        """The tag and its JSON."""
+        fields: dict[str, object] = {"name": name}
+        if description is not None:
+            fields["description"] = description
+        if parameters is not None:
+            fields[self._parameters] = _raw(parameters)
+        text = "    " + pretty(members(fields), inline_objects=True).replace("\n", "\n    ")
+        return ((True, f"  <tool name={attribute_text(name)}>\n"), (False, text), (True, "\n  </tool>\n"))
+
+    def read(self, payload: Payload) -> list[Tool]:
+        """The JSON of each tag; the name is the JSON's."""
+        found = re.findall(r"<tool[ >][^\n]*\n(.*?)\n[ ]*</tool>", payload.text, re.DOTALL)
+        return [self._tool(payload.escape.remove(text), payload) for text in found]
+
+
+class MarkdownTools(_List):
+    """A heading, the description and a short list of parameters for each tool (requirements R-B-12..18)."""
+
+    between = ""
+
+    rules = (("\n#", ("## ",)),)
+
+    def loss(self, tool: Tool) -> str:
+        """Everything about parameters but their names, types and descriptions; whether there is a description."""
+        again = list(_markdown_tools(_markdown(tool), _NO_ESCAPE))
+        return "" if again == [tool] else "of the parameters only names, types and descriptions are shown"
+
+    def pieces(self, name: str, description: str | None, parameters: str | None) -> Pieces:
+        """Heading, description, parameters."""
+        tool = Tool(name=name, description=description, parameters=None if parameters is None else _raw(parameters))
+        return ((True, "### "), (False, _markdown(tool).removeprefix("### ")))
+
+    def read(self, payload: Payload) -> list[Tool]:
+        """What can be rebuilt: names, descriptions, and parameters with type and description (requirements D-B-3)."""
+        return list(_markdown_tools(payload.text, Escape(*payload.escape.rules, *self.rules)))
+
+
+_NO_ESCAPE = Escape()
+_HEADING = re.compile(r"^### ", re.MULTILINE)
+_DEFINITION = re.compile(r"(.*)\n(?:Parameters: \{(.*)\}\n\n|\n)", re.DOTALL)
+_PARAMETER = re.compile(r"([^\s(:,][^(:,]*)(?: \(([^():,]*)\): (.*)|: (.*))")
+
+
+def _markdown(tool: Tool) -> str:
+    return f"### {tool.name}\n{tool.description or ''}\n{_parameters_line(tool)}"
+
+
+def _parameters_line(tool: Tool) -> str:
+    schema = plain(tool.parameters) if tool.parameters is not None else {}
+    if not isinstance(schema, dict) or "properties" not in schema:
+        return "\n"
+    return f"Parameters: {_short(schema['properties'])}\n\n"
+
+
+def _short(properties: Any) -> str:
+    if not isinstance(properties, dict):
+        return json.dumps(properties, ensure_ascii=False, separators=(",", ":"))
+    entries = []
+    for key, value in properties.items():
+        type_ = value.get("type") if isinstance(value, dict) else None
+        described = value.get("description") if isinstance(value, dict) else None
+        word = type_ if isinstance(type_, str) else "string"
+        text = described if isinstance(described, str) else ""
+        entries.append(f"{key} ({word}): {text}" if text else f"{key}: {word}")
+    return "{" + ", ".join(entries) + "}"
+
+
+def _markdown_tools(text: str, escape: Escape) -> Iterator[Tool]:
+    for chunk in _HEADING.split(text)[1:]:
+        name, _, rest = escape.remove(chunk).partition("\n")
+        match = _DEFINITION.fullmatch(rest)
+        if match is None:
+            yield Tool(name=name, description=rest.strip("\n") or None)
+            continue
+        tool = Tool(name=name, description=match[1] or None, parameters=_parameters_from(match[2]))
+        if _markdown(tool) != f"### {name}\n{rest}":
+            tool = Tool(name=name, description=rest.removesuffix("\n\n"))
+        yield tool
+
+
+def _parameters_from(short: str | None) -> Json | None:
+    return None if short is None else json_of(_object_schema_of(short))
+
+
+def _object_schema_of(short: str) -> dict[str, Any]:
+    """The schema of a short list: `path (string): File to read, limit: integer`."""
+    properties: dict[str, Any] = {}
+    last: dict[str, Any] | None = None
+    for entry in short.split(", ") if short else []:
+        match = _PARAMETER.fullmatch(entry)
+        if match is None and last is not None and "description" in last:
+            last["description"] += f", {entry}"
+        elif match is not None:
+            last = {"type": match[4]} if match[4] is not None else {"type": match[2], "description": match[3]}
+            properties[match[1]] = last
+    return {"type": "object", "properties": properties}
+
+
+def json_values(text: str, payload: Payload) -> Iterator[str]:
+    """The JSON objects in a text, also inside one array."""
+    decoder = json.JSONDecoder()
+    position = 0
+    text = text.strip()
+    if text.startswith("["):
+        text = text[1:].removesuffix("]")
+    while rest := re.compile(r"[\s,]*").match(text, position):
+        position = rest.end()
+        if position >= len(text):
+            return
+        try:
+            end = decoder.raw_decode(text, position)[1]
+        except ValueError as error:
+            raise _not_a_tool(payload, str(error)) from None
+        yield text[position:end]
+        position = end
+
+
+def _properties_of(schema: str) -> str:
+    """The text of `properties` of a schema; an empty object if it has none."""
+    try:
+        return text_of(read_object(schema).get("properties", json_of({})))
+    except InvalidRequest:
+        return "{}"
+
+
+def _object_schema(properties: str) -> Any:
+    return {"type": "object", "properties": json.loads(properties)}
+
+
+def _raw(text: str) -> Json:
+    return Json(text.encode())
+
+
+def _not_a_tool(payload: Payload, reason: str) -> InvalidTranscript:
+    message = f"the tool list must hold JSON objects that define tools: {reason}"
+    return InvalidTranscript(message, line=payload.line, column=1, expected="a JSON object with a name")
+
+
+__all__ = ["JsonTools", "MarkdownTools", "TaggedTools", "json_string", "json_values"]

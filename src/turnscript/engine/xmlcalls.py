@@ -1,0 +1,236 @@
+"""Owns tool calls whose arguments are tags: `<parameter name="city">Tokyo</parameter>`, typed by the tool's schema.
+
+A parameter that the schema calls a string is its text, exactly. Any other is JSON text. Where the schema does not tell,
+a text that is JSON is JSON, so a string that looks like JSON is written in quotes (requirements D-A-7).
+
+A value ends at the first closing tag that is followed by another parameter, or by the end of the call or the beginning
+of another one. A closing tag with anything else behind it belongs to the value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Literal
+
+from turnscript.conversation import ToolCall
+from turnscript.engine.attributes import attribute_text, scan_attributes
+from turnscript.engine.machine import Machine, PlainBody, Reading
+from turnscript.engine.scanner import Unescaper
+from turnscript.engine.spans import Writer
+from turnscript.engine.table import Payload
+from turnscript.errors import InvalidRequest, InvalidTranscript
+from turnscript.jsontext import is_json, json_string, plain, read_object, text_of
+
+Kind = Literal["string", "json", "either"]
+_SPACE = re.compile(r"\s*")
+_NOT_PLAIN = re.compile(r'[<"\\\x00-\x1f\x7f]').search
+_FURTHEST = 256  # white space behind a closing tag, and a header, are looked at no further than this
+
+
+class XmlParameters(PlainBody):
+    """The arguments of a call as one tag each. `open` is up to the attributes, `end` is the end of the call."""
+
+    carries: tuple[str, ...] = ("name", "arguments")
+
+    def __init__(self, open: str, close: str, end: str, indent: str = "") -> None:  # noqa: A002
+        self._indent, self._open, self._close, self.end = indent, open, close, end
+        self.literals: tuple[str, ...] = (open, close)
+
+    def write(self, item: ToolCall, out: Writer) -> None:
+        """Write a tag for each member. Arguments that are no JSON object become one parameter called `arguments`."""
+        try:
+            members = read_object(item.arguments)
+        except InvalidRequest:
+            out.lose(".arguments", "approximated", "no JSON object; written as a parameter called 'arguments'")
+            self._write_one("arguments", item.arguments, out)
+            return
+        kinds = kinds_of(out.tools, item.name)
+        again: list[str] = []
+        for key, value in members.items():
+            shown = _shown(text_of(value), kinds.get(key, "either"))
+            self._write_one(key, shown, out)
+            again.append(f"{json_string(key)}: {argument_text(shown, kinds.get(key, 'either'))}")
+        if "{" + ", ".join(again) + "}" != item.arguments:
+            out.lose(".arguments", "approximated", "tags keep the values of JSON arguments, not how they were spelled")
+
+    def _write_one(self, key: str, shown: str, out: Writer) -> None:
+        out.control(f"{self._indent}{self._open} name={attribute_text(key)}>")
+        out.content(shown)
+        out.control(f"{self._close}\n")
+
+    def read(self, payload: Payload) -> dict[str, Any]:
+        """The arguments."""
+        message = f"parameters are written {self._open} name=...>value{self._close}"
+        raise InvalidTranscript(message, line=payload.line, column=1, expected=self._open)
+
+    def machine(self, reading: Reading) -> Machine:
+        """A reader for parameters that come in pieces."""
+        return _Parameters(self._open, self._close, self.end, reading)
+
+
+class _Parameters(Machine):
+    """Reads one parameter after the other, up to the end of the call, which it leaves to its caller."""
+
+    def __init__(self, open_: str, close: str, end: str, reading: Reading) -> None:
+        super().__init__()
+        self._open, self._close, self._end = open_, close, end
+        self._again = end.replace("</", "<", 1).removesuffix(">")
+        self._followers = (open_, end, self._again)
+        self._reading = reading
+        self.name = reading.head.get("name")
+        self.id = reading.head.get("id")
+        self._kinds = kinds_of(reading.tools, self.name)
+        self._state = self._between
+        self._count = 0
+        self._kind: Kind = "either"
+        self._value: list[str] = []
+        self._unescaper = Unescaper(reading.escape)
+        self._all: list[str] = []
+
+    def quick(self) -> Callable[[str], object] | None:
+        inside = self._state == self._inside and self._kind == "string" and not self._unescaper.holds
+        return _NOT_PLAIN if inside else None
+
+    def more(self, text: str) -> None:
+        self._all.append(text)
+
+    def feed(self, text: str, start: int) -> int:
+        position, waits = start, False
+        while position < len(text) and not (self.done or self.failed or waits):
+            position, waits = self._state(text, position)
+        return position
+
+    def fields(self) -> dict[str, Any] | None:
+        if not self._count:
+            self._say("{}")
+        else:
+            self._say("}")
+        return {"arguments": "".join(self._all)}
+
+    def _say(self, text: str) -> None:
+        self._all.append(text)
+        self.deltas.append(text)
+
+    def _between(self, text: str, position: int) -> tuple[int, bool]:
+        """White space, then a parameter or the end of the call."""
+        position = _SPACE.match(text, position).end()  # type: ignore[union-attr]
+        if text.startswith((self._end, self._again), position):
+            self.done = True
+        elif text.startswith(self._open, position):
+            self._state = self._header
+        elif _may_become(text, position, self._followers):
+            return position, True
+        else:
+            self.failed = True
+        return position, False
+
+    def _header(self, text: str, position: int) -> tuple[int, bool]:
+        start = position + len(self._open)
+        end = text.find(">", start)
+        if end < 0:
+            self.failed = len(text) - position > _FURTHEST * 16
+            return position, not self.failed
+        try:
+            found = scan_attributes(text, start, end, 1, 1)
+            key = plain(found["name"])
+        except (InvalidTranscript, KeyError):
+            self.failed = True
+            return position, False
+        self._kind = self._kinds.get(str(key), "either")
+        self._say(f"{', ' if self._count else '{'}{json_string(str(key))}: " + ('"' if self._kind == "string" else ""))
+        self._count += 1
+        self._value = []
+        self._state = self._inside
+        return end + 1, False
+
+    def _inside(self, text: str, position: int) -> tuple[int, bool]:
+        """A value. At its closing tag, what follows decides."""
+        end = text.find("<", position)
+        if end < 0:
+            self._piece(text[position:])
+            return len(text), False
+        self._piece(text[position:end])
+        if not text.startswith(self._close, end):
+            if _may_become(text, end, (self._close,)):
+                return end, True
+            self._piece("<")
+            return end + 1, False
+        after = end + len(self._close)
+        follows = _SPACE.match(text, after).end()  # type: ignore[union-attr]
+        if text.startswith(self._followers, follows):
+            self._close_value()
+            self._state = self._between
+            return after, False
+        if follows - after < _FURTHEST and _may_become(text, follows, self._followers):
+            return end, True
+        self.issues.append(("ambiguous_close", f"{self._close} inside a value"))
+        self._piece(self._close)
+        return after, False
+
+    def _piece(self, piece: str) -> None:
+        if piece:
+            text = self._unescaper.feed(piece)
+            if self._kind == "string":
+                self._say(json_string(text)[1:-1])
+            else:
+                self._value.append(text)
+
+    def _close_value(self) -> None:
+        rest = self._unescaper.close()
+        if self._kind == "string":
+            self._say(json_string(rest)[1:-1] + '"')
+        else:
+            self._say(argument_text("".join(self._value) + rest, self._kind))
+
+
+def argument_text(shown: str, kind: Kind) -> str:
+    """The JSON text that a parameter's text stands for."""
+    if kind != "string" and is_json(shown):
+        return shown
+    return json_string(shown)
+
+
+def _shown(value: str, kind: Kind) -> str:
+    """A JSON value as the text of a parameter."""
+    if not value.startswith('"') or kind == "json":
+        return value
+    text: str = json.loads(value)
+    return text if kind == "string" or not is_json(text) else json_string(text)
+
+
+def kinds_of(tools: Mapping[str, Any], name: str | None) -> Mapping[str, Kind]:
+    """What the schema of a tool says of each parameter. Empty for a tool that is not known."""
+    tool = tools.get(name) if name is not None else None
+    if tool is None or tool.parameters is None:
+        return {}
+    return _kinds(bytes(tool.parameters))
+
+
+@lru_cache(maxsize=1024)
+def _kinds(schema: bytes) -> Mapping[str, Kind]:
+    try:
+        read = json.loads(schema)
+    except ValueError:
+        return {}
+    properties = read.get("properties") if isinstance(read, dict) else None
+    return {key: _kind(value) for key, value in properties.items()} if isinstance(properties, dict) else {}
+
+
+def _kind(schema: Any) -> Kind:
+    declared = schema.get("type") if isinstance(schema, dict) else None
+    if declared is None and isinstance(schema, dict) and isinstance(schema.get("enum"), list):
+        return "string" if all(isinstance(one, str) for one in schema["enum"]) else "either"
+    types = declared if isinstance(declared, list) else [declared]
+    if types == ["string"]:
+        return "string"
+    known = {"integer", "number", "boolean", "null", "object", "array"}
+    return "json" if types and all(one in known for one in types) else "either"
+
+
+def _may_become(text: str, position: int, literals: tuple[str, ...]) -> bool:
+    """Whether the end of `text` from `position` on is the beginning of a literal."""
+    rest = text[position : position + max(map(len, literals))]
+    return position + len(rest) == len(text) and any(literal.startswith(rest) for literal in literals)

@@ -1,0 +1,189 @@
+r"""The three templates of batuta: ChatML, Llama 3 and a generic one, with tools described in the system turn.
+
+    <|im_start|>assistant
+    <tool_call>
+    {"name":"get_weather","input":{"city":"Tokyo"}}
+    </tool_call><|im_end|>
+    <|im_start|>user
+    <tool_result>{"temperature": 22}</tool_result><|im_end|>
+
+Spec: requirements 1.4 (the source), 2.4 (decisions on its gaps).
+
+Quirks: a system turn is always written, so an empty one reads as none. A call is an assistant turn of its own, a result
+a user turn of its own, without ids. Of a tool's parameters only names, types and descriptions are shown. A model may
+put several calls and text into one turn, or a call into a JSON fence; a reader understands that.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from turnscript.clues import Clue
+from turnscript.conversation import Assistant, System, Thinking, ToolCall, ToolResult, User
+from turnscript.engine.jsoncalls import JsonCall
+from turnscript.engine.table import Document, Generation, Segment, ToolsPlace, Turn
+from turnscript.engine.texts import PlainText
+from turnscript.engine.toollists import MarkdownTools
+from turnscript.format import Format
+
+TOOLS = ToolsPlace(
+    body=MarkdownTools(),
+    joint="",
+    open=(
+        "\n\n## Available Tools\n\n"
+        "To use a tool, output a <tool_call> block with JSON inside. "
+        "You will receive the result in a <tool_result> block.\n\n"
+        "Format:\n```\n<tool_call>\n"
+        '{"name": "tool_name", "input": {"param": "value"}}\n'
+        "</tool_call>\n```\n\n"
+    ),
+    close="After receiving a <tool_result>, analyze it and either use another tool or respond to the user.\n",
+)
+CALL = Segment(
+    kind="tool_call",
+    item=ToolCall,
+    open="<tool_call>\n",
+    body=JsonCall(arguments="input"),
+    close="\n</tool_call>",
+    model=True,
+)
+FENCED = replace(CALL, open="```json\n", close="\n```", tentative=True)
+ASSISTANT = (
+    Segment("thinking", Thinking, PlainText(), open="<think>\n", close="\n</think>", model=True),
+    Segment("assistant", Assistant, PlainText(), model=True),
+    CALL,
+)
+USER = (
+    Segment("user", User, PlainText()),
+    Segment("tool_result", ToolResult, PlainText(), open="<tool_result>", close="</tool_result>"),
+)
+
+CHATML = Document(
+    turns=(
+        Turn(
+            (Segment("system", System, PlainText(), protects=(("## ", ("Available Tools\n",)),)),),
+            "system",
+            open="<|im_start|>system\n",
+            close="<|im_end|>\n",
+        ),
+        Turn(USER, "user", open="<|im_start|>user\n", close="<|im_end|>\n"),
+        Turn(ASSISTANT, "assistant", open="<|im_start|>assistant\n", close="<|im_end|>\n", also_read=(FENCED,)),
+    ),
+    separator="",
+    joints={("thinking", "assistant"): "\n\n", ("thinking", "tool_call"): "\n\n"},
+    also_joined={
+        ("assistant", "tool_call"): "\n",
+        ("tool_call", "tool_call"): "\n",
+        ("tool_call", "assistant"): "\n",
+    },
+    tools_place=TOOLS,
+    always_system=True,
+    generation=Generation(stops=("<|im_end|>",), stops_with_tools=("<|im_end|>",)),
+    results="hidden",
+)
+
+
+def _speaking(document: Document, opening: str, close: str, stop: str, start: str = "") -> Document:
+    """The same document with other literals around turns. `opening` holds `{role}`."""
+    turns = tuple(replace(turn, open=opening.format(role=turn.role), close=close) for turn in document.turns)
+    generation = Generation(stops=(stop,), stops_with_tools=(stop,))
+    return replace(document, turns=turns, start=start, generation=generation)
+
+
+CHATML_CLUES = (
+    Clue(
+        rule="batuta",
+        evidence="stem",
+        pattern="qwen|deepseek|yi-",
+        order=1,
+        reason="a family that takes ChatML",
+    ),
+    Clue(
+        rule="batuta",
+        evidence="stem",
+        pattern="",
+        order=3,
+        reason="its file name has no known family, and ChatML is what most models take",
+    ),
+    Clue(
+        evidence="template",
+        pattern=r"<\|im_start\|>|\Achatml\Z",
+        order=60,
+        thinks="<think>|enable_thinking",
+        reason="turns as ChatML marks them",
+    ),
+    Clue(
+        evidence="name",
+        pattern="qwen|qwq|qwerky|qrwkv|arwkv",
+        order=30,
+        family="Qwen",
+        thinks="qwq|thinking",
+        reason="Qwen models, and those made from them, take ChatML",
+    ),
+    Clue(
+        evidence="name",
+        pattern="deepseek",
+        order=55,
+        family="DeepSeek",
+        reason="batuta prompts these models in ChatML; a chat template of their own would tell more",
+    ),
+    Clue(
+        evidence="name",
+        pattern=r"(?<![a-z])yi-(?=[0-9v]|coder)",
+        order=60,
+        family="Yi",
+        reason="Yi models take ChatML",
+    ),
+    Clue(
+        evidence="architecture",
+        pattern="qwen|arwkv",
+        order=30,
+        family="Qwen",
+        reason="Qwen models, and those made from them, take ChatML",
+    ),
+)
+LLAMA3_CLUES = (
+    Clue(
+        rule="batuta",
+        evidence="stem",
+        pattern="llama",
+        order=2,
+        reason="taken for Llama 3, whichever Llama it is",
+    ),
+    Clue(
+        evidence="template",
+        pattern=r"<\|start_header_id\|>|\Allama3\Z",
+        order=50,
+        family="Llama 3",
+        reason="turns as Llama 3 marks them",
+    ),
+    Clue(
+        evidence="name",
+        pattern=r"llama[-_. ]?v?3(?![0-9]|b(?![a-z]))",
+        unless="hermes|dolphin",
+        order=50,
+        family="Llama 3",
+        reason="Llama 3 models mark turns with a header",
+    ),
+)
+
+FORMATS = (
+    Format("batuta-chatml", "ChatML as batuta writes it", CHATML, CHATML_CLUES),
+    Format(
+        "batuta-llama3",
+        "Llama 3 as batuta writes it",
+        _speaking(
+            CHATML,
+            "<|start_header_id|>{role}<|end_header_id|>\n\n",
+            "<|eot_id|>",
+            "<|eot_id|>",
+            start="<|begin_of_text|>",
+        ),
+        LLAMA3_CLUES,
+    ),
+    Format(
+        "batuta-generic",
+        "The generic template of batuta",
+        _speaking(CHATML, "<|{role}|>\n", "\n<|end|>\n", "\n<|end|>"),
+    ),
+)

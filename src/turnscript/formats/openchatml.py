@@ -1,0 +1,135 @@
+r"""OpenChatML: one message per turn with the speaker's name in its opening, thoughts and calls as tagged lines.
+
+    [BOS]<|im_start|>user name=Eric
+    Hello there, AI.
+    <|im_end|>
+    <|im_start|>assistant
+    <|start_reason|>A greeting.<|end_reason|>
+    Hi Eric. Nice to meet you.
+    <|im_end|>[EOS]
+
+Spec: requirements 1.5 (the document), 2.5 (decisions on its gaps).
+
+Quirks: a call ends where its JSON does, and has its arguments before its name; so a call cannot be announced before it
+is complete. Neither calls nor results have ids. Flags behind the first system text ask for kinds of thought, so the
+first turn changes when a thought of a new kind appears. In a system text the function tags are ordinary words, as long
+as no list follows.
+"""
+
+from __future__ import annotations
+
+from turnscript.clues import Clue
+from turnscript.conversation import Assistant, System, Thinking, ToolCall, ToolResult, User
+from turnscript.engine.escape import Escape
+from turnscript.engine.jsoncalls import JsonCall, JsonResult
+from turnscript.engine.pretty import pretty
+from turnscript.engine.table import Attribute, Document, Flags, Generation, Segment, ToolsPlace, Turn
+from turnscript.engine.texts import PlainText
+from turnscript.engine.toollists import JsonTools
+from turnscript.format import Format
+
+KINDS = ("reflect", "introspect", "reason")
+NAME = (Attribute("name", "name", prompt=True),)
+SYSTEM_TAGS = (
+    "|im_start|>",
+    "|im_end|>",
+    "|fim_prefix|>",
+    "|fim_suffix|>",
+    "|fim_middle|>",
+    "|file_separator|>",
+    "|function_list|>\n{",
+    "|function_list|>\n[",
+    *(f"|{kind}|>" for kind in KINDS),
+)
+
+
+def _turn(role: str, *segments: Segment) -> Turn:
+    """A message: every role has the same literals around it."""
+    opening = f"<|im_start|>{role}"
+    return Turn(segments, role, open=opening, head_end="\n", close="\n<|im_end|>", attributes=NAME)
+
+
+def _thought(kind: str) -> Segment:
+    """A thought of one kind."""
+    return Segment(
+        "thinking",
+        Thinking,
+        PlainText(),
+        open=f"<|start_{kind}|>",
+        close=f"<|end_{kind}|>",
+        model=True,
+        of=kind,
+    )
+
+
+CLUES = (
+    Clue(
+        evidence="template",
+        pattern=r"<\|(?:function_(?:call|list|output)|start_(?:reason|reflect|introspect)|reflect|introspect)\|>",
+        also=(r"<\|im_start\|>",),
+        order=20,
+        family="OpenChatML",
+        thinks=r"<\|start_reason\|>",
+        reason="a token that OpenChatML adds to ChatML",
+    ),
+    Clue(
+        evidence="name",
+        pattern="open[-_. ]?chatml",
+        order=20,
+        family="OpenChatML",
+        reason="so it was trained on OpenChatML",
+    ),
+)
+
+FORMATS = (
+    Format(
+        name="openchatml",
+        title="OpenChatML 0.1",
+        document=Document(
+            turns=(
+                _turn(
+                    "system",
+                    Segment("system", System, PlainText(), escape=Escape(("<", SYSTEM_TAGS), ("[", ("BOS]", "EOS]")))),
+                ),
+                _turn("user", Segment("user", User, PlainText())),
+                _turn(
+                    "assistant",
+                    *map(_thought, KINDS),
+                    Segment("assistant", Assistant, PlainText(), model=True),
+                    Segment(
+                        "tool_call",
+                        ToolCall,
+                        JsonCall(spaced=True, arguments_first=True),
+                        open="<|function_call|>\n",
+                        model=True,
+                    ),
+                ),
+                _turn("tool", Segment("tool_result", ToolResult, JsonResult(), open="<|function_output|>\n")),
+            ),
+            separator="\n",
+            start="[BOS]",
+            end="[EOS]",
+            joints={
+                ("thinking", "thinking"): "\n",
+                ("thinking", "assistant"): "\n",
+                ("thinking", "tool_call"): "\n",
+                ("assistant", "tool_call"): "\n",
+                ("tool_call", "tool_call"): "\n",
+                ("tool_result", "tool_result"): "\n",
+            },
+            also_joined={("tool_call", "assistant"): "\n", ("assistant", "thinking"): "\n"},
+            tools_place=ToolsPlace(
+                JsonTools(wrapped=True, shape=pretty),
+                "<|function_list|>\n",
+                "",
+                joint="\n",
+                continued="\n\n",
+            ),
+            flags=Flags({kind: f"<|{kind}|>" for kind in KINDS}),
+            generation=Generation(stops=("<|im_end|>",), stops_with_tools=("<|im_end|>",)),
+            results="named",
+            grows="a flag behind the first system text appears with the first thought of its kind",
+        ),
+        clues=CLUES,
+    ),
+)

@@ -1,0 +1,237 @@
+"""Owns the laws of completion parsers: what a model writes is read back, in any pieces, and no byte is lost."""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import turnscript as ts
+from tests import corpora
+from tests.strategies import conversations, text
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, raw_text
+from turnscript.format import Format
+from turnscript.jsontext import json_of
+
+MODELS = (ts.Assistant, ts.Thinking, ts.ToolCall)
+WEATHER = ts.Tool(
+    name="get_weather", parameters=json_of({"type": "object", "properties": {"city": {"type": "string"}}})
+)
+
+
+def events_of(format_: Format, request: ts.Request, pieces: list[str] | list[bytes]) -> list[Event]:
+    """All events of an answer in pieces."""
+    parser = format_.prompt(request, thinking=False).parser()
+    return [event for piece in pieces for event in parser.feed(piece)] + parser.close()
+
+
+def check_events(events: list[Event], written: str) -> ts.Response:
+    """F4: parts start, grow and end in order; deltas join to the part; every byte is on one event."""
+    assert written == raw_text(events)
+    assert isinstance(events[-1], MessageEnd)
+    deltas: list[str] = []
+    expected, going_on = 0, False
+    for event in events[:-1]:
+        assert not isinstance(event, MessageEnd)
+        assert expected == event.index
+        if isinstance(event, PartStart):
+            assert not going_on
+            going_on, deltas = True, []
+        elif isinstance(event, PartDelta):
+            assert going_on
+            deltas.append(event.text)
+        elif isinstance(event, PartEnd):
+            assert going_on
+            going_on, expected = False, expected + 1
+            if event.part is not None:
+                assert "".join(deltas) == content_of(event.part)
+    assert not going_on
+    return ts.fold(events)
+
+
+def content_of(item: ts.Item) -> str:
+    """What the deltas of an item join to."""
+    if isinstance(item, ts.ToolCall):
+        return item.arguments
+    assert isinstance(item, ts.Assistant | ts.Thinking)
+    return "".join(part.text for part in item.content if isinstance(part, ts.Text))
+
+
+def answers(request: ts.Request) -> Iterator[tuple[ts.Request, list[ts.Item]]]:
+    """Each run of the model's items in a conversation, with the request that it answers."""
+    items, start = request.items, 0
+    while start < len(items):
+        end = start
+        while end < len(items) and isinstance(items[end], MODELS):
+            end += 1
+        if end > start:
+            asked = ts.Request(conversation=ts.Conversation(items=items[:start], tools=request.tools))
+            yield asked, items[start:end]
+        start = end + 1
+
+
+def written_by_model(format_: Format, asked: ts.Request, items: list[ts.Item]) -> str | None:
+    """What the model writes for these items; None where they do not follow the prompt in one turn."""
+    prompt = format_.prompt(asked, thinking=False).text
+    whole = ts.Request(conversation=ts.Conversation(items=[*asked.items, *items], tools=asked.tools))
+    document = str(format_.render(whole, view="prompt").value).removesuffix(format_.document.end)
+    opening = format_.document.segment("assistant")
+    prompt = prompt.removesuffix(f"{opening.open}{opening.head_end}") if opening.open else prompt
+    if not document.startswith(prompt):
+        return None
+    written = document[len(prompt) :]
+    return written if opening.open == "" or written.startswith(opening.open) else None
+
+
+def every_cut(written: str) -> Iterator[list[str]]:
+    """F3: every way to cut a text in two, single characters, and a few regular sizes."""
+    yield list(written)
+    for size in (2, 3, 5, 7, 13):
+        yield [written[at : at + size] for at in range(0, len(written), size)]
+    for at in range(1, len(written), max(1, len(written) // 120)):
+        yield [written[:at], written[at:]]
+
+
+def test_the_corpus_has_answers_for_every_format(format_name: str) -> None:
+    """The laws below look at what can be cut out of a document; here that is enough."""
+    format_ = ts.get_format(format_name)
+    found = [
+        name
+        for name in corpora.names()
+        for asked, items in answers(corpora.load(name))
+        if written_by_model(format_, asked, items) is not None
+    ]
+    assert len(set(found)) >= 40
+
+
+@pytest.mark.parametrize("name", corpora.names())
+def test_an_answer_reads_back_in_any_pieces(format_name: str, name: str) -> None:
+    """F2, F3: the parser reads what the renderer writes for the model, however it is cut."""
+    format_ = ts.get_format(format_name)
+    request = corpora.load(name)
+    if any(isinstance(item, ts.ToolCall) for item in request.items) and not request.tools:
+        request.conversation.tools = [WEATHER]
+    for asked, items in answers(request):
+        written = written_by_model(format_, asked, items)
+        if written is None:
+            continue
+        written = after_opening(format_, written)
+        whole = check_events(events_of(format_, asked, [written]), written)
+        rendered = format_.render(ts.Request(conversation=ts.Conversation(items=items, tools=asked.tools)))
+        lossy = any(loss.path.startswith("items[") for loss in rendered.losses)
+        if not lossy and is_one_turn(format_, items):
+            assert said(items) == said(whole.items)
+        for pieces in every_cut(written):
+            assert whole == check_events(events_of(format_, asked, pieces), written)
+
+
+def after_opening(format_: Format, written: str) -> str:
+    """What the model writes behind the opening that the prompt ends in."""
+    opening = format_.document.segment("assistant")
+    return written.removeprefix(f"{opening.open}{opening.head_end}")
+
+
+def said(items: list[ts.Item]) -> list[str]:
+    """The contents of items. What is only white space may be dropped, as between two calls."""
+    return [content for content in map(content_of, items) if content.strip()]
+
+
+def is_one_turn(format_: Format, items: list[ts.Item]) -> bool:
+    """Whether the items are one turn of the model, which an answer is."""
+    kinds = [item.kind for item in items]
+    joints = format_.document.joints or {
+        ("thinking", "assistant"),
+        ("thinking", "tool_call"),
+        ("tool_call", "tool_call"),
+    }
+    return all(pair in joints for pair in itertools.pairwise(kinds)) and not items[-1].open
+
+
+def pieces_of(format_: Format) -> list[str]:
+    """The format's own literals, whole and broken, and what stands between them."""
+    tokens = [token for token in format_.special_tokens if token]
+    halves = [token[: len(token) // 2] for token in tokens if len(token) > 1]
+    json_text = ['{"name": "get_weather", "arguments": {"city": "Tokyo"}}', '{"city": "To', '"}', "{", "}", "[1]"]
+    heads = [' name="get_weather"', ' id="c1">>\n', ">", ">\n", ">>\n", '"', "name=x"]
+    words = ["a", " ", "\n", "\n\n", "\\", "<", "</", "```json\n", "é", "字👍", "true", "\x00", "User:", "\n\nUser: hi"]
+    return [*tokens, *halves, *json_text, *heads, *words]
+
+
+@given(data=st.data())
+def test_no_mix_of_markers_raises_or_loses_a_byte(format_name: str, data: st.DataObject) -> None:
+    """F5, F3: any text is read to its end, the same in any pieces, and every byte is in one event."""
+    format_ = ts.get_format(format_name)
+    chosen = data.draw(st.lists(st.sampled_from(pieces_of(format_)) | text.pieced(), max_size=10))
+    written = "".join(chosen)
+    tools = data.draw(st.sampled_from([[], [WEATHER]]))
+    request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])], tools=tools))
+    request.settings.stop = data.draw(st.sampled_from([None, None, ["a\n"], ["To", "<"]]))
+    whole = check_events(events_of(format_, request, [written]), written)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(written)), max_size=8)))
+    pieces = [written[start:end] for start, end in zip([0, *cuts], [*cuts, len(written)], strict=True)]
+    assert whole == check_events(events_of(format_, request, pieces), written)
+    assert whole == check_events(events_of(format_, request, list(written)), written)
+    data_bytes = written.encode()
+    assert whole == check_events(
+        events_of(format_, request, [data_bytes[at : at + 1] for at in range(len(data_bytes))]), written
+    )
+
+
+@given(request=conversations.plain_requests(), thinking=st.booleans())
+def test_a_prompt_may_be_answered_whatever_it_says(format_name: str, request: ts.Request, thinking: bool) -> None:
+    """A parser is made for any prompt, and its text continues the document."""
+    prompt = ts.get_format(format_name).prompt(request, thinking=thinking)
+    parser = prompt.parser()
+    events = [*parser.feed("ok"), *parser.close()]
+    assert "ok" == raw_text(events)
+    assert "".join(span.text for span in prompt.spans) == prompt.text
+    assert prompt.prefill == "" or prompt.text.endswith(prompt.prefill)
+
+
+SHAPES: dict[str, Callable[[Format, int], str]] = {
+    "text": lambda _, n: "word " * n,
+    "near misses": lambda _, n: "< a </ b <|im <<US \n" * (n // 4),
+    "blank lines": lambda _, n: "\n" * (n * 2),
+    "backslashes": lambda _, n: "<" + "\\" * n,
+    "thinking": lambda f, n: opening_of(f, "thinking") + "hm \n" * n,
+    "one argument": lambda f, n: calls_text(f, 1, "x" * (n * 4)),
+    "many calls": lambda f, n: calls_text(f, n // 32, "x"),
+    "an open header": lambda f, n: opening_of(f, "tool_call") + " a" * n,
+}
+
+
+def opening_of(format_: Format, kind: str) -> str:
+    """How a segment of a kind begins."""
+    segment = format_.document.segment(kind)
+    return (segment.group.open if segment.group else "") + segment.open
+
+
+def calls_text(format_: Format, count: int, city: str) -> str:
+    """What a model writes for `count` calls."""
+    items: list[ts.Item] = [ts.ToolCall(name="get_weather", arguments=f'{{"city": "{city}"}}') for _ in range(count)]
+    asked = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])], tools=[WEATHER]))
+    whole = ts.Request(conversation=ts.Conversation(items=[*asked.items, *items], tools=[WEATHER]))
+    before = str(format_.render(asked).value).removesuffix(format_.document.end)
+    return str(format_.render(whole).value)[len(before) :]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_streaming_is_linear(format_name: str, shape: str) -> None:
+    """F7: four times the text takes less than ten times as long, in pieces of three characters."""
+    format_ = ts.get_format(format_name)
+    small, large = (least_time(format_, SHAPES[shape](format_, size)) for size in (1_000, 4_000))
+    assert large < 10 * small + 0.05, f"{shape}: {small} s, four times as much {large} s"
+
+
+def least_time(format_: Format, written: str) -> float:
+    """CPU seconds to parse in pieces: the least of two."""
+    request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])], tools=[WEATHER]))
+    pieces = [written[at : at + 3] for at in range(0, len(written), 3)]
+    times = []
+    for _ in range(2):
+        start = time.process_time()
+        events_of(format_, request, pieces)
+        times.append(time.process_time() - start)
+    return min(times)
