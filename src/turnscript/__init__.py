@@ -37,6 +37,7 @@ from turnscript.conversation import (
     User,
 )
 from turnscript.convert import convert, detect_api, parse, render
+from turnscript.detection import Detected, detect
 from turnscript.errors import (
     InvalidConversation,
     InvalidInput,
@@ -49,6 +50,7 @@ from turnscript.errors import (
 )
 from turnscript.events import MessageEnd, PartDelta, PartEnd, PartStart, fold
 from turnscript.losses import Loss
+from turnscript.presets import Preset, get_preset, presets
 from turnscript.registry import apis, formats, get_api, get_format
 from turnscript.rendered import Rendered
 
@@ -58,6 +60,7 @@ __all__ = [
     "Assistant",
     "Audio",
     "Conversation",
+    "Detected",
     "Document",
     "Hints",
     "Image",
@@ -75,6 +78,7 @@ __all__ = [
     "PartDelta",
     "PartEnd",
     "PartStart",
+    "Preset",
     "Raw",
     "Refusal",
     "Rendered",
@@ -98,11 +102,14 @@ __all__ = [
     "User",
     "apis",
     "convert",
+    "detect",
     "detect_api",
     "fold",
     "formats",
     "get_api",
     "get_format",
+    "get_preset",
     "parse",
+    "presets",
     "render",
 ]

@@ -1,0 +1,110 @@
+"""Owns `turnscript detect`: which prompt format models take, as a table or as JSON, and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import click
+import msgspec
+from click.shell_completion import CompletionItem
+
+from turnscript.cli.failures import BAD_INPUT, OK, Failed, reading
+from turnscript.cli.output import STREAM, Files
+from turnscript.cli.report import Screen, fault, shown, table
+from turnscript.clues import DEFAULT
+from turnscript.detection import Detected, rules
+from turnscript.detection import detect as detect_model
+from turnscript.errors import TurnscriptError
+
+_EPILOG = """\b
+Examples:
+  turnscript detect rwkv7-universal-1.5b-20251001.gguf
+  turnscript detect rwkv-universal-7b rwkv-universal-3b.pth --json
+
+\b
+Exit code:
+  0  the format of every model is known
+  1  the format of a model is not known, or its file is bad
+  2  wrong usage
+"""
+_THINKING = {True: "yes", False: "no", None: "unknown"}
+
+
+class Rule(click.ParamType[str]):
+    """The name of a detection rule."""
+
+    name = "rule"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in rules():
+            self.fail(f"{value!r} is not one of {', '.join(map(repr, rules()))}", param, ctx)
+        return value
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(rule) for rule in rules() if rule.startswith(incomplete)]
+
+
+@click.command(epilog=_EPILOG, short_help="Tell which format a model takes.")
+@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.option(
+    "--rule",
+    type=Rule(),
+    default=DEFAULT,
+    show_default=True,
+    metavar="RULE",
+    help="Whose clues to go by: the default, or exactly what another program does.",
+)
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def detect(models: tuple[str, ...], rule: str, as_json: bool) -> int:
+    """Tell which prompt format a model takes, and why.
+
+    MODEL is a GGUF file, a folder with tokenizer_config.json or config.json, or just a name.
+    The chat template says most, then the name, then the architecture.
+    """
+    found: list[tuple[str, Detected]] = []
+    troubles: list[TurnscriptError | Failed] = []
+    for model in models:
+        try:
+            with reading(model):
+                detected = detect_model(model, rule=rule)
+        except (TurnscriptError, Failed) as error:
+            troubles.append(error)
+            continue
+        found.append((model, detected))
+        if detected.format is None:
+            troubles.append(_unknown(model, detected))
+    _write(_json(found) if as_json else _table(found))
+    for trouble in troubles:
+        Screen().fault(fault(trouble))
+    return BAD_INPUT if troubles else OK
+
+
+def _unknown(model: str, detected: Detected) -> Failed:
+    message = f"cannot tell the format: {detected.reason}"
+    return Failed(message, place=model, remedy="choose one that `turnscript formats` lists")
+
+
+def _json(found: Iterable[tuple[str, Detected]]) -> str:
+    records = [{"model": _written(model), **msgspec.structs.asdict(detected)} for model, detected in found]
+    return json.dumps(records, ensure_ascii=False, indent=2)
+
+
+def _table(found: Iterable[tuple[str, Detected]]) -> str:
+    rows = [
+        (shown(_written(model)), one.format, _THINKING[one.thinking], shown(one.reason))
+        for model, one in found
+        if one.format is not None
+    ]
+    return table(("MODEL", "FORMAT", "THINKING", "WHY"), rows) if rows else ""
+
+
+def _written(model: str) -> str:
+    """A name that UTF-8 can hold: one from the command line may be other bytes."""
+    return model.encode("utf-8", "replace").decode()
+
+
+def _write(text: str) -> None:
+    if text:
+        with Files() as files:
+            files.open(STREAM).write(f"{text}\n".encode())

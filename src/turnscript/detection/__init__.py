@@ -1,0 +1,117 @@
+"""Owns model detection: which prompt format a model takes, told from its name, its GGUF header or its HF files.
+
+First the facts are gathered, then the clues that the formats declare are held against them, the most telling evidence
+first: the chat template, then the names, then the architecture. No format is known here by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+
+import msgspec
+from msgspec import Struct
+
+from turnscript.clues import DEFAULT, EVIDENCE, Clue
+from turnscript.detection.facts import Facts, facts_of_name, gather
+from turnscript.errors import UnknownName
+from turnscript.registry import formats, get_format
+
+_PLACES = {
+    "template": "its chat template",
+    "name": "its name",
+    "stem": "its file name",
+    "architecture": "its architecture",
+}
+
+
+class Detected(Struct, frozen=True):
+    """What a model takes: `format` is None if nothing known fits, and `reason` says why in either case.
+
+    `thinking`: whether it can think before it answers, None if that is not known. `date`: the day in its name.
+    """
+
+    format: str | None
+    reason: str
+    thinking: bool | None = None
+    date: str | None = None
+    family: str | None = None
+
+
+def detect(model: str | PathLike[str], *, rule: str = DEFAULT) -> Detected:
+    """Which prompt format a model takes, and why.
+
+    `model`: a GGUF file, a folder with `tokenizer_config.json` or `config.json`, one of their files, or just a name;
+    what is no file or folder is taken for a name. `rule`: whose clues to go by, of `rules()`.
+    Raises InvalidInput for a file that is not what its name says, UnknownName for an unknown rule, OSError for a file
+    that cannot be read.
+
+    >>> print(detect("no-such-family-7b").format)
+    None
+    """
+    clues = _declared()
+    if rule not in rules():
+        raise UnknownName("detection rule", rule, rules())
+    only_name = all(clue.evidence == "stem" for own in clues.values() for clue in own if clue.rule == rule)
+    return evaluate(clues, facts_of_name(model) if only_name else gather(model), rule)
+
+
+def rules() -> list[str]:
+    """The default detection rule and the others that formats have clues for."""
+    return sorted({DEFAULT, *(clue.rule for own in _declared().values() for clue in own)})
+
+
+def evaluate(clues: Mapping[str, Sequence[Clue]], facts: Facts, rule: str = DEFAULT) -> Detected:
+    """The format whose clue fits best; `clues` are those of each format by its name.
+
+    A chat template that no clue fits ends the search: the model takes a format that is not known here, whatever its
+    name may suggest.
+    """
+    own = [(clue.order, name, clue) for name, declared in clues.items() for clue in declared if clue.rule == rule]
+    ranked = [(name, clue) for _, name, clue in sorted(own, key=lambda entry: entry[:2])]
+    for evidence in EVIDENCE:
+        candidates = [(name, clue) for name, clue in ranked if clue.evidence == evidence]
+        texts = facts.texts(evidence)
+        found = _first(candidates, texts, facts.date)
+        if found is not None:
+            return found
+        if evidence == "template" and candidates and texts:
+            return _foreign(evaluate(clues, msgspec.structs.replace(facts, template=""), rule))
+    return Detected(None, _nothing(facts), date=facts.date)
+
+
+def _declared() -> dict[str, tuple[Clue, ...]]:
+    return {name: get_format(name).clues for name in formats()}
+
+
+def _first(candidates: Iterable[tuple[str, Clue]], texts: Sequence[str], day: str | None) -> Detected | None:
+    for name, clue in candidates:
+        for text in texts:
+            mark = clue.mark(text)
+            if mark is not None:
+                reason = f"{_PLACES[clue.evidence]} has {_quoted(mark)}: {clue.reason}" if mark else clue.reason
+                return Detected(name, reason, _thinks(clue, text, day), day, clue.family or None)
+    return None
+
+
+def _thinks(clue: Clue, text: str, day: str | None) -> bool | None:
+    if clue.thinks_from and day:
+        return day >= clue.thinks_from
+    return True if clue.thinks and re.search(clue.thinks, text) else None
+
+
+def _foreign(otherwise: Detected) -> Detected:
+    """For a model with a template of its own that no format here knows."""
+    hint = f" ({otherwise.format} would be a guess: {otherwise.reason})" if otherwise.format else ""
+    return Detected(None, f"its chat template has the markers of no known format{hint}", date=otherwise.date)
+
+
+def _nothing(facts: Facts) -> str:
+    seen = [f"the name {_quoted(name)}" for name in facts.names[:1]]
+    seen += [f"the architecture {_quoted(name)}" for name in facts.architectures[:1]]
+    return f"no known format has a clue for {' or '.join(seen) or 'a model without a name'}"
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")

@@ -1,0 +1,198 @@
+"""`turnscript detect`: formats with their reasons, unknown models as errors, rules of further formats."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import turnscript as ts
+from tests.cli.running import as_nobody, process, run
+from tests.modelfiles import folder, header, text
+
+UNIVERSAL = "rwkv7-universal-1.5b-20251001"
+
+PLUGIN = """
+from msgspec.structs import replace
+from turnscript.clues import Clue
+from turnscript.formats.rwkv_universal import FORMATS as BASE
+
+FORMATS = (
+    replace(
+        BASE[0],
+        name="zebra",
+        clues=(
+            Clue(rule="stripes", evidence="stem", pattern="", reason="everything has stripes"),
+            Clue(evidence="name", pattern="zebra", order=1, thinks="zebra", reason="it says so"),
+        ),
+    ),
+)
+"""
+
+
+def test_the_format_is_shown_with_the_reason() -> None:
+    result = run("detect", UNIVERSAL)
+    assert (0, "") == (result.exit_code, result.stderr)
+    heads, row = result.stdout.splitlines()
+    assert ["MODEL", "FORMAT", "THINKING", "WHY"] == heads.split()
+    assert [UNIVERSAL, "rwkv-universal", "unknown"] == row.split()[:3]
+    assert row.endswith(ts.detect(UNIVERSAL).reason)
+
+
+def test_programs_read_everything_as_json() -> None:
+    result = run("detect", UNIVERSAL, "--json")
+    detected = ts.detect(UNIVERSAL)
+    expected = {
+        "model": UNIVERSAL,
+        "format": "rwkv-universal",
+        "reason": detected.reason,
+        "thinking": None,
+        "date": "20251001",
+        "family": detected.family,
+    }
+    assert [expected] == json.loads(result.stdout)
+
+
+def test_files_and_folders_are_looked_into(tmp_path: Path) -> None:
+    template = "{% for m in messages %}<<USER>>\n{{ m.content }}\n<<USER_END>>\n\n<<THINK>>{% endfor %}"
+    path = tmp_path / "model.gguf"
+    path.write_bytes(header(text("tokenizer.chat_template", template)))
+    result = run("detect", path, folder(tmp_path / "m", tokenizer_config={"chat_template": template}), "--json")
+    assert [("rwkv-universal", True)] * 2 == [(one["format"], one["thinking"]) for one in json.loads(result.stdout)]
+
+
+def test_an_unknown_model_is_an_error_and_the_others_are_still_shown() -> None:
+    result = run("detect", "no-such-family", UNIVERSAL, "nothing-known")
+    assert 1 == result.exit_code
+    assert 2 == len(result.stdout.splitlines())
+    assert result.stderr.startswith(
+        "turnscript: error: no-such-family: cannot tell the format: "
+        "no known format has a clue for the name 'no-such-family'\n"
+        "  choose one that `turnscript formats` lists\n"
+    )
+    assert "turnscript: error: nothing-known: cannot tell the format: " in result.stderr
+
+
+def test_without_any_known_model_there_is_no_table() -> None:
+    result = run("detect", "no-such-family")
+    assert (1, "") == (result.exit_code, result.stdout)
+
+
+def test_in_json_an_unknown_model_has_no_format() -> None:
+    result = run("detect", "no-such-family", "--json")
+    assert (1, [None]) == (result.exit_code, [one["format"] for one in json.loads(result.stdout)])
+    assert "cannot tell the format" in result.stderr
+
+
+def test_a_bad_file_is_told_and_the_others_are_still_shown(tmp_path: Path) -> None:
+    path = tmp_path / "universal.gguf"
+    path.write_bytes(b"GGUF\x03\x00\x00\x00")
+    result = run("detect", path, UNIVERSAL)
+    assert (1, 2) == (result.exit_code, len(result.stdout.splitlines()))
+    assert result.stderr.startswith(f"turnscript: error: {path}: the file ends after 8 bytes, inside the number of ")
+
+
+def test_a_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "universal.gguf"
+    path.write_bytes(header())
+    path.chmod(0)
+    with as_nobody():
+        result = run("detect", path)
+    assert (1, "") == (result.exit_code, result.stdout)
+    assert f"turnscript: error: {path}: cannot read this: permission denied" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "missing argument 'MODEL...'"),
+        (["m", "--rule", "defaultt"], "invalid value for '--rule': 'defaultt' is not one of "),
+        (["m", "--rules"], "no such option '--rules'"),
+    ],
+)
+def test_wrong_usage_is_told(arguments: list[str], message: str) -> None:
+    result = run("detect", *arguments)
+    assert (2, "") == (result.exit_code, result.stdout)
+    assert result.stderr.startswith(f"turnscript: error: {message}")
+
+
+def test_a_name_that_would_move_the_cursor_is_shown_as_escapes() -> None:
+    result = run("detect", "universal\x1b[2J", "none\x1b[2J")
+    assert "\x1b" not in result.stdout + result.stderr
+    assert r"universal\x1b[2J" in result.stdout
+
+
+def test_a_name_of_other_bytes_than_utf_8_is_no_trouble() -> None:
+    for options in ([], ["--json"]):
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                "from turnscript.cli.main import main; main()",
+                "detect",
+                b"universal-\xff",
+                *options,
+            ],
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        assert (0, b"") == (done.returncode, done.stderr)
+        assert b"universal-?" in done.stdout
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> dict[str, str]:
+    """The environment of a process that has one more format, installed as a package of its own."""
+    (tmp_path / "zebra_format.py").write_text(PLUGIN, encoding="utf-8")
+    metadata = tmp_path / "zebra-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: zebra\nVersion: 1\n", encoding="utf-8")
+    (metadata / "entry_points.txt").write_text("[turnscript.formats]\nzebra = zebra_format:FORMATS\n", encoding="utf-8")
+    paths = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def test_a_format_from_elsewhere_brings_its_own_clues_and_rules(plugin: dict[str, str]) -> None:
+    done = process("detect", "zebra-7b", "--json", env=plugin)
+    assert ("zebra", True) == tuple(json.loads(done.stdout)[0][key] for key in ("format", "thinking"))
+    done = process("detect", "--rule", "stripes", UNIVERSAL, env=plugin)
+    assert 0 == done.returncode, done.stderr.decode()
+    assert [UNIVERSAL, "zebra", "unknown", "everything"] == done.stdout.decode().splitlines()[1].split()[:4]
+    assert b"'default'" in process("detect", "--rule", "spots", "m", env=plugin).stderr
+    assert b"'stripes'" in process("detect", "--rule", "spots", "m", env=plugin).stderr
+
+
+def test_a_rule_that_goes_by_the_file_name_does_not_read_the_file(tmp_path: Path, plugin: dict[str, str]) -> None:
+    """R-B-2."""
+    path = tmp_path / "no-model.gguf"
+    path.write_bytes(b"not GGUF")
+    assert 0 == process("detect", "--rule", "stripes", path, env=plugin).returncode
+    assert 1 == process("detect", path, env=plugin).returncode
+
+
+def test_a_shell_can_complete_rules(plugin: dict[str, str]) -> None:
+    variables = {
+        "_TURNSCRIPT_COMPLETE": "bash_complete",
+        "COMP_WORDS": "turnscript detect --rule str",
+        "COMP_CWORD": "3",
+    }
+    assert b"plain,stripes\n" == process(env=plugin | variables).stdout
+
+
+def examples() -> list[list[str]]:
+    """Every command line under `Examples:` in the help."""
+    section = re.search(r"  Examples:\n((?:    .+\n)+)", run("detect", "--help").output)
+    assert section
+    return [line.split() for line in section[1].splitlines()]
+
+
+@pytest.mark.parametrize("line", examples(), ids=" ".join)
+def test_an_example_in_the_help_is_true(line: list[str]) -> None:
+    assert "turnscript" == line[0]
+    result = run(*line[1:])
+    assert (0, "") == (result.exit_code, result.stderr)
+    assert result.stdout

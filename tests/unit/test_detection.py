@@ -1,0 +1,324 @@
+"""Owns the unit tests of model detection: the evidence and its rank, the clues of formats, the rule of batuta."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import turnscript as ts
+from tests.clues import TABLE
+from tests.modelfiles import folder
+from turnscript.clues import Clue
+from turnscript.detection import Detected, detect, evaluate, rules
+from turnscript.detection.facts import Facts, dates, facts_of_name, stem
+from turnscript.errors import InvalidInput, UnknownName
+
+CHATML, LLAMA3, GOOSE_FORMAT = "batuta-chatml", "batuta-llama3", "rwkv-goose"
+
+GOOSE_TEMPLATE = (
+    "{%- for message in messages %}{{ 'User: ' + message['content']|trim + '\\n\\n' }}{%- endfor %}{{ 'Assistant:' }}"
+)
+CHATML_TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+LLAMA3_TEMPLATE = "{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{% endfor %}"
+LLAMA2_TEMPLATE = "{% for m in messages %}[INST] <<SYS>>\n{{ system }}\n<</SYS>>\n\n{{ m.content }} [/INST]{% endfor %}"
+SPACED_TEMPLATE = "{{ 'User: ' + m.content + '\\n\\n' }}{{ 'Assistant: ' + m.content + eos_token }}"
+
+
+def named(name: str, rule: str = "default") -> Detected:
+    return evaluate(TABLE, facts_of_name(name), rule)
+
+
+def known(**facts: object) -> Detected:
+    return evaluate(TABLE, Facts(**facts))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("qwen2.5-coder-7b.gguf", "qwen2.5-coder-7b"),
+        ("Meta-Llama-3-8B.apr", "meta-llama-3-8b"),
+        ("/models/llama/Custom", "custom"),
+        ("models/qwen/", "qwen"),
+        ("models/qwen/.", "qwen"),
+        ("phi-3.5", "phi-3"),
+        (".gguf", ".gguf"),
+        ("model.", "model"),
+        ("a.tar.gz", "a.tar"),
+        ("ÜBER.gguf", "über"),
+        ("", ""),
+        (".", ""),
+        ("/", ""),
+        ("models/..", ""),
+    ],
+)
+def test_the_stem_is_the_lower_case_base_name_without_its_last_extension(path: str, expected: str) -> None:
+    """R-B-2."""
+    assert expected == stem(path)
+    assert expected == facts_of_name(Path(path)).stem
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        *((name, CHATML) for name in ("qwen2.5-coder-7b.gguf", "Qwen3-8B-Q4K.apr", "deepseek-coder-v2.gguf")),
+        *((name, CHATML) for name in ("yi-34b.gguf", "custom-model.gguf", "qwen2-7b.gguf", "qwen3-1.7b-q4k.apr")),
+        *((name, CHATML) for name in ("qwen3-1.7b-q4k.gguf", "mystery-model", "phi-3.5", "gemma-2b")),
+        *((name, LLAMA3) for name in ("llama-3.2-3b.gguf", "Meta-Llama-3-8B.apr", "LLAMA-2-7b.gguf")),
+    ],
+)
+def test_batuta_takes_each_golden_name_for_its_template(model: str, expected: str) -> None:
+    """R-B-6."""
+    assert expected == named(model, "batuta").format
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("deepseek-r1-distill-llama-8b", CHATML),
+        ("qwen-llama-merge", CHATML),
+        ("yi-llama", CHATML),
+        ("yillama", LLAMA3),
+        ("codellama-7b.gguf", LLAMA3),
+        ("LLAMA-2", LLAMA3),
+        ("llama/qwen2.gguf", CHATML),
+        ("/srv/llama/model.gguf", CHATML),
+        ("/srv/qwen/llama.gguf", LLAMA3),
+        ("model.llama", CHATML),
+        ("", CHATML),
+    ],
+)
+def test_batuta_tests_chatml_families_first_and_ignores_folders_and_the_extension(model: str, expected: str) -> None:
+    """R-B-3, R-B-4, D-B-5."""
+    assert expected == named(model, "batuta").format
+
+
+def by_batuta(model: str) -> str:
+    """R-B-2 to R-B-5 as batuta writes them: an if, an else if, an else."""
+    name = stem(model)
+    if "qwen" in name or "deepseek" in name or "yi-" in name:
+        return CHATML
+    return LLAMA3 if "llama" in name else CHATML
+
+
+PIECES = ("qwen", "DeepSeek", "yi", "yi-", "Llama", "LLAMA", "-", ".", "/", "..", "7b", "ẞ", "\n", "x", ".gguf")
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=6).map("".join) | st.text(max_size=12))
+def test_the_rule_of_batuta_is_the_if_chain_that_batuta_has(model: str) -> None:
+    """R-B-3, R-B-4, R-B-5, D-B-4: never its third template, whatever the name."""
+    assert by_batuta(model) == named(model, "batuta").format
+
+
+def test_batuta_goes_by_the_name_alone(tmp_path: Path) -> None:
+    """R-B-2: what is in the file does not count, not even if it is no model at all."""
+    path = tmp_path / "llama.gguf"
+    path.write_bytes(b"not GGUF")
+    assert facts_of_name(path) == Facts(stem="llama", names=("llama",))
+    assert LLAMA3 == named(str(path), "batuta").format
+
+
+NAMES = [
+    ("rwkv7-g1a-0.4b-20250905-ctx4096.pth", GOOSE_FORMAT, False),
+    ("rwkv7-g1a2-1.5b-20251005-ctx4096", GOOSE_FORMAT, True),
+    ("rwkv7b-g1b-0.1b-20250822-ctx4096", GOOSE_FORMAT, False),
+    ("RWKV-x070-World-0.1B-v2.8-20241210-ctx4096.pth", GOOSE_FORMAT, False),
+    ("BlinkDL/rwkv-7-world", GOOSE_FORMAT, None),
+    ("RWKV-6-World-3B-20240208-ctx4096.st", GOOSE_FORMAT, False),
+    ("my-goose-20260101.gguf", GOOSE_FORMAT, True),
+    ("rwkv7-g1-20250922", GOOSE_FORMAT, True),
+    ("rwkv7-g1-20250921", GOOSE_FORMAT, False),
+    ("rwkv7-ai00-20251001", "ai00-v1", None),
+    ("rwkv7-ai00-v0-20251001", "ai00-v0", None),
+    ("rwkv7-universal-1.5b", "rwkv-universal", None),
+    ("UNIVERSAL.pth", "rwkv-universal", None),
+    ("mistral-openchatml-v0.1", "openchatml", None),
+    ("Open-ChatML-7b", "openchatml", None),
+    ("Qwen/Qwen2.5-7B-Instruct", CHATML, None),
+    ("Qwen/QwQ-32B", CHATML, True),
+    ("QRWKV6-32B-Instruct", CHATML, None),
+    ("rwkv7-qwen2.5-7b", CHATML, None),
+    ("deepseek-coder-v2.gguf", CHATML, None),
+    ("01-ai/Yi-34B-Chat", CHATML, None),
+    ("meta-llama/Llama-3.1-8B-Instruct", LLAMA3, None),
+    ("Meta-Llama-3-8B.apr", LLAMA3, None),
+    ("llama3.gguf", LLAMA3, None),
+    ("Llama 3B", None, None),
+    ("open_llama_3b", None, None),
+    ("llama-30b", None, None),
+    ("Llama-2-7b-chat", None, None),
+    ("Hermes-3-Llama-3.1-8B", None, None),
+    ("mongoose-7b", None, None),
+    ("rwkv-4-raven-7b", None, None),
+    ("xyi-7b", None, None),
+    ("mistral-7b", None, None),
+    ("", None, None),
+]
+
+
+@pytest.mark.parametrize(("model", "expected", "thinking"), NAMES)
+def test_a_name_tells_the_format(model: str, expected: str | None, thinking: bool | None) -> None:
+    """R-G-8, D-G-6: Goose models dated 20250922 and newer think, older ones do not, without a date it is not known."""
+    detected = named(model)
+    assert (expected, thinking) == (detected.format, detected.thinking)
+
+
+TEMPLATES = [
+    (GOOSE_TEMPLATE, GOOSE_FORMAT),
+    ("rwkv-world", GOOSE_FORMAT),
+    (CHATML_TEMPLATE, CHATML),
+    ("chatml", CHATML),
+    (LLAMA3_TEMPLATE, LLAMA3),
+    (f"{CHATML_TEMPLATE}{{# <|function_list|> #}}", "openchatml"),
+    ("{% for m in messages %}<<USER>>\n{{ m.content }}\n<<USER_END>>{% endfor %}", "rwkv-universal"),
+    ("{% for m in messages %}<ai00:{{ m.role }}>{% endfor %}", "ai00-v1"),
+    (LLAMA2_TEMPLATE, None),
+    (SPACED_TEMPLATE, None),
+    ("USER: {{ m.content }} ASSISTANT:", None),
+]
+
+
+@pytest.mark.parametrize(("template", "expected"), TEMPLATES)
+def test_a_chat_template_tells_the_format(template: str, expected: str | None) -> None:
+    assert expected == known(template=template).format
+
+
+@pytest.mark.parametrize(
+    ("architecture", "expected"),
+    [
+        ("rwkv6", GOOSE_FORMAT),
+        ("rwkv7", GOOSE_FORMAT),
+        ("rwkv7forcausallm", GOOSE_FORMAT),
+        ("rwkv6qwen2", CHATML),
+        ("arwkv7", CHATML),
+        ("qwen3moe", CHATML),
+        ("llama", None),
+    ],
+)
+def test_an_architecture_tells_the_format_where_all_its_models_take_one(
+    architecture: str, expected: str | None
+) -> None:
+    assert expected == known(names=("model",), architectures=(architecture,)).format
+
+
+def test_a_template_wins_over_a_name_and_a_name_over_an_architecture() -> None:
+    names, architectures = ("llama-3-8b",), ("rwkv7",)
+    assert CHATML == known(template=CHATML_TEMPLATE, names=names, architectures=architectures).format
+    assert LLAMA3 == known(names=names, architectures=architectures).format
+    assert GOOSE_FORMAT == known(names=("model",), architectures=architectures).format
+
+
+def test_a_template_that_no_format_knows_is_not_overruled_by_the_name() -> None:
+    detected = known(template=LLAMA2_TEMPLATE, names=("qwen-7b-20250101",))
+    expected = (
+        "its chat template has the markers of no known format"
+        " (batuta-chatml would be a guess: its name has 'qwen': Qwen models, and those made from them, take ChatML)"
+    )
+    assert Detected(None, expected, date="20250101") == detected
+    assert "its chat template has the markers of no known format" == known(template="[INST]", names=("x",)).reason
+
+
+@pytest.mark.parametrize("template", ["", " \n"])
+def test_an_empty_template_is_none(template: str) -> None:
+    assert CHATML == known(template=template, names=("qwen",)).format
+
+
+def test_of_two_clues_that_fit_the_lower_order_decides_then_the_name_of_the_format() -> None:
+    def clue(order: int) -> Clue:
+        return Clue(evidence="name", pattern="m", order=order, reason="it is so")
+
+    facts = Facts(names=("m",))
+    assert "b" == evaluate({"a": (clue(2),), "b": (clue(1),)}, facts).format
+    assert "a" == evaluate({"b": (clue(1),), "a": (clue(1),)}, facts).format
+    assert "c" == evaluate({"b": (clue(5),), "c": (clue(9), clue(4))}, facts).format
+
+
+def test_the_reason_quotes_the_evidence() -> None:
+    assert "its name has 'llama-3': Llama 3 models mark turns with a header" == named("Llama-3-8B").reason
+    assert "its chat template has '<|im_start|>': turns as ChatML marks them" == known(template=CHATML_TEMPLATE).reason
+    assert "its architecture has 'rwkv7': " in known(architectures=("rwkv7",)).reason
+    assert "its file name has 'yi-': a family that takes ChatML" == named("yi-6b", "batuta").reason
+    assert "its file name has no known family" in named("gemma", "batuta").reason
+    assert "no known format has a clue for the name 'gemma-2b'" == named("gemma-2b.gguf").reason
+    expected = "no known format has a clue for the name 'x' or the architecture 'gemma'"
+    assert expected == known(names=("x", "y"), architectures=("gemma", "g")).reason
+    assert "no known format has a clue for a model without a name" == named("..").reason
+    assert f"'{'x' * 57}...'" in named("x" * 61).reason
+
+
+def test_a_clue_needs_all_of_its_signs_and_none_of_the_others() -> None:
+    clue = Clue(evidence="name", pattern="a", also=("b", "c"), unless="x", reason="so it is")
+    found = {name: evaluate({"f": (clue,)}, Facts(names=(name,))).format for name in ("abc", "ab", "ac", "bc", "abcx")}
+    assert {"abc": "f", "ab": None, "ac": None, "bc": None, "abcx": None} == found
+
+
+def test_the_last_group_of_a_pattern_is_what_the_reason_quotes() -> None:
+    clue = Clue(evidence="name", pattern="m(odel)-(x)?", reason="so it is")
+    assert "its name has 'odel': so it is" == evaluate({"f": (clue,)}, Facts(names=("model-",))).reason
+
+
+@pytest.mark.parametrize("family", ["RWKV-7", "Qwen", "Llama 3"])
+def test_the_family_of_the_clue_is_told(family: str) -> None:
+    names = {"RWKV-7": "rwkv-x070", "Qwen": "qwen2", "Llama 3": "llama-3"}
+    assert family == named(names[family]).family
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("rwkv7-g1a-0.4b-20250905-ctx4096", ["20250905"]),
+        ("a_20250101b20240229.20261231", ["20250101", "20240229", "20261231"]),
+        ("20251301 20250230 20230229 20250100 19991231", []),
+        ("120250101 202501011 2025-01-01 251005 ٢٠٢٥٠١٠١", []),
+    ],
+)
+def test_a_date_is_eight_digits_that_are_a_day(name: str, expected: list[str]) -> None:
+    """R-G-8."""
+    assert expected == list(dates(name))
+
+
+def test_of_several_dates_the_earliest_counts() -> None:
+    """D-G-6: a suffix that an old model does not know would be worse than none."""
+    detected = known(names=("rwkv7-tuned-20260101", "rwkv7-g1-20250307"))
+    assert ("20250307", False) == (detected.date, detected.thinking)
+
+
+def test_a_template_that_names_thinking_says_that_the_model_thinks() -> None:
+    assert known(template=f"{CHATML_TEMPLATE}{{% if enable_thinking %}}").thinking is True
+    assert known(template=CHATML_TEMPLATE).thinking is None
+
+
+# From here on: the public function, on the formats that are registered.
+
+
+def test_the_format_of_a_model_is_found_by_name_and_by_file(tmp_path: Path) -> None:
+    assert "rwkv-universal" == ts.detect("rwkv7-universal-1.5b").format
+    path = folder(tmp_path / "m", tokenizer_config={"chat_template": "<<USER>>\n{{ content }}\n<<USER_END>>"})
+    assert "rwkv-universal" == ts.detect(path).format
+    assert ts.detect(path) == ts.detect(str(path))
+
+
+def test_every_rule_has_an_answer_of_its_own_formats() -> None:
+    assert "default" in rules()
+    for rule in rules():
+        assert detect("a-name-without-any-family", rule=rule).format in {None, *ts.formats()}
+
+
+def test_an_unknown_rule_is_told() -> None:
+    with pytest.raises(UnknownName, match="unknown detection rule 'defaultt'; did you mean 'default'"):
+        detect("m", rule="defaultt")
+
+
+def test_a_clue_with_a_broken_pattern_is_told() -> None:
+    for broken in ({"pattern": "("}, {"unless": "["}, {"thinks": "*"}, {"also": ("a", "(?")}):
+        fields = {"evidence": "name", "pattern": "m", "reason": "why"} | broken
+        with pytest.raises(InvalidInput, match="of a clue is no regular expression: "):
+            Clue(**fields)
+
+
+def test_clues_are_plain_data() -> None:
+    """A format that a user writes as data declares its clues in the same words."""
+    for clue in (clue for clues in TABLE.values() for clue in clues):
+        assert clue == msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(clue))), Clue)
