@@ -14,7 +14,7 @@ from turnscript.conversation import Request
 from turnscript.errors import InvalidInput, InvalidRequest, InvalidTranscript, UnknownName
 from turnscript.format import Format
 from turnscript.jsontext import read_object, utf8
-from turnscript.registry import apis, formats, get_api, get_format
+from turnscript.registry import apis, formats, get_api, get_format, is_format
 from turnscript.rendered import Rendered
 
 AUTO = "auto"
@@ -99,7 +99,7 @@ def _detect_format(text: str) -> str:
 
 
 def _lookup(name: str) -> Api | Format:
-    if name in formats():
+    if is_format(name):
         return get_format(name)
     try:
         return get_api(name)

@@ -1,7 +1,8 @@
-"""Owns the list of formats and APIs: every module in `formats/` and `apis/`, then installed entry points.
+"""Owns the list of formats and APIs: every module in `formats/` and `apis/`, then installed entry points, then files.
 
 A file dropped into either package is registered: it ends in `FORMATS = (...)` or `APIS = (...)`. Third parties use the
-entry point groups `turnscript.formats` and `turnscript.apis`, each entry naming such a tuple.
+entry point groups `turnscript.formats` and `turnscript.apis`, each entry naming such a tuple. A format that somebody
+declared in TOML is in no list; where a name is taken, its path is too: `my.toml`, `my.toml#name`.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from turnscript.api import Api
 from turnscript.errors import UnknownName
 from turnscript.format import Format
+from turnscript.tableio import InvalidFormat, read_formats
 
 # By name: the package's public functions `formats` and `apis` hide the subpackages of the same names.
 _FORMATS = importlib.import_module("turnscript.formats")
@@ -34,11 +37,43 @@ def apis() -> list[str]:
 
 
 def get_format(name: str) -> Format:
-    """The format of that name. Raises UnknownName with the nearest ones."""
+    """The format of that name, or of a file: `my.toml`, `my.toml#name` if it declares several.
+
+    Raises UnknownName with the nearest ones, and InvalidFormat for a file that is not as it should be.
+    """
     known = _formats()
-    if name not in known:
+    if name in known:
+        return known[name]
+    path, member = _file_of(name)
+    if not path:
         raise UnknownName("format", name, known)
-    return known[name]
+    found = {format_.name: format_ for format_ in load_formats(Path(path))}
+    if member or len(found) == 1:
+        member = member or next(iter(found))
+        if member not in found:
+            raise UnknownName(f"format in {path}:", member, found)
+        return found[member]
+    several = " or ".join(f"{path}#{one}" for one in found)
+    raise InvalidFormat(f"{path} declares {len(found)} formats; say which: {several}", expected=several, got=name)
+
+
+def is_format(name: str) -> bool:
+    """Whether a name is that of a format, or of a file that may declare one."""
+    return name in _formats() or bool(_file_of(name)[0])
+
+
+def load_formats(source: str | Path) -> list[Format]:
+    """The formats that a TOML text, or the file at a path, declares. Raises InvalidFormat with the key."""
+    if isinstance(source, str) and ("\n" in source or not source.endswith(_SUFFIX)):
+        return list(_read(source))
+    try:
+        return list(_read(Path(source).read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InvalidFormat(f"cannot read the format file {source}: {reason}", expected="a TOML file") from None
+    except InvalidFormat as error:
+        error.message = f"{error.message} (in {source})"
+        raise
 
 
 def get_api(name: str) -> Api:
@@ -50,6 +85,23 @@ def get_api(name: str) -> Api:
         if api.origin == name:
             return api
     raise UnknownName("API", name, known)
+
+
+_SUFFIX = ".toml"
+
+
+def _file_of(name: str) -> tuple[str, str]:
+    """The path and the member that a name means, both empty if it is no path of a file with formats."""
+    if name.endswith(_SUFFIX):
+        return name, ""
+    path, _, member = name.rpartition("#")
+    return (path, member) if path.endswith(_SUFFIX) and member else ("", "")
+
+
+@lru_cache(maxsize=64)
+def _read(text: str) -> tuple[Format, ...]:
+    """The same text gives the same formats, so that what is derived from a table is derived once."""
+    return tuple(read_formats(text, _formats()))
 
 
 @cache

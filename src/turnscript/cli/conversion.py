@@ -13,7 +13,7 @@ from turnscript.errors import InvalidInput, InvalidRequest, LossyConversion, Unk
 from turnscript.format import VIEWS, Format
 from turnscript.jsontext import Json, one_line, plain, read_object, type_name, utf8
 from turnscript.losses import Loss
-from turnscript.registry import apis, formats, get_api, get_format
+from turnscript.registry import apis, formats, get_api, get_format, is_format
 from turnscript.rendered import Rendered
 
 TEXT = "text"
@@ -110,7 +110,7 @@ def spaced(body: bytes, *, pretty: bool | None) -> bytes:
 
 def known(name: str) -> Api | Format:
     """The API or format of that name. Raises UnknownName with the nearest ones of both kinds."""
-    if name in formats():
+    if is_format(name):
         return get_format(name)
     try:
         return get_api(name)

@@ -34,7 +34,7 @@ class SectionedCommand(click.Command):
 
 
 class Name(click.ParamType[str]):
-    """The name of an API or format. Whether it is known is checked later, together with its options."""
+    """The name of an API or format, or a file of formats. Whether it is known is checked later, with its options."""
 
     name = "name"
 
@@ -43,4 +43,5 @@ class Name(click.ParamType[str]):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         known = [*self._others, *apis(), *formats()]
-        return [CompletionItem(name) for name in known if name.startswith(incomplete)]
+        found = [CompletionItem(name) for name in known if name.startswith(incomplete)]
+        return found or [CompletionItem(incomplete, type="file")]  # a format may be declared in a file

@@ -1,0 +1,121 @@
+"""Owns the checks of literals: no two are confused where a reader looks for both, and content cannot hold one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from turnscript.engine.layout import layout_of
+from turnscript.engine.machine import Reading
+from turnscript.engine.table import Document, Group, Segment, Turn
+from turnscript.tableio.segments import segments_of, turns_of
+from turnscript.tableio.tables import InvalidFormat, Table, unfit
+
+
+class _Literal(NamedTuple):
+    """What a reader looks for, where it is declared, and whether attributes may follow it."""
+
+    text: str
+    path: str
+    attributed: bool = False
+
+
+def check_literals(document: Document, table: Table) -> None:
+    """Raise InvalidFormat for literals that cannot be told apart, from each other or from content."""
+    openings = [
+        _Literal(
+            f"{turn.open}{'' if turn.attributes else turn.head_end}".strip(), place.at("open"), bool(turn.attributes)
+        )
+        for turn, place in turns_of(document, table)
+        if turn.open
+    ]
+    for turn, place in turns_of(document, table):
+        ends = [_Literal(turn.close.strip(), place.at("close"))] if turn.close else []
+        _compare([*openings, *ends, *_openings(turn, place, document.tag_end if document.anchored else "")])
+        for segment, inner in segments_of(turn, place):
+            closings = [_Literal(segment.close.strip(), inner.at("close"))] if segment.close else []
+            closings += [_Literal(segment.group.close.strip(), inner.at("group"))] if segment.group else []
+            for closing in closings if not document.anchored else ():
+                _compare([*openings, *ends, closing])
+    _check_stops(document, table)
+    _check_protected(document, table)
+
+
+def _openings(turn: Turn, place: Table, tag_end: str) -> Iterator[_Literal]:
+    """What opens the segments of a turn. Those of a group open with the group."""
+    groups: set[Group] = set()
+    for segment, inner in segments_of(turn, place, read_only=True):
+        if segment.group is not None:
+            if segment.group not in groups:
+                yield _Literal(segment.group.open.strip(), inner.at("group"))
+            groups.add(segment.group)
+        elif segment.open:
+            head_end = "" if segment.attributes else segment.head_end or tag_end
+            yield _Literal(f"{segment.open}{head_end}".strip(), inner.at("open"), bool(segment.attributes))
+
+
+def _compare(literals: list[_Literal]) -> None:
+    for index, first in enumerate(literals):
+        for second in literals[index + 1 :]:
+            short, long = sorted((first, second), key=lambda literal: len(literal.text))
+            if short.text == long.text:
+                message = f"{second.text!r} stands at {first.path} too; a reader could not tell the two apart"
+                raise unfit(second.path, message, "another literal", second.text)
+            if _begins(short, long):
+                message = f"{short.text!r} ({short.path}) is the beginning of {long.text!r} ({long.path})"
+                raise unfit(second.path, f"{message}; a reader could confuse them", "another literal", second.text)
+
+
+def _begins(short: _Literal, long: _Literal) -> bool:
+    """Whether the one may be taken for the beginning of the other. Behind a name with attributes comes white space."""
+    if not long.text.startswith(short.text):
+        return False
+    return not short.attributed or long.text[len(short.text)].isspace()
+
+
+def _check_stops(document: Document, table: Table) -> None:
+    """No stop may cut off what the model has to write to open a segment."""
+    for key in ("stops", "stops_with_tools"):
+        for index, stop in enumerate(getattr(document.generation, key)):
+            for turn, place in turns_of(document, table):
+                for segment, inner in segments_of(turn, place, read_only=True):
+                    if segment.model and stop in f"{segment.open}{segment.head_end}":
+                        path = f"{table['generation'].at(key)}[{index}]" if key in table["generation"] else table.path
+                        message = f"{stop!r} would stop the model where it opens the segment at {inner.path}"
+                        raise unfit(path, message, "what ends a turn", stop)
+
+
+def _check_protected(document: Document, table: Table) -> None:
+    """No content can hold what ends it: in a text, the escape breaks every literal that means something there."""
+    layout = layout_of(document)
+    for turn, place in turns_of(document, table):
+        for segment, inner in segments_of(turn, place):
+            if segment.body.machine(Reading(layout.escape)) is not None:
+                continue  # its reader knows where it ends
+            escape = layout.place_of(turn, segment).escape
+            path = inner.at("escape") if segment.escape is not None else inner.path
+            for literal in _ends_of(document, turn, segment):
+                if literal and not escape.holds(literal):
+                    raise _unprotected(literal, path, segment.escape is not None)
+
+
+def _ends_of(document: Document, turn: Turn, segment: Segment) -> Iterator[str]:
+    """The literals that end a text: its own closing and its turn's, and what opens others in a turn of plain text."""
+    yield segment.close.strip()
+    if not document.flattened:
+        yield turn.close.strip()
+    for other in (*turn.segments, *turn.also_read):
+        if segment.bare and other.open and not other.tentative:
+            yield (other.group or other).open.lstrip()
+
+
+def _unprotected(literal: str, path: str, explicit: bool) -> InvalidFormat:
+    rule = f'{{ lead = "{literal[:1]}", rest = ["{literal[1:]}"] }}'
+    message = f"nothing keeps a content from holding {literal!r}"
+    if not literal[1:]:
+        remedy = "choose a longer literal"
+    elif explicit:
+        remedy = f"add the rule {rule}"
+    else:
+        remedy = f"write it as a tag such as <name>, or declare for the format what is broken: escape = [{rule}]"
+    return unfit(path, f"{message}; {remedy}", "a tag, or a rule in `escape`", literal)

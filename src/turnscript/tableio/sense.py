@@ -1,0 +1,239 @@
+"""Owns the checks that a whole format makes sense, each with the key where it does not and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from turnscript.conversation import System, Thinking, ToolCall, ToolResult
+from turnscript.engine.table import Document, Generation, Segment, Turn
+from turnscript.format import Format
+from turnscript.tableio.literals import check_literals
+from turnscript.tableio.segments import check_turn, segments_of, turns_of
+from turnscript.tableio.tables import Table, not_among, unfit
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_EFFORTS = ("low", "medium", "high")
+_CORRELATIONS = {
+    "hidden": "neither shows an id; results answer in order",
+    "named": "results show names",
+    "on_results": "a result shows the id of its call",
+}
+_SHOWN = {"named": "name", "on_results": "id"}
+_WIDEST = 32  # a reader looks over no more white space than this
+_BLANK_LINE = "\n\n"
+_BLOCKS = "with `anchored = true` each item is a block by itself"
+
+
+def check(format_: Format, table: Table) -> None:
+    """Raise InvalidFormat for the first thing that cannot be. `table`: what the format was read from."""
+    document = format_.document
+    if not _NAME.fullmatch(format_.name):
+        message = f"the name {format_.name!r} must be lower-case letters, digits, '.', '_' and '-'"
+        raise unfit(table.at("name"), message, "a name such as my-format", format_.name)
+    if document.separator.strip():
+        message = "what stands between turns is white space; a mark belongs to the turn before or behind"
+        raise unfit(table.at("separator"), message, "line breaks or spaces", repr(document.separator))
+    _check_kinds(document, table)
+    for turn, place in turns_of(document, table):
+        check_turn(turn, place, document)
+    _check_joints(document, table)
+    _check_generation(document, table)
+    if document.anchored:
+        _check_blocks(document, table)
+    else:
+        _check_turns(document, table)
+        _check_system(document, table)
+    _check_tools(document, table)
+    check_literals(document, table)
+
+
+def _places(document: Document, table: Table) -> Iterator[tuple[Turn, Segment, Table]]:
+    """Every segment that is written, with its turn and its place."""
+    for turn, place in turns_of(document, table):
+        for segment, inner in segments_of(turn, place):
+            yield turn, segment, inner
+
+
+def _check_kinds(document: Document, table: Table) -> None:
+    """Each kind of item has one place; of thoughts, each kind of thought."""
+    seen: dict[tuple[str, str], Table] = {}
+    for _, segment, place in _places(document, table):
+        if segment.of and segment.kind != Thinking.kind:
+            raise unfit(place.at("of"), "only thoughts are of several kinds", got=segment.kind)
+        known = seen.get((segment.kind, segment.of)) or seen.get((segment.kind, ""))
+        if known is None and not segment.of:
+            known = next((one for (kind, _), one in seen.items() if kind == segment.kind), None)
+        if known is not None:
+            remedy = "; several kinds of thought need an `of` each" if segment.kind == Thinking.kind else ""
+            message = f"the kind {segment.kind!r} has a place already, at {known.path}{remedy}"
+            raise unfit(place.at("kind"), message, "each kind once", segment.kind)
+        seen[segment.kind, segment.of] = place
+
+
+def _check_joints(document: Document, table: Table) -> None:
+    turns = {segment.kind: index for index, turn in enumerate(document.turns) for segment in turn.segments}
+    for key, pairs in (("joints", document.joints), ("also_joined", document.also_joined)):
+        for before, after in pairs:
+            path = table[key].at(f"{before} {after}")
+            for kind in (before, after):
+                if kind not in turns:
+                    raise not_among(path, "no segment is of the kind", kind, turns)
+            joint = pairs[before, after]
+            if joint.strip() or len(joint) > _WIDEST:
+                message = "what joins two segments is white space, and not much; a tag belongs to one of them"
+                raise unfit(path, message, "line breaks or spaces", repr(joint))
+            if turns[before] != turns[after]:
+                message = f"{before!r} and {after!r} stand in different turns, so nothing joins them"
+                raise unfit(path, message, "two kinds of one turn")
+            if before == after and document.segment(before).bare:
+                message = f"{before!r} is the plain text of its turn, and two texts joined would read as one"
+                raise unfit(path, message, "a segment with an `open`")
+
+
+# What the model writes.
+
+
+def _check_generation(document: Document, table: Table) -> None:
+    generation, place = document.generation, table["generation"]
+    kinds = [segment.kind for _, segment, _ in _places(document, table)]
+    if generation.kind not in kinds:
+        raise not_among(place.at("kind"), "no segment is of the kind that a prompt opens:", generation.kind, kinds)
+    if generation.thinking_kind not in kinds and "thinking_kind" in place:
+        raise not_among(place.at("thinking_kind"), "no segment is of the kind", generation.thinking_kind, kinds)
+    for key in ("stops", "stops_with_tools"):
+        stops: tuple[str, ...] = getattr(generation, key)
+        if not stops:
+            raise unfit(place.at(key), "at least one string must end what the model writes", 'such as ["</turn>"]')
+        if "" in stops:
+            path = f"{place.at(key)}[{stops.index('')}]"
+            raise unfit(path, "the empty string would end every answer at once", "some text", "nothing")
+    _check_hints(generation, place)
+    for _, segment, inner in _places(document, table):
+        if segment.kind == generation.kind and not segment.model:
+            message = f"a prompt opens the {segment.kind!r} for the model to write, so this needs `model = true`"
+            raise unfit(inner.at("model"), message, "true", "false")
+        if segment.kind == generation.thinking_kind:
+            _check_prefill(generation, segment, place, inner)
+
+
+def _check_hints(generation: Generation, place: Table) -> None:
+    for effort in generation.hints:
+        if effort not in _EFFORTS:
+            raise not_among(f"{place.at('hints')}.{effort}", "no such effort", effort, _EFFORTS)
+    for effort in _EFFORTS:
+        if generation.hints and effort not in generation.hints:
+            message = f"the effort {effort!r} is missing; each of low, medium and high needs its words"
+            raise unfit(place.at("hints"), message, f"the key {effort}")
+
+
+def _check_prefill(generation: Generation, segment: Segment, place: Table, inner: Table) -> None:
+    opening = f"{segment.open}{segment.head_end}"
+    prefill = generation.thinking_prefill
+    if prefill is not None and not opening.startswith(prefill):
+        message = f"{prefill!r} is no beginning of {opening!r}, which opens a thought at {inner.path}"
+        raise unfit(place.at("thinking_prefill"), message, f"a beginning of {opening!r}", prefill)
+
+
+# The two sorts of formats.
+
+
+def _check_turns(document: Document, table: Table) -> None:
+    """Speakers' turns: each has an opening and an end, and what the model writes stands in one of them."""
+    kind = document.generation.kind
+    speaking = next(turn for turn, segment, _ in _places(document, table) if segment.kind == kind)
+    for turn, place in turns_of(document, table):
+        if not turn.open:
+            message = "a turn needs an `open`; if each item is a block by itself, say `anchored = true`"
+            raise unfit(place.at("open"), message, "some text")
+        if not turn.close and not (document.flattened and _BLANK_LINE in document.separator):
+            message = (
+                "a turn without a `close` ends where a blank line and the next opening follow; "
+                "that takes `flattened = true` and a separator with a blank line"
+            )
+            raise unfit(place.at("close"), message, "a `close`, or flattened = true")
+    for turn, segment, inner in _places(document, table):
+        if segment.model and turn is not speaking:
+            message = f"the model writes the turn of {kind!r}, and this is another; drop `model`, or move the segment"
+            raise unfit(inner.at("model"), message, "false", "true")
+        if segment.kind in (ToolCall.kind, ToolResult.kind):
+            _check_correlation(document.results, segment, table, inner)
+    for key in ("metadata", "tools_section"):
+        if key in table:
+            raise unfit(table.at(key), "only a format whose items are blocks (`anchored = true`) has such a section")
+
+
+def _check_correlation(style: str, segment: Segment, table: Table, place: Table) -> None:
+    """How a result finds its call is said, and the result shows what that takes."""
+    if style not in _CORRELATIONS:
+        styles = "; ".join(f"{word!r}: {meaning}" for word, meaning in _CORRELATIONS.items())
+        message = f"with calls or results, `results` must say how a result finds its call ({styles})"
+        raise unfit(table.at("results"), message, f"one of: {', '.join(_CORRELATIONS)}", style)
+    needed = _SHOWN.get(style, "")
+    shown = [*segment.body.carries, *(one.path for one in segment.attributes if one.prompt and one.written)]
+    if segment.kind == ToolResult.kind and needed and needed not in shown:
+        message = f"with results = {style!r} a result shows its {needed}, and this segment has no place for it"
+        raise unfit(place.at("attributes"), message, f'{{ key = "{needed}", path = "{needed}", prompt = true }}')
+
+
+def _check_system(document: Document, table: Table) -> None:
+    """The system turn holds nothing but its text, and is there if something is written in it."""
+    found = [(turn, segment, inner) for turn, segment, inner in _places(document, table) if segment.kind == System.kind]
+    for key in ("tools", "flags", "always_system"):
+        if not found and table.get(key):
+            message = f"{key!r} is written in the system turn, and no segment is of the kind 'system'"
+            raise unfit(table.at(key), message, 'a segment with kind = "system"')
+    for turn, segment, inner in found:
+        if len(turn.segments) > 1 or not segment.bare:
+            message = "the system text is the plain text of a turn of its own: no `open`, and no other segment there"
+            raise unfit(inner.path, message, "one segment without `open`")
+
+
+def _check_blocks(document: Document, table: Table) -> None:
+    """Items that are blocks by themselves: no turns, and every block opens and closes on lines of its own."""
+    for key in ("joints", "also_joined", "tools", "flags"):
+        if table.get(key):
+            raise unfit(table.at(key), f"{_BLOCKS}; nothing joins two, or stands in one with it")
+    if len(document.turns) > 1:
+        raise unfit(table["turn"][1].path, f"{_BLOCKS}; declare all of them in one turn", "one [[format.turn]]")
+    turn, place = document.turns[0], table["turn"][0]
+    for key in ("open", "close", "lead", "head_end"):
+        if getattr(turn, key):
+            raise unfit(place.at(key), f"{_BLOCKS}; turns have no literals", "nothing", getattr(turn, key))
+    for segment, inner in segments_of(turn, place):
+        _check_block(segment, f"{document.tag_end}\n", inner)
+
+
+def _check_block(segment: Segment, head_end: str, place: Table) -> None:
+    if segment.bare:
+        raise unfit(place.at("open"), f"{_BLOCKS}; it needs an `open`", "some text")
+    if segment.head_end != head_end:
+        message = f"{_BLOCKS}; every opening ends in `tag_end` and a newline: {head_end!r}"
+        raise unfit(place.at("head_end"), message, repr(head_end), repr(segment.head_end))
+    if not segment.close.startswith("\n"):
+        message = f"{_BLOCKS}; a closing fills a line, so it begins with a newline"
+        raise unfit(place.at("close"), message, repr(f"\n{segment.close}"), repr(segment.close))
+
+
+# Tools.
+
+
+def _check_tools(document: Document, table: Table) -> None:
+    place = document.tools_place
+    if place is None:
+        return
+    inner = table["tools"]
+    if not place.open.strip():
+        raise unfit(inner.at("open"), "a reader finds the tool list by its `open`", "some text")
+    for key in ("open", "close", "joint", "continued"):
+        for turn in document.turns:
+            end = turn.close.strip() or f"{document.separator}{turn.open.strip()}"
+            if end in getattr(place, key):
+                message = f"this holds {end!r}, which ends a turn, and the tool list stands inside of one"
+                raise unfit(inner.at(key), message, f"a text without {end!r}")
+    if not place.close.strip().endswith(place.footer.strip()):
+        message = "`footer` must be the end of `close`: the part that a reader can do without"
+        raise unfit(inner.at("footer"), message, "the end of `close`", place.footer)
+    if place.continued and place.close:
+        message = "text can follow the tools only where their end shows without a `close`"
+        raise unfit(inner.at("continued"), message, "no `close`")

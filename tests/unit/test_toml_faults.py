@@ -1,0 +1,103 @@
+"""Owns the faults of declared formats: each is an error that names its key and says what to do."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import turnscript as ts
+from turnscript.format import Format
+from turnscript.tableio import InvalidFormat, read_formats
+
+ROOT = Path(__file__).resolve().parents[2]
+TAGGED = (ROOT / "examples" / "formats" / "tagged.toml").read_text(encoding="utf-8")
+
+
+def load(text: str) -> list[Format]:
+    return read_formats(text, {name: ts.get_format(name) for name in ts.formats()})
+
+
+BLOCKS = """[[format]]
+name = "blocks"
+anchored = true
+
+[[format.turn]]
+
+[[format.turn.segment]]
+kind = "user"
+body = "parts"
+open = "<<U"
+head_end = ">>\\n"
+close = "\\n<<U_END>>"
+
+[[format.turn.segment]]
+kind = "assistant"
+body = "parts"
+open = "<<A"
+head_end = ">>\\n"
+close = "\\n<<A_END>>"
+model = true
+
+[format.generation]
+stops = ["<<A_END>>"]
+"""
+FAULTS = tomllib.loads((ROOT / "tests" / "cases" / "toml_faults.toml").read_text(encoding="utf-8"))["fault"]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault["name"])
+def test_a_fault_is_told_with_its_key(fault: dict[str, Any]) -> None:
+    text = BLOCKS if fault.get("blocks") else TAGGED
+    assert fault["before"] in text
+    with pytest.raises(InvalidFormat) as caught:
+        load(text.replace(fault["before"], fault["after"], 1))
+    assert f"format[0].{fault['path']}".rstrip(".") == caught.value.path
+    assert fault["words"] in str(caught.value)
+
+
+def test_what_the_faults_are_changes_of_is_without_a_fault() -> None:
+    assert ["tagged", "blocks"] == [one.name for one in load(TAGGED + BLOCKS)]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"), [('[[format]]\nname = "x\n', 2, 10), ("a = 1\na = 2", 2, 6), ("[prompts", 1, 9)]
+)
+def test_what_is_not_toml_is_told_with_line_and_column(text: str, line: int, column: int) -> None:
+    with pytest.raises(InvalidFormat, match="not valid TOML") as caught:
+        load(text)
+    assert (line, column) == (caught.value.line, caught.value.column)
+
+
+def test_toml_that_is_nested_too_deep_is_refused() -> None:
+    with pytest.raises(InvalidFormat, match="not valid TOML"):
+        load(f"a = {'[' * 5000}")
+
+
+@pytest.mark.parametrize("key", ["params", 'a\\"b'])
+def test_a_call_that_does_not_read_back_is_refused(key: str) -> None:
+    """Readers know a few words for arguments, and a key is not checked for being one of them but tried."""
+    with pytest.raises(InvalidFormat, match="cannot be read back") as caught:
+        load(TAGGED.replace("spaced = true", f'arguments = "{key}"'))
+    assert "format[0]" == caught.value.path
+
+
+def test_a_file_must_declare_something() -> None:
+    with pytest.raises(InvalidFormat, match=r"declares no format; write \[\[format\]\] or \[prompts\]"):
+        load('[model]\nname = "x"\n')
+    for text in ("[[formats]]\n", "[prompt]\n"):
+        with pytest.raises(InvalidFormat, match="did you mean"):
+            load(text)
+
+
+def test_two_formats_of_a_file_have_two_names() -> None:
+    with pytest.raises(InvalidFormat, match="is taken") as caught:
+        load(TAGGED + TAGGED)
+    assert "format[1].name" == caught.value.path
+
+
+def test_a_table_that_does_not_read_back_is_refused() -> None:
+    """Joints that a reader cannot tell apart, though each by itself is harmless."""
+    name = next(one for one in ts.formats() if ("tool_result", "assistant") in ts.get_format(one).document.joints)
+    text = f'[[format]]\nname = "x"\nbased_on = "{name}"\njoints = {{ "tool_result assistant" = "" }}\n'
+    with pytest.raises(InvalidFormat, match="cannot be read back"):
+        load(text)
