@@ -13,7 +13,7 @@ import pytest
 import turnscript as ts
 from tests.cli.running import EXAMPLES, process, run
 
-COMMANDS = [[], ["convert"], ["apis"], ["formats"]]
+COMMANDS = [[], ["convert"], ["prompt"], ["read"], ["show"], ["detect"], ["apis"], ["formats"]]
 
 
 def examples() -> list[str]:

@@ -13,9 +13,13 @@ import click
 import turnscript
 from turnscript.api import Api
 from turnscript.cli.convert import convert
+from turnscript.cli.detect import detect
 from turnscript.cli.failures import BAD_INPUT, INTERRUPTED, OK, PIPE_CLOSED, USAGE, Failed
 from turnscript.cli.output import STREAM, Files
+from turnscript.cli.prompt import prompt
+from turnscript.cli.read import read
 from turnscript.cli.report import Screen, fault, table, usage
+from turnscript.cli.show import show
 from turnscript.errors import TurnscriptError
 from turnscript.registry import apis, formats, get_api, get_format
 
@@ -23,6 +27,7 @@ _EPILOG = """\b
 Examples:
   turnscript convert request.json --to openai-chat
   turnscript convert chats.jsonl --to rwkv-universal --output chats.rwkv.jsonl
+  turnscript prompt request.json --format rwkv-goose --thinking
   turnscript apis
 """
 
@@ -90,6 +95,10 @@ def group() -> None:
 
 
 group.add_command(convert)
+group.add_command(detect)
+group.add_command(prompt)
+group.add_command(read)
+group.add_command(show)
 
 
 @group.command("apis", epilog="\b\nExample:\n  turnscript apis --json")

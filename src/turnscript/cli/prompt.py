@@ -1,0 +1,263 @@
+"""Owns `turnscript prompt`: the text that a model goes on from, what ends its answer, and who writes which piece."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import click
+import msgspec
+from click.shell_completion import CompletionItem
+
+from turnscript.cli.conversion import known, spaced
+from turnscript.cli.failures import LOSSY, OK, Failed
+from turnscript.cli.options import Name
+from turnscript.cli.output import STREAM, Files, Sink, is_special
+from turnscript.cli.report import Losses, Screen, fault
+from turnscript.cli.rows import write_losses
+from turnscript.cli.source import Source
+from turnscript.convert import AUTO, parse
+from turnscript.engine.prompt import Prompt
+from turnscript.engine.spans import Span
+from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError
+from turnscript.format import Format
+from turnscript.reference import has_thoughts
+from turnscript.registry import formats, get_format
+from turnscript.rendered import Rendered
+
+_EPILOG = """\b
+Examples:
+  turnscript prompt request.json --format rwkv-universal
+  turnscript prompt request.json --format rwkv-goose --thinking --json
+  turnscript prompt request.json --format ai00-v1 --spans
+  turnscript prompt request.json --format rwkv-goose --losses lost.jsonl --quiet
+
+\b
+With --spans, each line is one piece of text behind a mark:
+  #  the format's own literals
+  =  somebody's text
+  *  the format's own literals, where the model writes them
+  +  what the model said
+
+\b
+Exit code:
+  0  written
+  1  bad input
+  2  wrong usage
+  3  something would be lost, under --strict
+"""
+
+_ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_LEGIBLE = re.compile(r"(?![\n\t])" + _ODD.pattern)
+_OUTER_SPACE = re.compile(r"^ | $")
+_MARKS = {(True, False): "#", (False, False): "=", (True, True): "*", (False, True): "+"}
+
+
+class FormatName(click.ParamType[str]):
+    """The name of a format, or a file that declares one. Whether it is known is checked later."""
+
+    name = "name"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        found = [CompletionItem(name) for name in formats() if name.startswith(incomplete)]
+        return found or [CompletionItem(incomplete, type="file")]  # a format may be declared in a file
+
+
+@dataclass(frozen=True)
+class Given:
+    """What stood on the command line."""
+
+    file: str
+    format: str
+    source: str
+    thinking: bool | None
+    as_json: bool
+    spans: bool
+    strict: bool
+    losses: str | None
+    quiet: bool
+
+
+@click.command(epilog=_EPILOG, short_help="Write the text that a model goes on from.")
+@click.argument("file", default=STREAM, metavar="[FILE|-]")
+@click.option("--format", type=FormatName(), required=True, help="The prompt format; `turnscript formats` lists them.")
+@click.option(
+    "--from", "source", type=Name(AUTO), default=AUTO, show_default=True, help="API or format of the request."
+)
+@click.option(
+    "--thinking/--no-thinking", default=None, help="Let the model think first, or not (default: as the request says)."
+)
+@click.option("--json", "as_json", is_flag=True, help="For programs: the prompt, its stop strings, prefill and losses.")
+@click.option("--spans", is_flag=True, help="Show what is control, what is content, and what the model itself writes.")
+@click.option("--strict", is_flag=True, help="Refuse whatever the format cannot carry exactly.")
+@click.option("--losses", metavar="FILE|-", help="Write all losses as JSON Lines; - puts them after the prompt.")
+@click.option("--quiet", "-q", is_flag=True, help="Report errors only.")
+def prompt(**given: Any) -> int:
+    """Write the prompt of a request: the text that a model goes on from.
+
+    FILE is a request body of any API, or a transcript. Without FILE, or with -, standard input is read.
+    The prompt is written exactly, without a newline behind it; only on a terminal one is added.
+    """
+    return run(Given(**given))
+
+
+def run(given: Given) -> int:
+    """Do it. Gives the exit code; raises TurnscriptError, Failed or UsageError."""
+    format_ = format_of(given.format, given.thinking)
+    check_name(given.source)
+    _check_places(given)
+    with Source(given.file) as source:
+        made = prompt_of(source, given.source, format_, given.thinking)
+    refused = LossyConversion(made.losses, format_.name) if given.strict and made.losses else None
+    with Files() as files:
+        out: Sink | None = None
+        if refused is None:
+            out = files.open(STREAM)
+            out.write(_payload(given, format_, made, out))
+        if given.losses is not None:
+            sink = files.open(given.losses)
+            write_losses(files.after(sink) if sink is out else sink, made.losses)
+    _report(given, made, refused)
+    return OK if refused is None else LOSSY
+
+
+def prompt_of(source: Source, name: str, format_: Format, thinking: bool | None) -> Prompt:
+    """The prompt of the request in an input. Raises Failed with the place and what to try."""
+    screen = Screen()
+    if source.is_terminal:
+        screen.note("reading standard input; Ctrl-D ends it")
+    data = source.whole()
+    if not data.strip():
+        raise Failed("the input is empty", place=source.name, remedy="give a request body or a transcript")
+    try:
+        return format_.prompt(parse(data, name), thinking=thinking if has_thoughts(format_) else False)
+    except TurnscriptError as error:
+        found = fault(error, source.name)
+        message = f"{found.path}: {found.message}" if found.path else found.message
+        remedy = _advice(error, name, data) or found.remedy
+        raise Failed(message, place=found.place, remedy=remedy, code=found.exit_code) from error
+
+
+def format_of(name: str, thinking: bool | None) -> Format:
+    """The format that was asked for. Raises UnknownName, and UsageError if a model cannot think in it and should."""
+    format_ = get_format(name)
+    if thinking and not has_thoughts(format_):
+        raise click.UsageError(f"--thinking: {format_.name} has no place for thoughts")
+    return format_
+
+
+def check_name(name: str) -> None:
+    """Raise UnknownName for an API or format that is not there, before anything is read."""
+    if name != AUTO:
+        known(name)
+
+
+def _advice(error: TurnscriptError, name: str, data: bytes) -> str:
+    """What to try for a request that could not be read, where its error does not say it."""
+    if not isinstance(error, InvalidInput):
+        return ""
+    if error.line and data.lstrip()[:1] in (b"{", b"["):
+        rows = "; of JSON Lines, give one row" if b"\n{" in data else ""
+        return f"correct the JSON there{rows}"
+    if name != AUTO:
+        return f"it was read as {name}, because --from says so"
+    return "--from NAME says what it is; `turnscript apis` and `turnscript formats` list the names"
+
+
+def _check_places(given: Given) -> None:
+    if given.losses in (None, STREAM) or given.file == STREAM or is_special(given.file):
+        return
+    if os.path.realpath(given.losses) == os.path.realpath(given.file):
+        raise click.UsageError(f"--losses {given.losses} would overwrite the input")
+
+
+def _payload(given: Given, format_: Format, made: Prompt, out: Sink) -> bytes:
+    if given.as_json:
+        record = _record(format_, made, with_spans=given.spans)
+        return spaced(Rendered(record, made.losses).data, pretty=out.is_terminal or None) + b"\n"
+    if given.spans:
+        return (painted(made.spans) + "\n" if has_colours(out) else marked(made.spans)).encode()
+    data = Rendered(made.text, made.losses).data
+    return data + b"\n" if out.is_terminal else data
+
+
+def _record(format_: Format, made: Prompt, *, with_spans: bool) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "format": format_.name,
+        "prompt": made.text,
+        "stops": made.stops,
+        "prefill": made.prefill,
+        "client_stops": list(made.client_stops),
+        "losses": [msgspec.structs.asdict(loss) for loss in made.losses],
+    }
+    if with_spans:
+        record["spans"] = [span._asdict() for span in made.spans]
+    return record
+
+
+def _report(given: Given, made: Prompt, refused: LossyConversion | None) -> None:
+    screen = Screen()
+    if refused is not None:
+        screen.fault(fault(refused, "<stdin>" if given.file == STREAM else given.file))
+    elif given.quiet:
+        return
+    losses = Losses(made.losses)
+    screen.note(losses.summary)
+    if given.losses != STREAM:
+        losses.list_on(screen, given.losses)
+
+
+# Spans, for people.
+
+
+def has_colours(out: Sink) -> bool:
+    """Whether what goes there may be coloured."""
+    return out.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def marked(spans: Iterable[Span]) -> str:
+    """One line for each run of equal spans: a mark and the text, its newlines and outer spaces as escapes."""
+    return "".join([f"{_MARKS[kind]} {escaped(text)}\n" for kind, text in _runs(spans)])
+
+
+def painted(spans: Iterable[Span]) -> str:
+    """The text itself: control is dim and blue, and what the model writes is underlined."""
+    pieces = []
+    for (control, trainable), text in _runs(spans):
+        style: dict[str, Any] = {"fg": "blue", "dim": True} if control else {}
+        lines = legible(text).split("\n")
+        if trainable:
+            style["underline"] = True
+        pieces.append("\n".join([click.style(line, **style) if line and style else line for line in lines]))
+    return "".join(pieces)
+
+
+def escaped(text: str) -> str:
+    """A text on one line that can be told exactly: what cannot be seen is an escape, and so is a backslash."""
+    return _OUTER_SPACE.sub(r"\\x20", one_line(text.replace("\\", "\\\\")))
+
+
+def one_line(text: str) -> str:
+    """A text on one line, with escapes for whatever would not stay there."""
+    return _ODD.sub(_escape, text)
+
+
+def legible(text: str) -> str:
+    """A text that cannot move the cursor except by newlines and tabs."""
+    return _LEGIBLE.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return ascii(found[0])[1:-1]
+
+
+def _runs(spans: Iterable[Span]) -> Iterator[tuple[tuple[bool, bool], str]]:
+    """Neighbours of one kind joined."""
+    for kind, run in groupby(spans, key=lambda span: (span.control, span.trainable)):
+        text = "".join([span.text for span in run])
+        if text:
+            yield kind, text

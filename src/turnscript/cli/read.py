@@ -1,0 +1,355 @@
+"""Owns `turnscript read`: what a model wrote, as parts for people, as one JSON object, or as events while it comes."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, cast
+
+import click
+import msgspec
+
+from turnscript.cli.failures import OK, Failed
+from turnscript.cli.options import Name, Option, SectionedCommand
+from turnscript.cli.output import STREAM, Files, Sink
+from turnscript.cli.prompt import FormatName, check_name, format_of, has_colours, legible, one_line, prompt_of
+from turnscript.cli.report import Screen, fault, plural
+from turnscript.cli.source import Source
+from turnscript.conversation import Item, Request, Response, Thinking, Tool, ToolCall, text_content
+from turnscript.convert import AUTO, parse
+from turnscript.engine.prompt import Parser
+from turnscript.errors import InvalidInput, InvalidRequest
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
+from turnscript.format import Format
+from turnscript.jsontext import Json, read_list, read_object, utf8
+
+_EPILOG = """\b
+Examples:
+  echo "It is sunny." | turnscript read --format rwkv-universal
+  echo " Sunny.</think>" | turnscript read --format rwkv-goose --request request.json --json
+  echo "It is sunny." | turnscript read --format ai00-v1 --stream
+
+\b
+Exit code:
+  0  read; what the model did wrong is listed, and is no error
+  1  bad input: no such file, or a request that cannot be read
+  2  wrong usage
+"""
+_PIECE = 1 << 16
+_TYPES = {"assistant": "text"}
+"""The kinds of items that are called otherwise here."""
+
+_UNSAID = {"of": Thinking().of}
+_WRAPS = ('{"model":"","max_tokens":1,"messages":[],"tools":', '{"model":"","input":[],"tools":')
+"""Bodies around a bare list of tools, for it to be read by whichever API writes tools like that."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What stood on the command line."""
+
+    file: str
+    format: str
+    request: str | None
+    source: str
+    thinking: bool | None
+    tools: str | None
+    finish_reason: str | None
+    chunk: int | None
+    as_json: bool
+    stream: bool
+
+
+class Arriving(Source):
+    """An input that is read as it arrives."""
+
+    def pieces(self, size: int | None) -> Iterator[bytes]:
+        """What is there, and then what comes; in pieces of `size` bytes if that is given."""
+        file = cast("io.BufferedReader", self._file)
+        while True:
+            with self._guard:
+                data = file.read1(_PIECE)
+            if not data:
+                return
+            step = size or len(data)
+            yield from (data[start : start + step] for start in range(0, len(data), step))
+
+
+_PROMPT, _FORM = "What the model was asked", "How it is read and written"
+
+
+@click.command(cls=SectionedCommand, epilog=_EPILOG, short_help="Read what a model wrote.")
+@click.argument("file", default=STREAM, metavar="[FILE|-]")
+@click.option(
+    "--format",
+    cls=Option,
+    section=_PROMPT,
+    type=FormatName(),
+    required=True,
+    help="The prompt format; `turnscript formats` lists them.",
+)
+@click.option("--request", cls=Option, section=_PROMPT, metavar="BODY", help="The request whose prompt this answers.")
+@click.option(
+    "--from",
+    "source",
+    cls=Option,
+    section=_PROMPT,
+    type=Name(AUTO),
+    default=AUTO,
+    show_default=True,
+    help="API or format of that request, or of the tools.",
+)
+@click.option(
+    "--thinking/--no-thinking",
+    cls=Option,
+    section=_PROMPT,
+    default=None,
+    help="The prompt let the model think first, or not (default: as the request says).",
+)
+@click.option(
+    "--tools",
+    cls=Option,
+    section=_PROMPT,
+    metavar="FILE",
+    help="The tools that were offered, as a JSON list or in a body (default: those of the request, or any).",
+)
+@click.option(
+    "--finish-reason",
+    cls=Option,
+    section=_FORM,
+    metavar="REASON",
+    help="Why the model stopped, as its server says: stop, length, ...",
+)
+@click.option(
+    "--chunk",
+    cls=Option,
+    section=_FORM,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Read it in pieces of N bytes (default: as it arrives).",
+)
+@click.option("--json", "as_json", cls=Option, section=_FORM, is_flag=True, help="Write one JSON object.")
+@click.option(
+    "--stream", cls=Option, section=_FORM, is_flag=True, help="Write events as JSON Lines while the text still comes."
+)
+def read(**given: Any) -> int:
+    """Read what a model wrote: thoughts, texts and tool calls, and why it ended.
+
+    FILE holds the text as it was generated. Without FILE, or with -, standard input is read.
+    The prompt matters: it may have begun the answer, and it says which tools there are.
+    """
+    return run(Given(**given))
+
+
+def run(given: Given) -> int:
+    """Do it. Gives the exit code; raises TurnscriptError, Failed or UsageError."""
+    format_ = format_of(given.format, given.thinking)
+    _check(given)
+    parser = _parser(given, format_)
+    screen = Screen()
+    source = Arriving(given.file)
+    with source, Files() as files:
+        if source.is_terminal:
+            screen.note("reading standard input; Ctrl-D ends it")
+        out = files.open(STREAM)
+        watch = Watch()
+        batches = _batches(parser, watch, source.pieces(given.chunk), given.finish_reason)
+        if given.stream:
+            _write_events(batches, out)
+        else:
+            response = fold(chain.from_iterable(batches))
+            out.write(_json(response_record(response), out) if given.as_json else _listing(response, out))
+    if watch.bad is not None:
+        screen.note(f"{source.name}: byte {watch.bad + 1} is not UTF-8; U+FFFD stands for what cannot be read")
+    return OK
+
+
+def _check(given: Given) -> None:
+    """Raise UsageError or UnknownName for what cannot be meant, before anything is read."""
+    check_name(given.source)
+    if given.stream and given.as_json:
+        raise click.UsageError("--json and --stream exclude each other; --stream writes JSON Lines already")
+    if given.request is not None and given.tools is not None:
+        raise click.UsageError("--tools is for when there is no --request, which says what tools there are")
+    if [given.file, given.request, given.tools].count(STREAM) > 1:
+        raise click.UsageError("only one input can be standard input")
+    if given.source != AUTO and given.request is None and given.tools is None:
+        raise click.UsageError("--from says what --request or --tools is in, and neither is there")
+
+
+def _parser(given: Given, format_: Format) -> Parser:
+    if given.request is not None:
+        with Source(given.request) as source:
+            return prompt_of(source, given.source, format_, given.thinking).parser()
+    prefill = format_.prompt(Request(), thinking=True).prefill if given.thinking else ""
+    return format_.parser(_tools(given.tools, given.source) if given.tools is not None else None, prefill=prefill)
+
+
+def _tools(path: str, name: str) -> list[Tool]:
+    """The tools in a file, as some API writes them."""
+    with Source(path) as source:
+        data = source.whole()
+    try:
+        data = utf8(data)
+        members = read_object(data) if data.lstrip()[:1] == b"{" else {"tools": Json(data)}
+        if "tools" not in members:
+            raise InvalidRequest("there is no member 'tools' here", path="$", expected="a list of tools")
+        read_list(members["tools"])
+        return _tools_of(bytes(members["tools"]).decode(), name)
+    except InvalidInput as error:
+        found = fault(error, source.name)
+        where = found.path.replace("$.tools", "$", 1) if data.lstrip()[:1] == b"[" else found.path
+        message = f"{where}: {found.message}" if where else found.message
+        raise Failed(message, place=found.place, remedy=found.remedy or "give the tools of a request") from error
+
+
+def _tools_of(tools: str, name: str) -> list[Tool]:
+    first, second = (f"{wrap}{tools}}}" for wrap in _WRAPS)
+    try:
+        return parse(first, name).tools
+    except InvalidRequest:
+        try:
+            return parse(second, name).tools
+        except InvalidRequest:
+            pass
+        raise
+
+
+class Watch:
+    """Notices what is not UTF-8. `bad` is the offset of the first such byte."""
+
+    def __init__(self) -> None:
+        self.bad: int | None = None
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._read = 0
+
+    def see(self, piece: bytes, *, last: bool = False) -> None:
+        """The next piece."""
+        if self.bad is None:
+            begun = self._read - len(self._decoder.getstate()[0])
+            try:
+                self._decoder.decode(piece, last)
+            except UnicodeDecodeError as error:
+                self.bad = begun + error.start
+        self._read += len(piece)
+
+
+def _batches(parser: Parser, watch: Watch, pieces: Iterator[bytes], finish_reason: str | None) -> Iterator[list[Event]]:
+    """The events of each piece, and those of the end."""
+    for piece in pieces:
+        watch.see(piece)
+        yield parser.feed(piece)
+    watch.see(b"", last=True)
+    yield parser.close(finish_reason)
+
+
+def _write_events(batches: Iterator[list[Event]], out: Sink) -> None:
+    for batch in batches:
+        for event in batch:
+            out.write(_encoded(event_record(event)))
+        if batch:
+            out.flush()
+
+
+# What programs read.
+
+
+def event_record(event: Event) -> dict[str, Any]:
+    """An event as JSON data."""
+    if isinstance(event, PartStart):
+        part = item_record(event.part)
+        part.pop("text", None)
+        part.pop("arguments", None)
+        return {"type": "part_start", "index": event.index, "part": part}
+    if isinstance(event, PartDelta):
+        return {"type": "part_delta", "index": event.index, "text": event.text}
+    if isinstance(event, PartEnd):
+        return {"type": "part_end", "index": event.index, "part": event.part and item_record(event.part)}
+    return {"type": "message_end", **_ending(event)}
+
+
+def response_record(response: Response) -> dict[str, Any]:
+    """A response as JSON data."""
+    return {"items": [item_record(item) for item in response.items], **_ending(response)}
+
+
+def item_record(item: Item) -> dict[str, Any]:
+    """An item as JSON data: what it is and its text; arguments as the model wrote them; all else where it says more."""
+    record: dict[str, Any] = {"type": _TYPES.get(item.kind, item.kind)}
+    if isinstance(item, ToolCall):
+        record |= {"id": item.id, "name": item.name, "arguments": item.arguments}
+        fields: tuple[str, ...] = ("namespace", "custom", "open")
+    else:
+        record["text"] = text_content(getattr(item, "content", ()))
+        fields = ("of", "name", "open")
+    for field in fields:
+        value = getattr(item, field, None)
+        if value and value != _UNSAID.get(field):
+            record[field] = value
+    return record
+
+
+def _ending(end: MessageEnd | Response) -> dict[str, Any]:
+    return {
+        "finish_reason": end.finish_reason,
+        "stop_sequence": end.stop_sequence,
+        "issues": [msgspec.structs.asdict(issue) for issue in end.issues],
+    }
+
+
+def _json(record: dict[str, Any], out: Sink) -> bytes:
+    return _encoded(record, indent=2 if out.is_terminal else None)
+
+
+def _encoded(record: dict[str, Any], indent: int | None = None) -> bytes:
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(record, ensure_ascii=False, indent=indent, separators=separators)
+    try:
+        return f"{text}\n".encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which a model can write as an escape
+        return f"{json.dumps(record, indent=indent, separators=separators)}\n".encode()
+
+
+# What people read.
+
+
+def _listing(response: Response, out: Sink) -> bytes:
+    coloured = has_colours(out)
+
+    def head(text: str) -> str:
+        return click.style(text, bold=True) if coloured else text
+
+    blocks = [f"{head(_head(item))}\n{_indented(_text(item))}" for item in response.items]
+    reason = f"finish reason: {response.finish_reason}"
+    if response.stop_sequence is not None:
+        reason += f", at {response.stop_sequence!r}"
+    issues = [
+        f"  {issue.kind}, characters {issue.start} to {issue.end}: {one_line(issue.detail)}"
+        for issue in response.issues
+    ]
+    counted = plural(len(issues), "issue", "issues") + ":" if issues else "no issues"
+    ending = "\n".join([legible(reason), counted, *issues, ""])
+    return "\n\n".join([*(blocks or ["nothing was written"]), ending]).encode()
+
+
+def _head(item: Item) -> str:
+    record = item_record(item)
+    words = [record["type"]]
+    if isinstance(item, ToolCall):
+        words = [f"{record['type']} {item.name}", *([f"id {item.id}"] if item.id is not None else [])]
+    words += [f"{key} {record[key]}" for key in ("of", "namespace") if key in record]
+    words += ["cut off"] if item.open else []
+    return one_line(", ".join(words))
+
+
+def _text(item: Item) -> str:
+    record = item_record(item)
+    return str(record.get("arguments", record.get("text")))
+
+
+def _indented(text: str) -> str:
+    return "\n".join([f"  {line}" if line else "" for line in legible(text).split("\n")])

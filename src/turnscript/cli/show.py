@@ -1,0 +1,169 @@
+"""Owns `turnscript show`: the reference page of a format, made from its table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from turnscript.cli.failures import OK
+from turnscript.cli.output import STREAM, Files, Sink
+from turnscript.cli.prompt import FormatName, has_colours, legible, one_line, painted
+from turnscript.cli.report import table
+from turnscript.engine.spans import Span
+from turnscript.losses import Loss
+from turnscript.reference import Cut, Escaped, Reference, reference
+from turnscript.registry import get_format
+
+_EPILOG = """\b
+Examples:
+  turnscript show rwkv-universal
+  turnscript show ai00-v1 --json
+"""
+_WIDEST = 48
+_BEFORE = 8
+_CONTEXT = 6
+"""So many lines of a prompt are shown before it differs from the conversation."""
+
+_EVERYWHERE = 3
+"""So many kinds of texts are tried."""
+
+
+@click.command(epilog=_EPILOG, short_help="Show how a format looks.")
+@click.argument("name", type=FormatName(), metavar="FORMAT")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def show(name: str, as_json: bool) -> int:
+    """Show what a prompt format looks like, and what it cannot carry.
+
+    The page is made from the table that also renders and parses the format; `turnscript formats` lists the names.
+    On a terminal, the format's own literals are blue, and what the model writes is underlined.
+    """
+    page = reference(get_format(name))
+    with Files() as files:
+        out = files.open(STREAM)
+        text = json.dumps(_record(page), ensure_ascii=False, indent=2) if as_json else "\n".join(_page(page, out))
+        out.write(f"{text}\n".encode())
+    return OK
+
+
+def _record(page: Reference) -> dict[str, Any]:
+    """The page as JSON data; spans become text."""
+    fields: dict[str, Any] = msgspec.to_builtins(page)
+    fields["conversation"] = page.text
+    for name, cut in (("prompt", page.prompt), ("thinking", page.thinking)):
+        fields[name] = cut and {"text": cut.text, "prefill": cut.prefill}
+    return fields
+
+
+def _page(page: Reference, out: Sink) -> Iterator[str]:
+    """The lines of the page."""
+    coloured = has_colours(out)
+
+    def section(title: str, lines: Iterable[str]) -> Iterator[str]:
+        yield from ("", click.style(title, bold=True) if coloured else title, "")
+        yield from (f"  {line}" if line else "" for line in lines)
+
+    yield click.style(f"{page.name}: {page.title}", bold=True) if coloured else f"{page.name}: {page.title}"
+    yield from section("A conversation", _text(page.conversation, coloured))
+    yield from section("The prompt for its first answer", _cut(page.prompt, page.text, coloured))
+    if page.thinking is not None:
+        yield from section("The same, where the model is to think first", _cut(page.thinking, page.text, coloured))
+    yield from section("What ends an answer", _stops(page))
+    yield from section("Special tokens", [_quoted(token) for token in page.special_tokens])
+    yield from section("What it cannot carry", _limits(page))
+    yield from section("What the example lost", [_said(loss) for loss in page.losses] or ["nothing"])
+    yield from section("How content is kept apart from tags", _escapes(page.escapes))
+    yield from section("Good to know", page.notes)
+
+
+def _text(spans: Sequence[Span], coloured: bool) -> list[str]:
+    text = painted(spans) if coloured else legible("".join([span.text for span in spans]))
+    return text.removesuffix("\n").split("\n")
+
+
+def _cut(cut: Cut, whole: str, coloured: bool) -> Iterator[str]:
+    """The end of a prompt, from shortly before it goes another way than the conversation."""
+    start = _interesting(cut.text, whole)
+    if start:
+        yield "..."
+    yield from _text(list(_from(cut.spans, start)), coloured)
+    yield ""
+    end = "a newline" if cut.text.endswith("\n") else "no newline"
+    yield f"({end} at its end{f'; {_in_quotes(cut.prefill)} belongs to the answer' if cut.prefill else ''})"
+
+
+def _interesting(text: str, whole: str) -> int:
+    position = _shared(text, whole)
+    for _ in range(_CONTEXT):
+        position = text.rfind("\n", 0, max(position, 0))
+    start = position + 1
+    return start + len(text[start:]) - len(text[start:].lstrip("\n")) if start else 0
+
+
+def _from(spans: Iterable[Span], start: int) -> Iterator[Span]:
+    for span in spans:
+        if len(span.text) > start:
+            yield span._replace(text=span.text[start:])
+        start = max(start - len(span.text), 0)
+
+
+def _stops(page: Reference) -> Iterator[str]:
+    if page.stops == page.stops_with_tools:
+        yield from map(_quoted, page.stops)
+        return
+    yield f"without tools: {', '.join(map(_quoted, page.stops))}"
+    yield f"with tools: {', '.join(map(_quoted, page.stops_with_tools))}"
+
+
+def _limits(page: Reference) -> list[str]:
+    rows = [
+        (limit.what, "; ".join(dict.fromkeys(f"{loss.kind}: {loss.detail}" for loss in limit.losses)))
+        for limit in page.limits
+    ]
+    return table(("WHAT", "WHAT HAPPENS TO IT"), rows).split("\n") if rows else ["nothing that was tried was lost"]
+
+
+def _said(loss: Loss) -> str:
+    return f"{loss.path}: {loss.kind}: {loss.detail}"
+
+
+def _escapes(escapes: Sequence[Escaped]) -> list[str]:
+    if not escapes:
+        return ["It is not: what looks like a tag in a text is one."]
+    rows = [(*_difference(one), _where(one)) for one in escapes]
+    head = "A text that holds one of these is written with a backslash in it; reading takes it out again."
+    return [head, "", *table(("IN A TEXT", "WRITTEN", "TEXTS OF"), rows).split("\n")]
+
+
+def _difference(one: Escaped) -> tuple[str, str]:
+    """Both sides, of long ones the part that differs."""
+    shared = _shared(one.literal, one.written)
+    start = 0 if shared < _WIDEST - _BEFORE else shared - _BEFORE
+    return _quoted(_shortened(one.literal, start)), _quoted(_shortened(one.written, start))
+
+
+def _shared(first: str, second: str) -> int:
+    """How many characters both begin with."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(first), len(second)))
+
+
+def _shortened(text: str, start: int) -> str:
+    before, after = "..." if start else "", "..." if len(text) > start + _WIDEST else ""
+    return f"{before}{text[start : start + _WIDEST]}{after}"
+
+
+def _where(one: Escaped) -> str:
+    return "all" if len(one.kinds) == _EVERYWHERE else ", ".join(one.kinds)
+
+
+def _quoted(text: str) -> str:
+    """A text on one line, in quotes where it has white space that would not be seen."""
+    return _in_quotes(text) if text != text.strip() or "\n" in text else one_line(text)
+
+
+def _in_quotes(text: str) -> str:
+    return f'"{one_line(text)}"'

@@ -1,0 +1,263 @@
+"""Owns the reference of a format: what there is to say about it, read off its table and off live examples.
+
+Nothing here is written for one format by hand: an example is rendered, and what a format cannot carry is tried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from turnscript.conversation import (
+    Assistant,
+    Conversation,
+    Image,
+    Item,
+    Part,
+    Request,
+    System,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolResult,
+    User,
+)
+from turnscript.engine.spans import Span
+from turnscript.engine.table import Document
+from turnscript.format import Format
+from turnscript.jsontext import json_of
+from turnscript.losses import Loss
+
+
+class Cut(Struct, frozen=True):
+    """A prompt: its spans, and how much of the answer it has written already."""
+
+    spans: list[Span]
+    prefill: str
+
+    @property
+    def text(self) -> str:
+        """The prompt as one string."""
+        return _joined(self.spans)
+
+
+class Limit(Struct, frozen=True):
+    """Something that a format cannot carry: `what`, and what happens to it."""
+
+    what: str
+    losses: list[Loss]
+
+
+class Escaped(Struct, frozen=True):
+    """A control literal, how it is written where a text holds it, and whose texts: the kinds of the items."""
+
+    literal: str
+    written: str
+    kinds: list[str]
+
+
+class Reference(Struct, frozen=True):
+    """All about a format.
+
+    `conversation`: the example as a model sees it. `prompt` and `thinking`: the example cut behind the user's question;
+    `thinking` is None for a format without thoughts. `losses`: what the example lost. `notes`: how the format differs
+    from what one might expect. `escapes`: every literal that some text may not hold as it is.
+    """
+
+    name: str
+    title: str
+    conversation: list[Span]
+    prompt: Cut
+    thinking: Cut | None
+    stops: list[str]
+    stops_with_tools: list[str]
+    special_tokens: list[str]
+    losses: list[Loss]
+    limits: list[Limit]
+    notes: list[str]
+    escapes: list[Escaped]
+
+    @property
+    def text(self) -> str:
+        """The example as one string."""
+        return _joined(self.conversation)
+
+
+def reference(format_: Format) -> Reference:
+    """The reference of a format."""
+    request = example()
+    generation = format_.document.generation
+    return Reference(
+        name=format_.name,
+        title=format_.title,
+        conversation=format_.spans(request),
+        prompt=_cut(format_, thinking=False),
+        thinking=_cut(format_, thinking=True) if has_thoughts(format_) else None,
+        stops=list(generation.stops),
+        stops_with_tools=list(generation.stops_with_tools),
+        special_tokens=format_.special_tokens,
+        losses=format_.render(request, view="prompt").losses,
+        limits=list(_limits(format_)),
+        notes=list(_notes(format_.document)),
+        escapes=list(_escapes(format_)),
+    )
+
+
+def has_thoughts(format_: Format) -> bool:
+    """Whether a model can think in this format."""
+    document = format_.document
+    kinds = {segment.kind for turn in document.turns for segment in turn.segments}
+    return document.generation.thinking_kind in kinds
+
+
+def example() -> Request:
+    """A short conversation with one item of every usual kind, and one tool."""
+    result = '{"temperature": 22, "condition": "sunny"}'
+    return _request(
+        System(content=_text("You are a helpful assistant.")),
+        User(content=_text("What is the weather in Tokyo?")),
+        Thinking(content=_text("I need to look that up.")),
+        Assistant(content=_text("Let me look.")),
+        ToolCall(name=_TOOL.name or "", arguments='{"city": "Tokyo"}', id="call_001"),
+        ToolResult(content=_text(result), id="call_001", name=_TOOL.name),
+        Assistant(content=_text("It is sunny in Tokyo, at 22 degrees.")),
+        tools=[_TOOL],
+    )
+
+
+_TOOL = Tool(
+    name="get_weather",
+    description="The weather in a city, now.",
+    parameters=json_of({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}),
+)
+_PLAIN_TOOL = Tool(name="book", description="Book a room.")
+_RICH_TOOL = Tool(
+    name="book",
+    description="Book a room.",
+    parameters=json_of(
+        {
+            "type": "object",
+            "properties": {"nights": {"type": "integer", "minimum": 1, "description": "how many"}},
+            "required": ["nights"],
+            "additionalProperties": False,
+        }
+    ),
+)
+
+
+def _text(text: str) -> list[Part]:
+    return [Text(text=text)]
+
+
+def _request(*items: Item, tools: list[Tool] | None = None) -> Request:
+    return Request(conversation=Conversation(items=list(items), tools=tools or []))
+
+
+def _cut(format_: Format, *, thinking: bool) -> Cut:
+    request = example()
+    asked = next(index for index, item in enumerate(request.items) if isinstance(item, User))
+    del request.items[asked + 1 :]
+    prompt = format_.prompt(request, thinking=thinking)
+    return Cut(prompt.spans, prompt.prefill)
+
+
+# What a format cannot carry: each probe is a conversation with one feature, beside the same one without it.
+
+
+def _limits(format_: Format) -> Iterator[Limit]:
+    for what, probe, plain in _probes():
+        expected = set(_losses(format_, plain)) if plain is not None else set()
+        losses = [loss for loss in _losses(format_, probe) if loss not in expected]
+        if losses:
+            yield Limit(what, losses)
+
+
+def _losses(format_: Format, request: Request) -> list[Loss]:
+    return format_.render(request, view="prompt").losses
+
+
+def _probes() -> Iterator[tuple[str, Request, Request | None]]:
+    hello = _text("Hi")
+    yield "instructions", _request(System(content=hello)), None
+    yield "thoughts", _thought(), None
+    yield "tool calls", _request(ToolCall(name="f")), None
+    yield "results of tools", _answered(), _request(ToolCall(name="f"))
+    yield "the tools that there are", _request(tools=[_PLAIN_TOOL]), None
+    yield "the ids of a call and its result", _answered(id_="call_001"), _answered()
+    yield "whether a tool failed", _answered(status="error"), _answered()
+    yield "how the arguments of a call are spelled", _answered('{"at": 1.0,  "in": 1e5}'), _answered()
+    yield "arguments that are no JSON object", _answered("five"), _answered()
+    yield "the whole schema of a tool", _request(tools=[_RICH_TOOL]), _request(tools=[_PLAIN_TOOL])
+    yield "the name of a speaker", _request(User(content=hello, name="Ada")), None
+    developer = System(content=hello, role="developer")
+    yield "instructions of the developer", _request(developer), _request(System(content=hello))
+    yield "blank lines, and white space at the ends of a text", _request(User(content=_text("a\n\nb "))), None
+    yield "several texts in one message", _request(User(content=[*_text("a"), *_text("b")])), None
+    yield "pictures", _request(User(content=[*_text("a"), Image(url="https://example.com/a.png")])), None
+    yield "the signature of a thought", _thought(signature="c2ln"), _thought()
+    yield "kinds of thoughts", _thought(of="reflect"), _thought()
+
+
+def _answered(arguments: str = "{}", *, id_: str | None = None, status: str | None = None) -> Request:
+    name = "f"
+    call = ToolCall(name=name, arguments=arguments, id=id_)
+    return _request(call, ToolResult(content=_text("done"), name=name, id=id_, status=status))
+
+
+def _thought(*, of: str = "reason", signature: str | None = None) -> Request:
+    return _request(Thinking(content=_text("a"), of=of, signature=signature), Assistant(content=_text("b")))
+
+
+# What the table says.
+
+_PAIRING = {
+    "hidden": "Calls and results show no ids: a result answers the first open call of its name, else the first one.",
+    "on_results": "A result shows the id of its call, a call none: results answer the calls before them in order.",
+}
+
+
+def _notes(document: Document) -> Iterator[str]:
+    """What is unusual, as sentences."""
+    if document.flattened:
+        yield "A blank line ends a turn: blank lines inside a text become single newlines, and its ends are stripped."
+    if document.anchored:
+        yield "A tag counts only where it fills a line."
+    if document.results in _PAIRING:
+        yield _PAIRING[document.results]
+    if document.always_system:
+        yield "A system turn is written even if there is nothing to say in it."
+    segments = [segment for turn in document.turns for segment in turn.segments]
+    if any(segment.tentative for segment in segments):
+        yield "A call counts only if it is of a tool that was offered, because its opening is ordinary text too."
+    if any(turn.open and not turn.close for turn in document.turns):
+        yield "A turn has no closing: it ends where the next one begins."
+    leads = {turn.lead for turn in document.turns if turn.lead and any(one.model for one in turn.segments)}
+    yield from (f"A prompt leaves out the {lead!r} that follows the speaker: the model writes it." for lead in leads)
+    if document.grows:
+        yield f"A prompt may not begin the next one: {document.grows}."
+    else:
+        yield "Every prompt begins the next one, so what a model has computed for it can be kept."
+
+
+# How content is kept apart from control literals.
+
+
+def _escapes(format_: Format) -> Iterator[Escaped]:
+    for literal in format_.special_tokens:
+        texts: list[System | User | Assistant] = [kind(content=_text(literal)) for kind in (System, User, Assistant)]
+        kinds: dict[str, list[str]] = {}
+        for item in texts:
+            kinds.setdefault(_written(format_, item), []).append(item.kind)
+        # More than a backslash may change: some formats have no room for blank lines.
+        slashed = (written for written in kinds if written.count("\\") > literal.count("\\"))
+        yield from (Escaped(literal, written, kinds[written]) for written in slashed)
+
+
+def _written(format_: Format, item: Item) -> str:
+    return "".join([span.text for span in format_.spans(_request(item)) if not span.control])
+
+
+def _joined(spans: list[Span]) -> str:
+    return "".join([span.text for span in spans])
