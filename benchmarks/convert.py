@@ -10,17 +10,17 @@ import argparse
 import json
 import sys
 import tempfile
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import bodies, machine, outline, peers
-from benchmarks.harness import PeerFailed, Seat, Worker, duration, exponent, faster, serve, table, take_turns
+from benchmarks import bodies, outline, peers, report
+from benchmarks.harness import Peer, PeerFailed, Seat, Worker, duration, exponent, faster, table, take_turns
+from benchmarks.report import Report, figure
 from benchmarks.session import Session
 
 MODULE = "benchmarks.convert"
+PACKAGES = ("turnscript", "litellm", "orjson", "msgspec")
 SIZES = (10_000, 100_000, 1_000_000)
 SCALING = (1_000_000, 5_000_000, 20_000_000, 50_000_000)
 SCALING_WAY = peers.WAYS[0]
@@ -28,19 +28,6 @@ SCALING_PEERS = ("turnscript", "litellm", "json round trip", "hand, orjson dicts
 EXACT = ("turnscript", "hand, orjson dicts")
 """Peers whose outline must equal the session's."""
 TARGETS = {"x litellm": ">= 4, aim 10", "x json": ">= 1", "exponent": "1 (linear)", "peak": "<= 6.0x"}
-
-
-@dataclass(slots=True)
-class Report:
-    """What the run found: the figures for `--json`, and the failures that make the exit status 1."""
-
-    record: dict[str, Any] = field(default_factory=dict)
-    failures: list[str] = field(default_factory=list)
-
-    def fail(self, text: str) -> None:
-        if text not in self.failures:
-            self.failures.append(text)
-            print(f"\ncannot run: {text}", flush=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +67,7 @@ def check(seat: Seat, way: peers.Way, conversation: Session, body: bytes, folder
     return f"{said.messages} messages, {thinking}, {difference or 'all equal'}"
 
 
-def seats_for(way: peers.Way, workers: dict[str, Worker], report: Report) -> list[Seat]:
-    seats: list[Seat] = []
-    for group, worker in workers.items():
-        try:
-            seats += [Seat(name, worker) for name in worker.ask("load", case=way)["peers"]]
-        except PeerFailed as error:
-            report.fail(f"{group}: {error}")
-    return seats
-
-
-def compare(way: peers.Way, size: int, seats: list[Seat], plan: Plan, report: Report) -> None:
+def compare(way: peers.Way, size: int, seats: list[Seat], plan: Plan, found: Report) -> None:
     """One table: every peer on one body."""
     conversation = bodies.fitted(way[0], size)
     body = bodies.encode(bodies.SHAPES[way[0]](conversation))
@@ -106,7 +83,7 @@ def compare(way: peers.Way, size: int, seats: list[Seat], plan: Plan, report: Re
                 checks[seat.name] = check(seat, way, conversation, body, folder)
                 able.append(seat)
             except PeerFailed as error:
-                report.fail(f"{seat.name}, {way[0]} to {way[1]}, {amount(size)}: {error}")
+                found.fail(seat.name, f"{way[0]} to {way[1]}, {amount(size)}", error)
     take_turns(able, plan.rounds, plan.turn_ns)
     by_name = {seat.name: seat for seat in able}
     rivals = {"x litellm": by_name.get("litellm"), "x json": by_name.get("json round trip")}
@@ -119,14 +96,8 @@ def compare(way: peers.Way, size: int, seats: list[Seat], plan: Plan, report: Re
         }
         for seat in able
     }
-    report.record["conversion"].append({"from": way[0], "to": way[1], "bytes": size, "peers": results})
+    found.record["conversion"].append({"from": way[0], "to": way[1], "bytes": size, "peers": results})
     print_comparison(way, size, results)
-
-
-def ratio(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
 def print_comparison(way: peers.Way, size: int, results: dict[str, dict[str, Any]]) -> None:
@@ -135,8 +106,8 @@ def print_comparison(way: peers.Way, size: int, results: dict[str, dict[str, Any
             name,
             duration(row["ns"]),
             duration(row["median_ns"]),
-            ratio(row["x litellm"]),
-            ratio(row["x json"]),
+            figure(row["x litellm"]),
+            figure(row["x json"]),
             row["check"],
         ]
         for name, row in results.items()
@@ -148,15 +119,15 @@ def print_comparison(way: peers.Way, size: int, results: dict[str, dict[str, Any
     print(table(["peer", "CPU, best", "median", "x litellm", "x json", "check"], rows), flush=True)
 
 
-def print_summary(report: Report) -> None:
+def print_summary(found: Report) -> None:
     """One line per body, for the README."""
     columns = ("litellm", "json round trip", "orjson round trip", "hand, orjson dicts")
     rows: list[list[str]] = []
-    for case in report.record["conversion"]:
+    for case in found.record["conversion"]:
         measured = case["peers"]
         ours = measured.get("turnscript", {})
         times = [duration(measured[name]["ns"]) if name in measured else "-" for name in ("turnscript", *columns)]
-        ratios = [ratio(ours.get("x litellm")), ratio(ours.get("x json"))]
+        ratios = [figure(ours.get("x litellm")), figure(ours.get("x json"))]
         rows.append([f"{case['from']} to {case['to']}, {amount(case['bytes'])}", *times, *ratios])
     print("\n## Summary (CPU, best round; x = turnscript is that many times faster, median of rounds)\n")
     print(table(["body", "turnscript", *columns, "x litellm", "x json"], rows), flush=True)
@@ -176,10 +147,10 @@ def measure_peak(seat: Seat, small: Path, large: Path) -> int:
         worker.close()
 
 
-def scale(workers: dict[str, Worker], plan: Plan, report: Report) -> None:
+def scale(workers: dict[str, Worker], plan: Plan, found: Report) -> None:
     """Time and memory as the body grows."""
     costs: dict[str, dict[int, Cost]] = {}
-    seats = [seat for seat in seats_for(SCALING_WAY, workers, report) if seat.name in SCALING_PEERS]
+    seats = [seat for seat in report.seats(workers, SCALING_WAY, found) if seat.name in SCALING_PEERS]
     with tempfile.TemporaryDirectory() as name:
         small, large = Path(name, "small.json"), Path(name, "large.json")
         small.write_bytes(bodies.body(SCALING_WAY[0], SIZES[0]))
@@ -193,7 +164,7 @@ def scale(workers: dict[str, Worker], plan: Plan, report: Report) -> None:
                     seat.times, seat.turns = 1, []
                 except PeerFailed as error:
                     able.remove(seat)
-                    report.fail(f"{seat.name}, {amount(size)}: {error}")
+                    found.fail(seat.name, amount(size), error)
             for _ in range(max(plan.scaling_rounds, 20_000_000 // size)):
                 for seat in able:
                     seat.take_turn()
@@ -202,16 +173,16 @@ def scale(workers: dict[str, Worker], plan: Plan, report: Report) -> None:
                     cost = Cost(seat.best, measure_peak(seat, small, large))
                     costs.setdefault(seat.name, {})[size] = cost
                 except PeerFailed as error:
-                    report.fail(f"memory of {seat.name}, {amount(size)}: {error}")
-    print_scaling(costs, plan, report)
+                    found.fail(seat.name, f"memory, {amount(size)}", error)
+    print_scaling(costs, plan, found)
 
 
-def print_scaling(costs: dict[str, dict[int, Cost]], plan: Plan, report: Report) -> None:
+def print_scaling(costs: dict[str, dict[int, Cost]], plan: Plan, found: Report) -> None:
     rows: list[list[str]] = []
     for name in SCALING_PEERS:
         points = costs.get(name, {})
         slope = exponent(list(points), [cost.ns for cost in points.values()]) if len(points) > 1 else None
-        report.record["scaling"][name] = {
+        found.record["scaling"][name] = {
             "exponent": slope,
             "points": [{"bytes": size, "ns": cost.ns, "peak": cost.peak} for size, cost in points.items()],
         }
@@ -227,57 +198,7 @@ def print_scaling(costs: dict[str, dict[int, Cost]], plan: Plan, report: Report)
     print(table(["peer", *(amount(size) for size in plan.scaling), "exponent"], rows), flush=True)
 
 
-def run(plan: Plan) -> Report:
-    versions = machine.versions("turnscript", "litellm", "orjson", "msgspec")
-    report = Report(
-        {
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "machine": machine.describe(),
-            "versions": versions,
-            "targets": TARGETS,
-            "rounds": plan.rounds,
-            "conversion": [],
-            "scaling": {},
-        }
-    )
-    print(f"{report.record['date']}, {report.record['machine']}")
-    print(", ".join(f"{name} {version}" for name, version in versions.items()), flush=True)
-    with ExitStack() as stack:
-        workers = {group: Worker(group, MODULE) for group in peers.GROUPS}
-        for worker in workers.values():
-            stack.callback(worker.close)
-        for way in plan.ways:
-            seats = seats_for(way, workers, report)
-            for size in SIZES:
-                compare(way, size, seats, plan, report)
-        if plan.scaling:
-            scale(workers, plan, report)
-    print_summary(report)
-    report.record["failures"] = report.failures
-    return report
-
-
-def load(group: str, case: list[str]) -> dict[str, peers.Peer]:
-    return peers.GROUPS[group]((case[0], case[1]))
-
-
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few rounds, short turns, scaling to 5 MB only")
-    parser.add_argument("--rounds", type=int, metavar="N", help="rounds of turns (default 15, quick 5)")
-    parser.add_argument("--from", dest="source", choices=[source for source, _ in peers.WAYS], help="only this source")
-    parser.add_argument("--no-scaling", action="store_true", help="leave out the large bodies")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every figure to this file")
-    parser.add_argument("--worker", choices=list(peers.GROUPS), help=argparse.SUPPRESS)
-    return parser.parse_args()
-
-
-def main() -> int:
-    options = arguments()
-    if options.worker:
-        with suppress(KeyboardInterrupt):
-            serve(options.worker, load)
-        return 0
+def run(options: argparse.Namespace) -> Report:
     large = SCALING[:2] if options.quick else SCALING
     plan = Plan(
         ways=tuple(way for way in peers.WAYS if options.source in {None, way[0]}),
@@ -286,13 +207,28 @@ def main() -> int:
         scaling=() if options.no_scaling else large,
         scaling_rounds=3,
     )
-    report = run(plan)
-    if options.json:
-        options.json.write_text(json.dumps(report.record, indent=1) + "\n")
-    for text in report.failures:
-        print(f"failed: {text}", file=sys.stderr)
-    return 1 if report.failures else 0
+    found = report.begin(PACKAGES, targets=TARGETS, rounds=plan.rounds, conversion=[], scaling={})
+    with report.workers(peers.GROUPS, MODULE) as workers:
+        for way in plan.ways:
+            seats = report.seats(workers, way, found)
+            for size in SIZES:
+                compare(way, size, seats, plan, found)
+        if plan.scaling:
+            scale(workers, plan, found)
+    print_summary(found)
+    return found
+
+
+def load(group: str, case: list[str]) -> dict[str, Peer]:
+    return {name: Peer(run) for name, run in peers.GROUPS[group]((case[0], case[1])).items()}
+
+
+def arguments() -> argparse.Namespace:
+    parser = report.parser(MODULE, __doc__, peers.GROUPS)
+    parser.add_argument("--from", dest="source", choices=[source for source, _ in peers.WAYS], help="only this source")
+    parser.add_argument("--no-scaling", action="store_true", help="leave out the large bodies")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report.main(arguments(), load, run))

@@ -17,12 +17,12 @@ from benchmarks.tools import JsonObject
 
 Way = tuple[str, str]
 """Source API, target API."""
-Peer = Callable[[bytes], bytes]
+Conversion = Callable[[bytes], bytes]
 
 WAYS: tuple[Way, ...] = tuple(hand.CONVERTERS)
 
 
-def turnscript(way: Way) -> dict[str, Peer]:
+def turnscript(way: Way) -> dict[str, Conversion]:
     convert: Any = import_module("turnscript").convert
     source, target = way
     return {"turnscript": lambda body: convert(body, source, target).data}
@@ -68,7 +68,7 @@ def _plain(value: Any) -> Any:
     return value.model_dump(exclude_none=True)
 
 
-def litellm(way: Way) -> dict[str, Peer]:
+def litellm(way: Way) -> dict[str, Conversion]:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     translate = _LITELLM[way]()
 
@@ -78,7 +78,7 @@ def litellm(way: Way) -> dict[str, Peer]:
     return {"litellm": convert}
 
 
-def floors(way: Way) -> dict[str, Peer]:
+def floors(way: Way) -> dict[str, Conversion]:
     orjson: Any = import_module("orjson")
     msgspec: Any = import_module("msgspec")
     converter = hand.CONVERTERS[way]
@@ -96,7 +96,7 @@ def floors(way: Way) -> dict[str, Peer]:
     }
 
 
-GROUPS: dict[str, Callable[[Way], dict[str, Peer]]] = {
+GROUPS: dict[str, Callable[[Way], dict[str, Conversion]]] = {
     "turnscript": turnscript,
     "litellm": litellm,
     "floors": floors,

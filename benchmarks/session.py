@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.tools import JsonObject, declarations
 
-_ENGLISH = (
+ENGLISH = (
     "The failing test points at the reader, not at the writer, so I start there.",
     "Please keep the public names as they are; only the error text may change.",
     "I checked both call sites: neither of them handles an empty list.",
@@ -22,8 +22,8 @@ _ENGLISH = (
     "The cache key leaves out the locale, so two users can see each other's page.",
     "Nothing else imports this module; it can move without a shim.",
 )
-_WORLD = (
-    *_ENGLISH[:3],
+WORLD = (
+    *ENGLISH[:3],
     "Das ist dieselbe Stelle wie gestern: die Prüfung läuft, bevor die Datei geöffnet ist.",
     "Le fichier est réécrit à chaque appel, même quand rien n'a changé.",
     "Проверьте, пожалуйста, что порядок ключей сохраняется.",
@@ -31,7 +31,7 @@ _WORLD = (
     "次の手順では、設定ファイルを読み込んでからテストを実行します。",
     "That removes two allocations a row — about 12 % of the time — without a new dependency. 🎯",
 )
-_CODE = (
+CODE = (
     "def merge(left: list[int], right: list[int]) -> list[int]:",
     "    merged: list[int] = []",
     "    while left and right:",
@@ -47,7 +47,7 @@ _CODE = (
     "const label = `${user.name} <${user.mail}>`; // naïve on purpose",
     '    assert render("<b>\\u00fc</b>") == "&lt;b&gt;ü&lt;/b&gt;"',
 )
-_LOG = (
+LOG = (
     "tests/unit/test_reader.py::test_empty_list PASSED",
     "tests/unit/test_reader.py::test_truncated FAILED",
     "E       AssertionError: assert ['a', 'b'] == ['a', 'b', '']",
@@ -99,7 +99,7 @@ class Session:
     closing_user: str = ""
 
 
-def _lines(rng: Random, pool: tuple[str, ...], size: int, joint: str) -> str:
+def lines(rng: Random, pool: tuple[str, ...], size: int, joint: str) -> str:
     lines: list[str] = []
     total = 0
     while total < size:
@@ -109,9 +109,9 @@ def _lines(rng: Random, pool: tuple[str, ...], size: int, joint: str) -> str:
     return joint.join(lines)
 
 
-def _prose(rng: Random, size: int, joint: str) -> str:
+def prose(rng: Random, size: int, joint: str) -> str:
     """Seven texts of ten are plain English; the others mix scripts and may hold an emoji."""
-    return _lines(rng, _ENGLISH if rng.random() < 0.7 else _WORLD, size, joint)
+    return lines(rng, ENGLISH if rng.random() < 0.7 else WORLD, size, joint)
 
 
 def _token(rng: Random, length: int) -> str:
@@ -129,15 +129,15 @@ def _call(rng: Random, room: int) -> Call:
             "edit_file",
             {
                 "path": path,
-                "old_text": _lines(rng, _CODE, body_size // 2, "\n"),
-                "new_text": _lines(rng, _CODE, body_size // 2, "\n"),
+                "old_text": lines(rng, CODE, body_size // 2, "\n"),
+                "new_text": lines(rng, CODE, body_size // 2, "\n"),
                 "all": False,
             },
         ),
-        ("write_file", {"path": path, "content": _lines(rng, _CODE, body_size, "\n"), "executable": False}),
+        ("write_file", {"path": path, "content": lines(rng, CODE, body_size, "\n"), "executable": False}),
         (
             "update_plan",
-            {"steps": [{"title": rng.choice(_WORLD), "status": "pending", "weight": 1.5} for _ in range(3)]},
+            {"steps": [{"title": rng.choice(WORLD), "status": "pending", "weight": 1.5} for _ in range(3)]},
         ),
     )
     name, arguments = choices[rng.choices(range(6), weights=(6, 4, 5, 4, 1, 1))[0]]
@@ -148,15 +148,15 @@ def _step(rng: Random, pending: tuple[Call, ...], room: int) -> Step:
     results = []
     for call in pending:
         size = min(room // 4, rng.choice(_RESULT_SIZES))
-        pool = _LOG if call.name in {"run_command", "search_text"} else _CODE
-        results.append(Result(call.id, _lines(rng, pool, size, "\n"), failed=rng.random() < 0.05))
+        pool = LOG if call.name in {"run_command", "search_text"} else CODE
+        results.append(Result(call.id, lines(rng, pool, size, "\n"), failed=rng.random() < 0.05))
     speaks = not pending or rng.random() < 0.25
     return Step(
         results=tuple(results),
-        user=_prose(rng, rng.choice((60, 150, 400)), " ") if speaks else "",
-        thinking=_prose(rng, rng.choice((80, 200, 500)), " ") if rng.random() < 0.7 else "",
+        user=prose(rng, rng.choice((60, 150, 400)), " ") if speaks else "",
+        thinking=prose(rng, rng.choice((80, 200, 500)), " ") if rng.random() < 0.7 else "",
         signature=_token(rng, 180) + "==",
-        text=_prose(rng, rng.choice((60, 120, 300)), "\n\n"),
+        text=prose(rng, rng.choice((60, 120, 300)), "\n\n"),
         calls=tuple(_call(rng, room // 4) for _ in range(rng.choice((1, 1, 1, 1, 2, 3)))),
         text_first=rng.random() < 0.25,
     )
@@ -183,7 +183,7 @@ def build(size: int, seed: int = 1) -> Session:
     full = size >= 60_000
     system = (
         "You are a careful coding agent.",
-        _prose(rng, 6000 if full else 700, "\n"),
+        prose(rng, 6000 if full else 700, "\n"),
         f"<environment>\ncwd: /workspace\nplatform: linux\nbranch: fix/{_token(rng, 6)}\n</environment>",
     )
     session = Session(system, declarations(full))
@@ -197,6 +197,6 @@ def build(size: int, seed: int = 1) -> Session:
         session.steps.append(step)
         pending = step.calls
         room -= weight
-    closing = tuple(Result(call.id, _lines(rng, _CODE, 100, "\n")) for call in pending)
+    closing = tuple(Result(call.id, lines(rng, CODE, 100, "\n")) for call in pending)
     room -= sum(110 + _weight(result.text) for result in closing)
-    return Session(session.system, session.tools, session.steps, closing, _lines(rng, _LOG, max(60, room - 150), "\n"))
+    return Session(session.system, session.tools, session.steps, closing, lines(rng, LOG, max(60, room - 150), "\n"))
