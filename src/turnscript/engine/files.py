@@ -1,0 +1,165 @@
+"""Owns documents that are files and no conversation: several texts in one sequence, the last of them maybe a fill.
+
+    first file
+    <|file_separator|>
+    second file
+    <|file_separator|>
+    <|fim_prefix|>P<|fim_middle|><|fim_suffix|>S
+
+The separator fills a line. All else is content, to the byte: a line break at the very end belongs to the last file.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from turnscript.engine.escape import Escape
+from turnscript.engine.fill import Fill, FillOrder, fill_losses, read_content, read_fill, skip_mark, write_fill
+from turnscript.engine.spans import Span, text_of_spans
+from turnscript.errors import InvalidConversation, InvalidInput, UnknownName, Unsupported
+from turnscript.losses import Loss
+
+
+class FileSequence(Struct):
+    """Files in one sequence. Only the last may be a fill. `leading`: a separator stands before the first, too."""
+
+    files: list[str | Fill]
+    leading: bool = False
+
+
+class FillPrompt(Struct, frozen=True):
+    """Files for a model to continue, the last of them with a hole.
+
+    `prefill`: how much of the middle is written already. `stops`: the strings that end it. `losses`: what the order of
+    the fill cannot show.
+    """
+
+    text: str
+    spans: list[Span]
+    stops: list[str]
+    prefill: str
+    losses: list[Loss]
+
+
+class Files(Struct, frozen=True):
+    """What a format declares for files: the orders of a fill, the separator, and the strings that end any text.
+
+    The first order is that of documents, the first order that ends in the middle is that of prompts. Each order
+    protects its own literals; those of the format it belongs to, the layout adds (`within`).
+    """
+
+    orders: tuple[FillOrder, ...]
+    separator: str
+    ends: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for order in self.orders:
+            for literal in (*order.literals, self.separator):
+                if order.escape.apply(literal) == literal:
+                    message = f"the escape of the fill order {order.name!r} does not protect {literal!r}"
+                    raise InvalidInput(message, expected="an escape with that literal among its names")
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """Every control literal, each once."""
+        return tuple(dict.fromkeys([*(each for order in self.orders for each in order.literals), self.separator]))
+
+    def order(self, name: str = "") -> FillOrder:
+        """The order of that name; the first if none is named. Raises UnknownName."""
+        return self._named(name) if name else self.orders[0]
+
+    def prompt_order(self, name: str = "") -> FillOrder:
+        """An order in which a model can write the middle. Raises UnknownName or Unsupported."""
+        usable = [order for order in self.orders if order.generates]
+        if not name and usable:
+            return usable[0]
+        order = self.order(name)
+        if order not in usable:
+            others = ", ".join(repr(each.name) for each in usable) or "none is declared"
+            message = f"a model cannot go on in the fill order {order.name!r}; orders that end in the middle: {others}"
+            raise Unsupported("a prompt", f"the fill order {order.name!r}", message)
+        return order
+
+    def stops(self, order: FillOrder) -> list[str]:
+        """The strings that end a middle: where it ends, where anything else begins."""
+        strings = (order.end, *order.literals, self.separator, *self.ends)
+        return list(dict.fromkeys(string for string in strings if string))
+
+    def within(self, escape: Escape, end: str) -> Files:
+        """The same in a format with that escape, and with that string at the end of its documents."""
+        orders = tuple(replace(order, escape=Escape(*escape.rules, *order.escape.rules)) for order in self.orders)
+        return replace(self, orders=orders, ends=(*self.ends, end) if end else self.ends)
+
+    def _named(self, name: str) -> FillOrder:
+        for order in self.orders:
+            if order.name == name:
+                return order
+        raise UnknownName("fill order", name, [order.name for order in self.orders])
+
+
+def write_files(files: Files, sequence: FileSequence, order: FillOrder, *, open_: bool = False) -> list[Span]:
+    """A sequence as spans. `open_`: for a model to continue, so the last file must be a fill."""
+    _check(sequence, open_)
+    spans: list[Span] = []
+    for index, file in enumerate(sequence.files):
+        if index or sequence.leading:
+            spans.append(Span(f"\n{files.separator}\n" if index else f"{files.separator}\n", True, False, -1))
+        if isinstance(file, Fill):
+            spans += write_fill(order, file, open_=open_)
+        elif file:
+            spans.append(Span(order.escape.apply(file), False, False, -1))
+    return spans
+
+
+def sequence_losses(sequence: FileSequence, order: FillOrder) -> list[Loss]:
+    """What of a sequence cannot be read back."""
+    fills = [(index, file) for index, file in enumerate(sequence.files) if isinstance(file, Fill)]
+    return [loss for index, fill in fills for loss in fill_losses(order, fill, f"files[{index}]")]
+
+
+def read_files(files: Files, text: str, order: FillOrder) -> FileSequence:
+    """The sequence that a text holds. A text without a separator is one file. Raises InvalidTranscript."""
+    text = _unix_lines(text, files.separator)
+    opening = order.pieces[0]
+    position = skip_mark(text, files.separator, opening)
+    first = f"{files.separator}\n"
+    sequence = FileSequence([], leading=text.startswith(first, position))
+    position += len(first) if sequence.leading else 0
+    line = f"\n{files.separator}\n"
+    while not text.startswith(opening, position):
+        end = text.find(line, position)
+        place = (position, end if end >= 0 else len(text))
+        sequence.files.append(read_content(order.escape, text, place))
+        if end < 0:
+            return sequence
+        position = end + len(line)
+    sequence.files.append(read_fill(order, text, position))
+    return sequence
+
+
+def prompt_of(files: Files, sequence: FileSequence, order: FillOrder) -> FillPrompt:
+    """The prompt whose continuation is the middle of the last file."""
+    spans = write_files(files, sequence, order, open_=True)
+    begun = text_of_spans(span for span in spans if span.trainable)
+    return FillPrompt(text_of_spans(spans), spans, files.stops(order), begun, sequence_losses(sequence, order))
+
+
+def _check(sequence: FileSequence, open_: bool) -> None:
+    if not sequence.files:
+        raise InvalidConversation("a sequence needs a file; for an empty one, give an empty text", path="files")
+    for index, file in enumerate(sequence.files[:-1]):
+        if isinstance(file, Fill):
+            message = "only the last file may be a fill: a model goes on at the end"
+            raise InvalidConversation(message, path=f"files[{index}]", expected="a text", got="a fill")
+    if open_ and not isinstance(sequence.files[-1], Fill):
+        message = "there is no hole to fill: the last file is a text"
+        path = f"files[{len(sequence.files) - 1}]"
+        raise InvalidConversation(message, path=path, expected="a fill", got="a text")
+
+
+def _unix_lines(text: str, separator: str) -> str:
+    """The text with LF line ends if its first separator line ends in CRLF; otherwise CR is content (D-X-8)."""
+    found = text.find(separator)
+    crlf = found >= 0 and text.startswith("\r\n", found + len(separator))
+    return text.replace("\r\n", "\n") if crlf else text
