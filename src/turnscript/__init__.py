@@ -38,6 +38,8 @@ from turnscript.conversation import (
 )
 from turnscript.convert import convert, detect_api, parse, render
 from turnscript.detection import Detected, detect
+from turnscript.engine.files import FileSequence
+from turnscript.engine.fill import Fill
 from turnscript.errors import (
     InvalidConversation,
     InvalidInput,
@@ -62,6 +64,8 @@ __all__ = [
     "Conversation",
     "Detected",
     "Document",
+    "FileSequence",
+    "Fill",
     "Hints",
     "Image",
     "InvalidConversation",

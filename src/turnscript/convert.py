@@ -18,6 +18,7 @@ from turnscript.registry import apis, formats, get_api, get_format, is_format
 from turnscript.rendered import Rendered
 
 AUTO = "auto"
+FORMAT_OPTIONS = ("view", "escape", "variant")
 
 
 def parse(source: Source, name: str = AUTO) -> Request:
@@ -44,14 +45,17 @@ def parse(source: Source, name: str = AUTO) -> Request:
 def render(request: Request, name: str, *, strict: bool = False, **options: str) -> Rendered:
     """A request as an API body or a transcript, with the losses.
 
-    Options: `profile` and each API's own flags for an API, `view` for a format. `strict` raises LossyConversion.
+    Options: `profile` and each API's own flags for an API, `view`, `escape` and `variant` for a format.
+    `strict` raises LossyConversion.
     """
     target = _lookup(name)
     if isinstance(target, Api):
         return target.render_request(request, strict=strict, **options)
-    unknown = set(options) - {"view"}
+    unknown = set(options) - set(FORMAT_OPTIONS)
     if unknown:
-        raise UnknownName(f"option of {name}", min(unknown), ["view"])
+        raise UnknownName(f"option of {name}", min(unknown), FORMAT_OPTIONS)
+    variant = options.pop("variant", None)
+    target = target.variant(variant) if variant is not None else target
     if options.get("view", "archive") == "archive":
         request = _folded(request)
     return target.render(request, strict=strict, **options)

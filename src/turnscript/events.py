@@ -59,10 +59,9 @@ Event = PartStart | PartDelta | PartEnd | MessageEnd
 
 def fold(events: Iterable[Event]) -> Response:
     """The response that a list of events tells. `raw` is the text as generated, `items` the complete parts."""
-    response = Response()
-    raws: list[str] = []
-    for event in events:
-        raws.append(event.raw)
+    told = list(events)
+    response = Response(raw=raw_text(told))
+    for event in [event for event in told if type(event) is not PartDelta]:  # by far the most
         if isinstance(event, PartEnd):
             if event.part is not None:
                 response.items.append(event.part)
@@ -71,7 +70,6 @@ def fold(events: Iterable[Event]) -> Response:
             response.stop_sequence = event.stop_sequence
             response.usage = event.usage
             response.issues.extend(event.issues)
-    response.raw = "".join(raws)
     return response
 
 

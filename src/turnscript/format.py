@@ -7,20 +7,33 @@ agree by construction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnscript.clues import Clue
 from turnscript.conversation import Request, Tool
-from turnscript.engine.layout import document_literals, layout_of
-from turnscript.engine.prompt import Parser, Prompt, bare_parser, begin_prompt
+from turnscript.engine.escape import AUTO, POLICIES
+from turnscript.engine.files import (
+    Files,
+    FileSequence,
+    FillPrompt,
+    prompt_of,
+    read_files,
+    sequence_losses,
+    write_files,
+)
+from turnscript.engine.fill import Fill, read_fill
+from turnscript.engine.layout import layout_of, special_tokens
+from turnscript.engine.parse import TurnParser
+from turnscript.engine.prompt import Prompt, bare_parser, begin_prompt
 from turnscript.engine.read import claims_document, read_document
 from turnscript.engine.render import write_document
-from turnscript.engine.spans import Span, Writer
-from turnscript.engine.table import Document
-from turnscript.errors import LossyConversion, UnknownName
+from turnscript.engine.spans import Span, Writer, text_of_spans
+from turnscript.engine.table import Document, with_ends
+from turnscript.errors import LossyConversion, UnknownName, Unsupported
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
 
@@ -29,28 +42,45 @@ VIEWS = ("archive", "prompt")
 
 
 class Format(Struct, frozen=True):
-    """A prompt format: its name, a title for people, its table, and what tells that a model wants it."""
+    """A prompt format: its name, a title for people, its table, and what tells that a model wants it.
+
+    `variants`: the same with some option taken, by the option's name.
+    """
 
     name: str
     title: str
     document: Document
     clues: tuple[Clue, ...] = ()
+    variants: Mapping[str, Document] = {}
 
-    def render(self, request: Request, *, view: str = "archive", strict: bool = False) -> Rendered:
+    def variant(self, option: str) -> Format:
+        """The same format with an option taken. Raises UnknownName."""
+        if option not in self.variants:
+            raise UnknownName(f"option of {self.name}", option, self.variants)
+        return replace(self, document=self.variants[option])
+
+    def with_ends(self, start: str = "", end: str = "") -> Format:
+        """The same format with other strings around a document: those of a base model, or none."""
+        variants = {option: with_ends(document, start, end) for option, document in self.variants.items()}
+        return replace(self, document=with_ends(self.document, start, end), variants=variants)
+
+    def render(self, request: Request, *, view: str = "archive", escape: str = AUTO, strict: bool = False) -> Rendered:
         """The whole conversation as text.
 
         `archive` keeps everything that the format can and reads back equal; `prompt` is what a model may see. Settings
         are no part of a prompt and are listed among its losses. `strict` raises LossyConversion if anything is lost.
+        `escape`: what to do with texts that hold the format's tags: `auto` breaks the tags, and a reader undoes that;
+        `reject` raises InvalidConversation; `none` writes them as they are, and then a text can forge a turn.
         """
-        out = self._write(request, view)
+        out = self._write(request, view, escape)
         losses = out.all_losses() if out.archive else [*out.all_losses(), *_unshown(request)]
         if strict and losses:
             raise LossyConversion(losses, f"{self.name} ({view} view)")
         return Rendered(out.text, losses)
 
-    def spans(self, request: Request, *, view: str = "prompt") -> list[Span]:
+    def spans(self, request: Request, *, view: str = "prompt", escape: str = AUTO) -> list[Span]:
         """The same as spans: which text is control, which is content, and what the model itself would write."""
-        return self._write(request, view).spans
+        return self._write(request, view, escape).spans
 
     def parse(self, transcript: str) -> Request:
         """A transcript as a request, strictly. Raises InvalidTranscript with line and column.
@@ -63,17 +93,43 @@ class Format(Struct, frozen=True):
         """Whether a text looks like a transcript of this format, by how it begins."""
         return claims_document(self.document, text)
 
-    def prompt(self, request: Request, *, thinking: bool | None = None) -> Prompt:
+    def prompt(self, request: Request, *, thinking: bool | None = None, escape: str = AUTO) -> Prompt:
         """The conversation cut where the model goes on.
 
         A last assistant text that is `open` is continued. Otherwise a turn is opened: a thought if `thinking` (default:
-        if the request's settings ask for it), a call if the tool choice demands one, else an answer.
+        if the request's settings ask for it), a call if the tool choice demands one, else an answer. `escape` as for
+        `render`.
         """
-        return begin_prompt(self.document, request, thinking)
+        return begin_prompt(self.document, request, thinking, _policy(escape))
 
-    def parser(self, tools: Sequence[Tool] | None = None, *, prefill: str = "", stops: Sequence[str] = ()) -> Parser:
+    def parser(
+        self, tools: Sequence[Tool] | None = None, *, prefill: str = "", stops: Sequence[str] = ()
+    ) -> TurnParser:
         """A parser for a model's text without its prompt. `tools`: what was offered; None takes any call for one."""
         return bare_parser(self.document, tools, prefill, stops)
+
+    def render_files(self, files: FileSequence, *, order: str = "") -> Rendered:
+        """Files as one document, the last of them maybe a text with a hole. `order`: how the hole is written."""
+        known = self._files()
+        spans = write_files(known, files, known.order(order))
+        return Rendered(text_of_spans(spans), sequence_losses(files, known.order(order)))
+
+    def parse_files(self, text: str, *, order: str = "") -> FileSequence:
+        """The files of a document. Raises InvalidTranscript with line and column."""
+        return read_files(self._files(), text, self._files().order(order))
+
+    def render_fill(self, fill: Fill, *, order: str = "") -> Rendered:
+        """A text with a hole as a document of its own."""
+        return self.render_files(FileSequence([fill]), order=order)
+
+    def parse_fill(self, text: str, *, order: str = "") -> Fill:
+        """The text with a hole that a document is. Raises InvalidTranscript with line and column."""
+        return read_fill(self._files().order(order), text)
+
+    def fill_prompt(self, fill: Fill | FileSequence, *, order: str = "") -> FillPrompt:
+        """The prompt whose continuation fills the hole. `order`: one that ends where the hole is."""
+        sequence = FileSequence([fill]) if isinstance(fill, Fill) else fill
+        return prompt_of(self._files(), sequence, self._files().prompt_order(order))
 
     @property
     def stops(self) -> list[str]:
@@ -82,22 +138,32 @@ class Format(Struct, frozen=True):
 
     @property
     def special_tokens(self) -> list[str]:
-        """The control literals, without white space around them: what a tokenizer may have a token of its own for."""
-        return special_tokens(document_literals(self.document))
+        """The format's tags, each once: what a tokenizer may have a token of its own for.
+
+        A tag that is never without attributes is there by its beginning: `<<TOOL_CALL`. Labels such as `User:` are not.
+        """
+        return special_tokens(self.document)
 
     def protects(self, literal: str) -> bool:
         """Whether content never holds this literal as it stands, wherever it is."""
         return layout_of(self.document).escape.holds(literal)
 
-    def _write(self, request: Request, view: str) -> Writer:
+    def _files(self) -> Files:
+        files = layout_of(self.document).files
+        if files is None:
+            raise Unsupported("files and texts with a hole", f"the format {self.name!r}")
+        return files
+
+    def _write(self, request: Request, view: str, escape: str = AUTO) -> Writer:
         if view not in VIEWS:
             raise UnknownName("view", view, VIEWS)
-        return write_document(self.document, request, archive=view == "archive")
+        return write_document(self.document, request, archive=view == "archive", policy=_policy(escape))
 
 
-def special_tokens(literals: Iterable[str]) -> list[str]:
-    """Tags in the order of the table, each once."""
-    return list(dict.fromkeys(literal.strip() for literal in literals if literal.strip()))
+def _policy(escape: str) -> str:
+    if escape not in POLICIES:
+        raise UnknownName("escape", escape, POLICIES)
+    return escape
 
 
 def _unshown(request: Request) -> list[Loss]:

@@ -24,6 +24,7 @@ from turnscript.conversation import (
     ToolResult,
     User,
 )
+from turnscript.engine.layout import document_literals
 from turnscript.engine.spans import Span
 from turnscript.engine.table import Document
 from turnscript.format import Format
@@ -245,7 +246,7 @@ def _notes(document: Document) -> Iterator[str]:
 
 
 def _escapes(format_: Format) -> Iterator[Escaped]:
-    for literal in format_.special_tokens:
+    for literal in dict.fromkeys(literal.strip() for literal in document_literals(format_.document)):
         texts: list[System | User | Assistant] = [kind(content=_text(literal)) for kind in (System, User, Assistant)]
         kinds: dict[str, list[str]] = {}
         for item in texts:

@@ -81,7 +81,7 @@ def test_the_prompts_end_as_the_format_ends_them(name: str) -> None:
 def test_a_page_shows_stops_and_special_tokens_with_their_white_space() -> None:
     text = page("rwkv-goose")
     assert ['"\\n\\nUser:"', '"\\n\\nSystem:"'] == section(text, "What ends an answer")
-    assert {"User:", "Assistant:", "<think>"} < set(section(text, "Special tokens"))
+    assert ["<think>", "</think>"] == section(text, "Special tokens")
     tools = section(page("ai00-v1"), "What ends an answer")
     assert ["without tools: </ai00:assistant>", "with tools: </ai00:assistant>, </ai00:function_calls>"] == tools
 

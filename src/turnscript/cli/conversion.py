@@ -9,6 +9,7 @@ import msgspec
 from turnscript.api import Api
 from turnscript.conversation import Request
 from turnscript.convert import AUTO, detect_api, parse, render
+from turnscript.engine.escape import POLICIES
 from turnscript.errors import InvalidInput, InvalidRequest, LossyConversion, UnknownName
 from turnscript.format import VIEWS, Format
 from turnscript.jsontext import Json, one_line, plain, read_object, type_name, utf8
@@ -124,8 +125,9 @@ def _check(target: Api | Format, options: Mapping[str, str]) -> None:
         flags = {name: value for name, value in options.items() if name != "profile"}
         target.rendering(Request(), options.get("profile", target.profiles[0]), flags)
         return
+    known = {"view": VIEWS, "escape": POLICIES, "variant": target.variants}
     for name, value in options.items():
-        if name != "view":
-            raise UnknownName(f"option of {target.name}", name, ["view"])
-        if value not in VIEWS:
-            raise UnknownName("view", value, VIEWS)
+        if name not in known:
+            raise UnknownName(f"option of {target.name}", name, known)
+        if value not in known[name]:
+            raise UnknownName(name, value, known[name])

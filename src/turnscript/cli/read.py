@@ -21,7 +21,7 @@ from turnscript.cli.report import Screen, fault, plural
 from turnscript.cli.source import Source
 from turnscript.conversation import Item, Request, Response, Thinking, Tool, ToolCall, text_content
 from turnscript.convert import AUTO, parse
-from turnscript.engine.prompt import Parser
+from turnscript.engine.parse import TurnParser
 from turnscript.errors import InvalidInput, InvalidRequest
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
 from turnscript.format import Format
@@ -181,7 +181,7 @@ def _check(given: Given) -> None:
         raise click.UsageError("--from says what --request or --tools is in, and neither is there")
 
 
-def _parser(given: Given, format_: Format) -> Parser:
+def _parser(given: Given, format_: Format) -> TurnParser:
     if given.request is not None:
         with Source(given.request) as source:
             return prompt_of(source, given.source, format_, given.thinking).parser()
@@ -238,7 +238,9 @@ class Watch:
         self._read += len(piece)
 
 
-def _batches(parser: Parser, watch: Watch, pieces: Iterator[bytes], finish_reason: str | None) -> Iterator[list[Event]]:
+def _batches(
+    parser: TurnParser, watch: Watch, pieces: Iterator[bytes], finish_reason: str | None
+) -> Iterator[list[Event]]:
     """The events of each piece, and those of the end."""
     for piece in pieces:
         watch.see(piece)

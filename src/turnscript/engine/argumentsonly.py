@@ -24,14 +24,10 @@ class ArgumentsMachine(Machine):
         self._scanner = ValueScanner()
         self._unescaper = Unescaper(reading.escape)
         self._quick = in_string_search(reading.escape)
-        self._arguments: list[str] = []
         self._begun = False
 
     def quick(self) -> Callable[[str], object] | None:
         return self._quick if self._scanner.in_string and not self._unescaper.holds else None
-
-    def more(self, text: str) -> None:
-        self._arguments.append(text)
 
     def feed(self, text: str, start: int) -> int:
         if not self._begun:
@@ -48,10 +44,10 @@ class ArgumentsMachine(Machine):
         if self.done:
             piece += self._unescaper.close()
         if piece:
-            self._arguments.append(piece)
+            self.said.append(piece)
             self.deltas.append(piece)
         return end
 
     def fields(self) -> dict[str, Any] | None:
-        arguments = "".join(self._arguments)
+        arguments = "".join(self.said)
         return {"arguments": arguments} if is_object(arguments) else None

@@ -15,7 +15,7 @@ from msgspec import Raw as RawJson
 from turnscript.conversation import Extra, Opaque, Part, Settings, Text, Thinking, Tool, ToolCall, ToolResult
 from turnscript.engine.argumentsonly import ArgumentsMachine
 from turnscript.engine.machine import Machine, PlainBody, Reading, one_text
-from turnscript.engine.parts import is_plain, read_parts, write_parts
+from turnscript.engine.parts import PART_TAG, is_plain, read_parts, write_parts
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
@@ -29,6 +29,7 @@ _EMPTY_SHAPES = frozenset({"null", "absent", "empty"})
 class Parts(PlainBody):
     """The content of a system, user or assistant item: one plain text, or texts and other parts with part lines."""
 
+    literals: tuple[str, ...] = (PART_TAG,)
     plain = True
 
     def only_text(self, others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
@@ -54,6 +55,7 @@ class Parts(PlainBody):
 class Thought(PlainBody):
     """A thought: its text, or summaries and texts as parts. One text alone stands bare."""
 
+    literals: tuple[str, ...] = (PART_TAG,)
     carries: tuple[str, ...] = ("summary",)
 
     def attributes(self, item: Thinking, archive: bool) -> Mapping[str, str]:
@@ -120,6 +122,8 @@ class CallArguments(PlainBody):
 
 class ResultContent(PlainBody):
     """What a tool answered: a JSON object, or with `format` other JSON (`json`), text (`text`) or parts (`parts`)."""
+
+    literals: tuple[str, ...] = (PART_TAG,)
 
     def attributes(self, item: ToolResult, archive: bool) -> Mapping[str, str]:
         """The `format` of the payload."""

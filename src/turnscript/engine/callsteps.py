@@ -23,11 +23,6 @@ _LONGEST_HEAD = 8192
 class CallSteps(Teller):
     """Reads calls. A text before one goes on until it is certain that this is a call."""
 
-    def _more_of_call(self, text: str) -> None:
-        self._call_raw.append(text)
-        if self._machine is not None:
-            self._machine.more(text)
-
     def _header(self, text: str, position: int) -> int:
         """The attributes of an opening, up to its end on the same line."""
         place = self._the_place()
@@ -61,7 +56,7 @@ class CallSteps(Teller):
         self._read(text[position:after])
         self._call_raw.append(text[position:after])
         if not self._said and machine.name is not None and not machine.failed:
-            if place.segment.tentative and not self._is_certain(place, machine.name):
+            if place.segment.tentative and not self._is_certain(machine.name):
                 self._reject("", "", position)
                 return after
             if machine.streams or machine.done:
@@ -98,15 +93,17 @@ class CallSteps(Teller):
         return position
 
     def _end_without_close(self, text: str, position: int) -> int:
-        self._miss_close(position)
+        self._miss_close(position, ended=True)
         self._read(text[position:])
         return len(text)
 
-    def _miss_close(self, position: int) -> None:
+    def _miss_close(self, position: int, ended: bool = False) -> None:
+        """A call without its closing; no fault where that is a stop, which a backend takes away."""
         place = self._the_place()
         if self._strict:
             self._fail(f"{place.close.strip()} is missing", position)
-        self._call_issue("missing_close", f"a call without {place.close.strip()}", position)
+        if not (ended and place.close in self.stops):
+            self._call_issue("missing_close", f"a call without {place.close.strip()}", position)
         self._finish_call(position)
 
     def _broken(self, text: str, position: int) -> int:
@@ -212,7 +209,9 @@ class CallSteps(Teller):
             self._skip, text = False, text.removeprefix("\n")
         self._texts.append(text)
         self._events.append(PartDelta(self._index, text, self._raw()))
-        if self._states.bare is None and self._within is None:
+        if self._states.layout.document.gives_up and state.place is not None and not self._strict:
+            self._state, self._step = self._states.rest(state.place), self._text
+        elif self._states.bare is None and self._within is None:
             self._end_part()
             self._enter_gap(Assistant.kind)
         elif self._group is not None and place is not None:
@@ -227,15 +226,9 @@ class CallSteps(Teller):
         self._start(place)
         self._pending = pending
 
-    def _is_certain(self, place: Place, name: str) -> bool:
-        """Whether what may be text is a call: of an offered tool, or in a transcript, as the format writes it."""
-        if self._strict:
-            return "".join(self._call_raw).startswith(place.open + place.body.begins, self._space_before())
-        return self._tools is not None and name in self._tools
-
-    def _space_before(self) -> int:
-        raw = self._call_raw[0]
-        return len(raw) - len(raw.lstrip())
+    def _is_certain(self, name: str) -> bool:
+        """Whether what may be text is a call: of an offered tool. In a transcript, its opening has told already."""
+        return self._strict or (self._tools is not None and name in self._tools)
 
 
 @lru_cache(maxsize=64)

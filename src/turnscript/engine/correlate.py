@@ -34,12 +34,26 @@ def correlate(items: Sequence[Item], style: str, tools: Collection[str]) -> None
             item.id = id_
 
 
-def names_of(items: Sequence[Item], style: str, tools: Collection[str]) -> dict[int, str]:
+def names_of(items: Sequence[Item], style: str) -> dict[int, str]:
     """The tools' names of results that have none, by position, for formats that show names."""
-    if style != "named" or all(item.name is not None for item in items if isinstance(item, ToolResult)):
+    if style not in ("named", "") or all(item.name is not None for item in items if isinstance(item, ToolResult)):
         return {}
-    found = correlated(items, [_shown_as(item, style) for item in items], style, tools)
-    return {index: name for index, (_, name) in enumerate(found) if name is not None}
+    shown: Shown = [_shown_as(item, style) for item in items]
+    found = {index: name for index, (_, name) in enumerate(_hidden(items, shown)) if name is not None}
+    return found if style else _by_id(items, found)
+
+
+def _by_id(items: Sequence[Item], others: dict[int, str]) -> dict[int, str]:
+    """The names of results by the ids that they show. `others`: of those that show none, by their order."""
+    calls: dict[str, str] = {}
+    names: dict[int, str] = {}
+    for index, item in enumerate(items):
+        if isinstance(item, ToolCall) and item.id is not None:
+            calls[item.id] = item.name
+        elif isinstance(item, ToolResult):
+            name = others.get(index) if item.id is None else calls.get(item.id)
+            names |= {index: name} if name is not None else {}
+    return names
 
 
 def report_correlation(items: Sequence[Item], style: str, out: Writer) -> None:
@@ -99,6 +113,7 @@ def _first_open(calls: deque[int] | None, waiting: dict[int, str | None]) -> int
 
 def _on_results(items: Sequence[Item], shown: Shown, tools: Collection[str]) -> Shown:
     names = set(tools) | {item.name for item in items if isinstance(item, ToolCall)}
+    known = {shown[index][0]: index for index, item in enumerate(items) if isinstance(item, ToolCall)}
     found: Shown = list(shown)
     calls: list[int] = []
     answered = 0
@@ -112,11 +127,13 @@ def _on_results(items: Sequence[Item], shown: Shown, tools: Collection[str]) -> 
             word = shown[index][0]
             call = calls[answered] if answered < len(calls) else None
             answered += 1
-            if word is not None and (word in names or not _ID.fullmatch(word)):
+            if word is not None and word in known:
+                found[index] = (word, shown[known[word]][1])
+            elif word is not None and (word in names or not _ID.fullmatch(word)):
                 found[index] = (None, word)
             else:
                 found[index] = (word, None if call is None else shown[call][1])
-                if call is not None:
+                if call is not None and shown[call][0] is None:
                     found[call] = (word, shown[call][1])
         before = type(item)
     return found

@@ -13,10 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from turnscript.errors import InvalidConversation
+
 Rule = tuple[str, Iterable[str]]
 """What begins a tag, and what the rest of one begins with: `("<<", ["USER", "SYS"])`."""
 
 _TOKEN = re.compile(r"<<[A-Z_]+|<[^<>\s]+>?|\[[A-Z]+\]|```\w*")
+_TAG = re.compile(r"<<[A-Z_]+(?:>>)?|<[^<>\s]+>?|\[[A-Z]+\]")
 _LEADS = ("<<", "<", "[", "```")
 
 
@@ -39,6 +42,7 @@ class Escape:
         )
         slashed = "|".join(rf"(?<={re.escape(lead)})\\(?=\\*(?:{_alternatives(names)}))" for lead, names in self.rules)
         self._remove = re.compile(slashed or r"(?!)")
+        self._slashed = tuple(lead + "\\" for lead, _ in self.rules)
 
     def apply(self, text: str) -> str:
         """Content as it may stand in a transcript."""
@@ -49,11 +53,45 @@ class Escape:
 
     def remove(self, text: str) -> str:
         """Content as it was before `apply`."""
-        return self._remove.sub("", text) if "\\" in text else text
+        for slashed in self._slashed:
+            if slashed in text:
+                return self._remove.sub("", text)
+        return text
 
     def holds(self, text: str) -> bool:
         """Whether `apply` would change the text."""
         return any(tag.search(text) is not None for _, tag in self._tags)
+
+    def plus(self, *rules: Rule) -> Escape:
+        """The same with more rules."""
+        return type(self)(*self.rules, *rules)
+
+
+class Verbatim(Escape):
+    """The policy `none`: texts are written as they are. Whoever chooses it answers for what is in them."""
+
+    def apply(self, text: str) -> str:
+        """The text."""
+        return text
+
+
+class Rejecting(Escape):
+    """The policy `reject`: a text that would have to be changed is an error."""
+
+    def apply(self, text: str) -> str:
+        """The text, if it holds no tag. Raises InvalidConversation."""
+        changed = super().apply(text)
+        if changed != text:
+            at = next(index for index, pair in enumerate(zip(text, changed, strict=False)) if pair[0] != pair[1])
+            tag = text[max(at - 2, 0) : at + 24]
+            message = f"the text holds a tag of the format ({tag!r}); remove it, or choose the escape 'auto'"
+            raise InvalidConversation(message, expected="text without tags of the format", got=tag)
+        return text
+
+
+AUTO = "auto"
+POLICIES: dict[str, type[Escape]] = {AUTO: Escape, "reject": Rejecting, "none": Verbatim}
+"""What to do with a text that holds a tag (requirements D-X-4). Reading unescapes under all of them."""
 
 
 def rules_of(literals: Iterable[str]) -> list[Rule]:
@@ -65,6 +103,11 @@ def rules_of(literals: Iterable[str]) -> list[Rule]:
             if len(token) > len(lead):
                 rests.setdefault(lead, []).append(token[len(lead) :])
     return list(rests.items())
+
+
+def tags_in(literal: str) -> list[str]:
+    """The tags in a control literal, whole or as far as it goes. A fence and a label such as `User:` are none."""
+    return _TAG.findall(literal)
 
 
 def _alternatives(names: Iterable[str]) -> str:

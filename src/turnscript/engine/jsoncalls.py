@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Raw as RawJson
 
 from turnscript.conversation import Text, ToolCall, ToolResult
-from turnscript.engine.jsonscan import ObjectScanner
+from turnscript.engine.jsonscan import ObjectScanner, ValueScanner
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.pretty import pretty
 from turnscript.engine.scanner import Unescaper, in_string_search
@@ -58,6 +58,8 @@ class JsonCall(PlainBody):
             if item.open or others(item) != silent:
                 return None
             text, respaced = written(item.name, item.arguments)
+            if respaced and not item.at:
+                return None  # the other way knows its position
             if respaced:
                 out.later.append(partial(_report_spacing, item, out))
             return text
@@ -124,28 +126,43 @@ class _CallMachine(Machine):
         self._values: dict[str, list[str]] = {}
         self._key = ""
         self._word = ""
-        self._arguments: list[str] = []
         self._string = False
         self._odd = False
+        self._live: ValueScanner | None = None
         self._quick = in_string_search(reading.escape)
 
     def quick(self) -> Callable[[str], object] | None:
-        if self._string or _word(self._scanner.key) not in _ARGUMENT_KEYS or not self._scanner.in_string:
+        if self._string or self._word not in _ARGUMENT_KEYS or self._unescaper.holds or not self._scanner.in_string:
             return None
-        return None if self._unescaper.holds else self._quick
-
-    def more(self, text: str) -> None:
-        self._arguments.append(text)
+        return self._quick
 
     def feed(self, text: str, start: int) -> int:
         scanner, position, length = self._scanner, start, len(text)
+        if self._live is not None:
+            position = self._go_on(self._live, text, position)
         while position < length and not scanner.done and not scanner.failed:
             position = scanner.feed(text, position)
             if scanner.value is not None:
                 begin, end = scanner.value
                 self._take(scanner.key, text[begin:end], scanner.ended)
         self.done, self.failed = scanner.done, scanner.failed
+        if self._live is None and self.name is not None and not self._string and self._word in _ARGUMENT_KEYS:
+            self._live = scanner.inner
         return position
+
+    def _go_on(self, value: ValueScanner, text: str, start: int) -> int:
+        """Arguments that go on: most of what a call is, so nothing else is looked at."""
+        end = value.feed(text, start)
+        piece = self._unescaper.feed(text[start:end])
+        if value.done:
+            piece += self._unescaper.close()
+            self._scanner.leave()
+            self._key, self._live = "", None
+        if value.failed:
+            self._scanner.failed = True
+        self.said.append(piece)
+        self.deltas.append(piece)
+        return end
 
     def _take(self, key: str, piece: str, ended: bool) -> None:
         if key != self._key:
@@ -158,7 +175,7 @@ class _CallMachine(Machine):
         self._values.setdefault(word, []).append(piece)
         if ended and word == "name":
             self.name = _string(self._escape.remove("".join(self._values["name"])))
-            if self.name is not None and self._arguments:
+            if self.name is not None and self.said:
                 self._say()
         elif ended and word == "id":
             self.id = _string(self._escape.remove("".join(self._values["id"])))
@@ -166,22 +183,22 @@ class _CallMachine(Machine):
             self._key = ""
 
     def _take_arguments(self, piece: str, ended: bool) -> None:
-        if not self._arguments and not self._string and piece:
+        if not self.said and not self._string and piece:
             self._string = piece[0] == '"'
         text = self._unescaper.feed(piece)
         if ended:
             text += self._unescaper.close()
             self._key = ""
-        self._arguments.append(text)
+        self.said.append(text)
         if self.name is not None and not self._string:
             self.deltas.append(text)
 
     def _say(self) -> None:
         if not self._string:
-            self.deltas.append("".join(self._arguments))
+            self.deltas.append("".join(self.said))
 
     def fields(self) -> dict[str, Any] | None:
-        arguments = "".join(self._arguments)
+        arguments = "".join(self.said)
         if self.name is None:
             return self._wrapped()
         if self._odd or self._string:
@@ -207,8 +224,8 @@ class _CallMachine(Machine):
             self.name = _string(text_of(inner["name"]))
         except (KeyError, InvalidRequest):
             return None
-        self._arguments = [text_of(inner.get("arguments", RawJson(b"{}")))]
-        self._string = self._arguments[0].startswith('"')
+        self.said = [text_of(inner.get("arguments", RawJson(b"{}")))]
+        self._string = self.said[0].startswith('"')
         self._say()
         return self.fields() if self.name is not None else None
 

@@ -7,9 +7,12 @@ are scanned as strings. Syntax is checked only as far as is needed to find ends;
 from __future__ import annotations
 
 import re
+from json.decoder import scanstring  # type: ignore[attr-defined]
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _STRUCTURE = re.compile(r'["{}\[\]]')
+_IN_STRING = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_LONG = 256
 _SCALAR = re.compile(r"[A-Za-z0-9+.\-]*")
 
 
@@ -65,20 +68,23 @@ class ValueScanner:
         if self._slash:
             self._slash = False
             position += 1
-        while True:
-            quote = text.find('"', position)
-            end = quote if quote >= 0 else length
-            slash = text.find("\\", position, end)
-            if slash < 0:
-                if quote < 0:
-                    return length
+        elif length - position > _LONG and text.find('"', position) >= 0:
+            try:  # the decoder's own scanner is faster, and fails where a string is cut or has escapes of ours
+                end: int = scanstring(text, position, False)[1]
                 self._kind = "{"
                 self.done = self._depth == 0
-                return quote + 1
-            if slash + 1 >= length:
-                self._slash = True
-                return length
-            position = slash + 2
+                return end
+            except ValueError:
+                pass
+        end = _IN_STRING.match(text, position).end()  # type: ignore[union-attr]
+        if end == length:
+            return length
+        if text[end] == "\\":  # the last character: what it escapes is still to come
+            self._slash = True
+            return length
+        self._kind = "{"
+        self.done = self._depth == 0
+        return end + 1
 
     def _structure(self, text: str, position: int) -> int:
         match = _STRUCTURE.search(text, position)
@@ -138,6 +144,15 @@ class ObjectScanner:
     def in_string(self) -> bool:
         """Whether the next character is inside a string value."""
         return self._expects == "value" and self._scanner.in_string
+
+    @property
+    def inner(self) -> ValueScanner | None:
+        """The scanner of the value that goes on; None between values."""
+        return self._scanner if self._expects == "value" and self._scanner_started() else None
+
+    def leave(self) -> None:
+        """The value that `inner` has scanned is complete."""
+        self._expects = ","
 
     def _scanner_started(self) -> bool:
         return self._scanner._kind != ""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
 from turnscript.conversation import Item, System, Thinking, ToolsChange
-from turnscript.engine.escape import Escape, rules_of
+from turnscript.engine.escape import AUTO, POLICIES, Escape, rules_of, tags_in
 from turnscript.engine.spans import TRAINABLE, Glue, Writer
 from turnscript.engine.table import Document, Segment, Turn
 
+_BARE = frozenset({"system", "user", "assistant", "thinking", "tools_change"})
+"""Kinds of items that ordinarily have nothing to say in the attributes of an opening."""
 _NEVER_LOST = frozenset({"content", "at", "open", "raw", "hints", "added", "removed"})
 
 
@@ -37,12 +39,18 @@ class Place:
         self.turn_attributes = turn.attributes
         self.turn_head_end = turn.head_end if turn.attributes else ""
         self.end = f"{group.close if group else ''}{turn.close}"
+        self.end_mark = self.end.rstrip()
+        self.behind_end = self.end[len(self.end_mark) :]  # what no model writes, because it has ended
         self.speaks = bool(turn.open)
         self.may_stay_open = not turn.open or segment.kind not in ("tool_call", "tool_result")
         self.glues: dict[Place, Glue] = {}
         self.said = TRAINABLE if segment.model else 0
         self.protect = escape.apply
-        self.only_text = self.body.only_text(*_everything_else(segment, turn))
+        # What a text must hold to need protection: the one lead, anything, or what no text can hold.
+        self.lead_of_tags = escape.leads[0] if len(escape.leads) == 1 else "" if escape.leads else "\udfff"
+        self.others, self.silent = _everything_else(segment, turn)
+        reads_content = self.body.plain and "content" in segment.item.__struct_fields__
+        self.only_text = None if reads_content else self.body.only_text(self.others, self.silent)
         self._unshown, self.unshown_fields = _getter(segment, turn)
         self._nothing = tuple(_NOTHING.get(field) for field in self.unshown_fields)
 
@@ -54,9 +62,12 @@ class Place:
 class Layout:
     """A document's places by kind, its joints with the group literals that go with them, and its escapes."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, policy: str) -> None:
         self.document = document
-        self.escape = document.escape or Escape(*rules_of(_global_literals(document)))
+        self._kind = POLICIES[policy]
+        declared = document.escape.rules if document.escape is not None else rules_of(_global_literals(document))
+        self.escape = self._kind(*declared)
+        self.files = document.files.within(self.escape, document.end) if document.files else None
         self.places: dict[str, Place] = {}
         self.thoughts: dict[str, Place] = {}
         self._made: dict[tuple[int, int], Place] = {}
@@ -71,24 +82,31 @@ class Layout:
             for place in self.places.values()
             if place.body.plain and place.segment.prompt and not place.segment.of and place.kind != ToolsChange.kind
         }
-        self.joints: Mapping[tuple[str, str], str] = {
-            pair: self._joint(pair, text) for pair, text in document.joints.items()
-        }
+        self.joint_parts = {pair: self._joint(pair, text) for pair, text in document.joints.items()}
+        self.joints = {pair: "".join(parts) for pair, parts in self.joint_parts.items()}
+        texts = (kind for kind, after in self.joints if kind == after and self.places[kind].segment.bare)
+        self.merged = frozenset(texts)
 
     def glue(self, before: Place, place: Place) -> Glue:
         """What stands between two items that say one text each."""
         joint = self.joints.get((before.kind, place.kind))
         head = f"{place.open}{place.head_end}"
         if joint is not None:
-            return Glue([(joint, before.model and place.model, False), (head, place.model, False)])
+            close, text, open_ = self.joint_parts[before.kind, place.kind]
+            both = before.model and place.model
+            return Glue(
+                [(close, before.model, True), (text, both, False), (open_ + head, place.model, False)], place.model
+            )
         return Glue(
             [
-                (before.end, before.model, True),
+                (before.end_mark, before.model, True),
+                (before.behind_end, False, True),
                 (self.document.separator, False, False),
                 (f"{place.begin}{place.turn_head_end}", False, False),
                 (place.group_open, place.model, False),
                 (f"{place.lead}{head}", place.model and (before.model or place.speaks), False),
-            ]
+            ],
+            place.model,
         )
 
     def place_for(self, item: Item) -> Place | None:
@@ -102,23 +120,26 @@ class Layout:
         key = (id(turn), id(segment))
         if key not in self._made:
             local = [literal for one in turn.segments if one.local for literal in segment_literals(one)]
-            own = Escape(*self.escape.rules, *rules_of(local)) if local else self.escape
+            own = self.escape.plus(*rules_of(local)) if local else self.escape
             if segment.protects:
-                own = Escape(*own.rules, *segment.protects)
-            self._made[key] = Place(turn, segment, segment.escape or own)
+                own = own.plus(*segment.protects)
+            if segment.escape is not None:
+                own = self._kind(*segment.escape.rules, *rules_of((self.document.start, self.document.end)))
+            self._made[key] = Place(turn, segment, own)
         return self._made[key]
 
-    def _joint(self, pair: tuple[str, str], text: str) -> str:
+    def _joint(self, pair: tuple[str, str], text: str) -> tuple[str, str, str]:
+        """What closes a group, what joins the two, what opens a group."""
         before, after = (self.places[kind].segment.group for kind in pair)
         if before is after:
-            return text
-        return f"{before.close if before else ''}{text}{after.open if after else ''}"
+            return "", text, ""
+        return before.close if before else "", text, after.open if after else ""
 
 
 @lru_cache(maxsize=64)
-def layout_of(document: Document) -> Layout:
-    """The layout of a document, made once."""
-    return Layout(document)
+def layout_of(document: Document, policy: str = AUTO) -> Layout:
+    """The layout of a document under a policy for tags in texts, made once."""
+    return Layout(document, policy)
 
 
 def segment_literals(segment: Segment) -> Iterator[str]:
@@ -148,6 +169,40 @@ def document_literals(document: Document) -> Iterator[str]:
         yield from (document.tools_place.open, document.tools_place.close, *document.tools_place.body.literals)
     if document.flags:
         yield from document.flags.tags.values()
+    if document.files:
+        yield from document.files.literals
+
+
+def special_tokens(document: Document) -> list[str]:
+    """The tags of a document, in its order: what a tokenizer may have a token of its own for (requirements D-U-19).
+
+    A tag whose attributes change from item to item is there by its beginning. Labels and explanations are no tags.
+    """
+    found = [document.start.strip(), document.end.strip()]
+    for turn in document.turns:
+        found += tags_in(f"{turn.open}{turn.head_end}")
+        found += (tag for segment in turn.segments for literal in _written_tags(segment) for tag in tags_in(literal))
+        found += tags_in(turn.close)
+    for section in (document.metadata, document.tools):
+        found += [f"{section.open}{document.tag_end}", section.close] if section else []
+    if document.tools_place:
+        place = document.tools_place
+        found += [tag for tag in tags_in(place.open) if place.open.rstrip().endswith(tag)]
+        found += [tag for literal in place.body.literals for tag in tags_in(literal)]
+        found += [tag for tag in tags_in(place.close) if place.close.lstrip().startswith(tag)]
+    found += document.flags.tags.values() if document.flags else ()
+    found += (tag for literal in (document.files.literals if document.files else ()) for tag in tags_in(literal))
+    return list(dict.fromkeys(tag for tag in found if tag))
+
+
+def _written_tags(segment: Segment) -> Iterator[str]:
+    """What is written around a segment and inside its payload."""
+    whole = segment.kind in _BARE and not segment.required
+    yield segment.group.open if segment.group else ""
+    yield f"{segment.open}{segment.head_end}" if whole or not segment.attributes else segment.open
+    yield from segment.body.literals
+    yield segment.close
+    yield segment.group.close if segment.group else ""
 
 
 def _global_literals(document: Document) -> Iterator[str]:

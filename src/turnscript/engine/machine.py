@@ -34,6 +34,7 @@ class Machine:
     def __init__(self) -> None:
         self.name = None
         self.id = None
+        self.said: list[str] = []  # the argument text so far
         self.deltas: list[str] = []
         self.issues: list[tuple[str, str]] = []
         self.done = False
@@ -49,11 +50,11 @@ class Machine:
         raise NotImplementedError
 
     def quick(self) -> Callable[[str], object] | None:
-        """A search for what makes a piece more than a piece of arguments; None where every piece needs a look."""
-        return None
+        """A search for what makes a piece more than argument text as it stands; None where every piece needs a look.
 
-    def more(self, text: str) -> None:
-        """A piece in which `quick` found nothing: it is argument text as it stands."""
+        A piece in which it finds nothing is appended to `said`, and not given to `feed`.
+        """
+        return None
 
     def taken(self) -> str:
         """The argument text since the last time."""

@@ -12,11 +12,13 @@ an issue is an error.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable
 
 from turnscript.conversation import Assistant, Issue
 from turnscript.engine.callsteps import SPACE, WIDEST, CallSteps
 from turnscript.engine.layout import Place
+from turnscript.engine.names import name_of_line
 from turnscript.engine.states import Action, Do
 from turnscript.engine.telling import Malformed
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd
@@ -25,21 +27,35 @@ from turnscript.events import Event, MessageEnd, PartDelta, PartEnd
 class TurnParser(CallSteps):
     """Reads the inside of one turn, whole or in pieces."""
 
-    def feed(self, text: str) -> list[Event]:
-        """More text; returns what is certain now."""
+    def feed(self, text: str | bytes) -> list[Event]:
+        """More text; returns what is certain now. Bytes are UTF-8 and may be cut anywhere.
+
+        Raises ValueError once the parser is closed.
+        """
         quick = self._quick
-        if quick is not None and quick(text) is None:
+        if quick is not None and type(text) is str and quick(text) is None:
             if not text:
                 return []
-            self._offset += len(text)
             self._sink(text)
             return [PartDelta(self._index, text, text)]
-        return self._run(self._held + text)
+        return self._run(self._held + self._decoded(text))
+
+    def _decoded(self, text: str | bytes) -> str:
+        if self._closing:
+            raise ValueError("this parser is closed; a prompt gives a new one for each answer")
+        if isinstance(text, str):
+            return text
+        if self._decoder is None:
+            self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        return self._decoder.decode(text)
 
     def close(self, finish_reason: str | None = None) -> list[Event]:
         """The text is over. `finish_reason`: why, if the backend said so; `length` leaves a call that was cut text."""
+        if self._closing:
+            return []
+        rest = "" if self._decoder is None else self._decoder.decode(b"", True)
         self._closing, self._finish = True, finish_reason
-        events = self._run(self._held)
+        events = self._run(self._held + rest)
         self._finish_step()
         self._end_part()
         self._judge_tail()
@@ -66,6 +82,7 @@ class TurnParser(CallSteps):
         self._quick = None  # the start of what goes on is told first
 
     def _run(self, text: str) -> list[Event]:
+        self._count_quick()
         position, length = 0, len(text)
         while position < length:
             step = self._step
@@ -80,13 +97,24 @@ class TurnParser(CallSteps):
 
     def _quickly(self) -> Callable[[str], object] | None:
         """A search for anything special, where a piece without it is content and nothing else."""
-        if self._step == self._text and not self._skip and self._part is not None:
-            self._sink = self._texts.append
-            return self._state.trigger
-        if self._step == self._call and self._machine is not None and self._said:
-            self._sink = self._more_of_call
-            return self._machine.quick()
-        return None
+        found: Callable[[str], object] | None = None
+        if self._step == self._text:
+            if not self._skip and self._part is not None:
+                found, self._sunk = self._state.trigger, self._texts
+        elif self._step == self._call and self._machine is not None and self._said:
+            found, self._sunk = self._machine.quick(), self._machine.said
+        self._sunk_from, self._sink = len(self._sunk), self._sunk.append
+        return found
+
+    def _count_quick(self) -> None:
+        """Take note of the pieces that went the quick way."""
+        if self._quick is None:
+            return
+        pieces = self._sunk[self._sunk_from :]
+        self._offset += sum(map(len, pieces))
+        if self._machine is not None:
+            self._call_raw += pieces
+        self._quick = None
 
     def _gap(self, text: str, position: int) -> int:
         """Between segments: an opening, an end, or text."""
@@ -101,8 +129,9 @@ class TurnParser(CallSteps):
             self._read(text[position : found.start()])
             if self._group_raw:
                 self._group_raw.append(text[position : found.start()])
-            self._act(action, found[0], found.start())
-            return found.end()
+            end = found.end() - action.ahead
+            self._act(action, text[found.start() : end], found.start())
+            return end
         if not self._closing and scanner.hold(text, position) <= space:
             return position
         if space == length:
@@ -134,7 +163,7 @@ class TurnParser(CallSteps):
         if self._flattened and (self._state.kind or self._strict):
             return len(space)
         kind, bare = self._state.kind, self._states.bare
-        joint = self._states.joint(kind, bare.kind) if kind and bare is not None else self._states.turn.lead
+        joint = self._states.joint(kind, bare.kind) if kind and bare is not None else self.lead
         if space.startswith(joint):
             return len(joint)
         return len(space) if joint.startswith(space) else 0
@@ -144,9 +173,11 @@ class TurnParser(CallSteps):
         scanner = self._state.scanner
         found = scanner.find(text, position, self._closing)
         if found is not None:
+            action = scanner.actions[found[0]]
+            end = found.end() - action.ahead
             self._content(text[position : found.start()])
-            self._act(scanner.actions[found[0]], found[0], found.start())
-            return found.end()
+            self._act(action, text[found.start() : end], found.start())
+            return end
         end = len(text)
         if not self._closing:
             end = scanner.hold(text, position)
@@ -231,7 +262,7 @@ class TurnParser(CallSteps):
             return
         self._place = place
         self._call_raw, self._group_raw = [*self._group_raw, literal], []
-        self._head = {}
+        self._head = {"name": name_of_line(literal.strip().split("\n")[0])} if place.segment.named else {}
         if place.own_attributes or place.head_end:
             self._step = self._header
         else:
@@ -252,7 +283,7 @@ class TurnParser(CallSteps):
                     self._events.append(PartEnd(self._index, None, self._raw()))
             self._put_back()
         elif step == self._after_call:
-            self._miss_close(0)
+            self._miss_close(0, ended=True)
         elif step == self._gap:
             if not self._held and not self._offset:
                 self._between("", None)

@@ -22,8 +22,10 @@ from turnscript.errors import InvalidTranscript
 from turnscript.jsontext import is_json, plain, text_of, type_word
 from turnscript.losses import part_path
 
+PART_TAG = "<<PART"
+"""How a part line begins."""
 _EXTRA = Attribute("x", "extra", "object")
-_LINE = re.compile(r"^<<PART(?=[ \t>])(.*?)>>[ \t]*$", re.MULTILINE)
+_LINE = re.compile(rf"^{PART_TAG}(?=[ \t>])(.*?)>>[ \t]*$", re.MULTILINE)
 
 
 class PartLine(Struct, frozen=True):
@@ -114,7 +116,7 @@ def _write_part(part: Part, out: Writer, word: str, index: int) -> None:
         if type_word(part.value) != part.type:
             attributes += f" of={attribute_text(part.type)}"
     tag = f' type="{word}"' if word else ""
-    out.control(f"<<PART{tag}{attributes}>>")
+    out.control(f"{PART_TAG}{tag}{attributes}>>")
     if text is not None and not out.archive and isinstance(part, _BINARY) and getattr(part, "text", None) is None:
         out.lose("", "dropped", f"a prompt does not show the bytes of {line.word} data")
         text = None
@@ -132,7 +134,7 @@ def _lose_extra(part: Part, out: Writer, index: int) -> None:
 def read_parts(payload: Payload) -> Iterator[tuple[str, Part]]:
     """The parts of a payload, each with its type word (empty for a plain text)."""
     text = payload.text
-    lines = list(_LINE.finditer(text)) if "<<PART" in text else []
+    lines = list(_LINE.finditer(text)) if PART_TAG in text else []
     if not lines:
         yield "", Text(text=payload.escape.remove(text))
         return
@@ -148,7 +150,7 @@ def read_parts(payload: Payload) -> Iterator[tuple[str, Part]]:
 
 
 def _read_part(match: re.Match[str], own: str | None, number: int) -> tuple[str, Part]:
-    found = scan_attributes(match.string, match.start(1), match.end(1), number, 1 + len("<<PART"))
+    found = scan_attributes(match.string, match.start(1), match.end(1), number, 1 + len(PART_TAG))
     word = plain(found.pop("type")) if "type" in found else ""
     line = _BY_WORD.get(word, _BY_CLASS[Text] if word in ("summary", "reasoning") else None)
     if line is None:

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from turnscript.jsontext import Json, text_of
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s"{}\[\]:,]+')
+_INDENT = "  "
 _Node = Any  # a token, or ("{", [(key, node), ...]), or ("[", [node, ...])
 
 
-def pretty(value: Json | str, inline_objects: bool = False, indent: str = "  ") -> str:
-    """A JSON value with two spaces of indentation. Arrays of scalars stay on one line.
+class _Inline(NamedTuple):
+    """What stays on one line if it holds only scalars."""
+
+    objects: bool
+    arrays: bool
+
+
+def pretty(value: Json | str, inline_objects: bool = False, inline_arrays: bool = True) -> str:
+    """A JSON value with two spaces of indentation. Arrays of scalars stay on one line, unless `inline_arrays` is false.
 
     `inline_objects`: so do objects of scalars, `{ "k": 1 }`, except the outermost.
     """
     tokens = _TOKEN.findall(value if isinstance(value, str) else text_of(value))
     node, _ = _read(tokens, 0)
-    return "".join(_lines(node, "\n", indent, inline_objects, root=True))
+    return "".join(_lines(node, "\n", _Inline(inline_objects, inline_arrays), root=True))
 
 
 def _read(tokens: list[str], at: int) -> tuple[_Node, int]:
@@ -43,26 +51,25 @@ def _read(tokens: list[str], at: int) -> tuple[_Node, int]:
     return token, at + 1
 
 
-def _lines(node: _Node, newline: str, indent: str, inline_objects: bool, root: bool = False) -> list[str]:
+def _lines(node: _Node, newline: str, inline: _Inline, root: bool = False) -> list[str]:
     if isinstance(node, str):
         return [node]
     mark, children = node
     if mark == "[":
-        if all(isinstance(child, str) for child in children):
+        if not children or (inline.arrays and all(isinstance(child, str) for child in children)):
             return ["[", ", ".join(children), "]"]
-        shown = [_lines(child, newline + indent, indent, inline_objects) for child in children]
-        return _block("[", shown, "]", newline, indent)
+        return _block("[", [_lines(child, newline + _INDENT, inline) for child in children], "]", newline)
     if not children:
         return ["{}"]
-    if inline_objects and not root and all(isinstance(child, str) for _, child in children):
+    if inline.objects and not root and all(isinstance(child, str) for _, child in children):
         return ["{ ", ", ".join([f"{key}: {child}" for key, child in children]), " }"]
-    shown = [[f"{key}: ", *_lines(child, newline + indent, indent, inline_objects)] for key, child in children]
-    return _block("{", shown, "}", newline, indent)
+    shown = [[f"{key}: ", *_lines(child, newline + _INDENT, inline)] for key, child in children]
+    return _block("{", shown, "}", newline)
 
 
-def _block(opening: str, shown: list[list[str]], closing: str, newline: str, indent: str) -> list[str]:
+def _block(opening: str, shown: list[list[str]], closing: str, newline: str) -> list[str]:
     out = [opening]
     for index, pieces in enumerate(shown):
-        out += [",", newline, indent] if index else [newline, indent]
+        out += [",", newline, _INDENT] if index else [newline, _INDENT]
         out += pieces
     return [*out, newline, closing]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import codecs
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from turnscript.conversation import Assistant, Conversation, Item, Request, Response, Tool, ToolCall, ToolChoice
 from turnscript.engine.attributes import attribute_text
+from turnscript.engine.correlate import names_of
+from turnscript.engine.escape import AUTO
 from turnscript.engine.layout import Place
+from turnscript.engine.names import name_line
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.render import Composer
 from turnscript.engine.spans import Span, Writer
-from turnscript.engine.states import model_turn, states_of
+from turnscript.engine.states import model_turn, named_call, states_of
 from turnscript.engine.table import Document
 from turnscript.errors import Unsupported
-from turnscript.events import Event
 from turnscript.losses import Loss
 
 _HARMLESS = frozenset({"unknown_tool", "odd_call", "missing_close", "ambiguous_close"})
@@ -30,6 +31,7 @@ class Prompt:
     __slots__ = (
         "_composer",
         "_count",
+        "_missing",
         "_request",
         "_seed",
         "_start",
@@ -45,11 +47,13 @@ class Prompt:
         self._request = request
         self._thinks = thinks
         self._start = start
-        self._seed, self.prefill = _opened(composer, request, thinks)
+        self._seed, self.prefill, self._missing = _opened(composer, request, thinks)
         self._count = len(out.pieces)
         self.offered = _offered(request)
         generation = composer.document.generation
         self.stops = list(generation.stops_with_tools if self.offered else generation.stops)
+        if _must_call(request, thinks):
+            self.stops += generation.stops_of_call
 
     @property
     def losses(self) -> list[Loss]:
@@ -80,13 +84,15 @@ class Prompt:
         pieces = self._composer.out.pieces
         return pieces[start : self._count] if start or self._count != len(pieces) else pieces
 
-    def parser(self) -> Parser:
+    def parser(self) -> TurnParser:
         """A parser for exactly what a model writes after this prompt: it knows the prefill, the tools and the stops."""
         document = self._composer.document
-        states = states_of(document, model_turn(document), False, self.client_stops, bool(self.offered))
+        names = _names(document, self.offered)
+        states = states_of(document, model_turn(document), False, self.client_stops, bool(self.offered), names)
         turn = TurnParser(states, self.offered)
+        turn.stops, turn.lead = self.stops, self._missing or turn.lead
         turn.seed(self._seed)
-        return Parser(turn)
+        return turn
 
     def extend(self, response: Response, items: Sequence[Item]) -> Prompt | None:
         """The next prompt: this one, the text generated for it, then new items. Its text starts with both.
@@ -108,51 +114,25 @@ class Prompt:
         return _extended(self, composer, raw, response, items)
 
 
-class Parser:
-    """Reads what a model writes, in pieces of any size: `feed` and `close` give events. Never raises for what it reads.
-
-    Bytes are UTF-8 and may be cut anywhere.
-    """
-
-    __slots__ = ("_closed", "_decode", "_turn", "feed_text")
-
-    def __init__(self, turn: TurnParser) -> None:
-        self._turn = turn
-        self.feed_text = turn.feed
-        self._decode: codecs.IncrementalDecoder | None = None
-        self._closed = False
-
-    def feed(self, text: str | bytes) -> list[Event]:
-        """More of the model's text; returns what is certain now. Raises ValueError once the parser is closed."""
-        if self._closed:
-            raise ValueError("this parser is closed; a prompt gives a new one for each answer")
-        if isinstance(text, bytes):
-            if self._decode is None:
-                self._decode = codecs.getincrementaldecoder("utf-8")("replace")
-            text = self._decode.decode(text)
-        return self.feed_text(text)
-
-    def close(self, finish_reason: str | None = None) -> list[Event]:
-        """The text is over. `finish_reason` is the backend's: `stop`, `length`, ...; None if it gave none."""
-        if self._closed:
-            return []
-        rest = self.feed_text(self._decode.decode(b"", True)) if self._decode is not None else []
-        self._closed = True
-        return [*rest, *self._turn.close(finish_reason)]
-
-
-def bare_parser(document: Document, tools: Sequence[Tool] | None, prefill: str, stops: Sequence[str]) -> Parser:
+def bare_parser(document: Document, tools: Sequence[Tool] | None, prefill: str, stops: Sequence[str]) -> TurnParser:
     """A parser for a turn of the model that begins with `prefill`."""
-    states = states_of(document, model_turn(document), False, tuple(stops), tools is None or len(tools) > 0)
-    turn = TurnParser(states, None if tools is None else {tool.name: tool for tool in tools if tool.name is not None})
+    offered = None if tools is None else {tool.name: tool for tool in tools if tool.name is not None}
+    names = _names(document, offered or ())
+    states = states_of(document, model_turn(document), False, tuple(stops), tools is None or len(tools) > 0, names)
+    turn = TurnParser(states, offered)
     answer = document.segment(document.generation.kind)
     turn.seed(prefill or f"{answer.open}{answer.head_end}")
-    return Parser(turn)
+    return turn
 
 
-def begin_prompt(document: Document, request: Request, thinking: bool | None) -> Prompt:
+def _names(document: Document, offered: Iterable[str]) -> tuple[str, ...]:
+    """The lines that may stand before a call, where a format names its tool there."""
+    return tuple(map(name_line, offered)) if named_call(model_turn(document)) is not None else ()
+
+
+def begin_prompt(document: Document, request: Request, thinking: bool | None, policy: str = AUTO) -> Prompt:
     """The prompt of a request."""
-    composer = Composer.of(document, archive=False)
+    composer = Composer.of(document, archive=False, policy=policy)
     thinks = _thinks(request, thinking)
     if thinks and document.generation.thinking_kind not in composer.layout.places:
         if thinking:
@@ -168,7 +148,9 @@ def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, 
     place = layout.place_for(response.items[-1]) if response.items else None
     place = place or layout.places[composer.document.generation.kind]
     composer.place, composer.model = place, True
-    joint = composer.goes_on(items)
+    closing = place.turn.close.strip()
+    ended = bool(closing) and raw.rstrip().endswith(closing)  # then what is new cannot join the turn
+    joint = None if ended else composer.goes_on(items)
     tail = f"{place.close}{place.end if joint is None else joint}"
     shared = _overlap(raw, tail)
     if not shared and raw.rstrip().endswith(tuple(stop.strip() for stop in prompt.stops)):
@@ -181,9 +163,9 @@ def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, 
     if joint is None:
         composer.place = None
     said = [*response.items, *items]
-    style = composer.document.results
-    if style:
-        out.names = {}
+    before = len(response.items)
+    names = names_of(said, composer.document.results)
+    out.names = {index - before: name for index, name in names.items()}
     composer.write_items(items, 0)
     request = Request(conversation=Conversation(said, prompt._request.tools), settings=prompt._request.settings)
     return Prompt(composer, request, prompt._thinks, start)
@@ -206,16 +188,18 @@ def _continued(composer: Composer, request: Request) -> tuple[str, str]:
     return opening[opening.rfind(turn.open) + len(turn.open) :] + text if turn.open else opening + text, text
 
 
-def _opened(composer: Composer, request: Request, thinks: bool) -> tuple[str, str]:
-    """Open what the model is to write; returns the seed of its parser, and the prefill."""
+def _opened(composer: Composer, request: Request, thinks: bool) -> tuple[str, str, str]:
+    """Open what the model is to write; returns its parser's seed, the prefill, and the white space left out."""
     generation, places = composer.document.generation, composer.layout.places
     last = request.items[-1] if request.items else None
     if isinstance(last, Assistant) and last.open:
-        return _continued(composer, request)
+        seed, prefill = _continued(composer, request)
+        missing = _strip_end(composer.out) if generation.stripped else ""
+        return (seed.rstrip(), prefill.rstrip(), missing) if missing else (seed, prefill, "")
     hint = _hint(composer.document, request) if thinks else ""
     if hint:
         composer.out.control(hint)
-    forced = None if thinks else _forced(request)
+    forced = _forced(request) if _must_call(request, thinks) else None
     kind = generation.thinking_kind if thinks else ToolCall.kind if forced is not None else generation.kind
     place = places[kind]
     out, before = composer.out, composer.place
@@ -230,11 +214,34 @@ def _opened(composer: Composer, request: Request, thinks: bool) -> tuple[str, st
         lead = place.lead
     composer.place, composer.model = None, False
     seed = _opening(place, composer, request, forced)
-    if not seed:
-        return "", ""
-    written = f"{lead}{seed}"
-    out.control(written)
-    return written, "" if kind == generation.kind else written
+    written = f"{lead}{seed}" if seed else ""
+    if not generation.stripped:
+        missing = ""
+    elif written:
+        written, missing = _stripped(written)
+    else:
+        missing = _strip_end(out)
+    if written:
+        out.control(written)
+    says_nothing = kind == generation.kind and not generation.prefill
+    return written, "" if says_nothing else written, missing
+
+
+def _strip_end(out: Writer) -> str:
+    """Take the white space at the end off what is written; returns it."""
+    missing = ""
+    for at in reversed(range(len(out.pieces))):
+        out.pieces[at], space = _stripped(out.pieces[at])
+        missing = space + missing
+        if out.pieces[at]:
+            break
+    return missing
+
+
+def _stripped(text: str) -> tuple[str, str]:
+    """A text without the white space at its end, and that."""
+    core = text.rstrip()
+    return core, text[len(core) :]
 
 
 def _opening(place: Place, composer: Composer, request: Request, forced: ToolChoice | None) -> str:
@@ -244,12 +251,14 @@ def _opening(place: Place, composer: Composer, request: Request, forced: ToolCho
         return _call_opening(place, request, forced)
     if place.kind == generation.thinking_kind and generation.thinking_prefill is not None:
         return generation.thinking_prefill
-    return f"{place.open}{place.head_end}"
+    return f"{place.open}{place.head_end}{generation.prefill if place.kind == generation.kind else ''}"
 
 
 def _call_opening(place: Place, request: Request, forced: ToolChoice) -> str:
     name = forced.name if forced.mode == "named" else None
     opening = f"{place.group_open}{place.open}"
+    if place.segment.named:
+        return "" if name is None else f"{name_line(name)}\n{opening}"
     if place.plain_head:
         return f"{opening}{place.body.prefill(name)}"
     if name is None:
@@ -284,6 +293,12 @@ def _forced(request: Request) -> ToolChoice | None:
     return choice if choice.mode in ("required", "named") or (choice.mode == "allowed" and choice.required) else None
 
 
+def _must_call(request: Request, thinks: bool) -> bool:
+    """Whether the prompt opens a call: the model may do nothing else, and no answer goes on."""
+    goes_on = bool(request.items) and isinstance(request.items[-1], Assistant) and request.items[-1].open
+    return not thinks and not goes_on and _forced(request) is not None
+
+
 def _thinks(request: Request, asked: bool | None) -> bool:
     if asked is not None:
         return asked
@@ -311,4 +326,4 @@ def _tier(request: Request) -> str:
     return "high" if effort in ("high", "xhigh", "max") else "medium"
 
 
-__all__ = ["Parser", "Prompt", "Writer", "bare_parser", "begin_prompt"]
+__all__ = ["Prompt", "Writer", "bare_parser", "begin_prompt"]

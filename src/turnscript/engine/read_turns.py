@@ -8,6 +8,7 @@ strictly. A first system turn is taken apart before that, because it may hold th
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NoReturn
@@ -19,8 +20,9 @@ from turnscript.conversation import Hints, Item, Request, System, Text, Tool
 from turnscript.engine.correlate import correlate
 from turnscript.engine.jsonscan import ValueScanner
 from turnscript.engine.layout import layout_of
+from turnscript.engine.names import lines_before
 from turnscript.engine.parse import Malformed, TurnParser
-from turnscript.engine.states import states_of
+from turnscript.engine.states import named_call, states_of
 from turnscript.engine.system import ASKED
 from turnscript.engine.table import Document, Payload, ToolsPlace, Turn
 from turnscript.errors import InvalidTranscript
@@ -31,6 +33,7 @@ TIGHT = "tight"
 """The hint of a document whose turns have no white space before their closings, though the format writes it."""
 _BLANK = re.compile(r"\s*")
 _BLANKS = re.compile(r"[ \t]*")
+_WORD = re.compile(r"\S+")
 _FLAG_SPACE = re.compile(r"\s*\Z")
 
 
@@ -66,7 +69,7 @@ def begins_document(document: Document, text: str) -> bool:
     """Whether a text begins with an opening of the document."""
     start = text.removeprefix("\ufeff").lstrip()
     start = start.removeprefix(document.start) if document.start else start
-    return any(turn.open and start.lstrip().startswith(turn.open.rstrip()) for turn in document.turns)
+    return any(turn.open and start.lstrip().startswith(turn.open.rstrip()) for turn in document.known_turns)
 
 
 @lru_cache(maxsize=64)
@@ -107,18 +110,21 @@ class _Reader:
         end = len(text)
         if document.end and text.rstrip().endswith(document.end):
             end = len(text.rstrip()) - len(document.end)
-        ordered = sorted(document.turns, key=lambda turn: len(turn.open), reverse=True)
+        ordered = sorted(document.known_turns, key=lambda turn: len(turn.open), reverse=True)
         while True:
             start = _BLANK.match(text, position, end).end()  # type: ignore[union-attr]
             if start >= end:
                 return
             turn = next((turn for turn in ordered if text.startswith(turn.open.rstrip("\n"), start)), None)
             if turn is None:
-                openings = " or ".join(turn.open.strip() for turn in document.turns)
-                self.fail(start, f"a turn must begin here: {openings}", openings)
+                self._no_turn(start)
             body, attributes = self._header(turn, start + len(turn.open.rstrip("\n")))
             cut, position = self._cut(turn, body, end, attributes)
             yield cut
+
+    def _no_turn(self, position: int) -> NoReturn:
+        openings = " or ".join(turn.open.strip() for turn in self.document.turns)
+        self.fail(position, f"a turn must begin here: {openings}", openings)
 
     def _header(self, turn: Turn, position: int) -> tuple[int, dict[str, str]]:
         """Behind the opening: attributes, blanks, and the newline that belongs to it."""
@@ -128,13 +134,16 @@ class _Reader:
             return position, {}
         line_end = text.find("\n", position)
         line_end = len(text) if line_end < 0 else line_end
+        if turn.attributes and not text[position : position + 1].isspace() and position < len(text):
+            self._no_turn(position - len(turn.open))
         attributes: dict[str, str] = {}
-        for word in text[position:line_end].split():
+        for found in _WORD.finditer(text, position, line_end):
+            word = found[0]
             key, equals, value = word.partition("=")
             known = {attribute.key for attribute in turn.attributes}
             if not equals or key not in known:
                 expected = " or ".join(f"{one}=..." for one in sorted(known)) or "the end of the line"
-                self.fail(position, f"{word!r} is no attribute of {turn.open.strip()}", expected)
+                self.fail(found.start(), f"{word!r} is no attribute of {turn.open.strip()}", expected)
             attributes[key] = self.layout.escape.remove(value)
         if not text.startswith(newlines, line_end):
             if line_end < len(text):
@@ -196,7 +205,9 @@ class _Reader:
             text, start = (
                 (text[len(turn.lead) :], start + len(turn.lead)) if text.startswith(turn.lead) else (text, start)
             )
-        states = states_of(self.document, turn, True)
+        named = named_call(turn)
+        names = lines_before(named.open, text) if named is not None else ()
+        states = states_of(self.document, turn, True, names=names)
         parser = TurnParser(states, tools, strict=True, may_stay_open=cut.last)
         try:
             events = [*parser.feed(text), *parser.close()]
@@ -214,19 +225,19 @@ class _Reader:
         text, start = cut.text, cut.start
         lead = cut.turn.lead
         if lead and text.startswith(lead):
-            text = text[len(lead) :]
+            text, start = text[len(lead) :], start + len(lead)
         place = self.document.tools_place
         escape = self.layout.places[System.kind].escape
         rest: str | None = None
         has_tools = False
         if first and place is not None:
-            found = _tools_pattern(place).search(text)
+            found = _tools_pattern(place, self.document.flattened).search(text)
             if found is not None:
                 has_tools = True
-                text, rest = self._tools(cut, place, text, found, request)
+                text, rest = self._tools(start, place, text, found, request)
         text, flagged = self._flags(text, request) if first else (text, False)
         nothing = not text and rest is None and (has_tools or flagged or (first and self.document.always_system))
-        if nothing:
+        if nothing and not cut.attributes:
             self._unsaid = True
             return []
         content = [escape.remove(one) for one in (text, rest) if one is not None]
@@ -234,29 +245,35 @@ class _Reader:
         return [System(content=list(parts), at=f"line {self.line(start)[0]}")]
 
     def _tools(
-        self, cut: Cut, place: ToolsPlace, text: str, found: re.Match[str], request: Request
+        self, start: int, place: ToolsPlace, text: str, found: re.Match[str], request: Request
     ) -> tuple[str, str | None]:
         """Read the tool list; gives the text before it, and the text behind it if there is any."""
-        close = place.close.strip()
         inner = text[found.end() :]
         rest: str | None = None
-        if close:
-            stop = inner.rfind(close)
-            footer = place.footer.strip()
-            if stop < 0 and footer:
-                stop = inner.rfind(close.removesuffix(footer).strip())
-            if stop < 0:
-                self.fail(cut.start + found.start(), f"the tool list has no {close}", close)
-            inner = inner[:stop]
+        if place.close:
+            inner = self._closed(start + found.end(), place, inner)
         elif place.continued:
             end = _values_end(inner)
             after = inner[end:]
             inner = inner[:end]
             rest = after.removeprefix(place.continued) if after.strip() else None
-        line = self.line(cut.start + found.end())[0]
+        line = self.line(start + found.end())[0]
         payload = Payload(inner, {}, line, self.layout.escape)
         request.conversation.tools = place.body.read(payload)
         return text[: found.start()], rest
+
+    def _closed(self, start: int, place: ToolsPlace, inner: str) -> str:
+        """A tool list up to its closing. Behind that nothing may stand but what is known."""
+        patterns = _closings(place, self.document.flattened)
+        found = next((last for last in (_last_match(one, inner) for one in patterns) if last is not None), None)
+        close = place.close.strip()
+        if found is None:
+            self.fail(start, f"the tool list has no {close}", close)
+        behind = inner[found.end() :]
+        if behind.strip():
+            at = start + len(inner) - len(behind.lstrip())
+            self.fail(at, "text behind the tool list has no place here; move it before the list", "the end of the turn")
+        return inner[: found.start()]
 
     def _flags(self, text: str, request: Request) -> tuple[str, bool]:
         """The text without the flags at its end, which are kept as a hint."""
@@ -292,19 +309,37 @@ def _unix_lines(text: str) -> str:
 @lru_cache(maxsize=64)
 def _labels(document: Document) -> re.Pattern[str]:
     """Where a turn without a closing ends: a separator with a label behind it."""
-    labels = "|".join(re.escape(turn.open.rstrip()) for turn in document.turns)
+    labels = "|".join(re.escape(turn.open.rstrip()) for turn in document.known_turns)
     return re.compile(rf"{re.escape(document.separator)}(?={labels})")
 
 
 @lru_cache(maxsize=64)
-def _tools_pattern(place: ToolsPlace) -> re.Pattern[str]:
+def _tools_pattern(place: ToolsPlace, flattened: bool) -> re.Pattern[str]:
     """The opening of a tool list, with its joint where a text stands before it."""
-    core = re.escape(place.open.strip("\n"))
-    space = place.open[: len(place.open) - len(place.open.lstrip("\n"))]
-    after = place.open[len(place.open.rstrip("\n")) :]
-    before = rf"(?:\A|{re.escape(place.joint)})" if place.joint else ""
+    before = rf"(?:\A|{_loose(place.joint, flattened)})" if place.joint else ""
     ahead = r"(?=[\[{])" if place.continued else ""
-    return re.compile(rf"{before}{re.escape(space)}{core}{re.escape(after)}{ahead}")
+    return re.compile(f"{before}{_loose(place.open, flattened)}{ahead}")
+
+
+@lru_cache(maxsize=64)
+def _closings(place: ToolsPlace, flattened: bool) -> list[re.Pattern[str]]:
+    """The closing of a tool list, whole; without its footer; and with other texts behind it."""
+    close = place.close.strip()
+    core = close.removesuffix(place.footer.strip()).strip()
+    behind = "|".join(_loose(text, flattened) for text in place.also_behind)
+    others = [rf"{_loose(core, flattened)}\s*(?:{behind})"] if behind else []
+    return [re.compile(one) for one in (*others, _loose(close, flattened), _loose(core, flattened)) if one]
+
+
+def _last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    found = deque(pattern.finditer(text), maxlen=1)
+    return found[0] if found else None
+
+
+def _loose(literal: str, flattened: bool) -> str:
+    """A pattern for a literal. Where blank lines mean nothing, others may have written some."""
+    escaped = re.escape(literal)
+    return escaped.replace("\\\n", "\n+") if flattened else escaped
 
 
 def _values_end(text: str) -> int:

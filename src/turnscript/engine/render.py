@@ -11,11 +11,15 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from turnscript.conversation import Assistant, Item, Request, ToolsChange
+from msgspec.structs import replace
+
+from turnscript.conversation import Assistant, Item, Request, Text, ToolResult, ToolsChange
 from turnscript.engine.attributes import attribute_text, bare_attributes, extra_attributes, write_attributes
 from turnscript.engine.bodies import Metadata, ToolList
 from turnscript.engine.correlate import names_of, report_correlation
+from turnscript.engine.escape import AUTO
 from turnscript.engine.layout import Layout, Place, layout_of, report_unshown
+from turnscript.engine.names import name_line
 from turnscript.engine.read_turns import TIGHT, tightened
 from turnscript.engine.spans import CONTROL, ITEM, Writer, flatten
 from turnscript.engine.system import leads, write_system
@@ -28,11 +32,11 @@ _METADATA = Metadata()
 _TOOLS = ToolList()
 
 
-def write_document(document: Document, request: Request, archive: bool) -> Writer:
+def write_document(document: Document, request: Request, archive: bool, policy: str = AUTO) -> Writer:
     """All spans of a request and what was lost. A last item that is `open` has no closing."""
     if request.hints.get(TIGHT):
         document = tightened(document)
-    composer = Composer.of(document, archive)
+    composer = Composer.of(document, archive, policy)
     composer.write(request)
     if not composer.stays_open(request.items):
         composer.end_turn()
@@ -63,9 +67,9 @@ class Composer:
         self._special = bool(layout.thoughts)
 
     @classmethod
-    def of(cls, document: Document, archive: bool) -> Composer:
-        """A composer that has written nothing."""
-        layout = layout_of(document)
+    def of(cls, document: Document, archive: bool, policy: str = AUTO) -> Composer:
+        """A composer that has written nothing. `policy`: what to do with tags in texts."""
+        layout = layout_of(document, policy)
         out = Writer(layout.escape, archive and document.metadata is not None)
         out.flattened = document.flattened
         return cls(layout, out)
@@ -77,13 +81,20 @@ class Composer:
         if document.start:
             out.control(document.start)
         if document.tools is None:
-            out.names = names_of(items, document.results, out.tools)
-            written = write_system(self, request, thought)
+            out.names = names_of(items, document.results)
+            try:
+                written = write_system(self, request, thought)
+            except InvalidConversation as error:
+                path = out.place or "$.tools"
+                raise InvalidConversation(error.message, path=path, expected=error.expected, got=error.got) from None
             self.write_items(items[written:] if written else items, written)
             if document.results:
                 said = list(items)
                 out.later.append(lambda: report_correlation(said, document.results, out))
+            if self.layout.merged:
+                self._report_merged(items)
             return
+        out.names = {} if out.archive else names_of(items, document.results)
         fields = metadata_of(request) if out.archive else {}
         if fields and document.metadata is not None:
             self._section(document.metadata, lambda: _METADATA.write(fields, out))
@@ -98,23 +109,47 @@ class Composer:
 
         Most say one text and nothing more. Those take a short way: what stands between two kinds is made once.
         """
+        try:
+            self._write_run(items, start)
+        except InvalidConversation as error:
+            raise self._located(error, items, start) from None
+
+    def _located(self, error: InvalidConversation, items: Sequence[Item], start: int) -> InvalidConversation:
+        """An error of a text, with the place of its item: the first that cannot be written by itself."""
+        if error.path:
+            return error
+        for index, item in enumerate(items, start):
+            try:
+                Composer(self.layout, Writer(self.layout.escape, self.out.archive))._write_run([item], index)
+            except InvalidConversation as found:
+                path = found.path or item.at or f"items[{index}]"
+                return InvalidConversation(found.message, path=path, expected=found.expected, got=found.got)
+        return error
+
+    def _write_run(self, items: Sequence[Item], start: int) -> None:
         out = self.out
         # All of a long conversation comes through here, so what is used for every item is at hand.
         plain = {} if out.archive else self.layout.plain
         piece, mark, flattened = out.pieces.append, out.marks.append, out.flattened
         before, last = None if self.joined else self.place, self.last
+        item: Any
         for index, item in enumerate(items, start):
             place = plain.get(type(item))
             if place is not None and before is not None and item.hints is None:
-                text = place.only_text(item, out)
+                text = None
+                if place.only_text is not None:
+                    text = place.only_text(item, out)
+                elif len(item.content) == 1 and not item.open and place.others(item) == place.silent:
+                    part = item.content[0]
+                    if type(part) is Text and not part.extra:
+                        text = part.text
                 if text and not (flattened and flatten(text) != text):
                     glue = before.glues.get(place)
                     if glue is None:
                         glue = before.glues[place] = self.layout.glue(before, place)
                     piece(glue.text)
-                    mark(glue)
-                    piece(place.protect(text))
-                    mark(index * ITEM + place.said)
+                    piece(place.protect(text) if place.lead_of_tags in text else text)
+                    mark((glue, index))
                     if place.close:
                         piece(place.close)
                         mark(index * ITEM + place.said + CONTROL)
@@ -122,7 +157,7 @@ class Composer:
                     continue
             self._arrive(before, last)
             self._write_item(items, index - start, index)
-            before, last = self.place, self.last
+            before, last = (None if self._is_bare() else self.place), self.last
         self._arrive(before, last)
         out.item, out.place, out.trainable, out.escape = -1, "", False, self.layout.escape
 
@@ -149,10 +184,9 @@ class Composer:
             return
         if joint is None:
             self.end_turn()
-            self.begin_turn(place, self._speaker(items, at) if place.turn_attributes else None)
-        elif joint:
-            out.trainable = self.model and place.model
-            out.control(joint)
+            self._begin(place, items, at, index)
+        elif joint and self.place is not None:
+            self._join(self.place, place)
         self.joined = False
         self._write_segment(place, item)
         self.place, self.model, self.last = place, place.model, index
@@ -160,13 +194,20 @@ class Composer:
     def _vanishes(self, place: Place, items: Sequence[Item], at: int, joint: str | None) -> bool:
         """Whether an empty answer beside something else would not be seen, because white space is not kept."""
         item = items[at]
-        if place.kind != Assistant.kind or item.open or not place.body.is_empty(item, flattened=True):
+        if place.kind != Assistant.kind or (item.open and place.end) or not place.body.is_empty(item, flattened=True):
             return False
-        follows = at + 1 < len(items) and (place.kind, items[at + 1].kind) in self.layout.joints
+        follows = at + 1 < len(items) and self._are_joined(place.kind, items[at + 1])
         if joint is None and not follows:
             return False
         self.out.lose("", "dropped", "an empty text beside a thought or a call cannot be seen")
         return True
+
+    def _report_merged(self, items: Sequence[Item]) -> None:
+        """Two texts of one speaker that are written as one."""
+        for index, (before, item) in enumerate(itertools.pairwise(items), 1):
+            if before.kind == item.kind and item.kind in self.layout.merged:
+                path = item.at or f"items[{index}]"
+                self.out.losses.append(Loss(path, "moved", "it goes on in the turn before and is read as one with it"))
 
     def goes_on(self, items: Sequence[Item]) -> str | None:
         """What joins the first of some items to the turn that is open; None if it opens another one."""
@@ -179,16 +220,28 @@ class Composer:
         composer.separated, composer.last = self.separated, self.last
         return composer
 
-    def _speaker(self, items: Sequence[Item], first: int) -> Item | None:
-        """The item of a turn that says who speaks: its text, wherever in the turn it stands."""
+    def _begin(self, place: Place, items: Sequence[Item], at: int, index: int) -> None:
+        """Open the turn of an item. What its opening says is of the item that speaks there, and so is what is lost."""
+        speaker = self._speaker(items, at) if place.turn_attributes else -1
+        if speaker < 0:
+            self.begin_turn(place)
+            return
+        where = self.out.place
+        self.out.place = items[speaker].at or f"items[{index - at + speaker}]"
+        self.begin_turn(place, items[speaker])
+        self.out.place = where
+
+    def _speaker(self, items: Sequence[Item], first: int) -> int:
+        """Where the item stands that says who speaks in a turn: its text. -1 if it has none."""
         joints, before = self.layout.joints, items[first]
-        for item in itertools.islice(items, first, None):
-            if item is not before and (before.kind, item.kind) not in joints:
-                return None
+        for at, item in enumerate(itertools.islice(items, first, None), first):
+            apart = (before.kind, item.kind) not in joints or (item.hints is not None and item.hints.turn == "new")
+            if at > first and apart:
+                return -1
             if item.kind in SPOKEN:
-                return item
+                return at
             before = item
-        return None
+        return -1
 
     def stays_open(self, items: Sequence[Item]) -> bool:
         """Whether the last item is unfinished, in a way that this format can show."""
@@ -209,9 +262,27 @@ class Composer:
             if self.place.end:
                 out, item = self.out, self.out.item
                 out.item, out.trainable = self.last, self.model
-                out.control(self.place.end)
-                out.item, out.trainable = item, False
+                out.control(self.place.end_mark)
+                out.trainable = False
+                if self.place.behind_end:
+                    out.control(self.place.behind_end)
+                out.item = item
             self.place = None
+
+    def _join(self, before: Place, place: Place) -> None:
+        """What joins an item to the one before. What closes a group still is of that one."""
+        out, item = self.out, self.out.item
+        close, text, open_ = self.layout.joint_parts[before.kind, place.kind]
+        if close:
+            out.item, out.trainable = self.last, before.model
+            out.control(close)
+            out.item = item
+        if text:
+            out.trainable = before.model and place.model
+            out.control(text)
+        if open_:
+            out.trainable = place.model
+            out.control(open_)
 
     def begin_turn(self, place: Place, item: Item | None = None, grouped: bool = True) -> None:
         """Open a turn of a segment's speaker, up to the segment's own opening."""
@@ -235,9 +306,20 @@ class Composer:
             self.out.control(self.document.separator)
 
     def _joint(self, place: Place, item: Item) -> str | None:
-        if self.place is None or (item.hints is not None and item.hints.turn == "new" and place.model):
+        if self.place is None or self._is_bare() or not self._are_joined(self.place.kind, item):
             return None
-        return self.layout.joints.get((self.place.kind, place.kind))
+        return self.layout.joints[self.place.kind, place.kind]
+
+    def _are_joined(self, kind: str, item: Item) -> bool:
+        """Whether an item may go on in the turn of an item of a kind."""
+        place = self.layout.place_for(item)
+        if place is None or (item.hints is not None and item.hints.turn == "new" and place.model):
+            return False
+        return (kind, place.kind) in self.layout.joints
+
+    def _is_bare(self) -> bool:
+        """Whether the turn has an empty text alone, of which nothing would be seen if it went on."""
+        return self.out.flattened and self.place is not None and self.out.pieces[-1] == self.place.begin
 
     def _is_shown(self, place: Place, item: Item) -> bool:
         if place.segment.prompt or self.out.archive:
@@ -255,7 +337,14 @@ class Composer:
         out.trainable = place.model and (self.model or place.speaks)
         if place.open:
             head = place.open if place.plain_head else self._head(place, item)
-            out.control(f"{place.lead}{head}" if place.lead and self.place is None else head)
+            if out.flattened and place.body.is_empty(item, flattened=True):
+                head = head.rstrip("\n")  # nothing between two newlines would be a blank line
+            lead = place.lead if self.place is None else ""
+            if place.segment.named:
+                out.control(lead)
+                out.content(name_line(item.name))  # type: ignore[attr-defined]
+                lead = "\n"
+            out.control(f"{lead}{head}")
         elif place.lead and self.place is None and not place.body.is_empty(item, out.flattened):
             out.control(place.lead)
         out.trainable = place.model
@@ -278,6 +367,8 @@ class Composer:
             change = f" removed={attribute_text(item.removed)}" if item.removed else ""
             shown = write_attributes(item, place.own_attributes, out) + extra_attributes(item, out)
             return f"{place.open} change=true{change}{shown}{place.head_end}"
+        if out.names and isinstance(item, ToolResult) and item.name is None:
+            item = replace(item, name=out.names.get(out.item))
         known = write_attributes(item, place.own_attributes, out)
         payload = "".join([f" {key}={value}" for key, value in place.body.attributes(item, out.archive).items()])
         unnamed = extra_attributes(item, out) if out.archive or self.document.metadata is not None else ""

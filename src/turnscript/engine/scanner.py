@@ -125,6 +125,7 @@ def scanner_of(escape: Escape) -> Scanner[None]:
 
 @lru_cache(maxsize=256)
 def in_string_search(escape: Escape) -> Callable[[str], object]:
-    """A search for what makes a piece of a JSON string more than that: its end, a backslash, the beginning of a tag."""
+    """A match for what makes a piece of a JSON string more than that: its end, half an escape, a tag's beginning."""
     leads = "".join(sorted({re.escape(lead[0]) for lead, _ in escape.rules}))
-    return re.compile(rf'["\\{leads}]').search
+    escaped = rf"\\[^{leads}]" if leads else r"\\."
+    return re.compile(rf'(?:[^"\\{leads}]|{escaped})*+["\\{leads}]', re.DOTALL).match

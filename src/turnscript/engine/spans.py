@@ -30,12 +30,14 @@ class Span(NamedTuple):
 class Glue:
     """The literals between two items of certain kinds, in parts: text, whether the model writes it, and whose it is.
 
-    `text` is all of them; of each part the last flag tells whether it belongs to the item before.
+    `text` is all of them; of each part the last flag tells whether it belongs to the item before. `trainable`: whether
+    the model writes the text behind them.
     """
 
-    __slots__ = ("parts", "text")
+    __slots__ = ("parts", "text", "trainable")
 
-    def __init__(self, parts: list[tuple[str, bool, bool]]) -> None:
+    def __init__(self, parts: list[tuple[str, bool, bool]], trainable: bool) -> None:
+        self.trainable = trainable
         self.parts = [part for part in parts if part[0]]
         self.text = "".join([text for text, _, _ in self.parts])
 
@@ -43,7 +45,7 @@ class Glue:
 class Writer:
     """Collects text and losses while a document is rendered. Content passes through the format's escape.
 
-    Pieces and what is known of each are two flat lists, because most callers want the text alone; `spans` joins them.
+    Pieces and what is known of them are two flat lists, because most callers want the text alone; `spans` joins them.
     """
 
     __slots__ = (
@@ -65,7 +67,7 @@ class Writer:
         self.escape = escape
         self.archive = archive
         self.pieces: list[str] = []
-        self.marks: list[int | Glue] = []
+        self.marks: list[int | tuple[Glue, int]] = []  # of one piece, or of literals and the text behind them
         self.losses: list[Loss] = []
         self.later: list[Callable[[], None]] = []  # losses that are looked for when somebody asks
         self.item = item
@@ -102,7 +104,7 @@ class Writer:
     def copied(self, count: int) -> Writer:
         """A writer that goes on behind the first `count` pieces of this one."""
         other = Writer(self.escape, self.archive)
-        other.pieces, other.marks = self.pieces[:count], self.marks[:count]
+        other.pieces, other.marks = self.pieces[:count], self.marks[: self._count_marks(count)]
         other.flattened, other.tools = self.flattened, self.tools
         return other
 
@@ -130,17 +132,27 @@ class Writer:
     def first_spans(self, count: int) -> list[Span]:
         """The same of the first `count` pieces."""
         found: list[Span] = []
-        for index, (text, mark) in enumerate(zip(self.pieces[:count], self.marks, strict=False)):
-            if isinstance(mark, Glue):
-                before, after = found[-1].item, self.marks[index + 1]
-                assert isinstance(after, int)
-                found += [
-                    Span(part, True, trainable, before if belongs_before else after // ITEM)
-                    for part, trainable, belongs_before in mark.parts
-                ]
-            else:
+        pieces = iter(self.pieces[:count])
+        for text, mark in zip(pieces, self.marks, strict=False):
+            if isinstance(mark, int):
                 found.append(Span(text, bool(mark & CONTROL), bool(mark & TRAINABLE), mark // ITEM))
+                continue
+            glue, item = mark
+            before = found[-1].item
+            found += [
+                Span(part, True, trainable, before if belongs_before else item)
+                for part, trainable, belongs_before in glue.parts
+            ]
+            found.append(Span(next(pieces), False, glue.trainable, item))
         return found
+
+    def _count_marks(self, count: int) -> int:
+        """How many marks the first `count` pieces have."""
+        marks = 0
+        while count > 0:
+            count -= 1 if isinstance(self.marks[marks], int) else 2
+            marks += 1
+        return marks
 
 
 def flatten(text: str) -> str:

@@ -31,11 +31,15 @@ class Do(Enum):
 
 
 class Action(NamedTuple):
-    """A literal's meaning. `core`: its length without white space before it. `place`: of the segment that begins."""
+    """A literal's meaning. `core`: its length without white space before it. `place`: of the segment that begins.
+
+    `ahead`: how much of its end is only looked at, because it belongs to what follows.
+    """
 
     do: Do
     core: int
     place: Place | None = None
+    ahead: int = 0
 
 
 class State:
@@ -57,12 +61,20 @@ class State:
 class States:
     """All states of one turn. `strict`: of a whole transcript; otherwise of what a model writes."""
 
-    def __init__(self, layout: Layout, turn: Turn, strict: bool, stops: tuple[str, ...], calls: bool) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        turn: Turn,
+        strict: bool,
+        stops: tuple[str, ...] = (),
+        calls: bool = True,
+        names: tuple[str, ...] = (),
+    ) -> None:
         self.layout, self.turn, self.strict = layout, turn, strict
         known = turn.segments if strict else (*turn.segments, *turn.also_read)
         segments = [segment for segment in known if calls or segment.kind != "tool_call"]
         self.places = [layout.place_of(turn, segment) for segment in segments]
-        self._stops, self._calls = stops, calls
+        self._stops, self._calls, self._names = stops, calls, names
         self._joints = {**layout.document.also_joined, **layout.document.joints}
         self.bare = next((place for place in self.places if place.segment.bare), None)
         self._gaps: dict[tuple[str, int], State] = {}
@@ -82,6 +94,10 @@ class States:
         if id(place) not in self._texts:
             self._texts[id(place)] = State(self._text_literals(place), place.kind, place.escape, place)
         return self._texts[id(place)]
+
+    def rest(self, place: Place) -> State:
+        """Inside a text that goes on to the end of the turn, whatever stands in it."""
+        return State(self._ends() | self._client(), place.kind, place.escape, place)
 
     def closing(self, place: Place) -> State:
         """Behind the payload of a call, or in one that went wrong: its closing, and all that ends a turn."""
@@ -115,18 +131,29 @@ class States:
             joint = "" if not kind or self.bare is None else self._joints.get((kind, place.kind))
             if joint is None or not place.open or not (self.strict or place.model):
                 continue
-            core, action = _opening(place)
-            for space in _tails(joint) if spaced else ("",):
-                yield space + core, action
+            # A name must fill its line: with less white space before it, it would be the end of another word.
+            spaces: Iterable[str] = [joint] if place.segment.named else _tails(joint)
+            for core, action in self._cores(place):
+                for space in spaces if spaced else ("",):
+                    yield space + core, action
 
     def _implied(self, place: Place) -> Iterator[tuple[str, Action]]:
         """Openings of calls inside a text that has not been closed."""
         before = ("\n",) if self.layout.document.anchored else ("\n", "")
         for other in self.places:
             if other.model and other.open and other.kind not in (place.kind, *_TEXTS) and not other.segment.tentative:
-                core, action = _opening(other)
-                for space in before:
-                    yield space + core, action
+                for core, action in self._cores(other):
+                    for space in ("\n",) if other.segment.named else before:
+                        yield space + core, action
+
+    def _cores(self, place: Place) -> Iterator[tuple[str, Action]]:
+        """The literals that open a segment: one, or one for each name that may stand before it."""
+        core, action = _opening(place, self.strict)
+        if not place.segment.named:
+            yield core, action
+        for name in self._names if place.segment.named else ():
+            literal = f"{name}\n{core}"
+            yield literal, action._replace(core=len(literal))
 
     def _in_group(self, group: Group) -> Iterator[tuple[str, Action]]:
         core = group.close.strip()
@@ -192,11 +219,15 @@ class States:
 _TEXTS = ("thinking", "assistant")
 
 
-def _opening(place: Place) -> tuple[str, Action]:
+def _opening(place: Place, strict: bool) -> tuple[str, Action]:
+    """The literal that opens a segment. Strictly, what may be text is a call only if it goes on like one."""
     group = place.segment.group
     if group is not None:
         core = group.open.strip()
         return core, Action(Do.GROUP, len(core), place)
+    if strict and place.segment.tentative:
+        core = f"{place.open}{place.body.begins}".lstrip()
+        return core, Action(Do.OPEN, len(core), place, len(core) - len(place.open.strip()))
     core = place.open.strip()
     return core, Action(Do.OPEN, len(core), place)
 
@@ -207,9 +238,24 @@ def _tails(space: str) -> Iterable[str]:
 
 
 @lru_cache(maxsize=256)
-def states_of(document: Document, turn: Turn, strict: bool, stops: tuple[str, ...] = (), calls: bool = True) -> States:
-    """The states of a turn, made once. Without `calls`, as where no tools are offered, the tags of calls are text."""
-    return States(layout_of(document), turn, strict, stops, calls)
+def states_of(
+    document: Document,
+    turn: Turn,
+    strict: bool,
+    stops: tuple[str, ...] = (),
+    calls: bool = True,
+    names: tuple[str, ...] = (),
+) -> States:
+    """The states of a turn, made once. Without `calls`, as where no tools are offered, the tags of calls are text.
+
+    `names`: the lines with names that may stand before a call, where a format has those.
+    """
+    return States(layout_of(document), turn, strict, stops, calls, names)
+
+
+def named_call(turn: Turn) -> Segment | None:
+    """The segment of calls with a name before their opening; None where there is none."""
+    return next((segment for segment in turn.segments if segment.named), None)
 
 
 def model_turn(document: Document) -> Turn:
@@ -218,4 +264,4 @@ def model_turn(document: Document) -> Turn:
     return next(turn for turn in document.turns if any(one.kind == kind for one in turn.segments))
 
 
-__all__ = ["Action", "Do", "Segment", "State", "States", "model_turn", "states_of"]
+__all__ = ["Action", "Do", "Segment", "State", "States", "model_turn", "named_call", "states_of"]

@@ -61,7 +61,8 @@ def write_system(composer: Composer, request: Request, thought: str | None) -> i
         if rest:
             out.control(document.tools_place.continued)
             body.write(System(content=rest), out)
-    if first is not None and body.is_empty(item, out.flattened):
+    named = any(getattr(item, attribute.path) is not None for attribute in place.turn_attributes)
+    if first is not None and body.is_empty(item, out.flattened) and not named:
         out.lose("", "dropped", "an empty system text beside tools, or where one is always written, reads as none")
     composer.report(place, item)
     composer.place = place

@@ -11,12 +11,15 @@ none opens a turn of its own. Where every item is a block by itself, a turn has 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnscript.conversation import Item, Tool
 from turnscript.engine.escape import Escape, Rule
+from turnscript.engine.files import Files
 from turnscript.engine.spans import Writer
 from turnscript.jsontext import Json
 
@@ -121,6 +124,7 @@ class Segment(Struct, frozen=True):
     other turns need not protect them. `escape`: what is protected in its text, where that is not what the table says.
     `protects`: what is protected beside that. `of`: which kind of thought it is, where a format has several.
     `tentative`: it counts only if it is a call of an offered tool, because its opening is ordinary text too.
+    `named`: the tool's name stands on a line of its own before the opening; only names of offered tools are looked for.
     """
 
     kind: str
@@ -134,6 +138,7 @@ class Segment(Struct, frozen=True):
     required: str = ""
     group: Group | None = None
     tentative: bool = False
+    named: bool = False
     model: bool = False
     prompt: bool = True
     local: bool = False
@@ -191,7 +196,8 @@ class ToolsPlace(Struct, frozen=True):
     """Where tool definitions stand in a system turn: after its text and `joint`, between `open` and `close`.
 
     `continued`: what stands between the definitions and more text of the same turn, where a format allows it.
-    `footer` belongs to `close`, and a reader does not insist on it.
+    `footer` belongs to `close`, and a reader does not insist on it. `also_behind`: texts that others write behind
+    `close`; a reader looks over them.
     """
 
     body: ToolsBody
@@ -200,6 +206,7 @@ class ToolsPlace(Struct, frozen=True):
     joint: str
     continued: str = ""
     footer: str = ""
+    also_behind: tuple[str, ...] = ()
 
 
 class Flags(Struct, frozen=True):
@@ -215,7 +222,9 @@ class Generation(Struct, frozen=True):
     """How a prompt ends so that the model goes on, and the strings that end what it writes.
 
     `kind` and `thinking_kind`: the segment that is opened. `thinking_prefill`: what is written of a thought's opening,
-    where that is not all of it. `hints`: what is added to the last user text, by effort (`low`, `medium`, `high`).
+    where that is not all of it; `prefill`: what is written of an answer without a thought, where that is something.
+    `hints`: what is added to the last user text, by effort (`low`, `medium`, `high`). `stops_of_call`: what ends the
+    model's turn besides where it must call. `stripped`: a prompt ends without white space, which the model writes then.
     """
 
     stops: tuple[str, ...]
@@ -224,6 +233,9 @@ class Generation(Struct, frozen=True):
     thinking_kind: str = "thinking"
     thinking_prefill: str | None = None
     hints: Mapping[str, str] = {}
+    prefill: str = ""
+    stops_of_call: tuple[str, ...] = ()
+    stripped: bool = False
 
     def __hash__(self) -> int:
         return hash((self.stops, self.stops_with_tools, self.kind, self.thinking_kind, self.thinking_prefill))
@@ -232,14 +244,18 @@ class Generation(Struct, frozen=True):
 class Document(Struct, frozen=True):
     """A whole format: turns, what stands between them and around them, and how content is kept apart from tags.
 
-    `joints`: what stands between two kinds of segments of one turn; two kinds without a joint are two turns.
+    `joints`: what stands between two kinds of segments of one turn; two kinds without a joint are two turns. Two texts
+    that are joined become one, which is a loss.
     `also_joined`: more of them that a reader understands.
     `metadata` and `tools` are sections of their own (metadata first, the tool list after the leading system turns);
     `tools_place` puts the tool list into the system turn instead. `anchored`: tags count only when they fill a line.
     `flattened`: runs of newlines in content become one, and its ends are stripped, because a blank line ends a turn.
     `always_system`: a system turn is written even if there is nothing to say. `thoughts`: the kinds of thought.
-    `results`: how ids of calls and results are shown, where not both show theirs (`correlate`).
-    `grows`: why a prompt may not begin the next one; empty if it always does.
+    `also_read`: turns that a reader understands and that are never written. `results`: how ids of calls and results are
+    shown, where not both show theirs (`correlate`).
+    `gives_up`: once something that began as a call was none, the rest of an answer is text.
+    `grows`: why a prompt may not begin the next one; empty if it always does. `files`: how documents that are files and
+    no conversation are written, and texts with a hole.
     """
 
     turns: tuple[Turn, ...]
@@ -260,11 +276,25 @@ class Document(Struct, frozen=True):
     always_system: bool = False
     flags: Flags | None = None
     results: str = ""
+    gives_up: bool = False
     grows: str = ""
+    files: Files | None = None
+    also_read: tuple[Turn, ...] = ()
 
     def __hash__(self) -> int:
         return id(self)
 
+    @property
+    def known_turns(self) -> tuple[Turn, ...]:
+        """Every turn that a reader understands."""
+        return (*self.turns, *self.also_read)
+
     def segment(self, kind: str) -> Segment:
         """The segment of a kind of item."""
         return next(segment for turn in self.turns for segment in turn.segments if segment.kind == kind)
+
+
+@lru_cache(maxsize=64)
+def with_ends(document: Document, start: str, end: str) -> Document:
+    """The same document with other strings around it; the same one every time."""
+    return replace(document, start=start, end=end)

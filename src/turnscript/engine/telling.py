@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import codecs
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -32,6 +33,8 @@ class Teller:
         self, states: States, tools: Mapping[str, Tool] | None, strict: bool = False, may_stay_open: bool = False
     ) -> None:
         self.stays_open = False  # whether the text ended inside a thought
+        self.stops: Sequence[str] = ()  # what a backend may have taken away at the end
+        self.lead = states.turn.lead  # white space that the model writes first, and that is not of its text
         self._may_stay_open = may_stay_open
         self._states = states
         self._tools = tools
@@ -43,6 +46,7 @@ class Teller:
         self._held = ""
         self._offset = 0  # of what is held in all that was given
         self._uncounted = 0  # how much of what is held was given by the prompt
+        self._decoder: codecs.IncrementalDecoder | None = None
         self._closing = False
         self._finish: str | None = None
         self._stop: str | None = None
@@ -67,6 +71,8 @@ class Teller:
         self._state: State = states.gap("")
         self._step: Callable[[str, int], int] = self._gap
         self._quick: Callable[[str], object] | None = None  # finds what makes a piece of text more than text
+        self._sunk = self._texts  # where such pieces go, and from where on they are not counted yet
+        self._sunk_from = 0
         self._sink: Callable[[str], None] = self._texts.append
 
     # What the steps share.
@@ -128,7 +134,7 @@ class Teller:
         if self._skip:
             self._skip = False
             text = text.removeprefix("\n")
-        if self._part is None and self._place is not None:
+        if self._part is None and self._place is not None and text:
             self._start(self._place)
         self._read(raw)
         if text:

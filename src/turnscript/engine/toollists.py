@@ -9,7 +9,10 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
+
+from msgspec.structs import replace
 
 from turnscript.conversation import Tool
 from turnscript.engine.attributes import attribute_text
@@ -33,10 +36,23 @@ class _List:
     between = "\n"
 
     def write(self, tools: Sequence[Tool], out: Writer) -> None:
-        """Write the functions; tools of other types have no place."""
-        written = False
+        """Write the functions; tools of other types have no place.
+
+        The same tools come with every request of a session, so all that is written for plain ones is kept for a while.
+        """
         if self.rules:
             out.escape = _augmented(out.escape, self.rules)
+        if all(map(_is_plain, tools)):
+            keys = tuple([_key(tool) for tool in tools])
+            pieces, marks, losses = _written(self, out.escape, keys)
+            out.pieces += pieces
+            out.marks += marks
+            out.losses += losses
+        else:
+            self._write_each(tools, out)
+
+    def _write_each(self, tools: Sequence[Tool], out: Writer) -> None:
+        written = False
         for index, tool in enumerate(tools):
             place = f"$.tools[{index}]"
             if not is_function(tool) or tool.name is None:
@@ -46,8 +62,7 @@ class _List:
             if written:
                 out.control(self.between)
             written = True
-            key = (tool.name, tool.description, None if tool.parameters is None else bytes(tool.parameters))
-            for control, text in self._pieces(key):
+            for control, text in _cached(self.pieces, *_key(tool)):
                 (out.control if control else out.content)(text)
 
     def _report(self, tool: Tool, place: str, out: Writer) -> None:
@@ -56,8 +71,7 @@ class _List:
                 out.losses.append(Loss(f"{place}.{field}", "dropped", "this format does not show it"))
         for key in (*tool.extra, *tool.envelope):
             out.losses.append(Loss(f"{place}.{key}", "dropped", "this format does not show it"))
-        parameters = None if tool.parameters is None else bytes(tool.parameters)
-        detail = _cached_loss(self.loss, tool.name or "", tool.description, parameters)
+        detail = _cached_loss(self.loss, *_key(tool))
         if detail:
             out.losses.append(Loss(place, "approximated", detail))
 
@@ -69,22 +83,47 @@ class _List:
         """One definition."""
         raise NotImplementedError
 
-    def _pieces(self, key: tuple[str, str | None, bytes | None]) -> Pieces:
-        return _cached(self.pieces, *key)
-
     def read(self, payload: Payload) -> list[Tool]:
         """The definitions."""
         raise NotImplementedError
 
 
+Key = tuple[str, str | None, bytes | None]
+"""Name, description and parameters of a function: all that formats show of it."""
+
+
+def _key(tool: Tool) -> Key:
+    return tool.name or "", tool.description, None if tool.parameters is None else bytes(tool.parameters)
+
+
+def _tool(name: str, description: str | None, parameters: bytes | None) -> Tool:
+    return Tool(name=name, description=description, parameters=None if parameters is None else Json(parameters))
+
+
+_shown = attrgetter("type", "strict", "format", "tools", "extra", "envelope")
+_NOTHING_MORE: Any = ("function", None, None, [], {}, {})
+
+
+def _is_plain(tool: Tool) -> bool:
+    """Whether a tool is a function of which everything can be shown."""
+    return tool.name is not None and bool(_shown(tool) == _NOTHING_MORE)
+
+
+@lru_cache(maxsize=256)
+def _written(body: _List, escape: Escape, keys: tuple[Key, ...]) -> tuple[list[str], list[Any], list[Loss]]:
+    out = Writer(escape, archive=False)
+    body._write_each([_tool(*key) for key in keys], out)
+    return out.pieces, out.marks, out.losses
+
+
 @lru_cache(maxsize=64)
 def _augmented(escape: Escape, rules: tuple[Rule, ...]) -> Escape:
-    return Escape(*escape.rules, *rules)
+    return escape.plus(*rules)
 
 
 @lru_cache(maxsize=2048)
 def _cached_loss(loss: Callable[[Tool], str], name: str, description: str | None, parameters: bytes | None) -> str:
-    return loss(Tool(name=name, description=description, parameters=None if parameters is None else Json(parameters)))
+    return loss(_tool(name, description, parameters))
 
 
 def is_function(tool: Tool) -> bool:
@@ -166,10 +205,26 @@ class JsonTools(_List):
         return Tool(name=name, description=description, parameters=found)
 
 
+class IndentedTools(JsonTools):
+    """Each tool as an element of a JSON array over many lines, two spaces in front of every line."""
+
+    def __init__(self) -> None:
+        super().__init__(shape=_element, between=",\n")
+
+    def pieces(self, name: str, description: str | None, parameters: str | None) -> Pieces:
+        """One element."""
+        return ((True, "  "), *super().pieces(name, description, parameters))
+
+
+def _element(text: str) -> str:
+    return pretty(text, inline_arrays=False).replace("\n", "\n  ")
+
+
 class TaggedTools(JsonTools):
     """Each tool as indented JSON inside a tag that repeats its name (requirements R-A-12)."""
 
     literals: tuple[str, ...] = ("<tool", "</tool>")
+    rules = (("<", ("tool", "/tool>")),)
 
     def __init__(self) -> None:
         super().__init__("input_schema", between="")
@@ -185,9 +240,25 @@ class TaggedTools(JsonTools):
         return ((True, f"  <tool name={attribute_text(name)}>\n"), (False, text), (True, "\n  </tool>\n"))
 
     def read(self, payload: Payload) -> list[Tool]:
-        """The JSON of each tag; the name is the JSON's."""
-        found = re.findall(r"<tool[ >][^\n]*\n(.*?)\n[ ]*</tool>", payload.text, re.DOTALL)
-        return [self._tool(payload.escape.remove(text), payload) for text in found]
+        """The JSON of each tag, laid out in any way; a tag that says a name says the JSON's (requirements D-A-3)."""
+        text = _augmented(payload.escape, self.rules).remove(payload.text)
+        found: list[Tool] = []
+        position = 0
+        while tag := _TOOL_TAG.match(text, position):
+            place = replace(payload, line=payload.line + text.count("\n", 0, tag.end()))
+            end = _json_end(text, tag.end(), place)
+            tool = self._tool(text[tag.end() : end], place)
+            if tag[1] is not None and _string(tag[1]) != tool.name:
+                raise _not_a_tool(place, f"the tag says the name {tag[1]}, and the JSON {json_string(str(tool.name))}")
+            found.append(tool)
+            closing = _TOOL_END.match(text, end)
+            if closing is None:
+                raise _not_a_tool(place, "</tool> must follow the JSON")
+            position = closing.end()
+        if text[position:].strip():
+            place = replace(payload, line=payload.line + text.count("\n", 0, position))
+            raise _not_a_tool(place, "each must stand in a tag <tool>")
+        return found
 
 
 class MarkdownTools(_List):
@@ -212,9 +283,12 @@ class MarkdownTools(_List):
         return list(_markdown_tools(payload.text, Escape(*payload.escape.rules, *self.rules)))
 
 
+_TOOL_TAG = re.compile(r'\s*<tool(?:\s+name=("(?:[^"\\]|\\.)*"))?\s*>\s*')
+_TOOL_END = re.compile(r"\s*</tool>\s*")
+_DECODER = json.JSONDecoder()
 _NO_ESCAPE = Escape()
 _HEADING = re.compile(r"^### ", re.MULTILINE)
-_DEFINITION = re.compile(r"(.*)\n(?:Parameters: \{(.*)\}\n\n|\n)", re.DOTALL)
+_DEFINITION = re.compile(r"(.*?)\n(?:Parameters: \{(.*)\}\n\n|\n)", re.DOTALL)
 _PARAMETER = re.compile(r"([^\s(:,][^(:,]*)(?: \(([^():,]*)\): (.*)|: (.*))")
 
 
@@ -275,7 +349,6 @@ def _object_schema_of(short: str) -> dict[str, Any]:
 
 def json_values(text: str, payload: Payload) -> Iterator[str]:
     """The JSON objects in a text, also inside one array."""
-    decoder = json.JSONDecoder()
     position = 0
     text = text.strip()
     if text.startswith("["):
@@ -284,12 +357,17 @@ def json_values(text: str, payload: Payload) -> Iterator[str]:
         position = rest.end()
         if position >= len(text):
             return
-        try:
-            end = decoder.raw_decode(text, position)[1]
-        except ValueError as error:
-            raise _not_a_tool(payload, str(error)) from None
+        end = _json_end(text, position, payload)
         yield text[position:end]
         position = end
+
+
+def _json_end(text: str, position: int, payload: Payload) -> int:
+    """Where the JSON value ends that begins at a position."""
+    try:
+        return _DECODER.raw_decode(text, position)[1]
+    except ValueError as error:
+        raise _not_a_tool(payload, str(error)) from None
 
 
 def _properties_of(schema: str) -> str:
@@ -308,9 +386,16 @@ def _raw(text: str) -> Json:
     return Json(text.encode())
 
 
+def _string(text: str) -> str | None:
+    try:
+        return str(json.loads(text))
+    except ValueError:
+        return None
+
+
 def _not_a_tool(payload: Payload, reason: str) -> InvalidTranscript:
     message = f"the tool list must hold JSON objects that define tools: {reason}"
     return InvalidTranscript(message, line=payload.line, column=1, expected="a JSON object with a name")
 
 
-__all__ = ["JsonTools", "MarkdownTools", "TaggedTools", "json_string", "json_values"]
+__all__ = ["IndentedTools", "JsonTools", "MarkdownTools", "TaggedTools", "json_string", "json_values"]

@@ -88,14 +88,10 @@ class _Parameters(Machine):
         self._kind: Kind = "either"
         self._value: list[str] = []
         self._unescaper = Unescaper(reading.escape)
-        self._all: list[str] = []
 
     def quick(self) -> Callable[[str], object] | None:
         inside = self._state == self._inside and self._kind == "string" and not self._unescaper.holds
         return _NOT_PLAIN if inside else None
-
-    def more(self, text: str) -> None:
-        self._all.append(text)
 
     def feed(self, text: str, start: int) -> int:
         position, waits = start, False
@@ -108,10 +104,10 @@ class _Parameters(Machine):
             self._say("{}")
         else:
             self._say("}")
-        return {"arguments": "".join(self._all)}
+        return {"arguments": "".join(self.said)}
 
     def _say(self, text: str) -> None:
-        self._all.append(text)
+        self.said.append(text)
         self.deltas.append(text)
 
     def _between(self, text: str, position: int) -> tuple[int, bool]:

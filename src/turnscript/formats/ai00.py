@@ -22,9 +22,14 @@ Spec: requirements 1.2 (the document), 2.2 (decisions on its gaps).
 Quirks: a result shows the id of its call and a call shows none, so they are paired by order. Arguments are tags, typed
 by the tool's schema: their values are kept, their spelling as JSON is not. Tags such as `<invoke>` and `<think>` mean
 something in the assistant's turn only, and only there they are escaped.
+
+Options: `strip-prompt` ends a prompt without white space, as ai00_server does. `tool-instructions` says behind the
+tools how one is called. `merge-turns` writes neighbouring texts of one speaker as one turn.
 """
 
 from __future__ import annotations
+
+from msgspec.structs import replace
 
 from turnscript.clues import Clue
 from turnscript.conversation import Assistant, System, Thinking, ToolCall, ToolResult, User
@@ -34,6 +39,22 @@ from turnscript.engine.toollists import TaggedTools
 from turnscript.engine.xmlcalls import XmlParameters
 from turnscript.format import Format
 
+# What ai00_server writes behind the list, though the document does not.
+INSTRUCTIONS = (
+    "To call a function, use this format:\n"
+    "<ai00:function_calls>\n"
+    '  <invoke name="function_name">\n'
+    '    <parameter name="param">value</parameter>\n'
+    "  </invoke>\n"
+    "</ai00:function_calls>"
+)
+TOOLS = ToolsPlace(
+    TaggedTools(),
+    "<ai00:available_tools>\n",
+    "</ai00:available_tools>",
+    joint="\n\n",
+    also_behind=(INSTRUCTIONS,),
+)
 CALLS = Group("<ai00:function_calls>\n", "</ai00:function_calls>")
 RESULTS = Group("<ai00:function_results>\n", "</ai00:function_results>")
 
@@ -104,31 +125,34 @@ CLUES = (
     ),
 )
 
-FORMATS = (
-    Format(
-        name="ai00-v1",
-        title="ai00 Chat Format v1",
-        document=Document(
-            turns=(SYSTEM, USER, ASSISTANT),
-            joints={
-                ("thinking", "assistant"): "\n",
-                ("thinking", "tool_call"): "\n",
-                ("assistant", "tool_call"): "\n\n",
-                ("tool_call", "tool_call"): "",
-                ("tool_call", "tool_result"): "\n",
-                ("tool_result", "tool_result"): "",
-                ("tool_result", "assistant"): "\n\n",
-                ("tool_result", "thinking"): "\n\n",
-                ("tool_result", "tool_call"): "\n\n",
-            },
-            also_joined={("tool_call", "assistant"): "\n\n"},
-            tools_place=ToolsPlace(TaggedTools(), "<ai00:available_tools>\n", "</ai00:available_tools>", joint="\n\n"),
-            generation=Generation(
-                stops=("</ai00:assistant>",),
-                stops_with_tools=("</ai00:assistant>", "</ai00:function_calls>"),
-            ),
-            results="on_results",
-        ),
-        clues=CLUES,
+AI00 = Document(
+    turns=(SYSTEM, USER, ASSISTANT),
+    joints={
+        ("thinking", "assistant"): "\n",
+        ("thinking", "tool_call"): "\n",
+        ("assistant", "tool_call"): "\n\n",
+        ("tool_call", "tool_call"): "",
+        ("tool_call", "tool_result"): "\n",
+        ("tool_result", "tool_result"): "",
+        ("tool_result", "assistant"): "\n\n",
+        ("tool_result", "thinking"): "\n\n",
+        ("tool_result", "tool_call"): "\n\n",
+    },
+    also_joined={("tool_call", "assistant"): "\n\n"},
+    tools_place=TOOLS,
+    generation=Generation(
+        stops=("</ai00:assistant>",),
+        stops_with_tools=("</ai00:assistant>", "</ai00:function_calls>"),
     ),
+    results="on_results",
 )
+MERGED = {("user", "user"): "\n\n", ("assistant", "assistant"): "\n\n"}
+OPTIONS = {
+    "strip-prompt": replace(AI00, generation=replace(AI00.generation, stripped=True)),
+    "tool-instructions": replace(
+        AI00, tools_place=replace(TOOLS, close=f"{TOOLS.close}\n\n{INSTRUCTIONS}", footer=INSTRUCTIONS, also_behind=())
+    ),
+    "merge-turns": replace(AI00, joints={**AI00.joints, **MERGED}),
+}
+
+FORMATS = (Format("ai00-v1", "ai00 Chat Format v1", AI00, CLUES, OPTIONS),)

@@ -12,6 +12,10 @@ Spec: requirements 1.4 (the source), 2.4 (decisions on its gaps).
 Quirks: a system turn is always written, so an empty one reads as none. A call is an assistant turn of its own, a result
 a user turn of its own, without ids. Of a tool's parameters only names, types and descriptions are shown. A model may
 put several calls and text into one turn, or a call into a JSON fence; a reader understands that.
+
+Options: `skip-empty-system` writes no system turn if there is nothing to say. `drop-thinking` leaves thoughts out.
+`compat` reads answers as the source does: the first broken call makes the rest text, and any JSON fence with a name is
+a call.
 """
 
 from __future__ import annotations
@@ -89,6 +93,28 @@ def _speaking(document: Document, opening: str, close: str, stop: str, start: st
     generation = Generation(stops=(stop,), stops_with_tools=(stop,))
     return replace(document, turns=turns, start=start, generation=generation)
 
+
+def _options(document: Document) -> dict[str, Document]:
+    """The variants of a document."""
+    *others, model = document.turns
+    thought, answer, call = model.segments
+    unthinking = replace(model, segments=(replace(thought, prompt=False), answer, call))
+    believing = replace(model, also_read=(replace(FENCED, tentative=False),))
+    return {
+        "skip-empty-system": replace(document, always_system=False),
+        "drop-thinking": replace(document, turns=(*others, unthinking), grows="past thoughts are left out"),
+        "compat": replace(document, turns=(*others, believing), gives_up=True),
+    }
+
+
+LLAMA3 = _speaking(
+    CHATML,
+    "<|start_header_id|>{role}<|end_header_id|>\n\n",
+    "<|eot_id|>",
+    "<|eot_id|>",
+    start="<|begin_of_text|>",
+)
+GENERIC = _speaking(CHATML, "<|{role}|>\n", "\n<|end|>\n", "\n<|end|>")
 
 CHATML_CLUES = (
     Clue(
@@ -168,22 +194,7 @@ LLAMA3_CLUES = (
 )
 
 FORMATS = (
-    Format("batuta-chatml", "ChatML as batuta writes it", CHATML, CHATML_CLUES),
-    Format(
-        "batuta-llama3",
-        "Llama 3 as batuta writes it",
-        _speaking(
-            CHATML,
-            "<|start_header_id|>{role}<|end_header_id|>\n\n",
-            "<|eot_id|>",
-            "<|eot_id|>",
-            start="<|begin_of_text|>",
-        ),
-        LLAMA3_CLUES,
-    ),
-    Format(
-        "batuta-generic",
-        "The generic template of batuta",
-        _speaking(CHATML, "<|{role}|>\n", "\n<|end|>\n", "\n<|end|>"),
-    ),
+    Format("batuta-chatml", "ChatML as batuta writes it", CHATML, CHATML_CLUES, _options(CHATML)),
+    Format("batuta-llama3", "Llama 3 as batuta writes it", LLAMA3, LLAMA3_CLUES, _options(LLAMA3)),
+    Format("batuta-generic", "The generic template of batuta", GENERIC, (), _options(GENERIC)),
 )

@@ -10,17 +10,24 @@ r"""OpenChatML: one message per turn with the speaker's name in its opening, tho
 
 Spec: requirements 1.5 (the document), 2.5 (decisions on its gaps).
 
+    <|fim_prefix|>The capital of France is <|fim_middle|><|fim_suffix|>, which has the Eiffel Tower.
+
 Quirks: a call ends where its JSON does, and has its arguments before its name; so a call cannot be announced before it
 is complete. Neither calls nor results have ids. Flags behind the first system text ask for kinds of thought, so the
 first turn changes when a thought of a new kind appears. In a system text the function tags are ordinary words, as long
-as no list follows.
+as no list follows. `[BOS]` and `[EOS]` stand for a base model's own strings (`with_ends`). The hole of a text is marked
+where it is, which no model can continue; for prompts there are the orders of other families.
 """
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from turnscript.clues import Clue
 from turnscript.conversation import Assistant, System, Thinking, ToolCall, ToolResult, User
 from turnscript.engine.escape import Escape
+from turnscript.engine.files import Files
+from turnscript.engine.fill import FillOrder
 from turnscript.engine.jsoncalls import JsonCall, JsonResult
 from turnscript.engine.pretty import pretty
 from turnscript.engine.table import Attribute, Document, Flags, Generation, Segment, ToolsPlace, Turn
@@ -30,13 +37,24 @@ from turnscript.format import Format
 
 KINDS = ("reflect", "introspect", "reason")
 NAME = (Attribute("name", "name", prompt=True),)
+PREFIX, SUFFIX, MIDDLE, SEPARATOR = "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|file_separator|>"
+FILE_TAGS = tuple(tag.removeprefix("<") for tag in (PREFIX, SUFFIX, MIDDLE, SEPARATOR))
+FLOWERS = ("prefix✿", "suffix✿", "middle✿")
+FIM = Escape(("<", FILE_TAGS))
+ORDERS = (
+    FillOrder("spec", (PREFIX, "{prefix}", MIDDLE, "{middle}", SUFFIX, "{suffix}"), FIM),
+    FillOrder("psm", (PREFIX, "{prefix}", SUFFIX, "{suffix}", MIDDLE, "{middle}"), FIM),
+    FillOrder("spm", (PREFIX, SUFFIX, "{suffix}", MIDDLE, "{prefix}", "{middle}"), FIM),
+    FillOrder(
+        "rwkv",
+        ("✿prefix✿", "✿suffix✿", "{suffix}", "✿middle✿", "{prefix}", "{middle}"),
+        Escape(("<", FILE_TAGS), ("✿", FLOWERS)),
+    ),
+)
 SYSTEM_TAGS = (
     "|im_start|>",
     "|im_end|>",
-    "|fim_prefix|>",
-    "|fim_suffix|>",
-    "|fim_middle|>",
-    "|file_separator|>",
+    *FILE_TAGS,
     "|function_list|>\n{",
     "|function_list|>\n[",
     *(f"|{kind}|>" for kind in KINDS),
@@ -81,55 +99,60 @@ CLUES = (
     ),
 )
 
+DOCUMENT = Document(
+    turns=(
+        _turn(
+            "system",
+            Segment("system", System, PlainText(), escape=Escape(("<", SYSTEM_TAGS))),
+        ),
+        _turn("user", Segment("user", User, PlainText())),
+        _turn(
+            "assistant",
+            *map(_thought, KINDS),
+            Segment("assistant", Assistant, PlainText(), model=True),
+            Segment(
+                "tool_call",
+                ToolCall,
+                JsonCall(spaced=True, arguments_first=True),
+                open="<|function_call|>\n",
+                model=True,
+            ),
+        ),
+        _turn("tool", Segment("tool_result", ToolResult, JsonResult(), open="<|function_output|>\n")),
+    ),
+    separator="\n",
+    start="[BOS]",
+    end="[EOS]",
+    joints={
+        ("thinking", "thinking"): "\n",
+        ("thinking", "assistant"): "\n",
+        ("thinking", "tool_call"): "\n",
+        ("assistant", "tool_call"): "\n",
+        ("tool_call", "tool_call"): "\n",
+        ("tool_result", "tool_result"): "\n",
+    },
+    also_joined={("tool_call", "assistant"): "\n", ("assistant", "thinking"): "\n"},
+    tools_place=ToolsPlace(
+        JsonTools(wrapped=True, shape=pretty),
+        "<|function_list|>\n",
+        "",
+        joint="\n",
+        continued="\n\n",
+    ),
+    flags=Flags({kind: f"<|{kind}|>" for kind in KINDS}),
+    generation=Generation(stops=("<|im_end|>",), stops_with_tools=("<|im_end|>",)),
+    results="named",
+    files=Files(ORDERS, SEPARATOR),
+    grows="a flag behind the first system text appears with the first thought of its kind",
+)
+TIGHT = replace(DOCUMENT, turns=tuple(replace(turn, close=turn.close.lstrip()) for turn in DOCUMENT.turns))
+
 FORMATS = (
     Format(
         name="openchatml",
         title="OpenChatML 0.1",
-        document=Document(
-            turns=(
-                _turn(
-                    "system",
-                    Segment("system", System, PlainText(), escape=Escape(("<", SYSTEM_TAGS), ("[", ("BOS]", "EOS]")))),
-                ),
-                _turn("user", Segment("user", User, PlainText())),
-                _turn(
-                    "assistant",
-                    *map(_thought, KINDS),
-                    Segment("assistant", Assistant, PlainText(), model=True),
-                    Segment(
-                        "tool_call",
-                        ToolCall,
-                        JsonCall(spaced=True, arguments_first=True),
-                        open="<|function_call|>\n",
-                        model=True,
-                    ),
-                ),
-                _turn("tool", Segment("tool_result", ToolResult, JsonResult(), open="<|function_output|>\n")),
-            ),
-            separator="\n",
-            start="[BOS]",
-            end="[EOS]",
-            joints={
-                ("thinking", "thinking"): "\n",
-                ("thinking", "assistant"): "\n",
-                ("thinking", "tool_call"): "\n",
-                ("assistant", "tool_call"): "\n",
-                ("tool_call", "tool_call"): "\n",
-                ("tool_result", "tool_result"): "\n",
-            },
-            also_joined={("tool_call", "assistant"): "\n", ("assistant", "thinking"): "\n"},
-            tools_place=ToolsPlace(
-                JsonTools(wrapped=True, shape=pretty),
-                "<|function_list|>\n",
-                "",
-                joint="\n",
-                continued="\n\n",
-            ),
-            flags=Flags({kind: f"<|{kind}|>" for kind in KINDS}),
-            generation=Generation(stops=("<|im_end|>",), stops_with_tools=("<|im_end|>",)),
-            results="named",
-            grows="a flag behind the first system text appears with the first thought of its kind",
-        ),
+        document=DOCUMENT,
         clues=CLUES,
+        variants={"tight": TIGHT},
     ),
 )

@@ -12,8 +12,14 @@ r"""RWKV Goose: `User: ...`, `Assistant: ...`, a blank line between turns and no
 Spec: requirements 1.3 (the document), 2.3 (decisions on its gaps), S6 and S7 (tool styles).
 
 Quirks: a blank line ends a turn, so blank lines inside a text become single newlines and white space at its ends goes;
-that is reported. A turn has no closing. The model writes the space behind `Assistant:` itself. Calls are JSON in a
-fence, which counts only for tools that are offered; `rwkv-goose-hermes` has tags instead.
+that is reported. A turn has no closing, and a prompt no white space at its end: the model writes the space behind
+`Assistant:` itself. Calls are JSON in a fence, which counts only for tools that are offered. `rwkv-goose-hermes` has
+tags instead. In `rwkv-goose-observation` a call is the tool's name on a line and Python in a fence, and its result is a
+turn `Observation:`.
+
+Options: `paren` asks for thinking by ` (think)`, as models of 2026 know it. `unhinted` does not ask, for older models.
+`fake-think` opens an answer with an empty thought, for models that think too much. `drop-thinking` leaves past thoughts
+out. `no-sentence` leaves out the sentence behind the tool list.
 """
 
 from __future__ import annotations
@@ -24,9 +30,10 @@ from turnscript.clues import Clue
 from turnscript.conversation import Assistant, System, Thinking, ToolCall, ToolResult, User
 from turnscript.engine.escape import Escape
 from turnscript.engine.jsoncalls import JsonCall
+from turnscript.engine.pythoncalls import PythonCall
 from turnscript.engine.table import Document, Generation, Segment, ToolsPlace, Turn
 from turnscript.engine.texts import PlainText
-from turnscript.engine.toollists import JsonTools
+from turnscript.engine.toollists import IndentedTools, JsonTools
 from turnscript.format import Format
 from turnscript.jsontext import compact
 
@@ -38,6 +45,8 @@ TOOLS = ToolsPlace(
     footer="Return only a JSON function call.",
 )
 THOUGHTS = ("think>", "/think>")
+HINTS = {"low": " think a bit", "medium": " think", "high": " think a lot"}
+PAREN_HINTS = {"low": " (think a bit)", "medium": " (think)", "high": " (think a lot)"}  # of models of 2026
 FENCED_CALL = ("```", ('json\n{"name"',))
 SYSTEM = Turn(
     (Segment("system", System, PlainText(), escape=Escape(("Tools", (":\n[",)))),), "system", "System:", lead=" "
@@ -78,8 +87,12 @@ ASSISTANT = Turn(
     "Assistant:",
     lead=" ",
 )
+# What other programs call the turn of a tool's answer.
+OBSERVATION = Turn((Segment("tool_result", ToolResult, PlainText()),), "observation", "Observation:", lead=" ")
+TOOL = Turn((Segment("tool_result", ToolResult, PlainText()),), "tool", "Tool:", lead=" ")
 GOOSE = Document(
     turns=(SYSTEM, USER, ASSISTANT),
+    also_read=(OBSERVATION, TOOL),
     flattened=True,
     escape=Escape(),
     joints={
@@ -93,13 +106,22 @@ GOOSE = Document(
     generation=Generation(
         stops=("\n\nUser:", "\n\nSystem:"),
         stops_with_tools=("\n\nUser:", "\n\nSystem:"),
+        stops_of_call=("\n```",),
+        stripped=True,
         thinking_prefill="<think",
-        hints={"low": " think a bit", "medium": " think", "high": " think a lot"},
+        hints=HINTS,
     ),
     results="hidden",
     grows="the word that asks for thinking stands behind the last user text only",
 )
 
+HERMES_FOOTER = (
+    "IMPORTANT: To call a function, use EXACTLY this XML format:\n"
+    "<tool_call>\n"
+    '{"name": "function_name", "arguments": {"param": "value"}}\n'
+    "</tool_call>\n"
+    'NEVER use <tool_use>. ALWAYS use <tool_call> with "arguments" field.'
+)
 HERMES_TOOLS = ToolsPlace(
     body=JsonTools(wrapped=True),
     open=(
@@ -108,22 +130,9 @@ HERMES_TOOLS = ToolsPlace(
         "You are provided with function signatures within <tools></tools> XML tags:\n"
         "<tools>\n"
     ),
-    close=(
-        "\n</tools>\n"
-        "For each function call, return a json object with function name and arguments within "
-        "<tool_call></tool_call> XML tags:\n"
-        "<tool_call>\n"
-        '{"name": <function-name>, "arguments": <args-json-object>}\n'
-        "</tool_call>"
-    ),
+    close=f"\n</tools>\n{HERMES_FOOTER}",
     joint="\n",
-    footer=(
-        "For each function call, return a json object with function name and arguments within "
-        "<tool_call></tool_call> XML tags:\n"
-        "<tool_call>\n"
-        '{"name": <function-name>, "arguments": <args-json-object>}\n'
-        "</tool_call>"
-    ),
+    footer=HERMES_FOOTER,
 )
 _thought, _answer, _call = ASSISTANT.segments
 HERMES = replace(
@@ -147,8 +156,61 @@ HERMES = replace(
             ),
         ),
     ),
+    also_joined={**GOOSE.also_joined, ("tool_result", "tool_result"): "\n"},
+    generation=replace(GOOSE.generation, stops_of_call=()),
     tools_place=HERMES_TOOLS,
 )
+
+OBSERVATION_LIST = "You are a helpful assistant", " with access to the following functions. Use them if required -"
+PYTHON_CALL = "```", ("python\ntool_call(",)
+OBSERVING = replace(
+    GOOSE,
+    turns=(
+        replace(
+            SYSTEM,
+            segments=(replace(SYSTEM.segments[0], escape=Escape((OBSERVATION_LIST[0], OBSERVATION_LIST[1:]))),),
+        ),
+        replace(USER, segments=(replace(USER.segments[0], escape=Escape()),)),
+        replace(
+            ASSISTANT,
+            segments=(
+                replace(_thought, escape=Escape(("<", THOUGHTS), PYTHON_CALL)),
+                replace(_answer, escape=Escape(("<", THOUGHTS), PYTHON_CALL)),
+                replace(_call, body=PythonCall(), open="```python\ntool_call(", named=True, tentative=False),
+            ),
+        ),
+        OBSERVATION,
+    ),
+    also_read=(TOOL,),
+    generation=replace(
+        GOOSE.generation, stops_with_tools=(*GOOSE.generation.stops, "\n\nObservation:"), stops_of_call=()
+    ),
+    tools_place=ToolsPlace(
+        body=IndentedTools(),
+        open=f"{''.join(OBSERVATION_LIST)}[\n",
+        close="\n]",
+        joint="\n",
+    ),
+)
+
+
+def _options(document: Document) -> dict[str, Document]:
+    """The variants of a document."""
+    generation, turns = document.generation, document.turns
+    model = next(turn for turn in turns if turn.role == ASSISTANT.role)
+    thought, *others = model.segments
+    unthinking = replace(model, segments=(replace(thought, prompt=False), *others))
+    return {
+        "paren": replace(document, generation=replace(generation, hints=PAREN_HINTS)),
+        "unhinted": replace(document, generation=replace(generation, hints={}), grows=""),
+        "fake-think": replace(document, generation=replace(generation, prefill="<think>\n</think")),
+        "drop-thinking": replace(
+            document,
+            turns=tuple(unthinking if turn is model else turn for turn in turns),
+            grows="past thoughts are left out",
+        ),
+    }
+
 
 GOOSE_FROM = "20250922"
 TRAINED_ON = "RWKV models are trained on turns that begin with `User:` and `Assistant:`"
@@ -208,8 +270,18 @@ V0_CLUES = (
     ),
 )
 
+GOOSE_OPTIONS = _options(GOOSE) | {
+    "no-sentence": replace(GOOSE, tools_place=replace(TOOLS, close="\n]", footer="", also_behind=(TOOLS.footer,))),
+}
+
 FORMATS = (
-    Format("rwkv-goose", "RWKV Goose (RWKV-7 G1)", GOOSE, CLUES),
-    Format("rwkv-goose-hermes", "RWKV Goose with calls in tags", HERMES),
-    Format("ai00-v0", "ai00 Chat Format v0", HERMES, V0_CLUES),
+    Format("rwkv-goose", "RWKV Goose (RWKV-7 G1)", GOOSE, CLUES, GOOSE_OPTIONS),
+    Format("rwkv-goose-hermes", "RWKV Goose with calls in tags", HERMES, variants=_options(HERMES)),
+    Format(
+        "rwkv-goose-observation",
+        "RWKV Goose with calls as Python and observations",
+        OBSERVING,
+        variants=_options(OBSERVING),
+    ),
+    Format("ai00-v0", "ai00 Chat Format v0", HERMES, V0_CLUES, _options(HERMES)),
 )

@@ -9,8 +9,9 @@ from typing import Any
 from turnscript.engine.bodies import CallArguments, Parts, Record, ResultContent, Thought
 from turnscript.engine.jsoncalls import JsonCall, JsonResult
 from turnscript.engine.pretty import pretty
+from turnscript.engine.pythoncalls import PythonCall
 from turnscript.engine.texts import IndentedText, PlainText
-from turnscript.engine.toollists import JsonTools, MarkdownTools, TaggedTools
+from turnscript.engine.toollists import IndentedTools, JsonTools, MarkdownTools, TaggedTools
 from turnscript.engine.xmlcalls import XmlParameters
 from turnscript.jsontext import compact, respace
 from turnscript.tableio.tables import InvalidFormat, Table, not_among, text_at, wrong_type
@@ -24,6 +25,7 @@ BODIES: Names = {
     "text": (PlainText, CONTENT),
     "indented": (IndentedText, CONTENT),
     "json-call": (JsonCall, ("tool_call",)),
+    "python-call": (PythonCall, ("tool_call",)),
     "json-result": (JsonResult, ("tool_result",)),
     "xml-parameters": (XmlParameters, ("tool_call",)),
     "parts": (Parts, ("system", "user", "assistant", "tools_change")),
@@ -39,6 +41,7 @@ TELLING = frozenset({"parts", "thought", "call-arguments", "result-content", "re
 
 TOOL_LISTS: Names = {
     "json": (JsonTools, ()),
+    "indented": (IndentedTools, ()),
     "tagged": (TaggedTools, ()),
     "markdown": (MarkdownTools, ()),
 }

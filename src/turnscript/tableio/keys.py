@@ -27,9 +27,13 @@ _NAMES = {
     "clues": "clue",
     "tools": "tools_section",
     "tools_place": "tools",
+    "orders": "order",
 }
-# What follows from other keys: the class of items from `kind`, the table from all the rest.
-_IMPLIED: Mapping[type[Struct], frozenset[str]] = {Segment: frozenset({"item"}), Format: frozenset({"document"})}
+# What follows from other keys: the class of items from `kind`, the table from all the rest. A file has no variants.
+_IMPLIED: Mapping[type[Struct], frozenset[str]] = {
+    Segment: frozenset({"item"}),
+    Format: frozenset({"document", "variants"}),
+}
 # Keys that the engine wants and a file may leave out; what they are then, `struct` knows.
 _OPTIONAL = {(Generation, "stops_with_tools"), (Format, "title")}
 

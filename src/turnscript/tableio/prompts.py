@@ -162,8 +162,10 @@ def _generation(table: Table, document: Document, follow: Callable[[str], str]) 
         if key in table:
             hints = {one: hints.get(one, "") for one in _SUFFIXES.values()}
             hints[effort] = text_at(table[key], table.at(key))
+    prefix = text_at(table[_PREFIX], table.at(_PREFIX)) if _PREFIX in table else ""
     return replace(
         generation,
+        stripped=generation.stripped and prefix == prefix.rstrip(),
         stops=stops,
         stops_with_tools=(*stops, *more),
         thinking_prefill=_thinking_prefill(table, document, follow),
