@@ -7,6 +7,12 @@ import turnscript as ts
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give each law every registered name that it asks for."""
-    for argument, names in (("format_name", ts.formats()), ("api_name", ts.apis()), ("other_name", ts.apis())):
+    archives = [name for name in ts.formats() if ts.get_format(name).document.metadata is not None]
+    for argument, names in (
+        ("format_name", ts.formats()),
+        ("archive_name", archives),
+        ("api_name", ts.apis()),
+        ("other_name", ts.apis()),
+    ):
         if argument in metafunc.fixturenames:
             metafunc.parametrize(argument, names)

@@ -35,24 +35,24 @@ def test_a_body_comes_back_whole(api_name: str, data: st.DataObject) -> None:
 
 @settings(max_examples=MANY)
 @given(data=st.data())
-def test_a_body_comes_back_whole_through_every_archive(api_name: str, format_name: str, data: st.DataObject) -> None:
+def test_a_body_comes_back_whole_through_every_archive(api_name: str, archive_name: str, data: st.DataObject) -> None:
     """API -> transcript (archive) -> API gives an equal body."""
     body = data.draw(bodies(api_name))
-    archive = ts.convert(jsontext.dumps(body), api_name, format_name)
+    archive = ts.convert(jsontext.dumps(body), api_name, archive_name)
     assert [] == archive.losses
-    same_body(body, ts.convert(archive.data, format_name, api_name).data)
+    same_body(body, ts.convert(archive.data, archive_name, api_name).data)
 
 
 @settings(max_examples=MANY)
 @given(data=st.data())
-def test_unknown_members_and_blocks_survive(api_name: str, format_name: str, data: st.DataObject) -> None:
+def test_unknown_members_and_blocks_survive(api_name: str, archive_name: str, data: st.DataObject) -> None:
     """A9: members and blocks that nobody has heard of come back where they were, directly and through an archive."""
     body = data.draw(bodies(api_name).flatmap(with_unknown))
     rendered = ts.convert(jsontext.dumps(body), api_name, api_name)
     assert [] == rendered.losses
     same_body(body, rendered.data)
-    archive = ts.convert(jsontext.dumps(body), api_name, format_name)
-    same_body(body, ts.convert(archive.data, format_name, api_name).data)
+    archive = ts.convert(jsontext.dumps(body), api_name, archive_name)
+    same_body(body, ts.convert(archive.data, archive_name, api_name).data)
 
 
 @settings(max_examples=MANY)

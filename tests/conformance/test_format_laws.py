@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import turnscript as ts
 from tests import corpora
+from tests.conformance.examples import fewer
 from tests.strategies import conversations, text
 from turnscript.format import Format
 
@@ -54,39 +55,48 @@ def test_a_transcript_is_written_again_byte_for_byte(format_name: str, name: str
     assert transcript == ts.get_format(format_name).render(ts.get_format(format_name).parse(transcript)).value
 
 
+FEWER = fewer()
+
+
+def check_document(format_: Format, request: ts.Request) -> None:
+    """All laws of one document: honest (F2, F10), canonical (L3), its spans (F8), and its prompt view."""
+    transcript = str(format_.render(request).value)
+    assert transcript == format_.render(format_.parse(transcript)).value
+    check_spans(format_, request, transcript)
+    check_inverse(format_, request)
+    prompt = str(format_.render(request, view="prompt").value)
+    assert prompt == format_.render(format_.parse(prompt), view="prompt").value
+
+
+def check_spans(format_: Format, request: ts.Request, transcript: str) -> None:
+    """F8: the spans are the document, and a trainable one belongs to an item that a model writes."""
+    spans = format_.spans(request, view="archive")
+    assert transcript == "".join(span.text for span in spans)
+    models = (ts.Assistant, ts.Thinking, ts.ToolCall)
+    assert all(isinstance(request.items[span.item], models) for span in spans if span.trainable and span.item >= 0)
+    assert not any(span.trainable for span in spans if span.item < 0)
+
+
+@FEWER
 @given(request=conversations.plain_requests())
 def test_any_conversation_reads_back(format_name: str, request: ts.Request) -> None:
-    """F2, F10 for any items, names, ids and texts."""
-    check_inverse(ts.get_format(format_name), request)
+    """F2, F8, F10, L3 for any items, names, ids and texts that chat formats know."""
+    check_document(ts.get_format(format_name), request)
 
 
+@FEWER
 @given(request=conversations.requests())
 def test_whatever_an_api_may_send_reads_back_or_is_a_loss(format_name: str, request: ts.Request) -> None:
     """L1: the whole typed request where the format keeps an archive; elsewhere nothing is lost unsaid."""
     format_ = ts.get_format(format_name)
-    check_inverse(format_, request)
+    check_document(format_, request)
     if format_.document.metadata is not None:
         rendered = format_.render(request)
         assert rendered.losses == []
         assert format_.parse(str(rendered.value)) == request
 
 
-@given(request=conversations.requests() | conversations.plain_requests())
-def test_a_canonical_transcript_is_written_again_byte_for_byte(format_name: str, request: ts.Request) -> None:
-    """L3 for any request."""
-    transcript = str(ts.get_format(format_name).render(request).value)
-    assert transcript == ts.get_format(format_name).render(ts.get_format(format_name).parse(transcript)).value
-
-
-@given(request=conversations.requests(settings=False))
-def test_a_prompt_is_a_transcript_too(format_name: str, request: ts.Request) -> None:
-    """The prompt view reads back without an error, and reading it again changes nothing more."""
-    format_ = ts.get_format(format_name)
-    prompt = str(format_.render(request, view="prompt").value)
-    again = format_.render(format_.parse(prompt), view="prompt")
-    assert prompt == again.value
-
-
+@FEWER
 @given(texts=st.lists(text.hostile() | text.pieced(), min_size=1, max_size=3), kind=st.sampled_from(["user", "both"]))
 def test_hostile_content_never_makes_a_control_span(format_name: str, texts: list[str], kind: str) -> None:
     """F6: no literal of the format occurs in a content, and each content reads back equal or changed as reported."""
@@ -107,17 +117,22 @@ def test_hostile_content_never_makes_a_control_span(format_name: str, texts: lis
     check_inverse(format_, request)
 
 
-@given(request=conversations.requests() | conversations.plain_requests())
-def test_spans_join_to_the_text_and_only_the_model_writes_what_is_trainable(
-    format_name: str, request: ts.Request
-) -> None:
-    """F8: the spans are the document, and a trainable one belongs to an item that a model writes."""
+@FEWER
+@given(texts=st.lists(text.hostile() | text.plain(), min_size=1, max_size=3))
+def test_tags_in_texts_are_broken_refused_or_left_alone_as_the_policy_says(format_name: str, texts: list[str]) -> None:
+    """D-X-4: `auto` changes a text only where it holds a tag; `reject` raises there, with a place; `none` never."""
     format_ = ts.get_format(format_name)
-    spans = format_.spans(request, view="archive")
-    assert format_.render(request).value == "".join(span.text for span in spans)
-    models = (ts.Assistant, ts.Thinking, ts.ToolCall)
-    assert all(isinstance(request.items[span.item], models) for span in spans if span.trainable and span.item >= 0)
-    assert not any(span.trainable for span in spans if span.item < 0)
+    items: list[ts.Item] = [ts.User(content=[ts.Text(text=one)]) for one in texts]
+    request = ts.Request(conversation=ts.Conversation(items=items))
+    safe = "".join(span.text for span in format_.spans(request) if not span.control)
+    bare = "".join(span.text for span in format_.spans(request, escape="none") if not span.control)
+    if not format_.document.flattened:
+        assert bare == "".join(texts)
+    if safe == bare:
+        assert format_.render(request).value == format_.render(request, escape="reject").value
+    else:
+        with pytest.raises(ts.InvalidConversation, match=r"items\[\d\]"):
+            format_.render(request, escape="reject")
 
 
 def test_the_model_is_trained_on_all_that_it_writes(format_name: str) -> None:
@@ -135,6 +150,7 @@ def test_the_model_is_trained_on_all_that_it_writes(format_name: str) -> None:
     assert rest.strip() == format_.document.end
 
 
+@FEWER
 @given(request=conversations.plain_requests(), cut=st.integers(0, 6))
 def test_documents_only_grow(format_name: str, request: ts.Request, cut: int) -> None:
     """F9: the document of the first items begins the document of all, up to the end of its last turn."""
@@ -143,7 +159,7 @@ def test_documents_only_grow(format_name: str, request: ts.Request, cut: int) ->
         item.open = False
     leading = sum(1 for item in request.items[:cut] if isinstance(item, ts.System))
     head = ts.Request(conversation=ts.Conversation(items=request.items[:cut], tools=request.tools))
-    if format_.document.grows or (cut <= leading and cut < len(request.items)):
+    if format_.document.flags or (cut <= leading and cut < len(request.items)):
         return  # the tool list stands with the leading instructions, and those are not complete yet
     shorter = str(format_.render(head, view="prompt").value).removesuffix(format_.document.end)
     turns = format_.document.turns

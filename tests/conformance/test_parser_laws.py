@@ -1,6 +1,7 @@
 """Owns the laws of completion parsers: what a model writes is read back, in any pieces, and no byte is lost."""
 
 import itertools
+import json
 import time
 from collections.abc import Callable, Iterator
 
@@ -10,20 +11,25 @@ from hypothesis import strategies as st
 
 import turnscript as ts
 from tests import corpora
+from tests.conformance.examples import fewer
 from tests.strategies import conversations, text
+from turnscript.engine.layout import document_literals
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, raw_text
 from turnscript.format import Format
 from turnscript.jsontext import json_of
 
+FEWER = fewer()
 MODELS = (ts.Assistant, ts.Thinking, ts.ToolCall)
 WEATHER = ts.Tool(
     name="get_weather", parameters=json_of({"type": "object", "properties": {"city": {"type": "string"}}})
 )
 
 
-def events_of(format_: Format, request: ts.Request, pieces: list[str] | list[bytes]) -> list[Event]:
+def events_of(
+    format_: Format, request: ts.Request, pieces: list[str] | list[bytes], thinking: bool | None = False
+) -> list[Event]:
     """All events of an answer in pieces."""
-    parser = format_.prompt(request, thinking=False).parser()
+    parser = format_.prompt(request, thinking=thinking).parser()
     return [event for piece in pieces for event in parser.feed(piece)] + parser.close()
 
 
@@ -127,6 +133,32 @@ def test_an_answer_reads_back_in_any_pieces(format_name: str, name: str) -> None
             assert whole == check_events(events_of(format_, asked, pieces), written)
 
 
+@pytest.mark.parametrize("name", corpora.names())
+def test_the_next_prompt_begins_with_this_one_and_its_answer(format_name: str, name: str) -> None:
+    """F9: whatever the model wrote, the prompt that goes on from it begins with both, and renders what is new alone."""
+    format_ = ts.get_format(format_name)
+    request = corpora.load(name)
+    for asked, items in answers(request):
+        written = written_by_model(format_, asked, items)
+        if written is None:
+            continue
+        prompt = format_.prompt(asked, thinking=False)
+        generated = after_opening(format_, written)
+        answer = ts.fold(events_of(format_, asked, [generated]))
+        following = request.items[len(asked.items) + len(items) :]
+        following = following[: next((at for at, one in enumerate(following) if isinstance(one, MODELS)), None)]
+        longer = prompt.extend(answer, following)
+        if longer is None:
+            assert answer.issues or not following
+            continue
+        assert longer.text.startswith(prompt.text + generated)
+        assert longer.text == prompt.text + generated + longer.suffix
+        assert "".join(span.text for span in longer.spans) == longer.text
+        again = prompt.extend(answer, following)
+        assert again is not None
+        assert again.text == longer.text
+
+
 def after_opening(format_: Format, written: str) -> str:
     """What the model writes behind the opening that the prompt ends in."""
     opening = format_.document.segment("assistant")
@@ -149,9 +181,32 @@ def is_one_turn(format_: Format, items: list[ts.Item]) -> bool:
     return all(pair in joints for pair in itertools.pairwise(kinds)) and not items[-1].open
 
 
+@pytest.mark.parametrize("mode", ["named", "required"])
+def test_a_prompt_that_forces_a_call_is_a_call_that_has_begun(format_name: str, mode: str) -> None:
+    """The prompt is the document up to where the model decides; its parser reads the rest as the whole call."""
+    format_ = ts.get_format(format_name)
+    asked = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])], tools=[WEATHER]))
+    asked.settings.tool_choice = ts.ToolChoice(mode=mode, name="get_weather" if mode == "named" else None)
+    call = ts.ToolCall(name="get_weather", arguments='{"city": "Tokyo"}', id="call_auto_001")
+    whole = ts.Request(conversation=ts.Conversation(items=[*asked.items, call], tools=[WEATHER]))
+    document = str(format_.render(whole, view="prompt").value)
+    prompt = format_.prompt(asked)
+    assert document.startswith(prompt.text)
+    assert prompt.text.endswith(prompt.prefill)
+    written = document[len(prompt.text) :]
+    for pieces in every_cut(written):
+        answer = check_events(events_of(format_, asked, pieces, thinking=None), written)
+        assert "tool_calls" == answer.finish_reason
+        assert [] == answer.issues
+        [back] = answer.items
+        assert isinstance(back, ts.ToolCall)
+        assert ("get_weather", {"city": "Tokyo"}) == (back.name, json.loads(back.arguments))
+
+
 def pieces_of(format_: Format) -> list[str]:
     """The format's own literals, whole and broken, and what stands between them."""
-    tokens = [token for token in format_.special_tokens if token]
+    literals = [literal.strip() for literal in document_literals(format_.document) if literal.strip()]
+    tokens = list(dict.fromkeys([*format_.special_tokens, *literals]))
     halves = [token[: len(token) // 2] for token in tokens if len(token) > 1]
     json_text = ['{"name": "get_weather", "arguments": {"city": "Tokyo"}}', '{"city": "To', '"}', "{", "}", "[1]"]
     heads = [' name="get_weather"', ' id="c1">>\n', ">", ">\n", ">>\n", '"', "name=x"]
@@ -159,6 +214,7 @@ def pieces_of(format_: Format) -> list[str]:
     return [*tokens, *halves, *json_text, *heads, *words]
 
 
+@FEWER
 @given(data=st.data())
 def test_no_mix_of_markers_raises_or_loses_a_byte(format_name: str, data: st.DataObject) -> None:
     """F5, F3: any text is read to its end, the same in any pieces, and every byte is in one event."""
@@ -179,6 +235,7 @@ def test_no_mix_of_markers_raises_or_loses_a_byte(format_name: str, data: st.Dat
     )
 
 
+@FEWER
 @given(request=conversations.plain_requests(), thinking=st.booleans())
 def test_a_prompt_may_be_answered_whatever_it_says(format_name: str, request: ts.Request, thinking: bool) -> None:
     """A parser is made for any prompt, and its text continues the document."""

@@ -72,6 +72,7 @@ C3 = goldens.c3(goldens.COMPACT)
     ("name", "items", "tools"), [("c1", C1, [goldens.WEATHER]), ("c2", C2, []), ("c3", C3, [goldens.WEATHER])]
 )
 def test_the_golden_payloads_are_read_and_written(name: str, items: list[Item], tools: list[Tool]) -> None:
+    """R-U-28..32, in the official profile."""
     request = API.parse_request(golden(name))
     assert (items, tools) == (request.items, request.tools)
     by_hand = API.render_request(Request(conversation=Conversation(items=items, tools=tools)))
@@ -80,6 +81,7 @@ def test_the_golden_payloads_are_read_and_written(name: str, items: list[Item], 
 
 
 def test_the_seed_profile_writes_each_item_as_a_message_of_its_own() -> None:
+    """R-U-28..32."""
     by_hand = Request(conversation=Conversation(items=list(C1), tools=[goldens.WEATHER]))
     rendered = API.render_request(by_hand, profile="seed")
     assert golden("c1_seed") == rendered.data.decode()

@@ -411,6 +411,7 @@ def test_tools_that_come_later_are_offered_from_the_start() -> None:
 
 
 def test_the_seed_profile_joins_every_system_text_and_every_text_of_a_result() -> None:
+    """R-U-28: several system texts are joined by a blank line."""
     result = ToolResult(id="c", content=[Text(text="a"), Text(text="b")])
     marked = System(content=[Text(text="s", extra={"x": ONE}), Raw(type="r", value=json_of({"type": "r"}))])
     body, losses = written(marked, user("q", hints=Hints(shape="string")), system("t"), result, profile="seed")

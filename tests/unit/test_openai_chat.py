@@ -81,11 +81,13 @@ def test_golden_conversations_are_written_and_read_exactly(name: str, items: lis
 
 
 def test_the_seed_profile_writes_the_universal_documents_table() -> None:
+    """R-U-17..21, D-U-13."""
     request = Request(conversation=Conversation(items=C1))
     assert golden("c1_seed") == API.render_request(request, profile="seed", strict=True).data.decode()
 
 
 def test_the_seed_shapes_are_read_and_come_back_in_both_profiles() -> None:
+    """R-U-17..21, D-U-13."""
     body = golden("c1_seed")
     assert json.loads(body) == returned(body)
     request = API.parse_request(body)

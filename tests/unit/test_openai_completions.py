@@ -47,6 +47,7 @@ def foreign(*items: Item, tools: Any = (), **settings: Any) -> tuple[Any, list[t
 
 
 def test_a_prompt_is_one_user_text() -> None:
+    """R-U-37."""
     (item,) = request_of(model="m", prompt="Once upon ").items
     assert ("$.prompt", User(content=[Text(text="Once upon ")])) == (item.at, item)
 
@@ -58,6 +59,7 @@ def test_a_list_of_one_prompt_is_the_same_in_another_shape() -> None:
 
 
 def test_an_extension_puts_a_system_text_before_it() -> None:
+    """R-U-37, D-U-22."""
     items = request_of(system="Be brief.", prompt="q").items
     assert [System(content=[Text(text="Be brief.")]), User(content=[Text(text="q")])] == items
     request = Request(conversation=Conversation(items=items))

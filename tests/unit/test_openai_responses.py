@@ -80,11 +80,13 @@ def test_golden_conversations_are_written_and_read_exactly(name: str, items: lis
 
 
 def test_the_seed_profile_writes_the_universal_documents_table() -> None:
+    """R-U-22..27, D-U-14."""
     request = Request(conversation=Conversation(items=C1))
     assert golden("c1_seed") == API.render_request(request, profile="seed", strict=True).data.decode()
 
 
 def test_the_seed_shapes_are_read_and_come_back_in_the_official_profile() -> None:
+    """R-U-22..27, D-U-14."""
     body = golden("c1_seed")
     assert json.loads(body) == returned(body)
     request = API.parse_request(body)

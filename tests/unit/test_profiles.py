@@ -27,6 +27,7 @@ def test_three_apis_have_the_profile() -> None:
 
 @pytest.mark.parametrize("name", SEEDED)
 def test_a_seed_body_reads_back_as_the_same_conversation(name: str) -> None:
+    """R-U-17..32: each table there and back."""
     rendered = ts.render(ts.Request(conversation=CONVERSATION), name, profile="seed")
     items = ts.parse(rendered.data, name).items
     assert [item.kind for item in items if item.kind != "system"] == [

@@ -32,6 +32,7 @@ def document(*items: ts.Item) -> str:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_reads_and_is_written_again_byte_for_byte(path: Path) -> None:
+    """R-U-13..15: the three examples of the template, and those of the extension."""
     text = path.read_bytes().decode()
     rendered = FORMAT.render(FORMAT.parse(text))
     assert text == rendered.value
@@ -40,11 +41,13 @@ def test_an_example_reads_and_is_written_again_byte_for_byte(path: Path) -> None
 
 @pytest.mark.parametrize("name", ["u1", "u2", "u3", "c1", "c2", "c3"])
 def test_a_plain_conversation_is_the_same_in_both_views(name: str) -> None:
+    """R-U-2: a conversation of the template needs nothing of the extension."""
     assert example(name) == FORMAT.render(FORMAT.parse(example(name)), view="prompt").value
 
 
 @pytest.mark.parametrize("row", PROMPTS, ids=lambda row: f"{row['conversation']}-thinking-{row['thinking']}")
 def test_a_generation_prompt_has_the_golden_bytes(row: dict[str, Any]) -> None:
+    """D-U-16."""
     whole = FORMAT.parse(example("c1"))
     count = {"P1": 2, "P1r": 5}[row["conversation"]]
     cut = ts.Request(conversation=ts.Conversation(items=whole.items[:count], tools=whole.tools))
@@ -62,22 +65,26 @@ def test_the_settings_decide_whether_a_prompt_opens_a_thought() -> None:
 
 
 def test_an_open_answer_is_a_prefill() -> None:
+    """R-U-16, D-U-18."""
     prompt = FORMAT.prompt(FORMAT.parse(example("e10_prefill")))
     assert prompt.text.endswith("<<ASSISTANT>>\nThe best answer is (")
     assert "The best answer is (" == prompt.prefill
 
 
 def test_a_prompt_without_history_begins_with_its_opening() -> None:
+    """D-U-16."""
     assert "<<ASSISTANT>>\n" == FORMAT.prompt(ts.Request()).text
 
 
 def test_stops_depend_on_whether_tools_are_offered() -> None:
+    """D-U-17."""
     assert ["<<ASSISTANT_END>>"] == FORMAT.prompt(ts.Request()).stops
     tools = ts.Request(conversation=ts.Conversation(tools=[ts.Tool(name="f")]))
     assert ["<<USER", "<<TOOL_RESULT", "<<SYS"] == FORMAT.prompt(tools).stops
 
 
 def test_two_assistant_blocks_in_a_row_stay_two() -> None:
+    """R-U-15, D-U-4."""
     kinds = [type(item).__name__ for item in FORMAT.parse(example("u3")).items]
     assert ["System", "User", "Assistant", "Assistant"] == kinds
 
@@ -87,6 +94,7 @@ EDGES = ["", "\n", "a\n", "\n\n", " lead", "trail ", "a\r\nb", "\r", "。", "\t"
 
 @pytest.mark.parametrize("text", EDGES)
 def test_payload_bytes_are_exact(text: str) -> None:
+    """R-U-4, D-U-8."""
     transcript = document(user(text), user("next"))
     assert [user(text), user("next")] == FORMAT.parse(transcript).items
 
@@ -96,6 +104,7 @@ def test_an_empty_payload_may_be_written_without_its_line() -> None:
 
 
 def test_both_spellings_of_every_closing_are_read() -> None:
+    """D-U-7."""
     swapped = example("c1")
     for name in ("SYS", "TOOLS", "USER", "ASSISTANT"):
         swapped = swapped.replace(f"<<{name}_END>>", f"<<END_{name}>>")
@@ -119,18 +128,21 @@ def test_blank_lines_around_blocks_and_blanks_after_tags_do_not_matter() -> None
 
 
 def test_a_tag_inside_a_line_is_content_and_is_escaped_when_written() -> None:
+    """D-U-9."""
     items = FORMAT.parse("<<USER>>\nsee <<SYS>> there\n<<USER_END>>").items
     assert [user("see <<SYS>> there")] == items
     assert "<<USER>>\nsee <<\\SYS>> there\n<<USER_END>>" == document(*items)
 
 
 def test_any_last_block_may_be_unfinished() -> None:
+    """R-U-16, D-U-18."""
     request = FORMAT.parse('<<USER>>\nhi\n<<USER_END>>\n\n<<TOOL_CALL name="f" format="raw">>\n{"a": ')
     assert request.items[-1].open
     assert "<<ASSISTANT>>\npartial" == document(*FORMAT.parse("<<ASSISTANT>>\npartial").items)
 
 
 def test_status_is_advice_and_never_changes_the_reading() -> None:
+    """R-U-36, D-U-12."""
     for status in ("ok", "error", "whatever"):
         item = FORMAT.parse(f'<<TOOL_RESULT id="a" status="{status}">>\n{{}}\n<<END_TOOL_RESULT>>').items[0]
         assert isinstance(item, ts.ToolResult)
@@ -138,6 +150,7 @@ def test_status_is_advice_and_never_changes_the_reading() -> None:
 
 
 def test_attribute_values_never_hold_a_tag() -> None:
+    """R-U-11, D-U-10."""
     transcript = document(ts.ToolCall(name='a">>\n<<SYS>>', arguments="{}", id="\\<"))
     assert '<<TOOL_CALL name="a\\"\\u003e\\u003e\\n\\u003c\\u003cSYS\\u003e\\u003e" id="\\\\\\u003c">>' in transcript
     call = FORMAT.parse(transcript).items[0]
@@ -151,6 +164,7 @@ def test_unknown_attributes_are_kept_in_order() -> None:
 
 
 def test_a_second_tool_list_adds_tools_from_there_on() -> None:
+    """D-U-1."""
     tool = '<<TOOLS>>\n{{"name": "{}"}}\n<<TOOLS_END>>'
     transcript = "\n\n".join([tool.format("f"), "<<USER>>\nq\n<<USER_END>>", tool.format("g")])
     request = FORMAT.parse(transcript)
@@ -216,6 +230,7 @@ BAD = [
 def test_a_broken_transcript_is_an_error_with_line_and_column(
     transcript: str, line: int, column: int, words: str
 ) -> None:
+    """R-U-33, R-U-35, R-U-44, D-U-20: tool calls need a name, and payloads of tools are JSON objects."""
     with pytest.raises(ts.InvalidTranscript) as caught:
         FORMAT.parse(transcript)
     assert (line, column) == (caught.value.line, caught.value.column)

@@ -1,0 +1,244 @@
+"""Owns tools in ai00's chat format v1: definitions, calls, results, ids, typed arguments, and tags in texts."""
+
+import json
+
+import pytest
+
+import turnscript as ts
+from tests.ai00 import (
+    CALL,
+    FORMAT,
+    LONDON,
+    RESULT,
+    TOKYO,
+    WEATHER,
+    answer,
+    assistant,
+    calls,
+    cities,
+    invoke,
+    read,
+    request,
+    results,
+    said,
+    short,
+    text,
+    turn,
+    written,
+)
+from turnscript.conversation import text_content
+from turnscript.jsontext import json_of
+
+# Definitions.
+
+TOOLS_OPEN, TOOLS_CLOSE = "<ai00:available_tools>\n", "</ai00:available_tools>"
+DEFINED = f'{TOOLS_OPEN}  <tool name="f">\n    {{"name": "f"}}\n  </tool>\n{TOOLS_CLOSE}'
+INSTRUCTIONS = "\n\nTo call a function, use this format:\n" + calls(invoke("function_name", "param>value"))
+
+
+def test_tool_definitions_are_read_in_any_layout_of_json() -> None:
+    """D-A-3: keys in any order, expanded, or all on one line; what a tag holds that is no JSON is an error."""
+    wide = '<tool name="f">{"input_schema":\n{"type":"object"},\n\n"description":"d", "name":"f"}</tool>'
+    [tool] = FORMAT.parse(turn("system", f"s\n\n{TOOLS_OPEN}{wide}\n{TOOLS_CLOSE}")).tools
+    assert ts.Tool(name="f", description="d", parameters=json_of({"type": "object"})) == tool
+    for broken in ('<tool name="f">f</tool>', '<tool name="f">{"name": "f"}', '{"name": "f"}'):
+        with pytest.raises(ts.InvalidTranscript, match="the tool list"):
+            FORMAT.parse(turn("system", f"{TOOLS_OPEN}{broken}\n{TOOLS_CLOSE}"))
+
+
+def test_the_name_of_a_tools_tag_is_that_of_its_json() -> None:
+    """D-A-3."""
+    with pytest.raises(ts.InvalidTranscript, match='the tag says the name "f", and the JSON "g"') as caught:
+        FORMAT.parse(turn("system", DEFINED.replace('{"name": "f"}', '{"name": "g"}')))
+    assert 4 == caught.value.line
+    odd = ts.Tool(name='a "b"> c', description="</tool> <tool> </ai00:system>")
+    assert [odd] == FORMAT.parse(written(*said("q"), tools=[odd])).tools
+
+
+def test_instructions_behind_the_tools_are_an_option_and_are_looked_over() -> None:
+    """D-A-10: written only if asked for; any other text there would be lost, and is an error."""
+    plain = turn("system", f"s\n\n{DEFINED}")
+    instructed = turn("system", f"s\n\n{DEFINED}{INSTRUCTIONS}")
+    system = FORMAT.parse(plain)
+    assert system == FORMAT.parse(instructed)
+    told = FORMAT.variant("tool-instructions")
+    assert FORMAT.render(system).value == str(told.render(system).value).replace(INSTRUCTIONS, "")
+    assert INSTRUCTIONS in str(told.render(system).value)
+    assert system == told.parse(plain) == told.parse(instructed)
+    with pytest.raises(ts.InvalidTranscript, match="move it before the list") as caught:
+        FORMAT.parse(turn("system", f"s\n\n{DEFINED}\n\nAnd be brief."))
+    assert (10, 1) == (caught.value.line, caught.value.column)
+
+
+def test_white_space_between_the_blocks_of_a_turn_may_differ() -> None:
+    """D-A-2: written as in A7; any of it is read."""
+    parts = ["Hi.", calls(TOKYO), results(('name="t1"', "    1")), "Ho."]
+    expected = [
+        ("assistant", "Hi."),
+        ("call", "get_weather", '{"city": "Tokyo"}', "t1"),
+        ("result", "get_weather", "t1", "1"),
+        ("assistant", "Ho."),
+    ]
+    for between in ("", "\n", "\n\n"):
+        assert expected == read(turn("assistant", between.join(parts)))
+    again = assistant(parts[0] + "\n", parts[1], parts[2] + "\n", parts[3])
+    assert again == FORMAT.render(FORMAT.parse(turn("assistant", "".join(parts)))).value
+
+
+def test_calls_after_results_follow_a_blank_line() -> None:
+    """D-A-2: results-calls as results-text."""
+    second = ts.ToolCall(name="get_weather", arguments='{"city": "London"}')
+    assert results(('name="toolu_01abc123"', '    {"temperature": 22, "condition": "sunny"}')) + "\n\n" + calls(
+        LONDON
+    ) in written(CALL, RESULT, second)
+
+
+def test_neighbouring_blocks_are_read_as_one() -> None:
+    """D-A-13: of calls and of results, in transcripts and in answers."""
+    first, second = results(('name="t1"', "    1")), results(('name="t2"', "    2"))
+    split = assistant(calls(TOKYO), calls(LONDON), first, second)
+    joined = assistant(calls(TOKYO, LONDON), results(('name="t1"', "    1"), ('name="t2"', "    2")))
+    assert FORMAT.parse(joined).items == FORMAT.parse(split).items
+    assert joined == FORMAT.render(FORMAT.parse(split)).value
+    for between in ("", "\n", "\n\n"):
+        response = answer(calls(TOKYO) + between + calls(LONDON), [WEATHER])
+        assert (["Tokyo", "London"], []) == (cities(response), response.issues)
+
+
+@pytest.mark.parametrize(
+    ("lines", "one"),
+    [
+        ("    a\n\n      b", "a\n\n  b"),
+        ("    a\n    \n      b", "a\n\n  b"),
+        ("  a\n    b", "a\n  b"),
+        ("    a\n   b\n      c", " a\nb\n   c"),
+        ("a", "a"),
+        ("    ", ""),
+    ],
+)
+def test_results_lose_their_four_spaces_or_what_all_lines_have(lines: str, one: str) -> None:
+    """D-A-4: the text is verbatim otherwise, pretty or compact, and never laid out anew."""
+    found = FORMAT.parse(assistant(results(('name="t1"', lines)))).items[0]
+    assert isinstance(found, ts.ToolResult)
+    assert one == text_content(found.content)
+    for verbatim in ('{"a":  1}', "  in\n\n\tdent ", "", "\n"):
+        result = ts.ToolResult(id="t1", content=text(verbatim))
+        assert [result] == FORMAT.parse(str(FORMAT.render(request(result)).value)).items
+
+
+# Ids, errors, arguments.
+
+
+def test_a_result_is_named_by_the_id_of_its_call_and_the_call_takes_it() -> None:
+    """D-A-5: the i-th result answers the i-th call of the block before it."""
+    both = assistant(calls(TOKYO, LONDON), results(('name="t1"', "    1"), ('name="t2"', "    2")))
+    assert [("t1", "Tokyo"), ("t2", "London")] == [
+        (item.id, json.loads(item.arguments)["city"])
+        for item in FORMAT.parse(both).items
+        if isinstance(item, ts.ToolCall)
+    ]
+    assert both == FORMAT.render(FORMAT.parse(both)).value
+
+
+@pytest.mark.parametrize("name", ["get_weather", "a b", "t.1"])
+def test_a_result_that_names_a_tool_or_no_id_leaves_its_call_without_one(name: str) -> None:
+    """D-A-5: written where a result has no id."""
+    transcript = assistant(calls(TOKYO), results((f'name="{name}"', "    1")))
+    assert [None, None] == [getattr(item, "id", "") for item in FORMAT.parse(transcript).items]
+    assert name == FORMAT.parse(transcript).items[1].name  # type: ignore[attr-defined]
+    assert transcript == FORMAT.render(FORMAT.parse(transcript)).value
+
+
+def test_an_id_on_a_call_is_read_decides_and_is_never_written() -> None:
+    """D-A-5: equality with a known id wins over the order."""
+    first, second = invoke("f", id_=' id="a"'), invoke("g", id_=' id="b"')
+    transcript = assistant(calls(first, second), results(('name="b"', "    1"), ('name="a"', "    2")))
+    expected = [
+        ("call", "f", "{}", "a"),
+        ("call", "g", "{}", "b"),
+        ("result", "g", "b", "1"),
+        ("result", "f", "a", "2"),
+    ]
+    assert expected == read(transcript)
+    offered = [ts.Tool(name="f"), ts.Tool(name="g")]
+    assert [("call", "f", "{}", "a"), ("call", "g", "{}", "b")] == short(answer(calls(first, second), offered).items)
+    assert ' id="' not in str(FORMAT.render(FORMAT.parse(transcript)).value)
+
+
+def test_ids_that_the_order_does_not_give_back_are_losses() -> None:
+    """D-A-5: of a call that nobody answers, and of results in another order."""
+    unanswered = FORMAT.render(request(ts.ToolCall(name="f", id="c1")))
+    assert ["items[0].id: dropped: this format has no place for it"] == list(map(str, unanswered.losses))
+
+
+def test_a_failed_tool_is_marked_on_its_result() -> None:
+    """D-A-6."""
+    failed = ts.ToolResult(name="get_weather", id="toolu_01abc123", status="error", content=text("no\nnet"))
+    block = results(('name="toolu_01abc123" is_error="true"', "    no\n    net"))
+    assert assistant(calls(TOKYO), block) == written(CALL, failed, tools=None)
+    assert failed == FORMAT.parse(assistant(calls(TOKYO), block)).items[1]
+
+
+SCHEMA = {"s": {"type": "string"}, "n": {"type": "integer"}, "u": {"type": ["string", "integer"]}, "x": {}}
+TYPED = ts.Tool(name="f", parameters=json_of({"type": "object", "properties": SCHEMA}))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shown"),
+    [
+        ("s", '"42"', "42"),
+        ("s", '"  a\\n"', "  a\n"),
+        ("s", '"\\"q\\""', '"q"'),
+        ("s", '""', ""),
+        ("n", "42", "42"),
+        ("n", "null", "null"),
+        ("n", '"a"', '"a"'),
+        ("u", "42", "42"),
+        ("u", '"42"', '"42"'),
+        ("u", '"a"', "a"),
+        ("x", '"true"', '"true"'),
+        ("x", "true", "true"),
+        ("x", '{"k":  [1.0, 1e5]}', '{"k":  [1.0, 1e5]}'),
+        ("none", '"null"', '"null"'),
+        ("none", '"a b"', "a b"),
+    ],
+)
+def test_the_schema_types_a_parameter(key: str, value: str, shown: str) -> None:
+    """D-A-7: strings verbatim, other types as JSON; where it may be either, a string that is JSON is quoted."""
+    call = ts.ToolCall(name="f", arguments=f'{{"{key}": {value}}}')
+    transcript = written(call, tools=[TYPED])
+    assert f'<parameter name="{key}">{shown}</parameter>' in transcript
+    assert [call] == FORMAT.parse(transcript).items
+    response = answer(calls(invoke("f", f"{key}>{shown}")), [TYPED])
+    assert ([call], []) == (response.items, response.issues)
+
+
+# Tags in texts.
+
+
+@pytest.mark.parametrize(
+    "tag", ["</ai00:assistant>", "<ai00:user>", "<ai00:function_calls>", "</ai00:function_results>"]
+)
+@pytest.mark.parametrize("at", range(3))
+def test_tags_with_the_prefix_are_broken_in_every_text(tag: str, at: int) -> None:
+    """D-A-8: because one of them ends the model's turn."""
+    item = [ts.System, ts.User, ts.Assistant][at](content=text(f"a {tag} b"))
+    lead = "</" if tag.startswith("</") else "<"
+    broken = tag.replace(lead, "<\\/" if lead == "</" else "<\\", 1)
+    assert f"\na {broken} b\n" in written(item)
+    assert [item] == FORMAT.parse(written(item)).items
+
+
+@pytest.mark.parametrize("tag", ['<invoke name="f">', '<parameter name="k">', "</parameter>", "</result>", "<think>"])
+def test_other_tags_are_broken_only_where_they_mean_something(tag: str) -> None:
+    """D-A-8: in the assistant's turn, in arguments and in results; a user may say them as they are."""
+    broken = tag.replace("</", "<\\/", 1) if tag.startswith("</") else tag.replace("<", "<\\", 1)
+    assert turn("user", tag) == written(*said(tag))
+    items = [
+        ts.Assistant(content=text(tag)),
+        ts.ToolCall(name="f", arguments=json.dumps({"k": tag}), id="t1"),
+        ts.ToolResult(name="f", id="t1", content=text(tag)),
+    ]
+    transcript = written(*items)
+    assert (3, 1) == (transcript.count(broken), len(FORMAT.parse(transcript).items) - 2)
+    assert items == FORMAT.parse(transcript).items

@@ -1,0 +1,318 @@
+"""Owns the exact bytes of OpenChatML: every example of its specification, its messages, names and thoughts."""
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+import turnscript as ts
+from tests import goldens
+from tests.openchatml import (
+    FORMAT,
+    GOLDEN,
+    ROLES,
+    STOCKS,
+    document,
+    error_of,
+    example,
+    inside,
+    request_of,
+    said,
+    texts,
+    thought,
+    turn,
+    user,
+)
+from turnscript.jsontext import json_of
+
+PROMPTS: list[dict[str, Any]] = json.loads((GOLDEN / "prompts.json").read_text())
+WHOLE = ["c1", "c2", "c3", "o01_thoughts", "o06_hello", "o07_name"]
+FILES = ["o08_fim", "o09_files", "o11_fim", "o11_completion", "o12_files", "o12_completion"]
+
+
+# The examples of the specification, and the golden bytes.
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_an_example_reads_and_is_written_again_byte_for_byte(name: str) -> None:
+    """R-O-22, R-O-23, R-O-35, R-O-36, R-O-43."""
+    rendered = FORMAT.render(FORMAT.parse(example(name)))
+    assert (example(name), []) == (rendered.value, rendered.losses)
+
+
+@pytest.mark.parametrize("case", ["c1", "c2", "c3"])
+def test_a_golden_conversation_is_written_exactly(case: str) -> None:
+    """R-O-13, R-O-23, R-O-27, R-O-30, R-O-31."""
+    items = {"c1": goldens.c1, "c2": goldens.c2, "c3": goldens.c3}[case]()
+    assert example(case) == document(*items, tools=[] if case == "c2" else [goldens.WEATHER])
+
+
+@pytest.mark.parametrize("row", PROMPTS, ids=lambda row: f"{row['conversation']}-thinking-{row['thinking']}")
+def test_a_generation_prompt_has_the_golden_bytes(row: dict[str, Any]) -> None:
+    """R-O-18, R-O-43: a thought that is asked for has its flag behind the system text (D-O-5)."""
+    items = goldens.c1()[: {"P1": 2, "P1r": 5}[row["conversation"]]]
+    data = FORMAT.prompt(request_of(*items, tools=[goldens.WEATHER]), thinking=row["thinking"]).text.encode()
+    assert (row["bytes"], row["sha256_16"]) == (len(data), hashlib.sha256(data).hexdigest()[:16])
+
+
+def test_the_conversation_with_a_function_reads_as_its_parts() -> None:
+    """R-O-34, D-O-8, D-O-9: prose, the list, more prose that mentions tags; a call, an output, a final answer."""
+    transcript = example("o05_functions")
+    request = FORMAT.parse(transcript)
+    assert ["system", "user", "tool_call", "tool_result", "assistant"] == [item.kind for item in request.items]
+    assert [STOCKS] == [tool.name for tool in request.tools]
+    system = request.items[0]
+    assert isinstance(system, ts.System)
+    before, after = (part.text for part in system.content if isinstance(part, ts.Text))
+    assert "function signatures after the `<|function_list|>` tag" in before
+    assert after.startswith("Use the following pydantic model json schema")
+    assert after.endswith('<|function_call|>\n{"arguments": <args-dict>, "name": <function-name>}')
+    assert texts(request)[-1].endswith("is more volatile than the overall market.\n")
+    # The output is written anew, without the blank at the end of one of its lines (D-O-11).
+    canonical = transcript.replace('"sector": "Consumer Cyclical", \n', '"sector": "Consumer Cyclical",\n')
+    rendered = FORMAT.render(request)
+    assert (canonical, []) == (rendered.value, rendered.losses)
+
+
+def test_a_longer_conversation_has_names_on_its_messages() -> None:
+    """R-O-39, R-O-15; blanks behind a name and behind the end of a message say nothing (D-O-2)."""
+    transcript = example("o10_names")
+    request = FORMAT.parse(transcript)
+    names = [item.name for item in request.items if isinstance(item, ts.System | ts.User | ts.Assistant)]
+    assert ["GoalTracker", "Alice", "FitnessCoach", "Alice", "FitnessCoach", "Bob", "FitnessCoach"] == names
+    canonical = transcript.replace("name=Alice  \n", "name=Alice\n").replace("<|im_end|>  \n", "<|im_end|>\n")
+    assert len(transcript) == len(canonical) + 4
+    rendered = FORMAT.render(request)
+    assert (canonical, []) == (rendered.value, rendered.losses)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_example_of_files_is_read_and_written_by_the_format(name: str) -> None:
+    """R-O-37, R-O-38, R-O-40, R-O-41."""
+    rendered = FORMAT.render_files(FORMAT.parse_files(example(name)))
+    assert (example(name), []) == (rendered.value, rendered.losses)
+
+
+# Tokens.
+
+
+def test_the_special_tokens_are_those_of_the_specification() -> None:
+    """R-O-2..12: 18, and the two of the base model."""
+    turns = ["<|im_start|>", "<|im_end|>"]
+    kinds = ("reflect", "introspect", "reason")
+    blocks = [f"<|{side}_{kind}|>" for kind in kinds for side in ("start", "end")]
+    functions = ["<|function_call|>", "<|function_output|>", "<|function_list|>"]
+    flags = [f"<|{kind}|>" for kind in kinds]
+    files = ["<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|file_separator|>"]
+    expected = [*turns, *blocks, *functions, *flags, *files]
+    assert ["[BOS]", "[EOS]", *expected] == FORMAT.special_tokens
+    assert (18, expected) == (len(expected), FORMAT.with_ends().special_tokens)
+    assert ["<s>", "</s>", *expected] == FORMAT.with_ends("<s>", "</s>").special_tokens
+
+
+def test_the_ends_of_a_conversation_are_those_of_the_base_model() -> None:
+    """R-O-1, R-O-23, D-O-3: `[BOS]` and `[EOS]` stand for strings of its own, or for none."""
+    items = [user("Hello there, AI."), said(ts.Assistant, "Hi. Nice to meet you.")]
+    assert example("o06_hello") == document(*items)
+    for start, end in (("<s>", "</s>"), ("<|begin_of_text|>", "<|end_of_text|>"), ("", "")):
+        format_ = FORMAT.with_ends(start, end)
+        written = document(*items, format_=format_)
+        assert f"{start}{inside(example('o06_hello'))}{end}" == written
+        assert items == format_.parse(written).items
+        assert format_.document is FORMAT.with_ends(start, end).document
+    assert FORMAT.with_ends("<s>").variant("tight").document.start == "<s>"
+
+
+@pytest.mark.parametrize("kind", [ts.System, ts.User, ts.Assistant, ts.Thinking])
+def test_the_ends_are_protected_in_texts_only_while_they_are_in_use(kind: Any) -> None:
+    """D-O-3."""
+    words = "[BOS] [EOS] <s> </s>"
+    after: list[ts.Item] = [said(ts.Assistant, "a")] if kind is ts.Thinking else []
+    expected = {
+        ("[BOS]", "[EOS]"): "[\\BOS] [\\EOS] <s> </s>",
+        ("<s>", "</s>"): "[BOS] [EOS] <\\s> <\\/s>",
+        ("", ""): words,
+    }
+    for (start, end), shown in expected.items():
+        format_ = FORMAT.with_ends(start, end)
+        written = document(said(kind, words), *after, format_=format_)
+        assert shown in written
+        assert words in texts(format_.parse(written))
+
+
+def test_the_end_of_a_conversation_may_have_a_line_of_its_own() -> None:
+    """D-O-2: the specification shows both."""
+    transcript = example("o06_hello")
+    assert FORMAT.parse(transcript) == FORMAT.parse(transcript.replace("<|im_end|>[EOS]", "<|im_end|>\n[EOS]\n"))
+    assert FORMAT.parse(transcript) == FORMAT.parse(inside(transcript))
+
+
+# Messages.
+
+
+def test_a_message_is_a_line_with_the_role_its_content_and_an_end() -> None:
+    """R-O-2, R-O-3, R-O-13, R-O-17, R-O-23: lines of content stay as they are, messages are joined by a line break."""
+    written = document(said(ts.System, "one\n\n two \n"), user("three"), said(ts.Assistant, "four"))
+    expected = [turn("system", "one\n\n two \n"), turn("user", "three"), turn("assistant", "four")]
+    assert "[BOS]" + "\n".join(expected) + "[EOS]" == written
+    assert ["one\n\n two \n", "three", "four"] == texts(FORMAT.parse(written))
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_four_roles_are_known(role: str) -> None:
+    """R-O-14, R-O-42."""
+    words = '<|function_output|>\n{"name": "f", "content": "x"}' if role == "tool" else "x"
+    assert ["x"] == texts(FORMAT.parse(f"[BOS]{turn(role, words)}[EOS]"))
+
+
+@pytest.mark.parametrize("role", ["critic", "function", "User", "users", "username=Eric", "", " user"])
+def test_any_other_role_is_an_error(role: str) -> None:
+    """R-O-14, R-O-42."""
+    line, column, message = error_of(f"[BOS]{turn('user', 'a')}\n{turn(role, 'x')}[EOS]")
+    assert (4, 1) == (line, column)
+    assert all(f"<|im_start|>{known}" in message for known in ROLES)
+
+
+def test_a_name_stands_behind_the_role_and_is_optional() -> None:
+    """R-O-15, R-O-36, R-O-42, on every role that speaks."""
+    items = [
+        said(ts.System, "a", name="GoalTracker"),
+        user("b", name="Alice"),
+        said(ts.Assistant, "c", name="Coach"),
+        user("d"),
+    ]
+    written = document(*items)
+    openings = ["system name=GoalTracker", "user name=Alice", "assistant name=Coach", "user"]
+    assert openings == [line.removeprefix("[BOS]")[12:] for line in written.split("\n") if "<|im_start|>" in line]
+    assert items == FORMAT.parse(written).items
+
+
+def test_a_name_of_an_answer_stands_in_the_opening_whatever_comes_before_the_text() -> None:
+    """R-O-15."""
+    items = [user("q"), thought("t"), said(ts.Assistant, "a", name="Coach"), user("r"), thought("t"), user("s")]
+    written = document(*items)
+    assert 1 == written.count("name=")
+    assert "<|im_start|>assistant name=Coach\n<|start_reason|>t" in written
+    assert items == FORMAT.parse(written).items
+
+
+def test_a_name_is_that_of_its_own_turn_and_may_stand_without_a_text() -> None:
+    """R-O-15."""
+    answer_apart = said(ts.Assistant, "a", name="Coach", hints=ts.Hints(turn="new"))
+    written = document(user("q"), thought("t"), answer_apart)
+    assert "<|im_start|>assistant\n<|start_reason|>t<|end_reason|>\n<|im_end|>" in written
+    assert "<|im_start|>assistant name=Coach\na\n<|im_end|>" in written
+    silent = said(ts.System, "", name="Boss")
+    rendered = FORMAT.render(request_of(silent, tools=[ts.Tool(name="f")]))
+    assert "[BOS]<|im_start|>system name=Boss\n<|function_list|>\n" in str(rendered.value)
+    assert ([], [silent]) == (rendered.losses, FORMAT.parse(str(rendered.value)).items)
+
+
+def test_a_name_holds_no_white_space() -> None:
+    """R-O-16, D-O-4: an error where it is read, `_` and a loss where it is written."""
+    assert (1, 28) == error_of("<|im_start|>user name=Eric Smith\nx\n<|im_end|>")[:2]
+    request = request_of(user("q"), thought("t"), said(ts.Assistant, "x", name="Eric\n Smith"))
+    rendered = FORMAT.render(request)
+    assert "<|im_start|>assistant name=Eric_Smith\n" in str(rendered.value)
+    assert [("items[2].name", "approximated")] == [(loss.path, loss.kind) for loss in rendered.losses]
+
+
+def test_only_the_name_has_a_syntax_in_the_opening() -> None:
+    """R-O-44, D-O-4: anything else there is an error, and other metadata is not written."""
+    line, column, message = error_of("<|im_start|>user name=Eric mood=sad\nx\n<|im_end|>")
+    assert (1, 28, "'mood=sad' is no attribute of <|im_start|>user") == (line, column, message)
+    tagged = ts.User(content=[ts.Text(text="x")], id="m1", extra={"mood": json_of("sad")})
+    rendered = FORMAT.render(request_of(tagged))
+    assert f"[BOS]{turn('user', 'x')}[EOS]" == rendered.value
+    assert ["items[0].extra", "items[0].id"] == sorted(loss.path.replace(".mood", ".extra") for loss in rendered.losses)
+
+
+def test_a_document_is_read_in_the_style_that_it_has() -> None:
+    """D-O-1: with a line break before every end, or else without any."""
+    spaced, tight = turn("user", "a\n"), turn("user", "a").replace("\n<|im_end|>", "<|im_end|>")
+    assert ["a\n", "b"] == texts(FORMAT.parse(f"{spaced}\n{turn('user', 'b')}"))
+    mixed = f"[BOS]{spaced}\n{tight}[EOS]"
+    assert ["a\n\n", "a"] == texts(FORMAT.parse(mixed))
+    assert mixed == FORMAT.render(FORMAT.parse(mixed)).value
+
+
+def test_the_tight_style_can_be_written() -> None:
+    """D-O-1: `tight` is how the specification's first example is written, and other families."""
+    request = FORMAT.parse(example("o01_thoughts"))
+    request.hints.pop("tight")
+    tight = FORMAT.variant("tight")
+    assert example("o01_thoughts") == tight.render(request).value
+    assert request.items == tight.parse(example("o01_thoughts")).items
+    assert example("o01_thoughts").replace("<|im_end|>", "\n<|im_end|>") == FORMAT.render(request).value
+
+
+# Thoughts.
+
+
+def test_the_example_with_thoughts_has_three_kinds_in_their_blocks() -> None:
+    """R-O-8, R-O-9, R-O-19..22: about the user, about itself, and the chain of thought, then the answer."""
+    request = FORMAT.parse(example("o01_thoughts"))
+    thoughts = [item for item in request.items if isinstance(item, ts.Thinking)]
+    assert ["reflect", "introspect", "reason"] == [item.of for item in thoughts]
+    assert texts(request)[2].startswith("The user is asking a straightforward question")
+    assert texts(request)[3].startswith("As an AI assistant, my goal is to provide")
+    assert texts(request)[4].startswith('The box has a "Band-Aid" label')
+    assert isinstance(request.items[-1], ts.Assistant)
+    assert "You are a helpful AI assistant." == texts(request)[0]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "flags"),
+    [
+        ((), ""),
+        (("reason",), "<|reason|>"),
+        (("introspect", "reflect"), "<|reflect|><|introspect|>"),
+        (("reason", "introspect", "reflect"), "<|reflect|><|introspect|><|reason|>"),
+    ],
+)
+def test_flags_behind_the_system_text_ask_for_thoughts(kinds: tuple[str, ...], flags: str) -> None:
+    """R-O-8, R-O-18, D-O-5: one for each kind, in one order; without a system text they stand alone."""
+    items = [user("q"), *(thought("t", of) for of in kinds), said(ts.Assistant, "a")]
+    blocks = "".join(f"<|start_{of}|>t<|end_{of}|>\n" for of in kinds)
+    rest = f"{turn('user', 'q')}\n{turn('assistant', f'{blocks}a')}"
+    for system, words in (([said(ts.System, "s")], "s"), ([], "")):
+        first = f"{turn('system', words + flags)}\n" if words or flags else ""
+        written = document(*system, *items)
+        assert f"[BOS]{first}{rest}[EOS]" == written
+        assert [*system, *items] == FORMAT.parse(written).items
+
+
+def test_a_kind_that_is_asked_for_has_its_flag_before_there_is_a_thought() -> None:
+    """R-O-18, D-O-5: the flags of a transcript stay, and a prompt for a thought has one."""
+    transcript = f"[BOS]{turn('system', 's<|introspect|>')}\n{turn('user', 'q')}[EOS]"
+    request = FORMAT.parse(transcript)
+    assert ["s", "q"] == texts(request)
+    assert transcript == FORMAT.render(request).value
+    prompt = FORMAT.prompt(request, thinking=True)
+    assert f"{turn('system', 's<|introspect|><|reason|>')}\n" in prompt.text
+    assert prompt.text.endswith("<|im_start|>assistant\n<|start_reason|>")
+    assert "<|reason|>" not in FORMAT.prompt(request_of(user("q")), thinking=False).text
+    assert "<|reason|>" in FORMAT.prompt(request_of(user("q"), effort="high")).text
+
+
+def test_only_flags_at_the_end_of_the_first_system_text_are_flags() -> None:
+    """D-O-5: anywhere else they are words, and are protected where they could be taken for one."""
+    request = FORMAT.parse(f"{turn('system', 'a <|reason|> b')}\n{turn('user', '<|reason|>')}")
+    assert ["a <|reason|> b", "<|reason|>"] == texts(request)
+    assert {} == request.hints
+    written = document(said(ts.System, "a<|reason|>"), user("<|reason|>"))
+    assert ["a<\\|reason|>\n<|im_end|>", "<\\|reason|>\n<|im_end|>"] == [
+        part.split("\n", 1)[1] for part in inside(written).split("\n<|im_start|>")
+    ]
+
+
+def test_the_thought_of_an_api_is_a_reason() -> None:
+    """R-O-21, D-O-5."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "q"}]}
+    body["messages"].append({"role": "assistant", "reasoning_content": "hm", "content": "a"})  # type: ignore[attr-defined]
+    written = str(ts.convert(body, "openai-chat", "openchatml").value)
+    assert "<|im_start|>assistant\n<|start_reason|>hm<|end_reason|>\na\n<|im_end|>[EOS]" in written
+    back = ts.convert(written, "openchatml", "openai-chat").value
+    assert isinstance(back, dict)
+    assert "hm" == back["messages"][-1]["reasoning_content"]
