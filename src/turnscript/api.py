@@ -17,15 +17,16 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec import Raw as RawJson
 
-from turnscript.conversation import Extra, Item, Request, Settings, System, ToolResult
-from turnscript.errors import InvalidRequest, LossyConversion, UnknownName
+from turnscript.conversation import Extra, Item, Request, Response, Settings, System, ToolResult
+from turnscript.errors import InvalidRequest, LossyConversion, TurnscriptError, UnknownName
+from turnscript.events import Event
 from turnscript.jsontext import Json, read_object, utf8
 from turnscript.losses import Loss, LossKind
 from turnscript.losses import part_path as part_of_message
@@ -127,6 +128,36 @@ class Rendering:
 # The contract.
 
 
+class StreamParser(Protocol):
+    """Reads a stream of an API: SSE bytes, cut anywhere, as events. Raises UpstreamError for what cannot be read."""
+
+    def feed(self, data: bytes) -> list[Event]:
+        """More bytes; returns what is certain now."""
+        ...
+
+    def close(self) -> list[Event]:
+        """The stream is over. A stream that ends in the middle is an UpstreamError, never a success."""
+        ...
+
+
+class StreamRenderer(Protocol):
+    """Writes events as the SSE bytes of an API. `losses`: what the stream could not say."""
+
+    losses: list[Loss]
+
+    def send(self, events: Iterable[Event]) -> bytes:
+        """The bytes for some events."""
+        ...
+
+    def fail(self, error: TurnscriptError) -> bytes:
+        """The bytes that end the stream because of an error, in the API's own shape; never those of a good end."""
+        ...
+
+    def close(self) -> bytes:
+        """The bytes behind the last event."""
+        ...
+
+
 class Api(ABC):
     """An API. Subclasses set the class attributes and write `read` and `write`.
 
@@ -212,6 +243,30 @@ class Api(ABC):
         if strict and rendering.losses:
             raise LossyConversion(rendering.losses, self.name)
         return Rendered(body, rendering.losses)
+
+    @abstractmethod
+    def parse_response(self, body: Source) -> Response:
+        """A whole response body. Raises InvalidRequest for what is none, UpstreamError for an error body."""
+
+    @abstractmethod
+    def render_response(self, response: Response, request: Request, *, strict: bool = False) -> Rendered:
+        """A response as the body that a client of this API gets, with the losses.
+
+        The model's name is the request's; ids that the response has not are made up, and always the same for the same
+        response. `strict` raises LossyConversion.
+        """
+
+    @abstractmethod
+    def stream_parser(self) -> StreamParser:
+        """A parser for a stream of this API."""
+
+    @abstractmethod
+    def stream_renderer(self, request: Request) -> StreamRenderer:
+        """A writer of the stream that answers a request."""
+
+    @abstractmethod
+    def render_error(self, error: TurnscriptError) -> tuple[int, bytes]:
+        """Status and body of an error, in the shape that clients of this API branch on."""
 
     def rendering(self, request: Request, profile: str, flags: Mapping[str, str]) -> Rendering:
         """A fresh rendering with its profile and flags checked and defaults filled in."""

@@ -122,6 +122,37 @@ class LossyConversion(Unsupported):
         return type(self), (self.losses, self.target)
 
 
+class UpstreamError(TurnscriptError):
+    """A backend, or another server, failed or answered what cannot be read.
+
+    `upstream` is its HTTP status if it gave one, `body` the beginning of what it said, `retryable` whether trying again
+    may help.
+    """
+
+    status = 502
+    code = "upstream_error"
+
+    def __init__(self, message: str, *, upstream: int | None = None, body: str = "", retryable: bool = False) -> None:
+        super().__init__(message, upstream, body, retryable)
+        self.message = message
+        self.upstream = upstream
+        self.body = body
+        self.retryable = retryable
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_upstream, (type(self), self.message, self.upstream, self.body, self.retryable)
+
+
+class UpstreamTimeout(UpstreamError):
+    """A backend took too long."""
+
+    status = 504
+    code = "upstream_timeout"
+
+
 class UnknownName(TurnscriptError, LookupError):
     """A name that nobody registered; the message offers the nearest ones."""
 
@@ -144,3 +175,9 @@ def _rebuild(cls: type[InvalidInput], fields: dict[str, object]) -> InvalidInput
     error = cls(str(fields["message"]))
     error.__dict__.update(fields)
     return error
+
+
+def _rebuild_upstream(
+    cls: type[UpstreamError], message: str, upstream: int | None, body: str, retryable: bool
+) -> UpstreamError:
+    return cls(message, upstream=upstream, body=body, retryable=retryable)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from turnscript.conversation import Issue, Item, Response, Usage
+from turnscript.conversation import Extra, Issue, Item, Response, Usage
 
 
 class PartStart(Struct, gc=False):
@@ -44,7 +44,8 @@ class MessageEnd(Struct, gc=False):
     """The response is over.
 
     `finish_reason`: `stop`, `length`, `tool_calls`, or what the backend said (spec apis A8.2). `stop_sequence`: the
-    client's own stop string, where that was met. `issues`: everything that was not as it should be.
+    client's own stop string, where that was met. `issues`: everything that was not as it should be. `id`, `model` and
+    `extra`: what an API's response says of itself.
     """
 
     finish_reason: str | None = None
@@ -52,6 +53,9 @@ class MessageEnd(Struct, gc=False):
     usage: Usage | None = None
     issues: list[Issue] = []
     raw: str = ""
+    id: str | None = None
+    model: str | None = None
+    extra: Extra = {}
 
 
 Event = PartStart | PartDelta | PartEnd | MessageEnd
@@ -70,6 +74,7 @@ def fold(events: Iterable[Event]) -> Response:
             response.stop_sequence = event.stop_sequence
             response.usage = event.usage
             response.issues.extend(event.issues)
+            response.id, response.model, response.extra = event.id, event.model, event.extra
     return response
 
 

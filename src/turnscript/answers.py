@@ -1,0 +1,158 @@
+"""Owns what the answers of several APIs share: token counts on the wire, made-up ids, unnamed members in pieces.
+
+Nothing here knows an API by name: an API says what it calls its counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from turnscript.api import Body, leftover, merge
+from turnscript.conversation import Extra, Request, Usage
+from turnscript.jsontext import Json, json_string, plain, read_list, read_object
+from turnscript.wire import Reader, mismatch
+
+# Token counts.
+
+
+class Counts(Struct, frozen=True):
+    """What an API calls its token counts. `aliases`: names that some servers use instead of an official one."""
+
+    input: str
+    output: str
+    aliases: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def input_details(self) -> str:
+        """The object that holds counts of the input."""
+        return f"{self.input}_details"
+
+    @property
+    def output_details(self) -> str:
+        """The object that holds counts of the output."""
+        return f"{self.output}_details"
+
+
+_TOTAL = "total_tokens"
+_read_count: Reader[int | float | None] = Reader(int | float | None)
+
+
+def read_usage(value: Json, at: str, counts: Counts) -> tuple[Usage, Extra]:
+    """The counts, and the members that have no name in `Usage`, in their places. A count that is missing is 0."""
+    if bytes(value)[:1] != b"{":
+        raise mismatch(value, at, "an object")
+    members = read_object(value)
+    for alias, name in counts.aliases:
+        if alias in members and name not in members:
+            members[name] = members.pop(alias)
+    usage = Usage(_take(members, counts.input, at), _take(members, counts.output, at))
+    inside = f"{at}.{counts.input_details}"
+    details = _nested(members, counts.input_details)
+    usage.cached = _take(details, "cached_tokens", inside)
+    usage.cache_written = _take(details, "cache_write_tokens", inside)
+    _put_rest(members, counts.input_details, details)
+    details = _nested(members, counts.output_details)
+    usage.reasoning = _take(details, "reasoning_tokens", f"{at}.{counts.output_details}")
+    _put_rest(members, counts.output_details, details)
+    if _TOTAL in members and bytes(members[_TOTAL]) == b"%d" % (usage.input + usage.output):
+        del members[_TOTAL]
+    return usage, members
+
+
+def write_usage(usage: Usage, rest: Extra, counts: Counts) -> Body:
+    """The counts as an object of the API: all of them, zeros too, because strict clients want them."""
+    body: Body = {
+        counts.input: usage.input,
+        counts.output: usage.output,
+        _TOTAL: rest.get(_TOTAL, usage.input + usage.output),
+        counts.input_details: {"cached_tokens": usage.cached, "cache_write_tokens": usage.cache_written},
+        counts.output_details: {"reasoning_tokens": usage.reasoning},
+    }
+    merge(body, rest)
+    return body
+
+
+def _take(members: Extra, name: str, at: str) -> int:
+    value = members.pop(name, None)
+    return int((_read_count(value, f"{at}.{name}") if value is not None else 0) or 0)
+
+
+def _nested(members: Extra, name: str) -> Extra:
+    value = members.pop(name, None)
+    if value is None or bytes(value)[:1] != b"{":
+        return {}
+    return read_object(value)
+
+
+def _put_rest(members: Extra, name: str, rest: Extra) -> None:
+    if rest:
+        members[name] = leftover(rest)
+
+
+# Ids.
+
+
+def made_id(prefix: str, request: Request, *seeds: object) -> str:
+    """An id for something in the answer to a request, the same whenever it is asked for. `seeds`: what it is.
+
+    The length of the conversation is in it, so that equal calls in two turns of one conversation have two ids.
+    """
+    last = request.items[-1] if request.items else None
+    told = [len(request.items), request.settings.model, last, list(seeds)]
+    try:
+        data = msgspec.json.encode(told, enc_hook=str)
+    except UnicodeEncodeError:  # half a surrogate pair in somebody's text
+        data = json.dumps(msgspec.to_builtins(told, enc_hook=str)).encode()
+    return f"{prefix}{blake2b(data, digest_size=12).hexdigest()}"
+
+
+# Unnamed members of a stream.
+
+
+class Gathered:
+    """Members without a name, as the pieces of a stream bring them: lists grow, objects grow inside, of anything else
+    the last one counts. `texts`: texts grow too, as they do in a message; elsewhere servers repeat them."""
+
+    def __init__(self, *, texts: bool = False) -> None:
+        self._texts = texts
+        self._pieces: dict[str, list[Json]] = {}
+
+    def add(self, members: Iterable[tuple[str, Json]]) -> None:
+        """The members of one more piece."""
+        for key, value in members:
+            self._pieces.setdefault(key, []).append(Json(bytes(value)))
+
+    def joined(self) -> Extra:
+        """All members."""
+        return {key: _joined(pieces, self._texts, 0) for key, pieces in self._pieces.items()}
+
+
+_DEEPEST = 8
+
+
+def _joined(pieces: list[Json], texts: bool, depth: int) -> Json:
+    said = [piece for piece in pieces if bytes(piece) != b"null"]
+    if len(said) < 2 or depth > _DEEPEST:
+        return said[-1] if said else pieces[-1]
+    firsts = {bytes(piece)[:1] for piece in said}
+    if texts and firsts == {b'"'}:
+        return Json(json_string("".join(map(_text, said))).encode())
+    if firsts == {b"["}:
+        return Json(msgspec.json.encode([one for piece in said for one in read_list(piece)]))
+    if firsts == {b"{"}:
+        members: dict[str, list[Any]] = {}
+        for piece in said:
+            for key, value in read_object(piece).items():
+                members.setdefault(key, []).append(value)
+        return leftover({key: _joined(values, texts, depth + 1) for key, values in members.items()})
+    return said[-1]
+
+
+def _text(value: Json) -> str:
+    return str(plain(value))

@@ -1,0 +1,102 @@
+"""Owns streams of JSON chunks that end with `[DONE]`: the loop around whatever the chunks say.
+
+A stream is over with its `[DONE]`, or where the body ends behind a finish reason, because some servers send no
+`[DONE]`. Anything else that ends it is an UpstreamError, and so is an `error` in a chunk.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from turnscript.errorobject import upstream_error
+from turnscript.errors import InvalidRequest, UpstreamError
+from turnscript.events import Event
+from turnscript.jsontext import Json
+from turnscript.sse import SseReader
+
+DONE = "[DONE]"
+_SHOWN = 2000
+
+
+class Assembly(Protocol):
+    """One answer, as its chunks arrive."""
+
+    reason: str | None
+    """Why it ended, once that was said."""
+
+    def take(self, chunk: Json) -> None:
+        """One more chunk. Raises InvalidRequest for one that cannot be read, UpstreamError for one that is an error."""
+        ...
+
+    def events(self) -> list[Event]:
+        """What is certain since the last time."""
+        ...
+
+    def end(self) -> list[Event]:
+        """The answer is over: the last events."""
+        ...
+
+
+class ChunkParser:
+    """Reads a stream of chunks into an assembly. An error that comes behind events waits for the next call, so that
+    they are not lost."""
+
+    def __init__(self, answer: Assembly) -> None:
+        self._reader = SseReader()
+        self._answer = answer
+        self._begun = False
+        self._done = False
+        self._error: UpstreamError | None = None
+
+    def feed(self, data: bytes) -> list[Event]:
+        """More bytes. What comes behind the end is not looked at."""
+        if self._error is not None:
+            raise self._error
+        if self._done:
+            return []
+        events: list[Event] = []
+        try:
+            for name, payload in self._reader.feed(data):
+                if self._take(name, payload):
+                    return [*events, *self._end()]
+                events += self._answer.events()
+        except UpstreamError as error:
+            self._error = error
+            if not events:
+                raise
+        return events
+
+    def close(self) -> list[Event]:
+        """The body is over."""
+        if self._error is not None:
+            raise self._error
+        if self._done:
+            return []
+        for name, payload in self._reader.close():
+            if self._take(name, payload):
+                return self._end()
+        if self._answer.reason is None:
+            what = "in the middle of the answer" if self._begun else "before an answer began"
+            raise UpstreamError(f"the server ended the stream {what}", body=self._reader.stray, retryable=True)
+        return self._end()
+
+    def _end(self) -> list[Event]:
+        self._done = True
+        return self._answer.end()
+
+    def _take(self, name: str, payload: str) -> bool:
+        """One more event; whether it is the end."""
+        if payload.strip() == DONE:
+            if not self._begun:
+                raise UpstreamError("the server ended the stream before an answer began", retryable=True)
+            return True
+        chunk = Json(payload.encode())
+        try:
+            if name == "error":
+                raise upstream_error(chunk, payload)
+            self._answer.take(chunk)
+        except InvalidRequest as error:
+            message = f"the server sent a chunk that cannot be read: {error}"
+            raise UpstreamError(message, body=payload[:_SHOWN]) from error
+        self._begun = True
+        return False

@@ -1,0 +1,102 @@
+"""Owns the error object that most servers speak, `{"error": {message, type, param, code}}`: writing and reading it.
+
+Clients branch on status, type and code, and know a full context by its wording.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from turnscript.errors import TurnscriptError, UpstreamError
+from turnscript.faults import Fault, Kind, fault_of
+from turnscript.jsontext import Json, excerpt, plain, read_object
+from turnscript.sse import frame
+
+_INVALID = "invalid_request_error"
+_SERVER = "server_error"
+
+_WORDS: dict[Kind, tuple[str, str | None]] = {
+    "bad_request": (_INVALID, None),
+    "unauthorized": ("authentication_error", "invalid_api_key"),
+    "forbidden": ("permission_error", None),
+    "not_found": ("not_found_error", None),
+    "unknown_model": (_INVALID, "model_not_found"),
+    "conflict": ("conflict_error", None),
+    "too_large": (_INVALID, None),
+    "overflow": (_INVALID, "context_length_exceeded"),
+    "rate_limited": ("rate_limit_error", "rate_limit_exceeded"),
+    "overloaded": (_SERVER, "overloaded"),
+    "timeout": (_SERVER, "timeout"),
+    "server": (_SERVER, None),
+}
+"""Type and code of each kind of fault."""
+
+
+def error_body(error: TurnscriptError) -> tuple[int, dict[str, Any]]:
+    """Status and body of an error."""
+    fault = fault_of(error)
+    type_, code = _WORDS[fault.kind]
+    message = _overflow(fault) if fault.kind == "overflow" else fault.message
+    return fault.status, {"error": {"message": message, "type": type_, "param": fault.path or None, "code": code}}
+
+
+def error_frame(error: TurnscriptError) -> bytes:
+    """The same as the last event of a stream."""
+    return frame(encoded(error_body(error)[1]))
+
+
+def encoded(body: dict[str, Any]) -> bytes:
+    """A body as JSON bytes; what no UTF-8 can carry is replaced, because an error must get through."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        error = body["error"]
+        message = error["message"].encode("utf-8", "replace").decode()
+        param = error["param"] and error["param"].encode("utf-8", "replace").decode()
+        return msgspec.json.encode({"error": error | {"message": message, "param": param}})
+
+
+def _overflow(fault: Fault) -> str:
+    """Clients know a full context by this wording, and make room."""
+    if "maximum context length" in fault.message:
+        return fault.message
+    if fault.limit is None or fault.asked is None:
+        return f"This model's maximum context length is exceeded: {fault.message}"
+    known = f"This model's maximum context length is {fault.limit} tokens. "
+    return f"{known}However, you requested {fault.asked} tokens. Please reduce the length of the messages."
+
+
+def upstream_error(value: Json, whole: Json | str) -> UpstreamError:
+    """The `error` member of a body or chunk as an error. `whole`: all of that body."""
+    said = bytes(whole).decode("utf-8", "replace") if isinstance(whole, Json) else whole
+    message, status, word = excerpt(value, 200), None, ""
+    if bytes(value)[:1] == b'"':
+        message = str(plain(value))
+    elif bytes(value)[:1] == b"{":
+        members = read_object(value)
+        message = str(_scalar(members, "message") or message)
+        code = _scalar(members, "code")
+        status = code if isinstance(code, int) and 400 <= code <= 599 else None
+        word = f"{code} {_scalar(members, 'type')}"
+    status = status or next((known for sign, known in _SIGNS if sign in word), None)
+    retryable = status is None or status in (408, 429) or status >= 500
+    return UpstreamError(f"the server says: {message}", upstream=status, body=said[:2000], retryable=retryable)
+
+
+_SIGNS = (
+    ("rate_limit", 429),
+    ("overloaded", 503),
+    ("insufficient_quota", 429),
+    ("context_length_exceeded", 400),
+    ("exceed_context_size", 400),
+    ("invalid_request", 400),
+    ("server_error", 500),
+)
+
+
+def _scalar(members: dict[str, Json], name: str) -> str | int | None:
+    value = members.get(name)
+    found = plain(value) if value is not None else None
+    return found if isinstance(found, str | int) else None

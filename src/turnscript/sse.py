@@ -1,0 +1,132 @@
+"""Owns server-sent events: cutting bytes into events, and framing data as one. Knows nothing of what the data means."""
+
+from __future__ import annotations
+
+from turnscript.errors import UpstreamError
+
+LIMIT = 16 * 1024 * 1024
+"""The most bytes that a line, or the data of one event, may have."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class SseReader:
+    """Reads a stream of server-sent events as (event, data); `event` is empty where the stream names none.
+
+    The bytes may be cut anywhere. A line ends with LF, CR or CR LF; comments, `id` and `retry` mean nothing here. Bytes
+    that are no UTF-8, or a line without an end, raise UpstreamError, and so does every call after it; but never in the
+    call that completes an event, so that no event is lost. Work is linear, memory at most twice `limit`. `stray` is the
+    beginning of the first line that is no field of an event, for an error message: a server that answers with a page or
+    a plain JSON error shows there.
+    """
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self.stray = ""
+        self._limit = limit
+        self._line = bytearray()
+        self._after_cr = False
+        self._started = False
+        self._event = ""
+        self._data: list[str] = []
+        self._size = 0
+        self._error: UpstreamError | None = None
+
+    def feed(self, data: bytes) -> list[tuple[str, str]]:
+        """More bytes; returns the events that are complete now."""
+        if self._error is not None:
+            raise self._error
+        events: list[tuple[str, str]] = []
+        try:
+            for line in self._whole_lines(data):
+                if line:
+                    self._field(line)
+                else:
+                    self._dispatch(events)
+            if len(self._line) > self._limit:
+                raise self._too_long("line")
+        except UpstreamError as error:
+            self._error = error
+            if not events:
+                raise
+        return events
+
+    def close(self) -> list[tuple[str, str]]:
+        """The stream is over. Returns the event that lacked its empty line, if any: servers forget it at the end."""
+        if self._error is not None:
+            raise self._error
+        events: list[tuple[str, str]] = []
+        if self._line:
+            line, self._line = bytes(self._line), bytearray()
+            self._field(self._without_mark(line))
+        self._dispatch(events)
+        return events
+
+    def _whole_lines(self, data: bytes) -> list[bytes]:
+        if self._after_cr and data:
+            self._after_cr = False
+            if data[:1] == b"\n":  # the second half of a CR LF
+                data = data[1:]
+        if b"\r" in data:
+            self._after_cr = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *lines, rest = data.split(b"\n")
+        if lines and self._line:
+            lines[0] = bytes(self._line + lines[0])
+            self._line.clear()
+        self._line += rest
+        if lines and not self._started:
+            lines[0] = self._without_mark(lines[0])
+        return lines
+
+    def _without_mark(self, line: bytes) -> bytes:
+        """The line; if it is the first one, without a byte order mark."""
+        started, self._started = self._started, True
+        return line if started else line.removeprefix(_BOM)
+
+    def _field(self, line: bytes) -> None:
+        if len(line) > self._limit:
+            raise self._too_long("line")
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._size += len(value) + 1
+            if self._size > self._limit:
+                raise self._too_long("event")
+            self._data.append(_text(value))
+        elif name == b"event":
+            self._event = _text(value)
+        elif name not in (b"", b"id", b"retry") and not self.stray:
+            self.stray = line[:200].decode(errors="replace")
+
+    def _dispatch(self, events: list[tuple[str, str]]) -> None:
+        if self._data:
+            events.append((self._event, "\n".join(self._data)))
+            self._data, self._size = [], 0
+        self._event = ""
+
+    def _too_long(self, what: str) -> UpstreamError:
+        return UpstreamError(f"the server sent one {what} of more than {self._limit} bytes; the stream was given up")
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        body = value[:200].decode(errors="replace")
+        message = f"the server sent bytes that are no UTF-8 (at byte {error.start} of a line)"
+        raise UpstreamError(message, body=body) from None
+
+
+def frame(data: bytes | str, event: str = "") -> bytes:
+    """One event as bytes. Data with line ends becomes several `data` lines, all of whose ends are read back as LF."""
+    payload = data if isinstance(data, bytes) else data.encode()
+    if b"\n" in payload or b"\r" in payload:
+        lines = payload.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        payload = b"\ndata: ".join(lines)
+    head = f"event: {event}\n".encode() if event else b""
+    return b"%bdata: %b\n\n" % (head, payload)
+
+
+def comment(text: str = "") -> bytes:
+    """A comment line, which readers skip: it keeps a connection alive."""
+    return f": {text}\n\n".encode()
