@@ -1,4 +1,4 @@
-"""Owns OpenAI Chat Completions: `/v1/chat/completions` request bodies as requests, and back.
+"""Owns OpenAI Chat Completions: `/v1/chat/completions` requests, answers, streams and errors, read and written.
 
 | wire | model |
 | --- | --- |
@@ -19,7 +19,8 @@
 Profile `seed` is the table of the Universal document (requirements R-U-17..21): each call is a `function_call` in a
 message of its own, results carry the tool's name, tools are not written. Both profiles read both forms.
 
-Flag `reasoning`: the member that thinking is written to; there is no official one, servers use two.
+Flag `reasoning`: the member that thinking is written to; there is no official one, servers use two. For answers it is
+said when the API is made: `OpenAIChat(reasoning="reasoning")`.
 
 Spec: https://platform.openai.com/docs/api-reference/chat/create, read 2026-11-20.
 """
@@ -29,15 +30,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from turnscript.api import OFFICIAL, SEED, Api, Body, Option, Rendering
+from turnscript.api import OFFICIAL, SEED, Api, Body, Option, Rendering, Source, StreamParser, StreamRenderer
+from turnscript.apis.openai_chat.chunks import ChatStreamRenderer
 from turnscript.apis.openai_chat.objects import AnyTool, Message
 from turnscript.apis.openai_chat.options import DEPRECATED, OPTIONS
 from turnscript.apis.openai_chat.reading import read_messages
+from turnscript.apis.openai_chat.response import read_response, write_response
+from turnscript.apis.openai_chat.stream import Assembly
 from turnscript.apis.openai_chat.target import Target
 from turnscript.apis.openai_chat.tools import read_tools, write_tools
 from turnscript.apis.openai_chat.writing import write_messages
-from turnscript.conversation import Assistant, Request
+from turnscript.chunked import ChunkParser
+from turnscript.conversation import Assistant, Request, Response
+from turnscript.errorobject import encoded, error_body
+from turnscript.errors import LossyConversion, TurnscriptError
 from turnscript.jsontext import Json
+from turnscript.rendered import Rendered
 
 
 class OpenAIChat(Api):
@@ -52,6 +60,10 @@ class OpenAIChat(Api):
     options: ClassVar[Sequence[Option]] = OPTIONS
 
     typed: ClassVar[Mapping[str, Any]] = {"messages": list[Message], "tools": list[AnyTool]}
+
+    def __init__(self, reasoning: str = "reasoning_content") -> None:
+        super().__init__()
+        self.reasoning = reasoning
 
     def read(self, members: dict[str, Any], request: Request) -> None:
         """Messages and tools."""
@@ -78,6 +90,30 @@ class OpenAIChat(Api):
     def claims(self, members: Mapping[str, Json]) -> int:
         """Any body with messages, unless another API knows its own signs in it."""
         return 1 if "messages" in members else 0
+
+    def parse_response(self, body: Source) -> Response:
+        """A whole answer; of several choices only the first."""
+        return read_response(body)
+
+    def render_response(self, response: Response, request: Request, *, strict: bool = False) -> Rendered:
+        """An answer with one choice."""
+        body, rendering = write_response(self, response, request, self.reasoning)
+        if strict and rendering.losses:
+            raise LossyConversion(rendering.losses, self.name)
+        return Rendered(body, rendering.losses)
+
+    def stream_parser(self) -> StreamParser:
+        """A parser of chunks."""
+        return ChunkParser(Assembly())
+
+    def stream_renderer(self, request: Request) -> StreamRenderer:
+        """A writer of chunks."""
+        return ChatStreamRenderer(self, request, self.reasoning)
+
+    def render_error(self, error: TurnscriptError) -> tuple[int, bytes]:
+        """Status and body of an error."""
+        status, body = error_body(error)
+        return status, encoded(body)
 
 
 def _mark_open(request: Request, members: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Owns legacy OpenAI completions: `/v1/completions` request bodies as requests, and back.
+"""Owns legacy OpenAI completions: `/v1/completions` requests, answers, streams and errors, read and written.
 
 | wire | model |
 | --- | --- |
@@ -19,10 +19,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from turnscript.api import Api, Body, Option, Rendering, object_setting, part_path, setting
-from turnscript.conversation import Item, Part, Request, System, Text, User
+from turnscript.api import (
+    Api,
+    Body,
+    Option,
+    Rendering,
+    Source,
+    StreamParser,
+    StreamRenderer,
+    body_bytes,
+    object_setting,
+    part_path,
+    setting,
+)
+from turnscript.apis.openai_completions.answer import Assembly, CompletionStreamRenderer, write_response
+from turnscript.chunked import ChunkParser
+from turnscript.conversation import Item, Part, Request, Response, System, Text, User
+from turnscript.errorobject import encoded, error_body
+from turnscript.errors import InvalidRequest, LossyConversion, TurnscriptError
+from turnscript.events import fold
 from turnscript.grouping import envelope_of, hints, shape_of
-from turnscript.jsontext import Json, plain, read_list
+from turnscript.jsontext import Json, plain, read_list, read_object
+from turnscript.rendered import Rendered
 from turnscript.wire import Reader
 
 _read_strings: Reader[str | list[str]] = Reader(str | list[str])
@@ -137,6 +155,39 @@ class OpenAICompletions(Api):
         if prompt is None or "messages" in members or "input" in members:
             return 0
         return 1 if bytes(prompt)[:1] in (b'"', b"[") else 0
+
+    def parse_response(self, body: Source) -> Response:
+        """A whole answer; of several choices only the first."""
+        data = Json(body_bytes(body))
+        assembly = Assembly()
+        assembly.take(data)
+        if bytes(read_object(data).get("choices", Json(b"[]"))) in (b"[]", b"null"):
+            expected = "a list of choices"
+            message = f"required, but missing or empty; expected {expected}"
+            raise InvalidRequest(message, path="$.choices", expected=expected)
+        response = fold(assembly.end())
+        response.raw = None
+        return response
+
+    def render_response(self, response: Response, request: Request, *, strict: bool = False) -> Rendered:
+        """An answer with one choice."""
+        body, losses = write_response(self, response, request)
+        if strict and losses:
+            raise LossyConversion(losses, self.name)
+        return Rendered(body, losses)
+
+    def stream_parser(self) -> StreamParser:
+        """A parser of chunks."""
+        return ChunkParser(Assembly())
+
+    def stream_renderer(self, request: Request) -> StreamRenderer:
+        """A writer of chunks."""
+        return CompletionStreamRenderer(self, request)
+
+    def render_error(self, error: TurnscriptError) -> tuple[int, bytes]:
+        """Status and body of an error."""
+        status, body = error_body(error)
+        return status, encoded(body)
 
     def _write_text(self, body: Body, rendering: Rendering, item: Item) -> None:
         assert isinstance(item, System | User)

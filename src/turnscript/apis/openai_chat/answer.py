@@ -1,0 +1,136 @@
+"""Owns the wire objects of an answer, whole and in chunks, and the words for why it ended.
+
+| finish_reason | model |
+| --- | --- |
+| `stop` `length` `tool_calls` `content_filter` | the same |
+| `function_call` | `tool_calls` |
+| any other | the same: what the server said |
+
+To write, the words of other APIs are translated and reported; one that nobody knows is written as it is, because every
+official word would be a lie.
+"""
+
+from __future__ import annotations
+
+from msgspec import UNSET, UnsetType
+
+from turnscript.answers import Counts
+from turnscript.api import Rendering
+from turnscript.apis.openai_chat.objects import Content
+from turnscript.conversation import Request
+from turnscript.errors import UpstreamError
+from turnscript.jsontext import Json
+from turnscript.wire import Reader, Wire
+
+COUNTS = Counts("prompt_tokens", "completion_tokens")
+
+STOP, LENGTH, CALLED, FILTERED = "stop", "length", "tool_calls", "content_filter"
+LEGACY_CALL = "function_call"
+COMPLETE = frozenset({STOP, CALLED})
+"""Reasons with which nothing was cut off."""
+
+_TRANSLATED = {
+    "model_context_window_exceeded": (LENGTH, "that the context is full is said as a limit on tokens"),
+    "refusal": (FILTERED, "a refusal is said as a filter"),
+    "pause_turn": (STOP, "a pause of the model is said as its end"),
+    "compaction": (STOP, "a compaction is said as the end"),
+    "max_messages": (LENGTH, "a limit on messages is said as one on tokens"),
+    "steered": (STOP, "that the client broke in is said as the end"),
+}
+
+FAILURES = frozenset({"error", "failed", "cancelled", "abort"})
+"""Reasons that are no end: there is an error instead."""
+
+
+def broke_off(reason: str | None) -> UpstreamError:
+    """The error for an answer that has no end."""
+    return UpstreamError(f"the answer broke off: {reason}", retryable=True)
+
+
+# Objects. A whole message and a delta are of one shape, but for the places of calls.
+
+
+class PieceOfFunction(Wire):
+    name: str | UnsetType | None = UNSET
+    arguments: str | UnsetType | None = UNSET
+
+
+class PieceOfCustom(Wire):
+    name: str | UnsetType | None = UNSET
+    input: str | UnsetType | None = UNSET
+
+
+class PieceOfCall(Wire):
+    index: int | UnsetType | None = UNSET
+    id: str | UnsetType | None = UNSET
+    type: str | UnsetType | None = UNSET
+    function: PieceOfFunction | UnsetType | None = UNSET
+    custom: PieceOfCustom | UnsetType | None = UNSET
+
+
+class Piece(Wire):
+    """A message, or a delta of one."""
+
+    role: Json | UnsetType = UNSET
+    content: Content | UnsetType = UNSET
+    refusal: str | UnsetType | None = UNSET
+    tool_calls: list[PieceOfCall] | UnsetType | None = UNSET
+    function_call: PieceOfFunction | UnsetType | None = UNSET
+    reasoning_content: str | UnsetType | None = UNSET
+    reasoning: Json | UnsetType = UNSET
+    annotations: Json | UnsetType = UNSET
+    audio: Json | UnsetType = UNSET
+
+
+class Choice(Wire):
+    """A choice of a whole answer (`message`) or of a chunk (`delta`)."""
+
+    index: int | UnsetType | None = UNSET
+    message: Piece | UnsetType | None = UNSET
+    delta: Piece | UnsetType | None = UNSET
+    finish_reason: str | UnsetType | None = UNSET
+    logprobs: Json | UnsetType = UNSET
+    stop_reason: Json | UnsetType = UNSET
+    matched_stop: Json | UnsetType = UNSET
+
+
+class Answer(Wire):
+    """A whole answer, or a chunk of one."""
+
+    id: str | UnsetType | None = UNSET
+    object: Json | UnsetType = UNSET
+    created: Json | UnsetType = UNSET
+    model: str | UnsetType | None = UNSET
+    choices: list[Choice] | UnsetType | None = UNSET
+    usage: Json | UnsetType = UNSET
+    error: Json | UnsetType = UNSET
+    system_fingerprint: Json | UnsetType = UNSET
+    service_tier: Json | UnsetType = UNSET
+    obfuscation: Json | UnsetType = UNSET
+
+
+read_answer: Reader[Answer] = Reader(Answer)
+
+
+# Writing the reason.
+
+
+def finish_word(rendering: Rendering, reason: str | None, called: bool, legacy: bool) -> str:
+    """Why the answer ended, in this API's words. `called`: a call was written; `legacy`: as `function_call`."""
+    if reason is None:
+        word = CALLED if called else STOP
+        rendering.lose("finish_reason", "invented", f"nobody said why the answer ended: {word}")
+    elif reason in _TRANSLATED:
+        word, detail = _TRANSLATED[reason]
+        rendering.lose("finish_reason", "approximated", detail)
+    else:
+        word = reason
+    if word == CALLED and not called:
+        rendering.lose("finish_reason", "approximated", "there is no call: said as the end")
+        return STOP
+    return LEGACY_CALL if word == CALLED and legacy else word
+
+
+def is_legacy(request: Request) -> bool:
+    """Whether the client knows calls only in their deprecated form: it offered `functions` and no tools."""
+    return bool(request.tools) and all(tool.hints.get("slot") == "functions" for tool in request.tools)

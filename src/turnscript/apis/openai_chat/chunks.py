@@ -1,0 +1,256 @@
+"""Owns writing an answer as chunks.
+
+Order: a first chunk with the role; deltas; one chunk with the finish reason and no delta; one without choices and with
+the usage, if the client asked for it; `[DONE]`. Clients put equal members of deltas one behind another, so role, id,
+name and type are sent once.
+
+A call is sent when it is complete. This API cannot take back what it said, and clients run a call that they have half
+of; so a call that a limit cut off, or that turned out to be none, is never sent at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from turnscript.answers import made_id, write_usage
+from turnscript.api import Api, Body, Rendering, merge, part_path
+from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, broke_off, finish_word, is_legacy
+from turnscript.apis.openai_chat.response import (
+    OBJECTS,
+    Order,
+    as_function,
+    call_head,
+    is_whole,
+    lose_legacy,
+    lose_spoken,
+    lose_stop,
+    lose_thinking,
+    put_top,
+    rendering_of,
+    thought,
+    usage_rest,
+)
+from turnscript.chunked import DONE
+from turnscript.conversation import Assistant, Extra, Item, Refusal, Request, Text, Thinking, ToolCall
+from turnscript.errorobject import error_frame
+from turnscript.errors import TurnscriptError, UpstreamError
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.jsontext import json_string, read_object
+from turnscript.losses import Loss
+from turnscript.sse import frame
+
+
+class ChatStreamRenderer:
+    """Writes events as chunks. `id` and `created` may be set before the first bytes are asked for."""
+
+    def __init__(self, api: Api, request: Request, reasoning: str) -> None:
+        self.losses: list[Loss] = []
+        self.id = made_id("chatcmpl-", request)
+        self.created = 0
+        self._api = api
+        self._request = request
+        self._reasoning = reasoning
+        self._asked_usage = _asks_usage(request)
+        self._rendering = self._rendering_for([], {})
+        self._order = Order(self._rendering)
+        self._legacy = is_legacy(request)
+        self._calls = 0
+        self._member = ""  # of the part that goes on; empty when it has no deltas
+        self._said = False  # whether the part that goes on has said anything
+        self._head = self._tail = b""
+        self._ended = self._failed = False
+
+    def send(self, events: Iterable[Event]) -> bytes:
+        """The chunks for some events; the very first call gives the chunk with the role as well."""
+        out: list[bytes] = []
+        if not self._head and not self._failed:
+            self._begin(out)
+        for event in events:
+            if self._ended or self._failed:
+                break
+            if isinstance(event, PartDelta):
+                if self._member and event.text:
+                    self._said = True
+                    out.append(self._delta(b'{"%b":%b}' % (self._member.encode(), _string(event.text))))
+            elif isinstance(event, PartStart):
+                self._start(event.part, event.index)
+            elif isinstance(event, PartEnd):
+                self._end(out, event.part, event.index)
+            else:
+                self._finish(out, event)
+        return b"".join(out)
+
+    def fail(self, error: TurnscriptError) -> bytes:
+        """The error as the last event. Nothing follows it, no `[DONE]` either. Nothing at all behind a good end."""
+        if self._failed or self._ended:
+            return b""
+        self._failed = True
+        return error_frame(error)
+
+    def close(self) -> bytes:
+        """`[DONE]`; or an error, where the events broke off before their end."""
+        if self._failed:
+            return b""
+        if not self._ended:
+            return self.fail(UpstreamError("the answer broke off before its end", retryable=True))
+        self._failed = True
+        return frame(DONE)
+
+    # Chunks.
+
+    def _begin(self, out: list[bytes]) -> None:
+        model = self._request.settings.model or ""
+        head = {"id": self.id, "object": OBJECTS[1], "created": self.created, "model": model}
+        self._head = b'data: %b,"choices":[{"index":0,"delta":' % msgspec.json.encode(head)[:-1]
+        usage = b',"usage":null' if self._asked_usage else b""
+        self._tail = b',"logprobs":null,"finish_reason":null}]%b}\n\n' % usage
+        out.append(self._delta(b'{"role":"assistant","content":""}'))
+
+    def _delta(self, delta: bytes) -> bytes:
+        return b"%b%b%b" % (self._head, delta, self._tail)
+
+    def _start(self, part: Item, index: int) -> None:
+        self._said = False
+        self._member = ""
+        if isinstance(part, Thinking):
+            self._member = self._reasoning
+        elif isinstance(part, Assistant):
+            refused = any(isinstance(one, Refusal) for one in part.content)
+            self._member = "refusal" if refused else "content"
+
+    def _end(self, out: list[bytes], part: Item | None, index: int) -> None:
+        member, self._member = self._member, ""
+        if part is None:
+            return
+        if not part.at:
+            part.at = f"items[{index}]"
+        if isinstance(part, Thinking):
+            lose_thinking(self._rendering, part)
+            text = "" if self._said else thought(part)
+            if text:
+                out.append(self._delta(b'{"%b":%b}' % (member.encode(), _string(text))))
+            if text or self._said:
+                self._order.note("thinking", part.at)
+        elif isinstance(part, Assistant):
+            self._end_text(out, part, member)
+        elif isinstance(part, ToolCall):
+            self._call(out, part)
+        else:
+            self._rendering.lose(part.at, "dropped", f"{part.kind}: a chunk has no place for it")
+
+    def _end_text(self, out: list[bytes], part: Assistant, member: str) -> None:
+        rendering = self._rendering
+        lose_spoken(rendering, part)
+        for key in part.extra:
+            rendering.lose(f"{part.at}.{key}", "dropped", "a chunk has no such member")
+        for index, one in enumerate(part.content):
+            at = part_path(part, index)
+            if not isinstance(one, Text | Refusal):
+                rendering.lose(at, "dropped", f"a chunk cannot hold a part of kind {type(one).__name__.lower()!r}")
+                continue
+            for key in one.extra:
+                rendering.lose(f"{at}.{key}", "dropped", "a chunk has no such member")
+            if not self._said and one.text:  # a part that came without deltas
+                kind = b"refusal" if isinstance(one, Refusal) else b"content"
+                out.append(self._delta(b'{"%b":%b}' % (kind, _string(one.text))))
+            if one.text:
+                self._order.note("refusal" if isinstance(one, Refusal) else "text", part.at)
+
+    def _call(self, out: list[bytes], part: ToolCall) -> None:
+        rendering = self._rendering
+        if not is_whole(rendering, part):
+            return
+        if self._legacy and self._calls:
+            lose_legacy(rendering, part)
+            return
+        self._order.note("call", part.at)
+        id_, name = call_head(rendering, self._request, part, self._calls)
+        if part.custom:
+            detail = "chunks hold function calls only: free text is sent as the argument `input`"
+            rendering.lose(part.at, "approximated", detail)
+        arguments = as_function(part)
+        if self._legacy:
+            if part.id is not None:
+                rendering.lose(f"{part.at}.id", "dropped", "a function call has no id")
+            heads: list[Body] = [{"function_call": {"name": name, "arguments": ""}}]
+            heads.append({"function_call": {"arguments": arguments}})
+        else:
+            place = {"index": self._calls}
+            entry = place | {"id": id_, "type": "function", "function": {"name": name, "arguments": ""}}
+            rendering.put_extra(entry, part.extra, part.at)
+            heads = [{"tool_calls": [entry]}]
+            heads.append({"tool_calls": [place | {"function": {"arguments": arguments}}]})
+        self._calls += 1
+        out += [self._delta(_encoded(delta)) for delta in heads]
+
+    # The end.
+
+    def _finish(self, out: list[bytes], end: MessageEnd) -> None:
+        if end.finish_reason in FAILURES:
+            out.append(self.fail(broke_off(end.finish_reason)))
+            return
+        last = self._rendering_for([], end.extra)
+        extra = {} if last.foreign else end.extra
+        reason = finish_word(last, end.finish_reason, bool(self._calls), self._legacy)
+        choice: Body = {"index": 0, "delta": {}, "finish_reason": reason}
+        if "choices" in extra:
+            rest = read_object(extra["choices"])
+            if "message" in rest:
+                choice["delta"] = read_object(rest.pop("message"))
+            merge(choice, rest)
+        choice.setdefault("logprobs", None)
+        lose_stop(last, end.stop_sequence, choice)
+        body = self._chunk([choice])
+        put_top(last, body, end.extra)
+        out.append(frame(_encoded(body)))
+        if self._asked_usage and end.usage is not None:
+            body = self._chunk([])
+            body["usage"] = write_usage(end.usage, usage_rest(extra), COUNTS)
+            out.append(frame(_encoded(body)))
+        elif end.usage is not None:
+            last.lose("usage", "dropped", "the client did not ask for it in a stream")
+        self._ended = True
+
+    def _chunk(self, choices: list[Body]) -> Body:
+        model = self._request.settings.model or ""
+        body: Body = {"id": self.id, "object": OBJECTS[1], "created": self.created, "model": model, "choices": choices}
+        if self._asked_usage:
+            body["usage"] = None
+        return body
+
+    def _rendering_for(self, items: list[Item], extra: Extra) -> Rendering:
+        rendering = rendering_of(self._api, items, extra)
+        rendering.losses = self.losses
+        return rendering
+
+
+def _asks_usage(request: Request) -> bool:
+    options = request.settings.stream_options
+    if options is None or bytes(options)[:1] != b"{":
+        return False
+    asked = read_object(options).get("include_usage")
+    return asked is not None and bytes(asked) == b"true"
+
+
+def _string(text: str) -> bytes:
+    """A JSON string; half of a surrogate pair, which no UTF-8 can hold, as an escape."""
+    try:
+        return json_string(text).encode()
+    except UnicodeEncodeError:
+        return json.dumps(text).encode()
+
+
+def _encoded(body: Any) -> bytes:
+    """A chunk as JSON, with the same care for halves of surrogate pairs."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        return json.dumps(body, default=_plain).encode()
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(bytes(value))

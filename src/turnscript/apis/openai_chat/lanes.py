@@ -1,0 +1,291 @@
+"""Owns taking apart what arrives mixed: parts of an answer that go on side by side, told as parts one behind another.
+
+Theory of operation. Thinking, text, refusal and each call is a lane. One lane goes on and is told as it comes. Another
+one ends it and goes on instead, but for one case: a call whose arguments may still grow cannot be ended, so what comes
+meanwhile waits, and is told when all is over. Whether a call may end is asked once, when something else comes first:
+its arguments are then a whole JSON object, as they are with servers that finish one call before the next, or its pieces
+come mixed with others'.
+"""
+
+from __future__ import annotations
+
+from turnscript.answers import Gathered
+from turnscript.api import extra_of, leftover
+from turnscript.apis.openai_chat.answer import COMPLETE, PieceOfCall, PieceOfCustom, PieceOfFunction
+from turnscript.conversation import Assistant, Hints, Issue, Item, Opaque, Part, Refusal, Text, Thinking, ToolCall
+from turnscript.events import Event, PartDelta, PartEnd, PartStart
+from turnscript.jsontext import Json, is_object, json_string
+
+_MESSAGE = "$.choices[0].message"
+
+
+class Lane:
+    """One part that is being read. `key`: the member it comes from, and for a call its place."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.at = f"{_MESSAGE}.{key}"
+        self.index = -1  # among the parts that were told, -1 while it is not told
+        self.texts: list[str] = []
+        self.ended = False
+
+    def head(self) -> Item | None:
+        """The part without content; None while that cannot be said."""
+        if self.key == "refusal":
+            return Assistant(content=[Refusal(text="")], at=self.at)
+        return self.item([])
+
+    def whole(self) -> Item | None:
+        """The part with its content."""
+        text = "".join(self.texts)
+        return self.item([Refusal(text=text) if self.key == "refusal" else Text(text=text)])
+
+    def item(self, content: list[Part]) -> Item:
+        """The item around some content."""
+        if self.key in ("reasoning", "reasoning_content"):
+            return Thinking(content=content, at=self.at)
+        return Assistant(content=content, at=self.at)
+
+    def may_end(self) -> bool:
+        """Whether nothing more can come for it."""
+        return True
+
+
+class PartLane(Lane):
+    """A part of a kind that has no text of its own: it comes whole."""
+
+    def __init__(self, part: Part) -> None:
+        super().__init__("content")
+        self._part = part
+
+    def whole(self) -> Item | None:
+        return self.item([self._part])
+
+
+class CallLane(Lane):
+    """One call. `name` is empty until it is known, and until then the call is not told."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.id: str | None = None
+        self.name = ""
+        self.type = ""
+        self.rest = Gathered(texts=True)
+        self.inner = Gathered(texts=True)
+        self._judged = False
+
+    @property
+    def custom(self) -> bool:
+        """Whether its argument is free text."""
+        return self.type == "custom"
+
+    @property
+    def opaque(self) -> bool:
+        """Whether it is a call of a type that has no name here."""
+        return self.type not in ("", "function", "custom")
+
+    def head(self) -> Item | None:
+        if self.opaque or not self.name:
+            return None
+        return self._call("")
+
+    def whole(self) -> Item | None:
+        text = "".join(self.texts)
+        if self.opaque:
+            named = {"id": self.id, "type": self.type} if self.id else {"type": self.type}
+            entry = {key: Json(json_string(value).encode()) for key, value in named.items()}
+            value = leftover(entry | self.rest.joined())
+            return Opaque(type=self.type, value=value, role="assistant", at=self.at)
+        call = self._call(text)
+        call.extra = self.rest.joined()
+        inner = self.inner.joined()
+        if inner:
+            call.extra["custom" if self.custom else "function"] = leftover(inner)
+        return call
+
+    def _call(self, arguments: str) -> ToolCall:
+        call = ToolCall(name=self.name, arguments=arguments, id=self.id, custom=self.custom, at=self.at)
+        if self.key == "function_call":
+            call.hints = Hints(slot=self.key)
+        return call
+
+    def may_end(self) -> bool:
+        if self._judged or self.custom or self.opaque or self.index < 0:
+            return False
+        self._judged = True
+        return is_object("".join(self.texts))
+
+
+class Lanes:
+    """All parts of one answer. `events` waits to be taken by the owner."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._issues: dict[tuple[str, str], Issue] = {}
+        self._told = 0
+        self._current: Lane | None = None
+        self._waiting: list[Lane] = []
+        self._calls: dict[int, CallLane] = {}
+        self._latest: CallLane | None = None
+
+    @property
+    def issues(self) -> list[Issue]:
+        """What was not as it should be, each once."""
+        return list(self._issues.values())
+
+    def add(self, key: str, text: str) -> None:
+        """More of a text, a thought or a refusal; an empty piece says nothing."""
+        if not text:
+            return
+        lane = self._last()
+        if lane is None or lane.key != key or isinstance(lane, PartLane):
+            lane = Lane(key)
+            self._open(lane)
+        self._more(lane, text)
+
+    def add_part(self, part: Part) -> None:
+        """A whole part that is no text."""
+        self._open(PartLane(part))
+
+    def call(self, piece: PieceOfCall, place: int | None = None) -> None:
+        """More of a call. `place` is its place where the piece cannot know it, in a list of whole calls."""
+        lane = self._lane_of(piece, place)
+        if piece.id and lane.id is None:
+            lane.id = piece.id
+        elif piece.id and piece.id != lane.id:
+            self.issue("call_id", f"a call changed its id from {lane.id!r} to {piece.id!r}; the first one counts")
+        if piece.type and not lane.type:
+            lane.type = piece.type
+        elif not lane.type and isinstance(piece.custom, PieceOfCustom):
+            lane.type = "custom"
+        lane.rest.add(extra_of(piece.rest).items())
+        if isinstance(piece.function, PieceOfFunction):
+            self._inner(lane, piece.function, piece.function.arguments)
+        if isinstance(piece.custom, PieceOfCustom):
+            self._inner(lane, piece.custom, piece.custom.input)
+
+    def legacy_call(self, function: PieceOfFunction) -> None:
+        """More of the deprecated only call."""
+        lane = self._calls.get(_LEGACY)
+        if lane is None:
+            lane = self._new_call(_LEGACY, "function_call")
+        self._inner(lane, function, function.arguments)
+
+    def finish(self, reason: str | None) -> None:
+        """All is over, for a reason of the API: ends every lane, and a call that was cut off without a call."""
+        lanes = [*([self._current] if self._current is not None else []), *self._waiting]
+        for lane in lanes:
+            if lane is not self._current:
+                self._begin(lane)
+            self._end(lane, cut=isinstance(lane, CallLane) and self._is_cut(lane, reason))
+        self._current, self._waiting = None, []
+
+    # Calls.
+
+    def _lane_of(self, piece: PieceOfCall, place: int | None) -> CallLane:
+        index = piece.index if isinstance(piece.index, int) else place
+        latest = self._latest
+        if index is None:  # some servers leave it out: an id that is new begins a call
+            if latest is not None and (not piece.id or piece.id == latest.id):
+                return latest
+            return self._new_call(len(self._calls), f"tool_calls[{len(self._calls)}]")
+        lane = self._calls.get(index)
+        if lane is None:
+            return self._new_call(index, f"tool_calls[{index}]")
+        named = isinstance(piece.function, PieceOfFunction) and bool(piece.function.name)
+        if named and piece.id and lane.id and piece.id != lane.id:
+            self.issue("call_index", f"two calls share the index {index}; told apart by their ids")
+            return self._new_call(index, f"tool_calls[{index}]")
+        return lane
+
+    def _new_call(self, index: int, key: str) -> CallLane:
+        lane = CallLane(key)
+        self._calls[index] = self._latest = lane
+        self._open(lane)
+        return lane
+
+    def _inner(self, lane: CallLane, piece: PieceOfFunction | PieceOfCustom, text: object) -> None:
+        if piece.name and not lane.name:
+            lane.name = piece.name
+        elif piece.name and piece.name != lane.name:
+            self.issue("call_name", f"a call changed its name from {lane.name!r} to {piece.name!r}: the first counts")
+        lane.inner.add(extra_of(piece.rest).items())
+        if lane is self._current and lane.index < 0:
+            self._begin(lane)
+        if isinstance(text, str) and text:
+            self._more(lane, text)
+
+    def _is_cut(self, lane: CallLane, reason: str | None) -> bool:
+        """Whether the answer ended inside the call. Reports arguments that are none although it did not."""
+        if lane.opaque:
+            return False
+        text = "".join(lane.texts)
+        if not lane.name:
+            self.issue("invalid_call", f"a call without a name, with {len(text)} characters of arguments")
+            return True
+        well = lane is not self._latest if lane.custom else is_object(text)
+        if reason in COMPLETE:
+            if not (well or lane.custom) and text.strip():
+                self.issue("invalid_json", f"the arguments of the call of {lane.name!r} are no JSON object")
+            return False
+        if not well:
+            told = f"the call of {lane.name!r} was cut off after {len(text)} characters of its arguments"
+            self.issue("unclosed_call", told)
+        return not well
+
+    # Lanes.
+
+    def _last(self) -> Lane | None:
+        return self._waiting[-1] if self._waiting else self._current
+
+    def _open(self, lane: Lane) -> None:
+        """A lane begins: now, or behind a call that may still grow."""
+        current = self._current
+        if current is not None and (self._waiting or not current.may_end()):
+            self._waiting.append(lane)
+            return
+        if current is not None:
+            self._end(current)
+        self._current = lane
+        self._begin(lane)
+
+    def _more(self, lane: Lane, text: str) -> None:
+        if lane.ended:
+            if text.strip():
+                self.issue("late_arguments", f"{len(text)} characters of arguments for a call that was complete")
+            return
+        lane.texts.append(text)
+        if lane is self._current and lane.index >= 0:
+            self.events.append(PartDelta(lane.index, text))
+
+    def _begin(self, lane: Lane) -> None:
+        head = lane.head()
+        if head is None:
+            return
+        lane.index = self._told
+        self._told += 1
+        self.events.append(PartStart(lane.index, head))
+        text = "".join(lane.texts)
+        if text:
+            self.events.append(PartDelta(lane.index, text))
+
+    def _end(self, lane: Lane, cut: bool = False) -> None:
+        lane.ended = True
+        if lane.index < 0:
+            if cut:
+                return
+            lane.index = self._told
+            self._told += 1
+            whole = lane.whole()
+            assert whole is not None
+            self.events.append(PartStart(lane.index, whole))
+            self.events.append(PartEnd(lane.index, whole))
+            return
+        self.events.append(PartEnd(lane.index, None if cut else lane.whole()))
+
+    def issue(self, kind: str, detail: str) -> None:
+        """Note what is not as it should be."""
+        self._issues.setdefault((kind, detail), Issue(kind, detail))
+
+
+_LEGACY = -1

@@ -1,0 +1,320 @@
+"""Owns whole answers: reading a body as a response, and writing a response as the one message that this API has.
+
+| model | wire |
+| --- | --- |
+| `Thinking` | `reasoning_content`, or the name that the API was made with |
+| `Assistant`: its texts, its refusals | `content`, `refusal` |
+| `ToolCall` | an entry of `tool_calls`, or `function_call` for a client that offered `functions` only |
+| `extra`, in a response of this API | where it was |
+
+One message has one text and one list of calls. What stood in another order, and where one text ended and the next
+began, is reported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from turnscript.answers import made_id, write_usage
+from turnscript.api import OFFICIAL, Api, Body, Rendering, Source, body_bytes, merge, part_path
+from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, broke_off, finish_word, is_legacy
+from turnscript.apis.openai_chat.content import written_parts
+from turnscript.apis.openai_chat.stream import Assembly, read_checked
+from turnscript.conversation import (
+    Assistant,
+    Conversation,
+    Extra,
+    Item,
+    Opaque,
+    Raw,
+    Refusal,
+    Request,
+    Response,
+    Text,
+    Thinking,
+    ToolCall,
+)
+from turnscript.errors import InvalidRequest
+from turnscript.events import fold
+from turnscript.grouping import slot_of
+from turnscript.jsontext import Json, is_object, json_string, plain, read_object
+
+_FOREIGN = "another"
+
+
+# Reading.
+
+
+def read_response(source: Source) -> Response:
+    """A whole answer. Raises InvalidRequest for what is none, UpstreamError for an error."""
+    body = Json(body_bytes(source))
+    answer = read_checked(body)
+    if not answer.choices:
+        expected = "a list of choices"
+        raise InvalidRequest(
+            f"required, but missing or empty; expected {expected}", path="$.choices", expected=expected
+        )
+    for index, choice in enumerate(answer.choices):
+        choice.index = choice.index or index
+        if not index and not choice.message:
+            raise InvalidRequest("required, but missing; expected a message", path="$.choices[0].message")
+    answer.choices[0].index = 0
+    assembly = Assembly()
+    assembly.add(answer)
+    response = fold(assembly.end())
+    response.raw = None
+    return response
+
+
+# Writing.
+
+
+def rendering_of(api: Api, items: list[Item], extra: Extra) -> Rendering:
+    """A rendering for the items of a response. Whose response it is, its `object` says."""
+    origin = None
+    if extra:
+        named = extra.get("object")
+        origin = api.origin if named is not None and plain(named) in OBJECTS else _FOREIGN
+    return api.rendering(Request(conversation=Conversation(items=items), origin=origin), OFFICIAL, {})
+
+
+OBJECTS = ("chat.completion", "chat.completion.chunk")
+_OWN_MEMBERS = frozenset({"object", "choices", "usage", "id", "model"})
+
+
+class Order:
+    """Reports what one message cannot say of the order of its parts."""
+
+    def __init__(self, rendering: Rendering) -> None:
+        self._rendering = rendering
+        self._before: set[str] = set()
+
+    def note(self, kind: str, at: str) -> None:
+        """One more part: `thinking`, `text`, `refusal` or `call`."""
+        before = self._before
+        if kind == "thinking" and before - {"thinking"}:
+            self._rendering.lose(at, "moved", "one message holds its thinking before all else")
+        elif kind in ("text", "refusal") and "call" in before:
+            self._rendering.lose(at, "moved", "one message holds its text before its calls")
+        elif kind in before and kind != "call":
+            self._rendering.lose(at, "approximated", f"joined with the {kind} before it in one message")
+        elif kind == "text" and "refusal" in before:
+            self._rendering.lose(at, "moved", "one message holds its text before its refusal")
+        before.add(kind)
+
+
+def lose_thinking(rendering: Rendering, item: Thinking) -> None:
+    """Report what is lost of a thought besides its text."""
+    proof = "only the API that made it can read it"
+    members = (("signature", proof), ("redacted", proof), ("encrypted", proof), ("id", "thinking has no id here"))
+    for member, detail in members:
+        if getattr(item, member) is not None:
+            rendering.lose(f"{item.at}.{member}", "dropped", detail)
+    if item.of != "reason":
+        rendering.lose(f"{item.at}.of", "dropped", "thinking has no kinds here")
+    if item.summary and item.content:
+        rendering.lose(f"{item.at}.summary", "dropped", "the thinking itself is sent")
+    elif item.summary:
+        rendering.lose(f"{item.at}.summary", "approximated", "sent as the thinking itself")
+    rendering.put_extra({}, item.extra, item.at)
+
+
+def thought(item: Thinking) -> str:
+    """The text of a thought; a summary stands in for a text that is not there."""
+    if item.content:
+        return "".join([part.text for part in item.content if isinstance(part, Text)])
+    return "\n\n".join([part.text for part in item.summary if isinstance(part, Text)])
+
+
+def lose_spoken(rendering: Rendering, item: Assistant) -> None:
+    """Report what is lost of a text besides what it says."""
+    for member in ("id", "phase", "name"):
+        if getattr(item, member) is not None:
+            rendering.lose(f"{item.at}.{member}", "dropped", f"the message of an answer has no {member} here")
+
+
+def call_head(rendering: Rendering, request: Request, item: ToolCall, place: int) -> tuple[str, str]:
+    """Id and name of a call as they are written."""
+    if item.item_id is not None:
+        rendering.lose(f"{item.at}.id", "dropped", "a call has one id here, that of its result")
+    name = item.name
+    if item.namespace is not None:
+        rendering.lose(f"{item.at}.namespace", "renamed", "tools have no namespaces here: it begins the name")
+        name = f"{item.namespace}__{item.name}"
+    return item.id if item.id is not None else made_id("call_", request, place, item.name, item.arguments), name
+
+
+def is_whole(rendering: Rendering, item: ToolCall) -> bool:
+    """Whether a call may be told. One that was cut off is none, so that nobody runs it with half its arguments."""
+    if not item.open or (not item.custom and is_object(item.arguments)):
+        return True
+    rendering.lose(item.at, "dropped", "the call was cut off: nobody may run it")
+    return False
+
+
+def as_function(item: ToolCall) -> str:
+    """The arguments of a call where it can only be a function's: free text becomes the argument `input`."""
+    return f'{{"input":{json_string(item.arguments)}}}' if item.custom else item.arguments
+
+
+def lose_legacy(rendering: Rendering, item: ToolCall) -> None:
+    """Report a call that the deprecated form cannot say: a message has one of those."""
+    rendering.lose(item.at, "dropped", "the client offered functions, and a message has one function call")
+
+
+class Message:
+    """One message that is being written."""
+
+    def __init__(self, rendering: Rendering, request: Request, reasoning: str) -> None:
+        self._rendering = rendering
+        self._request = request
+        self._reasoning = reasoning
+        self._order = Order(rendering)
+        self._own = rendering.request.origin is not None and not rendering.foreign
+        self.legacy = is_legacy(request)
+        self._thoughts: list[str] = []
+        self._content: list[Any] = []
+        self._refusals: list[str] = []
+        self._calls: list[Any] = []
+        self._function: Body = {}
+        self._extra: Body = {}
+
+    @property
+    def called(self) -> bool:
+        """Whether it holds a call."""
+        return bool(self._calls or self._function)
+
+    def add(self, item: Item) -> None:
+        """One more part of the answer."""
+        if isinstance(item, Thinking):
+            self._think(item)
+        elif isinstance(item, Assistant):
+            self._speak(item)
+        elif isinstance(item, ToolCall):
+            self._call(item)
+        elif isinstance(item, Opaque) and self._own and item.role == "assistant":
+            self._calls.append(item.value)
+        else:
+            what = item.type if isinstance(item, Opaque) else item.kind
+            self._rendering.lose(item.at, "dropped", f"{what}: an answer has no place for it here")
+
+    def body(self) -> Body:
+        """The message."""
+        body: Body = {"role": "assistant", "content": self._text(), "refusal": None}
+        if self._refusals:
+            body["refusal"] = "".join(self._refusals)
+        if self._thoughts:
+            body[self._reasoning] = "".join(self._thoughts)
+        if self._calls:
+            body["tool_calls"] = self._calls
+        if self._function:
+            body["function_call"] = self._function
+        for key, value in self._extra.items():
+            body.setdefault(key, value)
+        return body
+
+    def _text(self) -> Any:
+        if any(not isinstance(piece, str) for piece in self._content):
+            return [{"type": "text", "text": one} if isinstance(one, str) else one for one in self._content]
+        return "".join(self._content) if self._content or not self.called else None
+
+    def _think(self, item: Thinking) -> None:
+        lose_thinking(self._rendering, item)
+        text = thought(item)
+        if not text:
+            return
+        self._order.note("thinking", item.at)
+        self._thoughts.append(text)
+
+    def _speak(self, item: Assistant) -> None:
+        rendering = self._rendering
+        lose_spoken(rendering, item)
+        rendering.put_extra(self._extra, item.extra, item.at)
+        for index, part in enumerate(item.content):
+            if isinstance(part, Text) and not (part.extra and self._own):
+                self._order.note("text", item.at)
+                self._content.append(part.text)
+                rendering.put_extra({}, part.extra, part_path(item, index))
+            elif isinstance(part, Refusal):
+                self._order.note("refusal", item.at)
+                self._refusals.append(part.text)
+                rendering.put_extra({}, part.extra, part_path(item, index))
+            elif self._own and isinstance(part, Text | Raw):
+                self._content += written_parts(rendering, item, [(index, part)], None)
+            else:
+                self._content += written_parts(rendering, item, [(index, part)], frozenset({Text}))
+
+    def _call(self, item: ToolCall) -> None:
+        rendering = self._rendering
+        if not is_whole(rendering, item):
+            return
+        self._order.note("call", item.at)
+        id_, name = call_head(rendering, self._request, item, len(self._calls))
+        if self.legacy or (self._own and slot_of(item) == "function_call"):
+            self._legacy_call(item, name)
+            return
+        kind, argument = ("custom", "input") if item.custom else ("function", "arguments")
+        entry: Body = {"id": id_, "type": kind, kind: {"name": name, argument: item.arguments}}
+        rendering.put_extra(entry, item.extra, item.at)
+        self._calls.append(entry)
+
+    def _legacy_call(self, item: ToolCall, name: str) -> None:
+        if self._function:
+            lose_legacy(self._rendering, item)
+            return
+        if item.id is not None:
+            self._rendering.lose(f"{item.at}.id", "dropped", "a function call has no id")
+        if item.custom:
+            self._rendering.lose(item.at, "approximated", "free text is sent as the argument `input`")
+        self._function = {"name": name, "arguments": as_function(item)}
+        self.legacy = True
+        self._rendering.put_extra(self._function, item.extra, item.at)
+
+
+def write_response(api: Api, response: Response, request: Request, reasoning: str) -> tuple[Body, Rendering]:
+    """The body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
+    if response.finish_reason in FAILURES:
+        raise broke_off(response.finish_reason)
+    rendering = rendering_of(api, response.items, response.extra)
+    message = Message(rendering, request, reasoning)
+    for item in response.items:
+        message.add(item)
+    extra = response.extra if not rendering.foreign else {}
+    reason = finish_word(rendering, response.finish_reason, message.called, message.legacy)
+    choice: Body = {"index": 0, "message": message.body(), "finish_reason": reason}
+    if "choices" in extra:
+        merge(choice, read_object(extra["choices"]))
+    choice.setdefault("logprobs", None)
+    lose_stop(rendering, response.stop_sequence, choice)
+    seeds = [(type(item).__name__, getattr(item, "arguments", None) or item) for item in response.items]
+    body: Body = {
+        "id": response.id if response.id is not None else made_id("chatcmpl-", request, seeds),
+        "object": OBJECTS[0],
+        "created": extra.get("created", 0),
+        "model": request.settings.model or response.model or "",
+        "choices": [choice],
+    }
+    if response.usage is not None:
+        body["usage"] = write_usage(response.usage, usage_rest(extra), COUNTS)
+    put_top(rendering, body, response.extra)
+    return body, rendering
+
+
+def lose_stop(rendering: Rendering, stop: str | None, choice: Body) -> None:
+    """Report which stop string was met, where the choice does not say it."""
+    if stop is not None and not {"stop_reason", "matched_stop"} & choice.keys():
+        rendering.lose("stop_sequence", "dropped", "which stop string was met cannot be said here")
+
+
+def usage_rest(extra: Extra) -> Extra:
+    """The unnamed members of the usage."""
+    return read_object(extra["usage"]) if "usage" in extra else {}
+
+
+def put_top(rendering: Rendering, body: Body, extra: Extra) -> None:
+    """Write the unnamed members of the body, or report them."""
+    for key, value in extra.items():
+        if rendering.foreign and key != "object":
+            rendering.lose(f"$.{key}", "dropped", f"{rendering.target} has no such member here")
+        elif not rendering.foreign and key not in _OWN_MEMBERS:
+            body.setdefault(key, value)

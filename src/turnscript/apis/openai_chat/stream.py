@@ -1,0 +1,146 @@
+"""Owns reading answers: a whole one, and a stream of chunks, both piece by piece in the same way.
+
+Members without a name wait in the `extra` of the response: those of the choice and its message under `choices`, those
+of the usage under `usage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import UNSET
+
+from turnscript.answers import Gathered, read_usage
+from turnscript.api import leftover
+from turnscript.apis.openai_chat.answer import CALLED, COUNTS, LEGACY_CALL, STOP, Answer, Choice, Piece, read_answer
+from turnscript.apis.openai_chat.content import parts_of
+from turnscript.apis.openai_chat.lanes import Lanes
+from turnscript.apis.openai_chat.objects import kept
+from turnscript.conversation import Extra, Refusal, Text, Usage
+from turnscript.errorobject import upstream_error
+from turnscript.errors import InvalidRequest
+from turnscript.events import Event, MessageEnd
+from turnscript.jsontext import Json, plain
+
+_NULL, _EMPTY = b"null", b"[]"
+
+
+class Assembly:
+    """One answer, as its pieces arrive."""
+
+    def __init__(self) -> None:
+        self._lanes = Lanes()
+        self._id: str | None = None
+        self._model: str | None = None
+        self.reason: str | None = None
+        self._stop: str | None = None
+        self._usage: Usage | None = None
+        self._extra: Extra = {}
+        self._usage_rest: Extra = {}
+        self._choice_rest = Gathered()
+        self._message_rest = Gathered(texts=True)
+
+    def events(self) -> list[Event]:
+        """What is certain since the last time."""
+        events, self._lanes.events = self._lanes.events, []
+        return events
+
+    def take(self, chunk: Json) -> None:
+        """A chunk."""
+        answer = read_checked(chunk)
+        if answer.choices is UNSET and answer.usage is UNSET:
+            expected = "a list of choices"
+            raise InvalidRequest(f"required, but missing; expected {expected}", path="$.choices", expected=expected)
+        self.add(answer)
+
+    def add(self, answer: Answer) -> None:
+        """A chunk, or a whole answer."""
+        self._id = self._id or answer.id or None
+        self._model = self._model or answer.model or None
+        for choice in answer.choices or ():
+            if choice.index:
+                self._lanes.issue("extra_choices", "there is more than one choice; only the first is read")
+            else:
+                self._choice(choice)
+        if answer.usage is not UNSET and bytes(answer.usage) != _NULL:
+            self._usage, self._usage_rest = read_usage(answer.usage, "$.usage", COUNTS)
+        rest = kept(answer, "object", "created", "system_fingerprint", "service_tier")
+        if answer.error is not UNSET:
+            rest["error"] = answer.error
+        for key, value in rest.items():
+            if bytes(value) != _NULL or key not in self._extra:
+                self._extra[key] = Json(bytes(value))
+
+    def end(self) -> list[Event]:
+        """The answer is over."""
+        lanes = self._lanes
+        reason = CALLED if self.reason == LEGACY_CALL else self.reason
+        if reason is None:
+            lanes.issue("no_finish_reason", "the server did not say why the answer ended")
+        lanes.finish(reason)
+        choice, message = self._choice_rest.joined(), self._message_rest.joined()
+        if message:
+            choice["message"] = leftover(message)
+        if choice:
+            self._extra["choices"] = leftover(choice)
+        if self._usage_rest:
+            self._extra["usage"] = leftover(self._usage_rest)
+        end = MessageEnd(reason, self._stop, self._usage, lanes.issues)
+        end.id, end.model, end.extra = self._id, self._model, self._extra
+        return [*self.events(), end]
+
+    def _choice(self, choice: Choice) -> None:
+        for piece in (choice.delta, choice.message):
+            if isinstance(piece, Piece):
+                self._piece(piece, whole=piece is choice.message)
+        self.reason = choice.finish_reason or self.reason
+        for value in (choice.stop_reason, choice.matched_stop):
+            if value is not UNSET and bytes(value)[:1] == b'"' and choice.finish_reason == STOP:
+                self._stop = plain(value)
+        rest = kept(choice, "logprobs", "stop_reason", "matched_stop")
+        self._choice_rest.add(_said(rest, ("logprobs", "stop_reason", "matched_stop")))
+
+    def _piece(self, piece: Piece, whole: bool) -> None:
+        lanes = self._lanes
+        rest = kept(piece, "annotations", "audio")
+        if isinstance(piece.reasoning_content, str):
+            lanes.add("reasoning_content", piece.reasoning_content)
+        if piece.reasoning is not UNSET:
+            if bytes(piece.reasoning)[:1] == b'"' and not piece.reasoning_content:
+                lanes.add("reasoning", plain(piece.reasoning))
+            elif bytes(piece.reasoning) != _NULL:
+                rest["reasoning"] = piece.reasoning
+        if isinstance(piece.content, str):
+            lanes.add("content", piece.content)
+        elif piece.content:
+            self._parts(piece.content)
+        if isinstance(piece.refusal, str):
+            lanes.add("refusal", piece.refusal)
+        for place, call in enumerate(piece.tool_calls or ()):
+            lanes.call(call, place if whole else None)
+        if piece.function_call:
+            lanes.legacy_call(piece.function_call)
+        self._message_rest.add(_said(rest, ("annotations", "audio")))
+
+    def _parts(self, content: object) -> None:
+        for part in parts_of(content):
+            if isinstance(part, Text) and not part.extra:
+                self._lanes.add("content", part.text)
+            elif isinstance(part, Refusal) and not part.extra:
+                self._lanes.add("refusal", part.text)
+            else:
+                self._lanes.add_part(part)
+
+
+def read_checked(body: Json) -> Answer:
+    """A chunk or a whole answer. Raises UpstreamError if it is an error."""
+    answer = read_answer(body, "$")
+    if isinstance(answer.error, Json) and bytes(answer.error) != _NULL:
+        raise upstream_error(answer.error, body)
+    return answer
+
+
+def _said(rest: Extra, names: Iterable[str]) -> Iterable[tuple[str, Json]]:
+    """The unnamed members, without those that say nothing: an official member that is null or an empty list."""
+    empty = {name for name in names if name in rest and bytes(rest[name]) in (_NULL, _EMPTY)}
+    return [(key, value) for key, value in rest.items() if key not in empty]

@@ -1,0 +1,383 @@
+"""Owns the answers of this API: one text, whole or in chunks of the same shape.
+
+| wire | model |
+| --- | --- |
+| `choices[0].text`, or a chunk's `delta.content`, as one server writes it | one `Assistant` text |
+| `finish_reason` | the same word |
+| `stop_reason`, `matched_stop`: a stop string, as two servers name it | `stop_sequence`, and in `extra` |
+| other members of the choice, such as `logprobs` | `extra`, under `choices` |
+
+Only texts can be written: thoughts and calls are reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from turnscript.answers import Counts, Gathered, made_id, read_usage, write_usage
+from turnscript.api import OFFICIAL, Api, Body, Rendering, extra_of, leftover, merge, part_path
+from turnscript.chunked import DONE
+from turnscript.conversation import (
+    Assistant,
+    Conversation,
+    Extra,
+    Issue,
+    Item,
+    Part,
+    Refusal,
+    Request,
+    Response,
+    Text,
+    Usage,
+)
+from turnscript.errorobject import error_frame, upstream_error
+from turnscript.errors import InvalidRequest, TurnscriptError, UpstreamError
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.jsontext import Json, plain, read_object
+from turnscript.losses import Loss
+from turnscript.sse import frame
+from turnscript.wire import Reader, Wire
+
+OBJECT = "text_completion"
+COUNTS = Counts(
+    "prompt_tokens",
+    "completion_tokens",
+    (("prompt", "prompt_tokens"), ("completion", "completion_tokens"), ("total", "total_tokens")),
+)
+STOP, LENGTH, FILTERED = "stop", "length", "content_filter"
+_WORDS = {
+    "tool_calls": STOP,
+    "model_context_window_exceeded": LENGTH,
+    "refusal": FILTERED,
+    "pause_turn": STOP,
+    "compaction": STOP,
+    "max_messages": LENGTH,
+    "steered": STOP,
+}
+_FAILURES = frozenset({"error", "failed", "cancelled", "abort"})
+_OBJECTS = (OBJECT, "text_completion.chunk")
+_STOPS = ("stop_reason", "matched_stop")
+_NULL = b"null"
+
+
+class Delta(Wire):
+    content: str | UnsetType | None = UNSET
+
+
+class Choice(Wire):
+    text: str | UnsetType | None = UNSET
+    delta: Delta | UnsetType | None = UNSET
+    index: int | UnsetType | None = UNSET
+    finish_reason: str | UnsetType | None = UNSET
+
+
+class Answer(Wire):
+    id: str | UnsetType | None = UNSET
+    model: str | UnsetType | None = UNSET
+    choices: list[Choice] | UnsetType | None = UNSET
+    usage: Json | UnsetType = UNSET
+    error: Json | UnsetType = UNSET
+    object: Json | UnsetType = UNSET
+    created: Json | UnsetType = UNSET
+    system_fingerprint: Json | UnsetType = UNSET
+
+
+_read_answer: Reader[Answer] = Reader(Answer)
+
+
+# Reading.
+
+
+class Assembly:
+    """One answer, as its chunks arrive."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self._events: list[Event] = []
+        self._texts: list[str] = []
+        self._issues: list[Issue] = []
+        self._id: str | None = None
+        self._model: str | None = None
+        self._stop: str | None = None
+        self._usage: Usage | None = None
+        self._usage_rest: Extra = {}
+        self._extra: Extra = {}
+        self._choice_rest = Gathered()
+
+    def events(self) -> list[Event]:
+        """What is certain since the last time."""
+        events, self._events = self._events, []
+        return events
+
+    def take(self, chunk: Json) -> None:
+        """A chunk, or a whole answer."""
+        answer = _read_answer(chunk, "$")
+        if isinstance(answer.error, Json) and bytes(answer.error) != _NULL:
+            raise upstream_error(answer.error, chunk)
+        if answer.choices is UNSET and answer.usage is UNSET:
+            expected = "a list of choices"
+            raise InvalidRequest(f"required, but missing; expected {expected}", path="$.choices", expected=expected)
+        self._id = self._id or answer.id or None
+        self._model = self._model or answer.model or None
+        for choice in answer.choices or ():
+            if not choice.index:
+                self._choice(choice)
+            elif not any(issue.kind == "extra_choices" for issue in self._issues):
+                self._issues.append(Issue("extra_choices", "there is more than one choice; only the first is read"))
+        if isinstance(answer.usage, Json) and bytes(answer.usage) != _NULL:
+            self._usage, self._usage_rest = read_usage(answer.usage, "$.usage", COUNTS)
+        members = {key: getattr(answer, key) for key in ("object", "created", "system_fingerprint", "error")}
+        for key, value in (members | extra_of(answer.rest)).items():
+            if value is not UNSET and (bytes(value) != _NULL or key not in self._extra):
+                self._extra[key] = Json(bytes(value))
+
+    def end(self) -> list[Event]:
+        """The answer is over."""
+        if self._texts:
+            text = Text(text="".join(self._texts))
+            self._events.append(PartEnd(0, Assistant(content=[text], at="$.choices[0].text")))
+        if self.reason is None:
+            self._issues.append(Issue("no_finish_reason", "the server did not say why the answer ended"))
+        choice = self._choice_rest.joined()
+        if choice:
+            self._extra["choices"] = leftover(choice)
+        if self._usage_rest:
+            self._extra["usage"] = leftover(self._usage_rest)
+        end = MessageEnd(self.reason, self._stop, self._usage, self._issues)
+        end.id, end.model, end.extra = self._id, self._model, self._extra
+        return [*self.events(), end]
+
+    def _choice(self, choice: Choice) -> None:
+        self.reason = choice.finish_reason or self.reason
+        text = choice.text or (choice.delta.content if isinstance(choice.delta, Delta) else "")
+        if isinstance(text, str) and text:
+            if not self._texts:
+                self._events.append(PartStart(0, Assistant(at="$.choices[0].text")))
+            self._texts.append(text)
+            self._events.append(PartDelta(0, text))
+        rest = extra_of(choice.rest)
+        for name in (*_STOPS, "logprobs"):
+            value = rest.get(name, Json(_NULL))
+            if bytes(value) == _NULL:
+                rest.pop(name, None)
+            elif name in _STOPS and bytes(value)[:1] == b'"' and choice.finish_reason == STOP:
+                self._stop = plain(value)
+        self._choice_rest.add(rest.items())
+
+
+# Writing.
+
+
+class _Writer:
+    """What whole answers and chunks have in common."""
+
+    def __init__(self, api: Api, request: Request) -> None:
+        self.losses: list[Loss] = []
+        self._api = api
+        self._request = request
+        self._texts = 0
+
+    def rendering(self, items: list[Item], extra: Extra) -> Rendering:
+        """A rendering that reports to `losses`. Whose response it is, its `object` says."""
+        origin = None
+        if extra:
+            named = extra.get("object")
+            origin = self._api.origin if named is not None and plain(named) in _OBJECTS else "another"
+        request = Request(conversation=Conversation(items=items), origin=origin)
+        rendering = self._api.rendering(request, OFFICIAL, {})
+        rendering.losses = self.losses
+        return rendering
+
+    def text_of(self, rendering: Rendering, item: Item) -> str:
+        """What can be said of a part; the rest is reported."""
+        if not isinstance(item, Assistant):
+            rendering.lose(
+                item.at, "dropped", f"an answer here is a text: no place for a {item.kind.replace('_', ' ')}"
+            )
+            return ""
+        for member in ("id", "phase", "name"):
+            if getattr(item, member) is not None:
+                rendering.lose(f"{item.at}.{member}", "dropped", f"a text has no {member} here")
+        for key in item.extra:
+            rendering.lose(f"{item.at}.{key}", "dropped", "a text has no such member here")
+        texts = [self._part(rendering, part, part_path(item, index)) for index, part in enumerate(item.content)]
+        return "".join(texts)
+
+    def note_text(self, rendering: Rendering, at: str) -> None:
+        """Count the texts that say something; all but the first are joined with it."""
+        if self._texts:
+            rendering.lose(at, "approximated", "joined with the text before it")
+        self._texts += 1
+
+    def _part(self, rendering: Rendering, part: Part, at: str) -> str:
+        for key in part.extra:
+            rendering.lose(f"{at}.{key}", "dropped", "a text has no such member here")
+        if isinstance(part, Text):
+            return part.text
+        if isinstance(part, Refusal):
+            rendering.lose(at, "approximated", "a refusal is written as text")
+            return part.text
+        rendering.lose(at, "dropped", f"a text has no place for a part of kind {type(part).__name__.lower()}")
+        return ""
+
+    def choice(self, rendering: Rendering, end: Response | MessageEnd, text: str) -> Body:
+        """The choice with the finish reason."""
+        reason = end.finish_reason
+        if reason is None:
+            rendering.lose("finish_reason", "invented", "nobody said why the answer ended: stop")
+        elif reason in _WORDS:
+            rendering.lose("finish_reason", "approximated", f"{reason} is said as {_WORDS[reason]}")
+        word = STOP if reason is None else _WORDS.get(reason, reason)
+        choice: Body = {"index": 0, "text": text, "finish_reason": word}
+        if "choices" in end.extra and not rendering.foreign:
+            merge(choice, read_object(end.extra["choices"]))
+        choice.setdefault("logprobs", None)
+        if end.stop_sequence is not None and not choice.keys() & set(_STOPS):
+            rendering.lose("stop_sequence", "dropped", "which stop string was met cannot be said here")
+        return choice
+
+    def body(self, id_: str, created: Any, choices: list[Body]) -> Body:
+        """A whole answer, or a chunk, which has the same shape."""
+        model = self._request.settings.model or ""
+        return {"id": id_, "object": OBJECT, "created": created, "model": model, "choices": choices}
+
+    def put_top(self, rendering: Rendering, body: Body, extra: Extra) -> None:
+        """Write the unnamed members of the body, or report them."""
+        for key, value in extra.items():
+            if key in ("object", "choices", "usage"):
+                continue
+            if rendering.foreign:
+                rendering.lose(f"$.{key}", "dropped", f"{rendering.target} has no such member here")
+            else:
+                body.setdefault(key, value)
+
+
+def _broke_off(reason: str | None) -> UpstreamError:
+    return UpstreamError(f"the answer broke off: {reason}", retryable=True)
+
+
+def usage_body(usage: Usage, extra: Extra, own: bool) -> Body:
+    """The token counts."""
+    return write_usage(usage, read_object(extra["usage"]) if own and "usage" in extra else {}, COUNTS)
+
+
+def write_response(api: Api, response: Response, request: Request) -> tuple[Body, list[Loss]]:
+    """The body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
+    if response.finish_reason in _FAILURES:
+        raise _broke_off(response.finish_reason)
+    writer = _Writer(api, request)
+    rendering = writer.rendering(response.items, response.extra)
+    texts: list[str] = []
+    for item in response.items:
+        text = writer.text_of(rendering, item)
+        if text:
+            writer.note_text(rendering, item.at)
+        texts.append(text)
+    text = "".join(texts)
+    choice = writer.choice(rendering, response, text)
+    id_ = response.id if response.id is not None else made_id("cmpl-", request, text)
+    created = 0 if rendering.foreign else response.extra.get("created", 0)
+    body = writer.body(id_, created, [choice])
+    body["model"] = body["model"] or response.model or ""
+    if response.usage is not None:
+        body["usage"] = usage_body(response.usage, response.extra, not rendering.foreign)
+    writer.put_top(rendering, body, response.extra)
+    return body, writer.losses
+
+
+class CompletionStreamRenderer(_Writer):
+    """Writes events as chunks. `id` and `created` may be set before the first bytes are asked for."""
+
+    def __init__(self, api: Api, request: Request) -> None:
+        super().__init__(api, request)
+        self.id = made_id("cmpl-", request)
+        self.created = 0
+        self._asked_usage = asks_usage(request)
+        self._speaks = self._said = False
+        self._ended = self._failed = False
+        self._rendering = self.rendering([], {})
+
+    def send(self, events: Iterable[Event]) -> bytes:
+        """The chunks for some events."""
+        out: list[bytes] = []
+        for event in events:
+            if self._ended or self._failed:
+                break
+            if isinstance(event, PartStart):
+                self._speaks, self._said = isinstance(event.part, Assistant), False
+            elif isinstance(event, PartDelta):
+                if self._speaks and event.text:
+                    self._said = True
+                    out.append(self._text(event.text))
+            elif isinstance(event, PartEnd):
+                self._end(out, event)
+            else:
+                self._finish(out, event)
+        return b"".join(out)
+
+    def fail(self, error: TurnscriptError) -> bytes:
+        """The error as the last event. Nothing follows it, no `[DONE]` either. Nothing at all behind a good end."""
+        if self._failed or self._ended:
+            return b""
+        self._failed = True
+        return error_frame(error)
+
+    def close(self) -> bytes:
+        """`[DONE]`; or an error, where the events broke off before their end."""
+        if self._failed:
+            return b""
+        if not self._ended:
+            return self.fail(UpstreamError("the answer broke off before its end", retryable=True))
+        self._failed = True
+        return frame(DONE)
+
+    def _text(self, text: str) -> bytes:
+        choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": None}
+        return self._frame(self.body(self.id, self.created, [choice]))
+
+    def _end(self, out: list[bytes], event: PartEnd) -> None:
+        part = event.part
+        if part is None:
+            return
+        if not part.at:
+            part.at = f"items[{event.index}]"
+        text = self.text_of(self._rendering, part)
+        if text:
+            self.note_text(self._rendering, part.at)
+            if not self._said:
+                out.append(self._text(text))
+
+    def _finish(self, out: list[bytes], end: MessageEnd) -> None:
+        if end.finish_reason in _FAILURES:
+            out.append(self.fail(_broke_off(end.finish_reason)))
+            return
+        rendering = self.rendering([], end.extra)
+        body = self.body(self.id, self.created, [self.choice(rendering, end, "")])
+        self.put_top(rendering, body, end.extra)
+        out.append(self._frame(body))
+        if end.usage is not None:
+            if self._asked_usage:
+                body = self.body(self.id, self.created, [])
+                body["usage"] = usage_body(end.usage, end.extra, not rendering.foreign)
+                out.append(self._frame(body))
+            else:
+                rendering.lose("usage", "dropped", "the client did not ask for it in a stream")
+        self._ended = True
+
+    def _frame(self, body: Body) -> bytes:
+        if self._asked_usage:
+            body.setdefault("usage", None)
+        return frame(msgspec.json.encode(body))
+
+
+def asks_usage(request: Request) -> bool:
+    """Whether the client wants token counts at the end of a stream."""
+    options = request.settings.stream_options
+    if options is None or bytes(options)[:1] != b"{":
+        return False
+    asked = read_object(options).get("include_usage")
+    return asked is not None and bytes(asked) == b"true"
