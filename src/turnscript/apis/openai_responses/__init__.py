@@ -1,4 +1,4 @@
-"""Owns the OpenAI Responses API: reading its request bodies and writing them.
+"""Owns the OpenAI Responses API: its request bodies, its responses, whole and streamed, and its errors.
 
 | wire | model |
 |--|--|
@@ -29,14 +29,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from turnscript.api import OFFICIAL, SEED, Api, Body, Rendering
+from turnscript.api import OFFICIAL, SEED, Api, Body, Rendering, Source
 from turnscript.apis.openai_responses.options import OPTIONS, ORIGIN
 from turnscript.apis.openai_responses.reading import drop_reasoning_ids, read_instructions, read_items, reopen
+from turnscript.apis.openai_responses.response import parse_response, render_response
+from turnscript.apis.openai_responses.stream_reading import StreamReader
+from turnscript.apis.openai_responses.stream_writing import StreamWriter
 from turnscript.apis.openai_responses.tools import read_tools, write_tools
 from turnscript.apis.openai_responses.writing import write_items
-from turnscript.conversation import Hints, Item, Request, Text, User
+from turnscript.conversation import Hints, Item, Request, Response, Text, User
+from turnscript.errorobject import encoded, error_body
+from turnscript.errors import TurnscriptError
 from turnscript.jsontext import Json, plain, read_list
 from turnscript.pairing import drop_generated_ids, name_results
+from turnscript.rendered import Rendered
 from turnscript.wire import mismatch
 
 
@@ -101,6 +107,22 @@ class OpenAIResponses(Api):
             written = write_tools(rendering, tools, "$.tools")
             if written:
                 body["tools"] = written
+
+    def parse_response(self, body: Source) -> Response:
+        return parse_response(body)
+
+    def render_response(self, response: Response, request: Request, *, strict: bool = False) -> Rendered:
+        return render_response(self, response, request, strict=strict)
+
+    def stream_parser(self) -> StreamReader:
+        return StreamReader()
+
+    def stream_renderer(self, request: Request) -> StreamWriter:
+        return StreamWriter(self, request)
+
+    def render_error(self, error: TurnscriptError) -> tuple[int, bytes]:
+        status, body = error_body(error)
+        return status, encoded(body)
 
 
 def _is_null(value: Json) -> bool:

@@ -74,10 +74,10 @@ _SEED_BLOCKS: dict[type, str] = {SeedCall: "tool_call", SeedResult: "tool_result
 _SEED_ROLES: dict[str, type] = {"assistant": SeedCall, "user": SeedResult}
 
 
-def read_items(values: list[Json], path: str) -> list[Item]:
-    """The items of a list of input items."""
+def read_items(values: list[Json], path: str, first: int = 0) -> list[Item]:
+    """The items of a list of input items; `first` is the place of the first one in the list at `path`."""
     items: list[Item] = []
-    for index, value in enumerate(values):
+    for index, value in enumerate(values, first):
         at = f"{path}[{index}]"
         try:
             # A message often says no type, which a tagged union cannot read.

@@ -1,0 +1,103 @@
+"""Owns the members of a response that repeat the request, with what they are when the request does not say them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw as RawJson
+
+from turnscript.api import OFFICIAL, Api, Body
+from turnscript.apis.openai_responses.tools import write_tools
+from turnscript.apis.openai_responses.writing import Writer
+from turnscript.conversation import Extra, Request
+from turnscript.jsontext import Json
+
+_encode = msgspec.json.Encoder().encode
+
+DEFAULTS: Body = {
+    "background": False,
+    "completed_at": None,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "reasoning": {"effort": None, "summary": None},
+    "safety_identifier": None,
+    "service_tier": "default",
+    "store": True,
+    "temperature": None,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_logprobs": 0,
+    "top_p": None,
+    "truncation": "disabled",
+    "user": None,
+    "metadata": {},
+}
+"""What strict clients want to see in every response. A local server's temperature is not known, so it is null."""
+
+_ALSO = frozenset(
+    {"access_programs", "conversation", "image", "prompt", "prompt_cache_options", "prompt_cache_retention"}
+)
+_SERVER_DECIDES = frozenset({"service_tier"})
+
+
+class Echo:
+    """The repeated members of the responses to one request, encoded once: a stream says them three times."""
+
+    def __init__(self, api: Api, request: Request) -> None:
+        members = _said(api, request)
+        self._said = {key: RawJson(_encode(value)) for key, value in members.items()}
+        self._rest = {key: RawJson(_encode(value)) for key, value in DEFAULTS.items() if key not in members}
+
+    def add(self, body: Body, extra: Extra) -> None:
+        """Add them to a response. `extra` holds what another server said of itself: that counts where the request says
+        nothing, and where it is not the request that decides."""
+        for key, value in extra.items():
+            if key not in body and (key not in self._said or key in _SERVER_DECIDES):
+                body[key] = value
+        for members in (self._said, self._rest):
+            for key, member in members.items():
+                body.setdefault(key, member)
+
+
+def names(key: str) -> bool:
+    """Whether the member is one that responses of this API have."""
+    return key in DEFAULTS or key in _ALSO or key in _OF_RESPONSES
+
+
+_OF_RESPONSES = frozenset(
+    {"id", "object", "created_at", "status", "error", "incomplete_details", "model", "output", "usage"}
+    | {"input_transformations", "moderation", "output_text", "prompt_cache_diagnostics", "tool_usage"}
+)
+
+
+def _said(api: Api, request: Request) -> Body:
+    """What the request says. The losses of writing it are those of the request, and not told again."""
+    rendering = api.rendering(request, OFFICIAL, {})
+    body: Body = {}
+    api.write_options(body, rendering)
+    Writer(rendering, request.items).write_instructions(body)
+    if request.tools:
+        body["tools"] = write_tools(rendering, request.tools, "$.tools")
+    rendering.put_extra(body, request.extra, "$")
+    found = {key: value for key, value in body.items() if key in DEFAULTS or key in _ALSO}
+    for key, value in list(found.items()):
+        if isinstance(value, Json) and bytes(value).strip() == b"null":
+            del found[key]
+    for key in ("text", "reasoning"):
+        if isinstance(found.get(key), dict):
+            found[key] = DEFAULTS[key] | found[key]
+    if "conversation" in found:
+        found["conversation"] = _conversation(found["conversation"])
+    return found
+
+
+def _conversation(value: Any) -> Any:
+    """A request may give the id alone."""
+    is_id = isinstance(value, Json) and bytes(value).lstrip()[:1] == b'"'
+    return {"id": value} if is_id else value

@@ -1,0 +1,131 @@
+"""Owns what the client calls things: ids for items that have none, and names of tools as its request declared them.
+
+A model that knows no namespaces calls `fs__read` what the request declared as `read` in the namespace `fs`, and a model
+that knows no free text writes `{"input": "..."}` for a custom tool. Both are taken back here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import copy
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from turnscript.apis.openai_responses.writing import NAMESPACE_SEPARATOR
+from turnscript.conversation import Assistant, Item, Request, Thinking, Tool, ToolCall, ToolResult
+from turnscript.jsontext import plain, read_object
+from turnscript.losses import Loss
+
+_PREFIXES: dict[type, str] = {Assistant: "msg_", Thinking: "rs_", ToolResult: "fco_"}
+
+
+def response_id(request: Request, items: Iterable[Item] = ()) -> str:
+    """An id for the answer to a request, the same each time."""
+    request.locate()
+    try:
+        data = msgspec.json.encode([request, list(items)])
+    except UnicodeEncodeError:  # half of a surrogate pair; writing it will say so
+        data = b""
+    return f"resp_{blake2b(data, digest_size=16).hexdigest()}"
+
+
+class Named:
+    """An item as the client is told of it, beside what it was `given` as.
+
+    `shim`: a call of free text whose arguments the model wrote as JSON.
+    """
+
+    __slots__ = ("given", "item", "shim")
+
+    def __init__(self, given: Item, item: Item, shim: bool = False) -> None:
+        self.given = given
+        self.item = item
+        self.shim = shim
+
+
+class Naming:
+    """Gives the items of one response their ids and names. `seed` is the response's id."""
+
+    def __init__(self, request: Request, seed: str, losses: list[Loss]) -> None:
+        self.seed = seed
+        self._losses = losses
+        self._taken: set[tuple[str, str]] = set()
+        self._namespaced: dict[str, tuple[str, Tool]] = {}
+        self._plain = {tool.name: tool for tool in request.tools if tool.type != "namespace"}
+        for space in request.tools:
+            for tool in space.tools if space.type == "namespace" else ():
+                self._namespaced[f"{space.name}{NAMESPACE_SEPARATOR}{tool.name}"] = (space.name or "", tool)
+
+    def begin(self, item: Item, index: int) -> Named:
+        """The item with all that the client identifies it by."""
+        named = copy(item)
+        if isinstance(named, ToolCall):
+            shim = self._restore(named)
+            named.id = self._free("call", named.id, "call_", index, named)
+            named.item_id = self._free("item", named.item_id, "ctc_" if named.custom else "fc_", index, named)
+            return Named(item, named, shim)
+        if isinstance(named, ToolResult):
+            named.item_id = self._free("item", named.item_id, _PREFIXES[ToolResult], index, named)
+        elif isinstance(named, Assistant | Thinking):
+            named.id = self._free("item", named.id, _PREFIXES[type(named)], index, named)
+        return Named(item, named)
+
+    def end(self, item: Item, begun: Named, index: int) -> Item:
+        """The whole item under the ids and names it began with: nothing may change them while it is told."""
+        whole = copy(item)
+        start = begun.item
+        for field in (
+            ("id", "item_id", "name", "namespace", "custom") if isinstance(start, ToolCall) else ("id", "item_id")
+        ):
+            if not hasattr(start, field) or not hasattr(whole, field):
+                continue
+            first, later = getattr(start, field), getattr(whole, field)
+            if field in ("id", "item_id") and later not in (None, first, getattr(begun.given, field)):
+                at = f"{item.at or f'items[{index}]'}.{field}"
+                self._losses.append(Loss(at, "renamed", f"the stream has called it {first!r} already"))
+            setattr(whole, field, first)
+        if isinstance(whole, ToolCall) and begun.shim:
+            whole.arguments = self._unwrap(whole, index)
+        return whole
+
+    def _restore(self, call: ToolCall) -> bool:
+        """Take the namespace off the name again. Gives whether the arguments are free text in a JSON object."""
+        tool = self._plain.get(call.name)
+        if tool is None and call.namespace is None and call.name in self._namespaced:
+            call.namespace, tool = self._namespaced[call.name]
+            call.name = tool.name or ""
+        elif call.namespace is not None:
+            found = self._namespaced.get(f"{call.namespace}{NAMESPACE_SEPARATOR}{call.name}")
+            tool = found[1] if found else None
+        if tool is None or tool.type != "custom" or call.custom:
+            return False
+        call.custom = True
+        return True
+
+    def _unwrap(self, call: ToolCall, index: int) -> str:
+        try:
+            (value,) = read_object(call.arguments).values()
+            text: Any = plain(value)
+        except ValueError:
+            text = None
+        if isinstance(text, str):
+            return text
+        at = f"{call.at or f'items[{index}]'}.arguments"
+        detail = f"the tool {call.name!r} takes free text, and the model wrote something else: it is passed on as it is"
+        self._losses.append(Loss(at, "approximated", detail))
+        return call.arguments
+
+    def _free(self, kind: str, id_: str | None, prefix: str, index: int, item: Item) -> str:
+        """The id if nothing else has it; else one that is made up."""
+        if id_ is not None and (kind, id_) not in self._taken:
+            self._taken.add((kind, id_))
+            return id_
+        digest = blake2b(f"{self.seed}/{index}".encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+        made = f"{prefix}{digest}"
+        if id_ is not None:
+            at = f"{item.at or f'items[{index}]'}.id"
+            self._losses.append(Loss(at, "renamed", f"{id_!r} is the id of two things; this one became {made!r}"))
+        self._taken.add((kind, made))
+        return made

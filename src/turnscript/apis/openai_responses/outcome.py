@@ -1,0 +1,108 @@
+"""Owns how a response ends: its `status` and the reason if it is not complete, in both directions.
+
+| model | wire |
+|--|--|
+| `stop`, `tool_calls` | `completed` |
+| `length` | `incomplete`, `max_output_tokens` |
+| `content_filter` | `incomplete`, `content_filter` |
+| `cancelled` | `cancelled` |
+| any other word | `incomplete` with that word as its reason: what is not known to be a good end is not told as one |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from msgspec import UNSET, UnsetType
+
+from turnscript.answers import Counts
+from turnscript.apis.openai_responses.errors import failure
+from turnscript.conversation import Assistant, Extra, Item, Refusal, ToolCall
+from turnscript.errors import UpstreamError
+from turnscript.jsontext import Json
+from turnscript.losses import LossKind
+from turnscript.wire import Reader, Wire
+
+COMPLETED, INCOMPLETE, FAILED, CANCELLED = "completed", "incomplete", "failed", "cancelled"
+IN_PROGRESS = "in_progress"
+
+Lose = Callable[[str, LossKind, str], None]
+
+_NATURAL = frozenset({"stop", "tool_calls", "function_call"})
+_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_WORDS = {reason: word for word, reason in _REASONS.items()}
+_OWN_REASONS = frozenset({"max_messages", "steered"})
+_OVERFLOW = frozenset({"model_context_window_exceeded", "context_length_exceeded"})
+
+COUNTS = Counts("input_tokens", "output_tokens")
+
+
+class IncompleteDetails(Wire):
+    reason: str | UnsetType = UNSET
+
+
+class ResponseObject(Wire):
+    """A response. Members that are null stand for nothing and are not kept."""
+
+    output: list[Json] | UnsetType = UNSET
+    id: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    status: str | UnsetType = UNSET
+    usage: Json | UnsetType = UNSET
+    incomplete_details: IncompleteDetails | UnsetType = UNSET
+    error: Json | UnsetType = UNSET
+
+
+read_response_object: Reader[ResponseObject] = Reader(ResponseObject)
+
+
+# The end.
+
+
+def write_ending(reason: str | None, items: Iterable[Item], lose: Lose) -> tuple[str, str | None]:
+    """The status of a response and, if it is incomplete, the reason."""
+    if reason is None:
+        lose("$.finish_reason", "invented", "nobody said why the answer ended; it is told as completed")
+        return COMPLETED, None
+    if reason in _NATURAL:
+        return COMPLETED, None
+    if reason in _REASONS:
+        return INCOMPLETE, _REASONS[reason]
+    if reason == CANCELLED:
+        return CANCELLED, None
+    if reason in _OWN_REASONS:
+        return INCOMPLETE, reason
+    if reason in _OVERFLOW:
+        lose("$.finish_reason", "approximated", "a full context is told as the token limit")
+        return INCOMPLETE, _REASONS["length"]
+    if reason == "refusal":
+        lose("$.finish_reason", "approximated", "that the model declined shows in what it said only")
+        return (COMPLETED, None) if _declines(items) else (INCOMPLETE, "content_filter")
+    lose("$.finish_reason", "approximated", f"there is no word for {reason!r} here; it is told as incomplete")
+    return INCOMPLETE, reason
+
+
+def read_ending(wire: ResponseObject, items: Iterable[Item]) -> str:
+    """The finish reason of a response that is over. Raises UpstreamError for one that failed or is not over."""
+    status = COMPLETED if wire.status is UNSET else wire.status
+    if wire.error is not UNSET or status == FAILED:
+        error = Json(b"null") if wire.error is UNSET else wire.error
+        raise failure(error, error)
+    if status == CANCELLED:
+        return CANCELLED
+    details = wire.incomplete_details
+    if status == INCOMPLETE or (wire.status is UNSET and details is not UNSET):
+        reason = UNSET if details is UNSET else details.reason
+        return INCOMPLETE if reason is UNSET else _WORDS.get(reason, reason)
+    if status != COMPLETED:
+        raise UpstreamError(f"the response is not over: its status is {status!r}", retryable=True)
+    return "tool_calls" if any(isinstance(item, ToolCall) for item in items) else "stop"
+
+
+def _declines(items: Iterable[Item]) -> bool:
+    return any(isinstance(part, Refusal) for item in items if isinstance(item, Assistant) for part in item.content)
+
+
+def said(extra: Extra) -> Extra:
+    """The members that are not null."""
+    return {key: value for key, value in extra.items() if bytes(value).strip() != b"null"}

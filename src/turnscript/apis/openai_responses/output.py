@@ -1,0 +1,230 @@
+"""Owns output items: writing them as a response holds them, and reading them back.
+
+A response says more than a request does of the same item: its status, and empty lists of annotations and log
+probabilities. What is always so is left out when it is read: `completed`, empty lists and nulls.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from turnscript.api import OFFICIAL, Api, Body, Rendering, merge
+from turnscript.apis.openai_responses.naming import Named, Naming
+from turnscript.apis.openai_responses.options import ORIGIN
+from turnscript.apis.openai_responses.outcome import COMPLETED, IN_PROGRESS, INCOMPLETE, said
+from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, SUMMARY, Place, write_parts
+from turnscript.apis.openai_responses.reading import read_items
+from turnscript.apis.openai_responses.writing import Writer
+from turnscript.conversation import (
+    Assistant,
+    Conversation,
+    Item,
+    Opaque,
+    Part,
+    Refusal,
+    Request,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from turnscript.jsontext import Json, is_object
+
+_ALWAYS = {"annotations": b"[]", "logprobs": b"[]"}
+_USUAL = frozenset({COMPLETED, INCOMPLETE})
+
+
+class Output:
+    """Writes the items of one response. `losses` grows with what cannot be said."""
+
+    def __init__(self, api: Api, request: Request, seed: str) -> None:
+        self._api = api
+        self._rendering = Rendering(Request(origin=ORIGIN), api, OFFICIAL, {})
+        self.losses = self._rendering.losses
+        self.lose = self._rendering.lose
+        self.naming = Naming(request, seed, self.losses)
+        self.summarise = request.settings.reasoning_summary not in (None, "none")
+
+    def all(self, items: list[Item], unfinished: bool) -> list[Any]:
+        """Every item of a whole response. `unfinished`: the last text or thought is not complete."""
+        written = []
+        for index, item in enumerate(items):
+            named = self.naming.begin(item, index)
+            whole = self.naming.end(item, named, index)
+            cut = unfinished and index == len(items) - 1 and isinstance(item, Assistant | Thinking)
+            body = self.item(whole, index, INCOMPLETE if cut else COMPLETED)
+            if body is not None:
+                written.append(body)
+        return written
+
+    def opening(self, named: Named, index: int) -> Any:
+        """The item as it is announced: without content. None if it has no place here."""
+        item = named.item
+        if isinstance(item, Assistant):
+            return self._message(item, [], IN_PROGRESS)
+        if isinstance(item, Thinking):
+            return self._reasoning(item, [], [], IN_PROGRESS)
+        if isinstance(item, ToolCall):
+            return self._call(item, "", IN_PROGRESS)
+        return self._other(item, index, IN_PROGRESS)
+
+    def item(self, item: Item, index: int, status: str) -> Any:
+        """The whole item, which has its ids. None if it has no place here."""
+        if item.open and not isinstance(item, ToolCall):
+            status = INCOMPLETE
+        if isinstance(item, Assistant):
+            if item.name is not None:
+                self._rendering.lose(f"{self.at(item, index)}.name", "dropped", "an answer has no name here")
+            return self._message(item, self.content(item, index), status)
+        if isinstance(item, Thinking):
+            self._lose_proofs(item, index)
+            return self._reasoning(item, self.summary(item, index), self.content(item, index), status)
+        if isinstance(item, ToolCall):
+            if is_whole(item):
+                return self._call(item, item.arguments, status)
+            self._rendering.lose(self.at(item, index), "dropped", "the call was cut off: nobody may run it")
+            return None
+        return self._other(item, index, status)
+
+    def content(self, item: Assistant | Thinking, index: int) -> list[Any]:
+        """The content parts of a message or thought."""
+        if isinstance(item, Thinking):
+            return self._parts(item, index, item.content, REASONING)
+        written = self._parts(item, index, item.content, OUTPUT)
+        for part in written:
+            if isinstance(part, dict) and part.get("type") == OUTPUT:
+                part.setdefault("annotations", [])
+                part.setdefault("logprobs", [])
+        return written
+
+    def summary(self, item: Thinking, index: int) -> list[Any]:
+        """The summary; where one was asked for and there is none, the thought itself stands for it."""
+        if not item.summary and self.summarise and item.content:
+            detail = "a summary was asked for: the thought itself is shown as one, too"
+            self._rendering.lose(f"{self.at(item, index)}.summary", "invented", detail)
+            return self._parts(item, index, item.content, SUMMARY)
+        return self._parts(item, index, item.summary, SUMMARY)
+
+    def at(self, item: Item, index: int) -> str:
+        """The item's source path, or its place."""
+        return item.at or f"items[{index}]"
+
+    def _parts(self, item: Item, index: int, content: list[Part], usual: str) -> list[Any]:
+        nested = isinstance(item, Thinking)
+        return write_parts(Place(self._rendering, self.at(item, index), usual, nested=nested), content)
+
+    def _message(self, item: Assistant, content: list[Any], status: str) -> Body:
+        body: Body = {"type": "message", "id": item.id, "status": status, "role": "assistant", "content": content}
+        if item.phase is not None:
+            body["phase"] = item.phase
+        return _with_extra(body, item)
+
+    def _reasoning(self, item: Thinking, summary: list[Any], content: list[Any], status: str) -> Body:
+        body: Body = {"type": "reasoning", "id": item.id, "summary": summary, "content": content, "status": status}
+        if item.encrypted is not None and status != IN_PROGRESS:
+            body["encrypted_content"] = item.encrypted
+        return _with_extra(body, item)
+
+    def _call(self, item: ToolCall, arguments: str, status: str) -> Body:
+        kind, text = ("custom_tool_call", "input") if item.custom else ("function_call", "arguments")
+        body: Body = {"type": kind, "id": item.item_id, "call_id": item.id, "name": item.name, text: arguments}
+        if item.namespace is not None:
+            body["namespace"] = item.namespace
+        return _with_extra(body | {"status": status}, item)
+
+    def _other(self, item: Item, index: int, status: str) -> Any:
+        """An item that models seldom write: as it stands in a request, with a status."""
+        if isinstance(item, Opaque):
+            if not item.role:
+                return item.value
+            self._rendering.lose(self.at(item, index), "dropped", f"{self._api.name} has no item {item.type!r}")
+            return None
+        alone = Request(conversation=Conversation(items=[item]), origin=ORIGIN)
+        rendering = Rendering(alone, self._api, OFFICIAL, {})
+        writer = Writer(rendering, alone.items)
+        writer.write(0, 1)
+        self.losses += rendering.losses
+        for body in writer.out:
+            if "role" in body:
+                body.setdefault("type", "message")
+            if isinstance(item, ToolResult):
+                body.setdefault("status", status)
+            return body
+        return None
+
+    def _lose_proofs(self, item: Thinking, index: int) -> None:
+        at = self.at(item, index)
+        for field in ("signature", "redacted"):
+            if getattr(item, field) is not None:
+                self._rendering.lose(f"{at}.{field}", "dropped", "only the API that made it can read it")
+        if item.of != "reason":
+            self._rendering.lose(at, "approximated", f"a thought of kind {item.of!r} became ordinary reasoning")
+
+
+def is_whole(call: ToolCall) -> bool:
+    """Whether a call may be told as done: one that was cut off may not, so that nobody runs it."""
+    return not call.open or (not call.custom and is_object(call.arguments))
+
+
+def _with_extra(body: Body, item: Item) -> Body:
+    """The unnamed members; a status that is said there is the item's own."""
+    if item.extra:
+        if "status" in item.extra:
+            body["status"] = item.extra["status"]
+        merge(body, item.extra)
+    return body
+
+
+# Reading.
+
+
+def read_output(value: Json, path: str, index: int) -> Item | None:
+    """An item of the output at `path`. None: a call that was cut off, which nobody may run."""
+    (item,) = read_items([value], path, index)
+    if not isinstance(item, Assistant | Thinking | ToolCall):
+        return item
+    item.hints = None
+    item.extra = said(item.extra)
+    status = _take_status(item)
+    if isinstance(item, ToolCall):
+        return None if status == INCOMPLETE else item
+    for part in item.content:
+        if part.extra and isinstance(part, Text):
+            part.extra = {key: one for key, one in said(part.extra).items() if _ALWAYS.get(key) != bytes(one)}
+    return item
+
+
+def _take_status(item: Item) -> str:
+    """The item's status, taken off where the end of the response says as much."""
+    value = item.extra.get("status")
+    word = bytes(value).decode().strip().strip('"') if value is not None else COMPLETED
+    if word in _USUAL:
+        item.extra.pop("status", None)
+    return word
+
+
+def head(item: Item) -> Item:
+    """An item as an event announces it: without its content."""
+    if isinstance(item, Assistant):
+        return Assistant(id=item.id, phase=item.phase, at=item.at)
+    if isinstance(item, Thinking):
+        return Thinking(id=item.id, at=item.at)
+    if isinstance(item, ToolCall):
+        return ToolCall(
+            name=item.name,
+            arguments="",
+            id=item.id,
+            item_id=item.item_id,
+            namespace=item.namespace,
+            custom=item.custom,
+            at=item.at,
+        )
+    return item
+
+
+def content_text(item: Item | None) -> str:
+    """What the deltas of an item add up to."""
+    if isinstance(item, ToolCall):
+        return item.arguments
+    content = item.content if isinstance(item, Assistant | Thinking) else ()
+    return "".join([part.text for part in content if isinstance(part, Text | Refusal)])

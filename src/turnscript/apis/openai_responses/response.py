@@ -1,0 +1,171 @@
+"""Owns whole responses: reading one, and writing the one that answers a request.
+
+Of the members of a response, `output`, `status`, `usage`, `id` and `model` are typed; all others are in
+`Response.extra`, those that repeat the request included. `extra["object"]` tells whose response it was.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET
+
+from turnscript.answers import read_usage, write_usage
+from turnscript.api import Api, Body, Source, body_bytes, extra_of, leftover, merge
+from turnscript.apis.openai_responses.echo import Echo, names
+from turnscript.apis.openai_responses.errors import failure
+from turnscript.apis.openai_responses.naming import response_id
+from turnscript.apis.openai_responses.outcome import (
+    COUNTS,
+    INCOMPLETE,
+    ResponseObject,
+    read_ending,
+    read_response_object,
+    said,
+    write_ending,
+)
+from turnscript.apis.openai_responses.output import Output, read_output
+from turnscript.conversation import Extra, Issue, Item, Request, Response
+from turnscript.errors import InvalidRequest, LossyConversion
+from turnscript.events import MessageEnd
+from turnscript.jsontext import Json, excerpt, plain, read_object
+from turnscript.losses import Loss
+from turnscript.rendered import Rendered
+
+OBJECT = b'"response"'
+
+# Reading.
+
+
+def parse_response(source: Source) -> Response:
+    """A response body. Raises UpstreamError for an error body and for a response that failed or is not over."""
+    data = body_bytes(source)
+    members = read_object(data)
+    if "output" not in members and "error" in members and bytes(members["error"]).strip() != b"null":
+        raise failure(members["error"], Json(data))
+    wire = read_response_object(Json(data), "$")
+    if wire.output is UNSET:
+        message = "required, but missing; expected an array of output items"
+        raise InvalidRequest(message, path="$.output", expected="an array of output items", got="nothing")
+    items: list[Item] = []
+    issues: list[Issue] = []
+    for index, value in enumerate(wire.output):
+        item = read_output(value, "$.output", index)
+        if item is None:
+            issues.append(cut_call(value))
+        else:
+            items.append(item)
+    end = ending(wire, items)
+    return Response(
+        items=items,
+        finish_reason=end.finish_reason,
+        usage=end.usage,
+        id=end.id,
+        model=end.model,
+        issues=issues,
+        extra=end.extra,
+    )
+
+
+def cut_call(value: Json) -> Issue:
+    """The issue for a call that is not complete."""
+    return Issue("unclosed_call", f"the response ends inside a call, which is left out: {excerpt(value, 200)}")
+
+
+def ending(wire: ResponseObject, items: list[Item]) -> MessageEnd:
+    """What a response object says of itself, as the last event."""
+    extra = said(extra_of(wire.rest))
+    usage = None
+    if wire.usage is not UNSET:
+        usage, unnamed = read_usage(wire.usage, "$.usage", COUNTS)
+        if said(unnamed):
+            extra["usage"] = leftover(said(unnamed))
+    details = extra_of(None if wire.incomplete_details is UNSET else wire.incomplete_details.rest)
+    if said(details):
+        extra["incomplete_details"] = leftover(said(details))
+    return MessageEnd(
+        finish_reason=read_ending(wire, items),
+        usage=usage,
+        id=None if wire.id is UNSET else wire.id or None,
+        model=None if wire.model is UNSET else wire.model or None,
+        extra=extra,
+    )
+
+
+# Writing.
+
+
+def render_response(api: Api, response: Response, request: Request, *, strict: bool) -> Rendered:
+    """The body that answers a request."""
+    id_ = response.id or response_id(request, response.items)
+    output = Output(api, request, id_)
+    status, reason = write_ending(response.finish_reason, response.items, output.lose)
+    report = Report(api, request, id_)
+    written = output.all(response.items, status == INCOMPLETE)
+    extra = own_extra(response.extra, output.losses)
+    end = MessageEnd(usage=response.usage, model=response.model, extra=extra)
+    body = report.body(status, written, end, reason=reason)
+    lose_stop(response.stop_sequence, output.losses)
+    if strict and output.losses:
+        raise LossyConversion(output.losses, api.name)
+    return Rendered(body, output.losses)
+
+
+def lose_stop(stop_sequence: str | None, losses: list[Loss]) -> None:
+    """A response does not say that the client's own stop string was met."""
+    if stop_sequence is not None:
+        losses.append(Loss("$.stop_sequence", "dropped", "a response does not say which stop string was met"))
+
+
+def own_extra(extra: Extra, losses: list[Loss]) -> Extra:
+    """The unnamed members that have a place here; those of another API's response are losses."""
+    own = bytes(extra.get("object", b"")).strip() == OBJECT
+    kept: Extra = {}
+    for key, value in extra.items():
+        if own or (names(key) and key != "object"):
+            kept[key] = value
+        else:
+            losses.append(Loss(f"$.{key}", "dropped", "a response has no such member here"))
+    return kept
+
+
+class Report:
+    """Writes the response object. `created_at` is 0 unless somebody says when: two renders must be the same."""
+
+    def __init__(self, api: Api, request: Request, id_: str) -> None:
+        self.id = id_
+        self.created_at: float = 0
+        self._model = request.settings.model
+        self._echo = Echo(api, request)
+
+    def body(
+        self, status: str, output: list[Any], end: MessageEnd, *, reason: str | None = None, error: Body | None = None
+    ) -> Body:
+        """The response object with that output. The model's name is the one that the client asked for."""
+        extra = end.extra
+        body: Body = {
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created_at or _number(extra.get("created_at")),
+            "status": status,
+            "error": error,
+            "incomplete_details": {"reason": reason} if reason is not None else None,
+            "model": self._model or end.model or "",
+            "output": output,
+            "usage": None,
+        }
+        if end.usage is not None:
+            body["usage"] = write_usage(end.usage, _members(extra.get("usage")), COUNTS)
+        if reason is not None:
+            merge(body["incomplete_details"], _members(extra.get("incomplete_details")))
+        self._echo.add(body, extra)
+        return body
+
+
+def _members(value: Json | None) -> Extra:
+    return read_object(value) if value is not None and bytes(value)[:1] == b"{" else {}
+
+
+def _number(value: Json | None) -> float:
+    number = plain(value) if value is not None else 0
+    return number if isinstance(number, int | float) else 0

@@ -1,0 +1,367 @@
+"""Owns reading a stream of this API: server-sent events as events of a response.
+
+An item is one part. Its pieces are passed on as they come, and what `output_item.done` says of it counts. Parts end in
+the order of the output, so that folding the events gives what the whole response would.
+
+Servers differ: some tell no pieces, some no `done`, some only the last event. Whatever is complete is taken. What
+contradicts itself in a way that could make a wrong answer look right is an UpstreamError, anything else an issue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from turnscript.apis.openai_responses.errors import failure
+from turnscript.apis.openai_responses.outcome import CANCELLED, FAILED, INCOMPLETE, read_response_object
+from turnscript.apis.openai_responses.output import content_text, head, read_output
+from turnscript.apis.openai_responses.response import cut_call, ending
+from turnscript.conversation import Assistant, Issue, Item, Opaque, Refusal, Text, Thinking, ToolCall
+from turnscript.errors import InvalidRequest, UpstreamError
+from turnscript.events import Event, PartDelta, PartEnd, PartStart
+from turnscript.jsontext import Json
+from turnscript.sse import SseReader
+
+_LIFECYCLE = frozenset({"response.created", "response.queued", "response.in_progress"})
+_TERMINALS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
+_STATUSES = {"response.incomplete": INCOMPLETE, "response.failed": FAILED, "response.cancelled": CANCELLED}
+_DELTAS: dict[str, type[Item]] = {
+    "response.output_text.delta": Assistant,
+    "response.refusal.delta": Assistant,
+    "response.reasoning_text.delta": Thinking,
+    "response.function_call_arguments.delta": ToolCall,
+    "response.custom_tool_call_input.delta": ToolCall,
+}
+_TOLD_BY_THE_ITEM = frozenset(
+    {"response.content_part.done", "response.output_text.done", "response.refusal.done"}
+    | {"response.output_text.annotation.added", "response.reasoning_text.done"}
+    | {f"response.reasoning_summary_{what}" for what in ("part.added", "part.done", "text.delta", "text.done")}
+)
+"""Events that say nothing which the item itself will not say again when it is done."""
+_ARGUMENTS_DONE = {
+    "response.function_call_arguments.done": "arguments",
+    "response.custom_tool_call_input.done": "input",
+}
+_BODY_IN_ERRORS = 500
+_MOST_ISSUES = 100
+
+
+class _Told(Struct, gc=False):
+    """The members of an event that are read. Others, such as `sequence_number`, are not needed."""
+
+    type: str | UnsetType = UNSET
+    output_index: int | UnsetType = UNSET
+    delta: Json | UnsetType = UNSET
+    item: Json | UnsetType = UNSET
+    part: Json | UnsetType = UNSET
+    response: Json | UnsetType = UNSET
+    error: Json | UnsetType = UNSET
+    arguments: Json | UnsetType = UNSET
+    input: Json | UnsetType = UNSET
+
+
+class _PartType(Struct, gc=False):
+    type: str = ""
+
+
+_decode = msgspec.json.Decoder(_Told).decode
+_decode_text = msgspec.json.Decoder(str).decode
+_decode_part = msgspec.json.Decoder(_PartType).decode
+
+
+class _Part:
+    """An item that is being told. `final`: the event that ends it, once it is known."""
+
+    __slots__ = ("announced", "arguments", "final", "index", "item", "told")
+
+    def __init__(self, index: int, item: Item) -> None:
+        self.index = index
+        self.item = item
+        self.announced = False
+        self.told: list[str] = []
+        self.arguments: str | None = None
+        self.final: PartEnd | None = None
+
+
+class StreamReader:
+    """Reads a stream, cut anywhere."""
+
+    def __init__(self) -> None:
+        self._sse = SseReader()
+        self._events: list[Event] = []
+        self._issues: list[Issue] = []
+        self._known: set[str] = set()
+        self._parts: dict[int, _Part] = {}
+        self._waiting: deque[_Part] = deque()  # in the order of the output, not ended yet
+        self._items: list[Item] = []
+        self._begun = False
+        self._over = False
+
+    def feed(self, data: bytes) -> list[Event]:
+        """More bytes; returns what is certain now."""
+        for name, text in self._sse.feed(data):
+            self._event(name, text)
+        return self._taken()
+
+    def close(self) -> list[Event]:
+        """The stream is over. Raises UpstreamError if the response is not."""
+        for name, text in self._sse.close():
+            self._event(name, text)
+        if not self._over:
+            said = self._sse.stray
+            message = "the stream ended before the response was over"
+            raise UpstreamError(f"{message}: {said}" if said else message, body=said, retryable=True)
+        return self._taken()
+
+    def _taken(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+    def _event(self, name: str, text: str) -> None:
+        if self._over or text.startswith("[DONE]"):
+            return
+        told = _read(text)
+        type_ = name if told.type is UNSET else told.type
+        error = told.error if told.error is not UNSET and bytes(told.error) != b"null" else None
+        if error is not None or type_ == "error":
+            raise failure(error if error is not None else Json(text.encode()), text)
+        if not self._begun:
+            self._begin(type_)
+        try:
+            self._handle(type_, told, text)
+        except InvalidRequest as error:
+            raise UpstreamError(f"the server sent a {type_} that cannot be read: {error}", body=_start(text)) from None
+
+    def _begin(self, type_: str) -> None:
+        self._begun = True
+        if type_ not in _LIFECYCLE:
+            self._issue("missing_event", f"the stream begins with {type_!r} and not with 'response.created'")
+
+    def _handle(self, type_: str, told: _Told, text: str) -> None:
+        if type_ in _DELTAS:
+            self._delta(type_, told, text)
+        elif type_ == "response.output_item.added":
+            self._added(told, text)
+        elif type_ == "response.output_item.done":
+            self._item_done(told, text)
+        elif type_ == "response.content_part.added":
+            self._content_part(told, text)
+        elif type_ in _ARGUMENTS_DONE:
+            value = getattr(told, _ARGUMENTS_DONE[type_])
+            if value is not UNSET:
+                self._part(told, type_, text).arguments = _text(value, type_, text)
+        elif type_ in _TERMINALS:
+            self._terminal(type_, told, text)
+        elif type_ in _TOLD_BY_THE_ITEM:
+            self._part(told, type_, text)
+        elif type_ not in _LIFECYCLE and not self._is_progress(told):
+            self._issue("unknown_event", f"the event {type_!r} is not known here")
+
+    def _is_progress(self, told: _Told) -> bool:
+        """Whether the event belongs to an item that is kept whole anyway."""
+        part = None if told.output_index is UNSET else self._parts.get(told.output_index)
+        return part is not None and isinstance(part.item, Opaque)
+
+    # Items.
+
+    def _added(self, told: _Told, text: str) -> None:
+        index = _index(told, "response.output_item.added", text)
+        if index in self._parts:
+            raise UpstreamError(f"the server announced two items at output index {index}", body=_start(text))
+        if told.item is UNSET:
+            raise UpstreamError("the server announced an item without saying which", body=_start(text))
+        item = read_output(told.item, "$.output", index)
+        self._new(index, item if item is not None else _call(told.item, index))
+
+    def _new(self, index: int, item: Item) -> _Part:
+        part = _Part(len(self._parts), head(item))
+        self._parts[index] = part
+        self._waiting.append(part)
+        if not isinstance(item, Assistant):  # a message waits until it is known whether it is a refusal
+            self._announce(part)
+        return part
+
+    def _announce(self, part: _Part) -> None:
+        if not part.announced:
+            part.announced = True
+            self._events.append(PartStart(part.index, part.item))
+
+    def _content_part(self, told: _Told, text: str) -> None:
+        part = self._part(told, "response.content_part.added", text)
+        if part.announced or not isinstance(part.item, Assistant) or told.part is UNSET:
+            return
+        try:
+            refuses = _decode_part(told.part).type == "refusal"
+        except msgspec.DecodeError:
+            raise UpstreamError("the server sent a content part that is none", body=_start(text)) from None
+        if refuses:
+            part.item.content = [Refusal(text="")]
+        self._announce(part)
+
+    def _delta(self, type_: str, told: _Told, text: str) -> None:
+        part = self._part(told, type_, text)
+        if not isinstance(part.item, _DELTAS[type_]) or part.final is not None:
+            raise UpstreamError(f"the server sent a {type_} for an item that takes none", body=_start(text))
+        if told.delta is UNSET:
+            raise UpstreamError(f"the server sent a {type_} without a delta", body=_start(text))
+        piece = _text(told.delta, type_, text)
+        if piece:
+            self._announce(part)
+            part.told.append(piece)
+            self._events.append(PartDelta(part.index, piece))
+
+    def _item_done(self, told: _Told, text: str) -> None:
+        index = _index(told, "response.output_item.done", text)
+        if told.item is UNSET:
+            raise UpstreamError("the server ended an item without saying which", body=_start(text))
+        item = read_output(told.item, "$.output", index)
+        if item is None:
+            self._issues_add(cut_call(told.item))
+        part = self._parts.get(index) or self._new(index, item if item is not None else _call(told.item, index))
+        if part.final is not None:
+            raise UpstreamError(f"the server ended the item at output index {index} twice", body=_start(text))
+        if item is not None and type(item) is not type(part.item):
+            raise UpstreamError(f"the item at output index {index} became another kind of item", body=_start(text))
+        self._end(part, item)
+
+    def _end(self, part: _Part, item: Item | None) -> None:
+        """The item is whole, or None. What its pieces left out is told now; it ends when those before it have."""
+        if item is not None:
+            if _names(item) != _names(part.item):
+                self._issue("changed_item", f"item {part.index} ended under another id or name than it began with")
+            if isinstance(item, Assistant) and not part.announced and _refuses(item):
+                part.item.content = [Refusal(text="")]  # type: ignore[attr-defined]
+            self._announce(part)
+            whole, told = content_text(item), "".join(part.told)
+            if not whole.startswith(told):
+                self._issue("changed_item", f"item {part.index} is not what its pieces said")
+            elif len(whole) > len(told):
+                self._events.append(PartDelta(part.index, whole[len(told) :]))
+        self._announce(part)
+        part.told = []
+        part.final = PartEnd(part.index, item)
+        while self._waiting and self._waiting[0].final is not None:
+            ended = self._waiting.popleft().final
+            assert ended is not None
+            self._events.append(ended)
+            if ended.part is not None:
+                self._items.append(ended.part)
+
+    # The end.
+
+    def _terminal(self, type_: str, told: _Told, text: str) -> None:
+        if told.response is UNSET:
+            raise UpstreamError(f"the server sent a {type_} without a response", body=_start(text))
+        wire = read_response_object(told.response, "$.response")
+        if type_ in _STATUSES and wire.status in (UNSET, "completed", "in_progress"):
+            wire.status = _STATUSES[type_]
+        elif type_ not in _STATUSES and wire.status == "in_progress":
+            wire.status = UNSET
+        output = [] if wire.output is UNSET else wire.output
+        if wire.status != FAILED and wire.error is UNSET:
+            self._complete(output)
+        end = ending(wire, self._items)
+        end.issues = self._issues
+        self._events.append(end)
+        self._over = True
+
+    def _complete(self, output: list[Json]) -> None:
+        """End the items that were not, with what the last event says of them."""
+        if not self._parts:
+            for index, value in enumerate(output):
+                item = read_output(value, "$.output", index)
+                if item is None:
+                    self._issues_add(cut_call(value))
+                else:
+                    self._end(self._new(index, item), item)
+            return
+        if len(output) > len(self._parts):
+            self._issue("unannounced_item", "the last event has more items than were announced; they are left out")
+        unended = [part for part in self._waiting if part.final is None]
+        if not unended:
+            return
+        finals = [read_output(value, "$.output", index) for index, value in enumerate(output)]
+        for part in unended:
+            self._end(part, self._final(part, finals))
+
+    def _final(self, part: _Part, finals: list[Item | None]) -> Item | None:
+        """The whole item of a part without `done`: from the last event, else from its pieces if they are whole."""
+        for item in finals:
+            if item is not None and _names(item) == _names(part.item):
+                return item
+        self._issue("missing_event", f"item {part.index} was never done")
+        told = "".join(part.told)
+        item = part.item
+        if isinstance(item, ToolCall):
+            if part.arguments is None:
+                return None
+            item = head(item)
+            item.arguments = part.arguments  # type: ignore[attr-defined]
+        elif isinstance(item, Assistant | Thinking):
+            refuses = isinstance(item, Assistant) and _refuses(item)
+            item = head(item)
+            item.content = [Refusal(text=told) if refuses else Text(text=told)]  # type: ignore[attr-defined]
+        return item
+
+    # Faults.
+
+    def _part(self, told: _Told, type_: str, text: str) -> _Part:
+        part = self._parts.get(_index(told, type_, text))
+        if part is None:
+            raise UpstreamError(f"the server sent a {type_} for an item that it never announced", body=_start(text))
+        return part
+
+    def _issue(self, kind: str, detail: str) -> None:
+        if detail not in self._known:
+            self._issues_add(Issue(kind, detail))
+
+    def _issues_add(self, issue: Issue) -> None:
+        if len(self._issues) < _MOST_ISSUES:
+            self._known.add(issue.detail)
+            self._issues.append(issue)
+
+
+def _read(text: str) -> _Told:
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
+        reason = f"the server sent an event that is not what this API sends: {error}"
+        raise UpstreamError(reason, body=_start(text)) from None
+
+
+def _index(told: _Told, type_: str, text: str) -> int:
+    if told.output_index is UNSET:
+        raise UpstreamError(f"the server sent a {type_} without an output index", body=_start(text))
+    return told.output_index
+
+
+def _text(value: Json, type_: str, text: str) -> str:
+    try:
+        return _decode_text(value)
+    except msgspec.DecodeError:
+        raise UpstreamError(f"the server sent a {type_} whose text is no string", body=_start(text)) from None
+
+
+def _start(text: str) -> str:
+    return text[:_BODY_IN_ERRORS]
+
+
+def _call(value: Json, index: int) -> Item:
+    """The announcement of a call that is known to be cut off already."""
+    members: Any = msgspec.json.decode(value)
+    custom = members["type"] == "custom_tool_call"
+    return ToolCall(name=members["name"], arguments="", id=members.get("call_id"), custom=custom)
+
+
+def _names(item: Item) -> tuple[object, ...]:
+    """What identifies an item while it is told."""
+    if isinstance(item, ToolCall):
+        return (ToolCall, item.id, item.name)
+    return (type(item), getattr(item, "id", None) if isinstance(item, Assistant | Thinking) else None)
+
+
+def _refuses(item: Assistant) -> bool:
+    return bool(item.content) and isinstance(item.content[0], Refusal)

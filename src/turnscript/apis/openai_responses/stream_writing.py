@@ -1,0 +1,360 @@
+"""Owns the stream that answers a request: events of a model as the server-sent events of this API.
+
+`response.created` and `response.in_progress` come first. Each part is an item: `output_item.added`, its content parts
+or arguments piece by piece, `output_item.done`. One `response.completed`, `response.incomplete` or `response.failed`
+with the whole output is last. An item's id never changes, and `sequence_number` counts every event.
+
+`output_item.done` waits for what comes next, because only then it is known whether the token limit cut the item off.
+A call that came to nothing gets no `done` at all and is not in the output: clients run what is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Raw as RawJson
+
+from turnscript.api import Api, Body
+from turnscript.apis.openai_responses.errors import failure_of, flat_error
+from turnscript.apis.openai_responses.naming import Named, response_id
+from turnscript.apis.openai_responses.outcome import COMPLETED, FAILED, IN_PROGRESS, INCOMPLETE, write_ending
+from turnscript.apis.openai_responses.output import Output, is_whole
+from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, SUMMARY
+from turnscript.apis.openai_responses.response import Report, lose_stop, own_extra
+from turnscript.conversation import Assistant, Item, Refusal, Request, Thinking, ToolCall
+from turnscript.errors import InvalidConversation, TurnscriptError, UpstreamError
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.jsontext import Json, read_list
+from turnscript.sse import frame
+
+_encode = msgspec.json.Encoder().encode
+_TEXTS = {OUTPUT: ("response.output_text", "text"), REASONING: ("response.reasoning_text", "text")}
+_REFUSAL = "refusal"
+_ARGUMENTS = ("response.function_call_arguments", "arguments")
+_INPUT = ("response.custom_tool_call_input", "input")
+_TERMINALS = {COMPLETED: "response.completed", FAILED: "response.failed"}
+
+
+class _Part:
+    """A part that is being told. `told`: its deltas so far; `open`: its first content part was announced."""
+
+    __slots__ = ("at", "kind", "named", "open", "told")
+
+    def __init__(self, named: Named, at: int) -> None:
+        self.named = named
+        self.at = at  # the output index; -1: an item without a place here
+        self.kind = _kind(named.item)
+        self.open = False
+        self.told: list[str] = []
+
+    @property
+    def id(self) -> Any:
+        item = self.named.item
+        return item.item_id if isinstance(item, ToolCall) else getattr(item, "id", None)
+
+
+def _kind(item: Item) -> str:
+    """The type of the text that the deltas of a part are."""
+    if isinstance(item, Assistant):
+        return _REFUSAL if item.content and isinstance(item.content[0], Refusal) else OUTPUT
+    return REASONING if isinstance(item, Thinking) else ""
+
+
+class StreamWriter:
+    """Writes events as a stream. A server may set `id` and `created_at` before the first `send`."""
+
+    def __init__(self, api: Api, request: Request) -> None:
+        self.id: str | None = None
+        self.created_at: float = 0
+        self._api = api
+        self._request = request
+        self._output = Output(api, request, "")
+        self.losses = self._output.losses
+        self._report: Report | None = None
+        self._number = 0
+        self._out: list[bytes] = []
+        self._parts: dict[int, _Part] = {}
+        self._count = 0
+        self._ready: tuple[_Part, Item, int] | None = None  # complete, but for its `output_item.done`
+        self._done: list[tuple[int, RawJson]] = []
+        self._items: list[Item] = []
+        self._over = False
+
+    def send(self, events: Iterable[Event]) -> bytes:
+        """The bytes for some events; the first call, even without any, opens the stream."""
+        given = list(events)
+        if self._report is None:
+            self._open(given)
+        for event in given:
+            if isinstance(event, PartDelta):
+                self._delta(event)
+            elif isinstance(event, PartStart):
+                self._start(event)
+            elif isinstance(event, PartEnd):
+                self._end(event)
+            else:
+                self._finish(event)
+        return self._taken()
+
+    def fail(self, error: TurnscriptError) -> bytes:
+        """The bytes that end the stream because of an error: `response.failed`, or `error` if it has not begun."""
+        if self._over:
+            return b""
+        self._over = True
+        if self._report is None:
+            self._emit("error", flat_error(error))
+        else:
+            self._settle(COMPLETED, tell=False)
+            body = self._report.body(FAILED, self._told(), MessageEnd(), error=failure_of(error))
+            self._emit(_TERMINALS[FAILED], {"response": body})
+        return self._taken()
+
+    def close(self) -> bytes:
+        """Nothing more after a good end; an answer that has none broke off, and the client is told so."""
+        return self.fail(UpstreamError("the answer broke off before its end", retryable=True))
+
+    # The frame of the stream.
+
+    def _open(self, given: list[Event]) -> None:
+        """What the response says of itself must stand in the first event, where a later one is not known yet."""
+        end = next((event for event in given if isinstance(event, MessageEnd)), MessageEnd())
+        id_ = self.id or end.id or response_id(self._request)
+        self._output.naming.seed = id_
+        self._report = Report(self._api, self._request, id_)
+        self._report.created_at = self.created_at
+        body = self._report.body(IN_PROGRESS, [], MessageEnd(model=end.model, extra=own_extra(end.extra, [])))
+        self._emit("response.created", {"response": body})
+        self._emit("response.in_progress", {"response": body})
+
+    def _finish(self, event: MessageEnd) -> None:
+        assert self._report is not None
+        for index in list(self._parts):
+            self._drop(index)
+        status, reason = write_ending(event.finish_reason, self._items, self._output.lose)
+        self._settle(INCOMPLETE if status == INCOMPLETE else COMPLETED)
+        lose_stop(event.stop_sequence, self.losses)
+        if event.id is not None and event.id != self._report.id:
+            self._output.lose("$.id", "renamed", f"the stream has called itself {self._report.id!r} already")
+        end = MessageEnd(usage=event.usage, model=event.model, extra=own_extra(event.extra, self.losses))
+        body = self._report.body(status, self._told(), end, reason=reason)
+        self._over = True
+        self._emit(_TERMINALS.get(status, "response.incomplete"), {"response": body})
+
+    def _told(self) -> list[RawJson]:
+        return [body for _, body in sorted(self._done, key=lambda done: done[0])]
+
+    def _emit(self, type_: str, members: Body) -> None:
+        self._out.append(frame(_bytes({"type": type_, "sequence_number": self._number, **members}), type_))
+        self._number += 1
+
+    def _taken(self) -> bytes:
+        out, self._out = self._out, []
+        return b"".join(out)
+
+    # Items.
+
+    def _start(self, event: PartStart) -> None:
+        self._settle(COMPLETED)
+        named = self._output.naming.begin(event.part, event.index)
+        body = self._output.opening(named, event.index)
+        part = _Part(named, -1 if body is None else self._count)
+        self._parts[event.index] = part
+        if body is not None:
+            self._count += 1
+            self._emit("response.output_item.added", {"output_index": part.at, "item": body})
+
+    def _delta(self, event: PartDelta) -> None:
+        part = self._part(event.index)
+        if not event.text or part.at < 0:
+            return
+        part.told.append(event.text)
+        if part.kind:
+            self._text(part, event.text)
+        elif isinstance(part.named.item, ToolCall) and not part.named.shim:
+            self._emit(f"{_call_words(part)[0]}.delta", self._place(part) | {"delta": event.text})
+
+    def _end(self, event: PartEnd) -> None:
+        part = self._part(event.index)
+        if event.part is None or (isinstance(event.part, ToolCall) and not is_whole(event.part)):
+            self._drop(event.index)
+            return
+        del self._parts[event.index]
+        if part.at < 0:
+            return
+        self._settle(COMPLETED)
+        item = self._output.naming.end(event.part, part.named, event.index)
+        if isinstance(item, ToolCall):
+            self._end_call(part, item)
+        elif isinstance(item, Assistant | Thinking):
+            self._end_content(part, item, event.index)
+        self._ready = (part, item, event.index)
+        self._items.append(item)
+
+    def _drop(self, index: int) -> None:
+        """A part that came to nothing: it is not in the output."""
+        self._settle(COMPLETED)
+        part = self._parts.pop(index)
+        if part.at >= 0:
+            detail = "it was announced, came to nothing, and is not in the output"
+            self._output.lose(f"items[{index}]", "approximated", detail)
+
+    def _settle(self, status: str, *, tell: bool = True) -> None:
+        """Say that the last item is done."""
+        if self._ready is None:
+            return
+        (part, item, index), self._ready = self._ready, None
+        body = self._output.item(item, index, status if part.kind else COMPLETED)
+        encoded = RawJson(_bytes(body))
+        self._done.append((part.at, encoded))
+        if tell:
+            self._emit("response.output_item.done", {"output_index": part.at, "item": encoded})
+
+    def _part(self, index: int) -> _Part:
+        part = self._parts.get(index)
+        if part is None:
+            raise InvalidConversation(f"an event of part {index}, which has not begun or is over")
+        return part
+
+    # Calls.
+
+    def _end_call(self, part: _Part, item: ToolCall) -> None:
+        event, member = _call_words(part)
+        told = "" if part.named.shim else "".join(part.told)
+        if item.arguments.startswith(told):
+            rest = item.arguments[len(told) :]
+            if rest:
+                self._emit(f"{event}.delta", self._place(part) | {"delta": rest})
+        else:
+            path = f"items[{part.at}].arguments"
+            self._output.lose(path, "approximated", "the whole differs from the pieces that were told")
+        self._emit(f"{event}.done", self._place(part) | {member: item.arguments})
+
+    # Messages and thoughts.
+
+    def _text(self, part: _Part, text: str) -> None:
+        if not part.open:
+            part.open = True
+            self._content_event(part, "response.content_part.added", 0, _blank(part.kind))
+            if self._shows_summary(part):
+                self._summary_event(part, "response.reasoning_summary_part.added", 0, {"part": _blank(SUMMARY)})
+        self._text_delta(part, part.kind, 0, text)
+        if self._shows_summary(part):
+            self._summary_event(part, "response.reasoning_summary_text.delta", 0, {"delta": text})
+
+    def _shows_summary(self, part: _Part) -> bool:
+        """Whether the thought itself stands for its summary, piece by piece."""
+        return self._output.summarise and part.kind == REASONING
+
+    def _end_content(self, part: _Part, item: Assistant | Thinking, index: int) -> None:
+        """Close the content part that was told in pieces, and tell those that were not."""
+        losses = len(self.losses)
+        content = self._output.content(item, index)
+        summary = self._output.summary(item, index) if isinstance(item, Thinking) else []
+        del self.losses[losses:]  # they are told once, with the item
+        told = "".join(part.told)
+        done = 0
+        if part.open:
+            first = content[0] if content and _type(content[0]) == part.kind else None
+            whole = _text_of(first) if first is not None else ""
+            if first is None or not whole.startswith(told):
+                first, done = _blank(part.kind, told), len(content)  # the item itself says what its parts are
+            else:
+                done = 1
+                if len(whole) > len(told):
+                    self._text_delta(part, part.kind, 0, whole[len(told) :])
+            self._close(part, 0, first)
+        for at in range(done, len(content)):
+            self._whole_part(part, at, content[at])
+        self._end_summary(part, summary, told)
+
+    def _whole_part(self, part: _Part, at: int, body: Any) -> None:
+        kind = _type(body)
+        if kind not in _TEXTS and kind != _REFUSAL:
+            self._content_event(part, "response.content_part.added", at, body)
+            self._content_event(part, "response.content_part.done", at, body)
+            return
+        self._content_event(part, "response.content_part.added", at, _blank(kind))
+        if _text_of(body):
+            self._text_delta(part, kind, at, _text_of(body))
+        self._close(part, at, body)
+
+    def _text_delta(self, part: _Part, kind: str, at: int, text: str) -> None:
+        event = _TEXTS[kind][0] if kind in _TEXTS else "response.refusal"
+        members = self._place(part) | {"content_index": at, "delta": text}
+        if kind == OUTPUT:
+            members["logprobs"] = []
+        self._emit(f"{event}.delta", members)
+
+    def _close(self, part: _Part, at: int, body: Body) -> None:
+        """A content part is complete."""
+        kind = _type(body)
+        event, member = _TEXTS.get(kind, ("response.refusal", "refusal"))
+        annotations = body.get("annotations")
+        for number, annotation in enumerate(_elements(annotations)):
+            members = {"annotation_index": number, "annotation": annotation}
+            self._emit("response.output_text.annotation.added", self._place(part) | {"content_index": at} | members)
+        members = self._place(part) | {"content_index": at, member: _text_of(body)}
+        if kind == OUTPUT:
+            members["logprobs"] = body.get("logprobs", [])
+        self._emit(f"{event}.done", members)
+        self._content_event(part, "response.content_part.done", at, body)
+
+    def _content_event(self, part: _Part, type_: str, at: int, body: Any) -> None:
+        self._emit(type_, self._place(part) | {"content_index": at, "part": body})
+
+    def _place(self, part: _Part) -> Body:
+        return {"item_id": part.id, "output_index": part.at}
+
+    # Summaries.
+
+    def _end_summary(self, part: _Part, summary: list[Any], told: str) -> None:
+        for at, body in enumerate(summary):
+            whole = _text_of(body)
+            begun = at == 0 and part.open and self._shows_summary(part)
+            if not begun:
+                self._summary_event(part, "response.reasoning_summary_part.added", at, {"part": _blank(SUMMARY)})
+            rest = whole[len(told) :] if begun and whole.startswith(told) else "" if begun else whole
+            if rest:
+                self._summary_event(part, "response.reasoning_summary_text.delta", at, {"delta": rest})
+            self._summary_event(part, "response.reasoning_summary_text.done", at, {"text": whole})
+            self._summary_event(part, "response.reasoning_summary_part.done", at, {"part": body})
+
+    def _summary_event(self, part: _Part, type_: str, at: int, members: Body) -> None:
+        self._emit(type_, self._place(part) | {"summary_index": at} | members)
+
+
+def _bytes(body: Any) -> bytes:
+    try:
+        return _encode(body)
+    except UnicodeEncodeError as error:
+        message = "what the model wrote holds half of a surrogate pair, which UTF-8 cannot carry"
+        raise InvalidConversation(message, got=ascii(error.object[error.start : error.end])) from None
+
+
+def _call_words(part: _Part) -> tuple[str, str]:
+    item = part.named.item
+    return _INPUT if isinstance(item, ToolCall) and item.custom else _ARGUMENTS
+
+
+def _blank(kind: str, text: str = "") -> Body:
+    """A content part with that text and nothing else."""
+    if kind == _REFUSAL:
+        return {"type": _REFUSAL, "refusal": text}
+    body: Body = {"type": kind, "text": text}
+    return body | {"annotations": [], "logprobs": []} if kind == OUTPUT else body
+
+
+def _type(body: Any) -> str:
+    return str(body.get("type", "")) if isinstance(body, dict) else ""
+
+
+def _text_of(body: Any) -> str:
+    return str(body.get("text", body.get("refusal", "")))
+
+
+def _elements(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return value
+    return read_list(value) if isinstance(value, Json) and bytes(value).lstrip()[:1] == b"[" else []
