@@ -19,6 +19,8 @@
 Profile `seed` writes the tables R-U-28..32 of the requirements: all system texts in one top-level string, every other
 item a message of its own with a list as its content.
 
+Responses and streams: see the tables in `response`. Arguments of a call are sent when the call is complete.
+
 Spec: https://platform.claude.com/docs/en/api/messages, read 2026-11-20.
 """
 
@@ -30,16 +32,23 @@ from typing import Any, ClassVar
 
 from msgspec import Raw
 
-from turnscript.api import OFFICIAL, SEED, Api, Body, Option, Rendering
+from turnscript.api import OFFICIAL, SEED, Api, Body, Option, Rendering, Source
 from turnscript.apis.anthropic_messages.blocks import MESSAGES, SYSTEM, items_of, read_messages, system_items
+from turnscript.apis.anthropic_messages.errors import encoded, error_body
+from turnscript.apis.anthropic_messages.response import read_response
+from turnscript.apis.anthropic_messages.response_writing import render
 from turnscript.apis.anthropic_messages.settings import OPTIONS
+from turnscript.apis.anthropic_messages.stream_reading import StreamReader
+from turnscript.apis.anthropic_messages.stream_writing import StreamWriter
 from turnscript.apis.anthropic_messages.tools import TOOLS, ToolWriter, tools_of
 from turnscript.apis.anthropic_messages.writing import JOINS, Writer
-from turnscript.conversation import Assistant, Item, Request, System, ToolCall, ToolResult
+from turnscript.conversation import Assistant, Item, Request, Response, System, ToolCall, ToolResult
+from turnscript.errors import TurnscriptError
 from turnscript.grouping import hints, mark_turns
 from turnscript.jsontext import Json, plain
 from turnscript.losses import Indexed
 from turnscript.pairing import drop_generated_ids
+from turnscript.rendered import Rendered
 from turnscript.wire import missing
 
 # A value that there is nothing to make of: null, or a list without elements.
@@ -96,6 +105,27 @@ class AnthropicMessages(Api):
             tools = ToolWriter(rendering).write(writer.changes)
             if tools:
                 body["tools"] = tools
+
+    def parse_response(self, body: Source) -> Response:
+        """A whole response body."""
+        return read_response(body, self.name)
+
+    def render_response(self, response: Response, request: Request, *, strict: bool = False) -> Rendered:
+        """A response as a body. A request whose `display` is `omitted` gets the signatures of thoughts without text."""
+        return render(response, request, self, strict)
+
+    def stream_parser(self) -> StreamReader:
+        """A parser for a stream."""
+        return StreamReader(self.name)
+
+    def stream_renderer(self, request: Request) -> StreamWriter:
+        """A writer of the stream that answers a request."""
+        return StreamWriter(request, self)
+
+    def render_error(self, error: TurnscriptError, request_id: str | None = None) -> tuple[int, bytes]:
+        """Status and body of an error; `request_id` is that of the response's header `request-id`."""
+        status, body = error_body(error, request_id)
+        return status, encoded(body)
 
     def claims(self, members: Mapping[str, Json]) -> int:
         """Sure if something stands in the body that only this API has."""

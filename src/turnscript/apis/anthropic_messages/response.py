@@ -1,0 +1,194 @@
+"""Owns reading whole responses, the words for why one stopped, and token counts; streams read their blocks here too.
+
+| wire | model |
+|---|---|
+| each block of `content` | an item of its own; unknown ones `Opaque` |
+| `stop_reason` `end_turn` `stop_sequence` | `finish_reason` `stop`; `stop_sequence` is kept |
+| `max_tokens` `tool_use` `refusal` | `length` `tool_calls` `content_filter` |
+| every other `stop_reason` | the same word |
+| `usage.input_tokens` + `cache_read_input_tokens` + `cache_creation_input_tokens` | `usage.input` |
+| `output_tokens`, `output_tokens_details.thinking_tokens` | `usage.output`, `usage.reasoning` |
+| `id` `model`; every other member | the same; `extra` |
+
+Whether the last call of a response that met a limit is whole cannot be seen, because a server completes what was cut:
+such a call is not told at all, it becomes an issue.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from turnscript.api import Body, Source, body_bytes, leftover
+from turnscript.apis.anthropic_messages.blocks import (
+    AssistantMessage,
+    DocumentBlock,
+    ImageBlock,
+    RedactedBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+    items_of,
+)
+from turnscript.apis.anthropic_messages.errors import upstream_error
+from turnscript.conversation import Extra, Issue, Item, Response, Thinking, ToolCall, Usage
+from turnscript.errors import InvalidRequest
+from turnscript.jsontext import Json, read_list, read_object
+from turnscript.losses import Indexed
+from turnscript.wire import Reader, mismatch, missing
+
+REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
+OWN_REASONS = frozenset({"pause_turn", "model_context_window_exceeded", "compaction"})
+"""Endings that no other API has a word for."""
+CUTTING = frozenset({"length", "content_filter", "model_context_window_exceeded"})
+"""Finish reasons that may come in the middle of a call."""
+
+_BLOCK = TextBlock | ThinkingBlock | ToolUseBlock | RedactedBlock | ImageBlock | DocumentBlock
+_read_block: Reader[Any] = Reader(_BLOCK)
+_read_word: Reader[str | None] = Reader(str | None)
+_read_count: Reader[int] = Reader(int)
+_PLACES = Indexed("$.content")
+
+# Blocks.
+
+
+def item_of(block: Json, index: int) -> Item:
+    """The item of one content block. An empty signature is none: the member is required, even where nobody signs."""
+    place = _PLACES[index]
+    message = AssistantMessage(content=[_read_block(block, place)])
+    item = items_of(message, "$")[0]
+    item.at = place
+    if isinstance(item, Thinking):
+        item.signature, item.hints = item.signature or None, None
+    return item
+
+
+# Token counts.
+
+_COUNTS = frozenset({"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"})
+_DETAILS = "output_tokens_details"
+_THINKING = "thinking_tokens"
+
+
+class Tokens:
+    """Token counts as a stream gives them: all cumulative, so that a later one replaces an earlier one."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._rest: Extra = {}
+        self._seen = False
+
+    def read(self, value: Json | None, at: str) -> None:
+        """Take a `usage` object. Null and absent counts change nothing."""
+        if value is None or bytes(value) == b"null":
+            return
+        self._seen = True
+        for key, member in _object(value, at).items():
+            if key in _COUNTS:
+                self._count(key, member, f"{at}.{key}")
+            elif key == _DETAILS and bytes(member)[:1] == b"{":
+                details = read_object(member)
+                self._count(_THINKING, details.pop(_THINKING, None), f"{at}.{key}.{_THINKING}")
+                if details:
+                    self._rest[key] = leftover(details)
+            elif bytes(member) != b"null" or key not in self._rest:
+                self._rest[key] = member
+
+    def _count(self, name: str, value: Json | None, at: str) -> None:
+        if value is not None and bytes(value) != b"null":
+            self._counts[name] = _read_count(value, at)
+
+    def usage(self) -> Usage | None:
+        """The counts so far; None if there was no `usage` at all."""
+        if not self._seen:
+            return None
+        count = self._counts.get
+        cached, written = count("cache_read_input_tokens", 0), count("cache_creation_input_tokens", 0)
+        total = count("input_tokens", 0) + cached + written
+        return Usage(total, count("output_tokens", 0), cached, written, count(_THINKING, 0))
+
+    def extra(self) -> Extra:
+        """The members without a name, as `extra` of the response."""
+        rest = {key: value for key, value in self._rest.items() if key != _DETAILS or bytes(value) != b"null"}
+        return {"usage": leftover(rest)} if rest else {}
+
+
+def usage_object(usage: Usage) -> Body:
+    """Token counts as this API says them: `input_tokens` are those that no cache had to do with."""
+    return {
+        "input_tokens": max(0, usage.input - usage.cached - usage.cache_written),
+        "cache_creation_input_tokens": usage.cache_written,
+        "cache_read_input_tokens": usage.cached,
+        "output_tokens": usage.output,
+        _DETAILS: {_THINKING: usage.reasoning},
+    }
+
+
+# Whole responses.
+
+
+def read_response(source: Source, api: str) -> Response:
+    """A response body. Raises UpstreamError for an error body, InvalidRequest for what is no response at all."""
+    members = read_object(body_bytes(source))
+    kind = word(members, "type")
+    if kind == "error" or ("error" in members and "content" not in members):
+        raise upstream_error(members.get("error"), api)
+    if kind not in (None, "message"):
+        raise InvalidRequest(f"expected 'message', got {kind!r}", path="$.type", expected="'message'", got=repr(kind))
+    if "content" not in members:
+        raise missing("$", "content", "an array of content blocks")
+    id_, model = head_of(members)
+    response = Response(items=_items(members.pop("content")), id=id_, model=model)
+    response.finish_reason = finish_reason(word(members, "stop_reason"))
+    response.stop_sequence = word(members, "stop_sequence")
+    tokens = Tokens()
+    tokens.read(members.pop("usage", None), "$.usage")
+    response.usage = tokens.usage()
+    response.extra = members | tokens.extra()
+    last = response.items[-1] if response.items else None
+    if response.finish_reason in CUTTING and isinstance(last, ToolCall):
+        del response.items[-1]
+        response.issues.append(cut_call(last.name, last.arguments))
+    return response
+
+
+def head_of(members: dict[str, Json]) -> tuple[str | None, str | None]:
+    """The id and the model that a response names. Takes out the members that it reads."""
+    role = word(members, "role")
+    if role not in (None, "assistant"):
+        raise InvalidRequest(f"a response is the assistant's, not of role {role!r}", path="$.role")
+    return word(members, "id"), word(members, "model")
+
+
+def finish_reason(word: str | None) -> str | None:
+    """The reason in the words of all APIs."""
+    return None if word is None else REASONS.get(word, word)
+
+
+def cut_call(name: str, arguments: str) -> Issue:
+    """The issue for a call that a limit may have cut."""
+    return Issue("cut_call", f"the answer met its limit in a call of {name!r}, so it is not told; so far: {arguments}")
+
+
+def _items(content: Json) -> list[Item]:
+    if bytes(content)[:1] != b"[":
+        raise mismatch(content, "$.content", "an array of content blocks")
+    return [item_of(block, index) for index, block in enumerate(read_list(content))]
+
+
+def word(members: dict[str, Json], key: str) -> str | None:
+    """Remove a member that is a string, or null, and give its value."""
+    value = members.pop(key, None)
+    return None if value is None else _read_word(value, f"$.{key}")
+
+
+def _object(value: Json, at: str) -> dict[str, Json]:
+    if bytes(value)[:1] != b"{":
+        raise mismatch(value, at, "an object")
+    return read_object(value)

@@ -1,0 +1,292 @@
+"""Owns writing items as the content blocks of a response, and why it ended; whole responses and streams write alike.
+
+An answer leaves here so that its reader is never misled: a call is only told whole, arguments that are no object are
+wrapped in one, a stop string is named only if the client asked for it, and an ending that nobody knows is no ending.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from turnscript.api import OFFICIAL, Api, Body, Rendering, merge
+from turnscript.apis.anthropic_messages.parts import PartWriter
+from turnscript.apis.anthropic_messages.response import CUTTING, OWN_REASONS, STOP_REASONS, usage_object
+from turnscript.apis.anthropic_messages.writing import is_text, legal_id
+from turnscript.conversation import (
+    Assistant,
+    Extra,
+    Item,
+    Opaque,
+    Refusal,
+    Request,
+    Response,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+    text_content,
+)
+from turnscript.errors import LossyConversion, UpstreamError
+from turnscript.jsontext import Json, is_object, json_of
+from turnscript.losses import LossKind
+from turnscript.rendered import Rendered
+
+_FAILURES = frozenset({"error", "failed", "cancelled", "abort"})
+"""Finish reasons of backends that are no end of an answer."""
+_OWN_PLACE = "$.content["
+"""How the path of an item begins that came in a response of this API."""
+
+
+class AnswerWriter:
+    """Writes the blocks of one response. `losses`: what they could not say. `whole`: they go into one body."""
+
+    def __init__(self, request: Request, api: Api, *, whole: bool) -> None:
+        self._whole = whole
+        self.rendering = Rendering(request, api, OFFICIAL, {})
+        self.losses = self.rendering.losses
+        self.omits_thinking = request.settings.thinking is not None and request.settings.thinking.display == "omitted"
+        self.model = request.settings.model
+        self._stops = request.settings.stop or []
+        self._seed = _seed(request)
+        self._taken = {item.id for item in request.items if isinstance(item, ToolCall)}
+        self._places: dict[int, str] = {}
+        self._parts = PartWriter(self.rendering, self._at)
+        self._count = 0
+        self._calls = 0
+        self._blanks: list[str] = []
+        self._refusal: str | None = None
+        self._own = False  # whether an item came from a response of this API
+        self._foreign = False  # whether one came from another API's
+        self._written = False
+
+    # Items.
+
+    def blocks(self, item: Item) -> list[Any]:
+        """The blocks for the next item: none for an empty text, which clients cannot send back."""
+        place = item.at or f"items[{self._count}]"
+        self._places = {id(item): place}
+        self._count += 1
+        foreign = place.startswith("$") and not place.startswith(_OWN_PLACE)
+        self._own, self._foreign = self._own or item.at.startswith(_OWN_PLACE), self._foreign or foreign
+        self.rendering.foreign = foreign
+        write = _WRITERS.get(type(item))
+        if write is None:
+            self.lose(item, "", "dropped", f"an answer here has nothing like a {item.kind}")
+            return []
+        blocks = write(self, item)
+        self._written = self._written or bool(blocks)
+        return blocks
+
+    def blank(self) -> list[Any]:
+        """What stands for an answer without any block: one empty text. Empty texts beside others are reported."""
+        blanks, self._blanks = self._blanks, []
+        if not self._written and not blanks:
+            self.rendering.lose("$.content", "invented", "an empty text stands for an answer that says nothing")
+        for place in blanks if self._written else blanks[1:]:
+            self.rendering.lose(place, "dropped", "an empty text is not accepted when it is sent back")
+        return [] if self._written else [{"type": "text", "text": ""}]
+
+    def lose(self, item: Item, member: str, kind: LossKind, detail: str) -> None:
+        """Report a difference in an item, or in one member of it (`.name`)."""
+        self.rendering.lose(f"{self._at(item)}{member}", kind, detail)
+
+    def _at(self, item: Item) -> str:
+        return self._places[id(item)]
+
+    def _unheld(self, item: Item, **members: object) -> None:
+        for name, value in members.items():
+            if value is not None:
+                self.lose(item, f".{name}", "dropped", f"{self.rendering.target} has no such member here")
+
+    def _text(self, item: Assistant) -> list[Any]:
+        self._unheld(item, name=item.name, id=item.id, phase=item.phase)
+        if item.extra:
+            self.rendering.put_extra({}, item.extra, self._at(item))
+        blocks = []
+        for index, part in enumerate(item.content):
+            if isinstance(part, Refusal):
+                self._refusal = (self._refusal or "") + part.text
+            block = self._parts.write(part, item, index)
+            if block is None:
+                continue
+            if is_text(block) and not block["text"]:
+                self._blanks.append(self._parts.path(item, index))
+            else:
+                blocks.append(block)
+        return blocks
+
+    def _thinking(self, item: Thinking) -> list[Any]:
+        self._unheld(item, id=item.id, encrypted_content=item.encrypted)
+        if item.redacted is not None:
+            block: Body = {"type": "redacted_thinking", "data": item.redacted}
+        else:
+            text = "" if self.omits_thinking else self._thought(item)
+            block = {"type": "thinking", "thinking": text, "signature": item.signature or ""}
+        if item.extra:
+            self.rendering.put_extra(block, item.extra, self._at(item))
+        return [block]
+
+    def _thought(self, item: Thinking) -> str:
+        if item.of != "reason":
+            self.lose(item, "", "approximated", f"{item.of!r} becomes ordinary thinking")
+        content = item.content
+        if item.summary and not text_content(content):
+            self.lose(item, ".summary", "approximated", "the summary stands for the thought")
+            return "\n\n".join([part.text for part in item.summary if isinstance(part, Text)])
+        if item.summary:
+            self.lose(item, ".summary", "dropped", "a thought has its text or a summary here, not both")
+        if len(content) > 1 or not all(isinstance(part, Text) for part in content):
+            self.lose(item, "", "approximated", "its parts become one text")
+        return text_content(content)
+
+    def _tool_use(self, item: ToolCall) -> list[Any]:
+        self._calls += 1
+        block: Body = {"type": "tool_use", "id": self._call_id(item), "name": item.name}
+        if item.custom or not is_object(item.arguments):
+            why = "free text becomes" if item.custom else "arguments that are not a JSON object become"
+            self.lose(item, "", "approximated", f"{why} an object with one string, 'input'")
+            block["input"] = json_of({"input": item.arguments})
+        else:
+            block["input"] = Json(item.arguments.encode())
+            if self._whole and item.arguments.strip() != item.arguments:
+                self.lose(item, "", "approximated", "white space around the arguments is no part of an object")
+        if item.namespace is not None:
+            block["name"] = f"{item.namespace}__{item.name}"
+            self.lose(item, "", "renamed", f"the tool is called {block['name']!r}: there are no namespaces here")
+        self._unheld(item, id=item.item_id)
+        if item.extra:
+            self.rendering.put_extra(block, item.extra, self._at(item))
+        return [block]
+
+    def _opaque(self, item: Opaque) -> list[Any]:
+        if self.rendering.foreign:
+            self.lose(item, "", "dropped", f"{self.rendering.target} has nothing like {item.type!r}")
+            return []
+        return [item.value]
+
+    # Ids.
+
+    def message_id(self, said: str = "") -> str:
+        """An id for the message: made from the request and what is said, so the same each time."""
+        return f"msg_{_digest(self._seed, said)}"
+
+    def _call_id(self, item: ToolCall) -> str:
+        """The call's own id in the characters that are allowed here, or a new one that no earlier call has."""
+        if item.id is not None:
+            legal = item.id if item.at.startswith(_OWN_PLACE) else legal_id(item.id)
+            if legal != item.id:
+                self.lose(
+                    item, "", "renamed", f"the id {item.id!r} has characters that are not allowed here: {legal!r}"
+                )
+            return legal
+        number = self._calls
+        while (made := f"toolu_{_digest(self._seed, str(number), item.name, item.arguments)}") in self._taken:
+            number += 1
+        self._taken.add(made)
+        return made
+
+    # The end.
+
+    def ending(self, reason: str | None, stop_sequence: str | None) -> Body:
+        """`stop_reason`, `stop_sequence` and, after a refusal in words, `stop_details`.
+
+        Raises UpstreamError for a reason that says the answer failed.
+        """
+        if reason in _FAILURES:
+            raise UpstreamError(f"the backend ended the answer with the reason {reason!r}, which is no end")
+        if reason == "stop" and stop_sequence is not None and stop_sequence in self._stops:
+            return {"stop_reason": "stop_sequence", "stop_sequence": stop_sequence}
+        if stop_sequence is not None:
+            detail = f"{stop_sequence!r} is no stop string of the client's, or not why the answer ended"
+            self.rendering.lose("$.stop_sequence", "dropped", detail)
+        word = self._stop_reason(reason)
+        end: Body = {"stop_reason": word, "stop_sequence": None}
+        if word == "refusal" and self._refusal is not None:
+            end["stop_details"] = {"type": "refusal", "category": None, "explanation": self._refusal}
+        return end
+
+    def _stop_reason(self, reason: str | None) -> str | None:
+        word = STOP_REASONS.get(reason or "", reason)
+        if word == "end_turn" and self._refusal is not None:
+            self._end_is("refusal", "the answer is a refusal")
+            return "refusal"
+        if word == "end_turn" and self._calls:
+            self._end_is("tool_use", "the answer calls a tool, and whoever asked must run it")
+            return "tool_use"
+        if word == "tool_use" and not self._calls:
+            self._end_is("end_turn", "the answer calls no tool")
+            return "end_turn"
+        if word is None or reason in STOP_REASONS or word in OWN_REASONS or (self._own and not self._foreign):
+            return word
+        self.rendering.lose("$.stop_reason", "dropped", f"{self.rendering.target} has no ending {word!r}")
+        return None
+
+    def _end_is(self, word: str, why: str) -> None:
+        self.rendering.lose("$.stop_reason", "approximated", f"{word!r}, because {why}")
+
+    def usage(self, usage: Usage | None, default: Usage) -> Body:
+        """The token counts, which are required here."""
+        if usage is None:
+            self.rendering.lose("$.usage", "invented", "required here: the counts that are known, or 0")
+        return usage_object(default if usage is None else usage)
+
+    def put_extra(self, body: Body, extra: Extra) -> None:
+        """Write unnamed members of the response, or report them where they are another API's."""
+        if self._foreign:
+            for key in extra:
+                self.rendering.lose(f"$.{key}", "dropped", f"{self.rendering.target} has no such member here")
+        else:
+            merge(body, extra)
+
+
+def render(response: Response, request: Request, api: Api, strict: bool) -> Rendered:
+    """A whole response as a body."""
+    writer = AnswerWriter(request, api, whole=True)
+    content = [block for item in response.items for block in writer.blocks(item)]
+    content += writer.blank()
+    body: Body = {
+        "id": response.id if response.id is not None else writer.message_id(_said(response)),
+        "type": "message",
+        "role": "assistant",
+        "model": writer.model if writer.model is not None else response.model or "",
+        "content": content,
+        **writer.ending(response.finish_reason, response.stop_sequence),
+        "usage": writer.usage(response.usage, Usage()),
+    }
+    writer.put_extra(body, response.extra)
+    last = response.items[-1] if response.items else None
+    if response.finish_reason in CUTTING and isinstance(last, ToolCall):
+        writer.lose(last, "", "approximated", "who reads this must take the last call for one that the limit cut off")
+    if strict and writer.losses:
+        raise LossyConversion(writer.losses, api.name)
+    return Rendered(body, writer.losses)
+
+
+def _said(response: Response) -> str:
+    """The contents of a response as one text."""
+    items = [(item.kind, text_content(getattr(item, "content", ())), item) for item in response.items]
+    return "\0".join(
+        [f"{kind}\0{item.arguments if isinstance(item, ToolCall) else text}" for kind, text, item in items]
+    )
+
+
+def _seed(request: Request) -> str:
+    """What tells this request from the others of its conversation: how long it is, and how it ends."""
+    last = request.items[-1] if request.items else None
+    content: Any = getattr(last, "content", ())
+    return f"{request.settings.model}\n{len(request.items)}\n{text_content(content)}"
+
+
+def _digest(*parts: str) -> str:
+    data = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=12).hexdigest()
+
+
+_WRITERS: dict[type, Callable[[AnswerWriter, Any], list[Any]]] = {
+    Assistant: AnswerWriter._text,
+    Thinking: AnswerWriter._thinking,
+    ToolCall: AnswerWriter._tool_use,
+    Opaque: AnswerWriter._opaque,
+}

@@ -1,0 +1,412 @@
+"""Owns reading a stream as events: which block is open, what it holds so far, and what is wrong with the stream.
+
+Each block is one part, put together from its start and its deltas and read as one of a whole response is. What cannot
+be a stream of this API raises UpstreamError; what is merely odd (an unknown event, a block that nobody ended) is an
+issue. An error never swallows events: those that were read before it are given first, and the next call raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from turnscript.api import leftover
+from turnscript.apis.anthropic_messages.errors import unreadable, upstream_error
+from turnscript.apis.anthropic_messages.response import CUTTING, Tokens, cut_call, finish_reason, head_of, item_of, word
+from turnscript.conversation import Assistant, Extra, Issue, Item, Thinking, ToolCall, Usage
+from turnscript.errors import InvalidInput, UpstreamError
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.jsontext import (
+    Json,
+    excerpt,
+    is_json,
+    is_object,
+    json_of,
+    plain,
+    read_list,
+    read_object,
+    text_of,
+    type_word,
+)
+from turnscript.sse import SseReader
+from turnscript.wire import Reader, Rest, Verbatim, Wire
+
+# Wire objects.
+
+
+class TextDelta(Wire, tag="text_delta"):
+    text: str
+
+
+class ThinkingDelta(Wire, tag="thinking_delta"):
+    thinking: str
+    # A hint for progress bars, not content; declared so that it does not make the reading slow.
+    estimated_tokens: Json | UnsetType = UNSET
+
+
+class SignatureDelta(Wire, tag="signature_delta"):
+    signature: str
+
+
+class InputDelta(Wire, tag="input_json_delta"):
+    partial_json: str
+
+
+class CitationsDelta(Wire, tag="citations_delta"):
+    citation: Json
+
+
+class MessageStart(Wire, tag="message_start"):
+    message: Json
+
+
+class BlockStart(Wire, tag="content_block_start"):
+    index: int
+    content_block: Json
+
+
+class BlockDelta(Wire, tag="content_block_delta"):
+    index: int
+    delta: TextDelta | ThinkingDelta | SignatureDelta | InputDelta | CitationsDelta
+
+
+class BlockStop(Wire, tag="content_block_stop"):
+    index: int
+
+
+class MessageDelta(Wire, tag="message_delta"):
+    delta: Json
+    usage: Json | UnsetType = UNSET
+
+
+class MessageStop(Wire, tag="message_stop"):
+    pass
+
+
+class Ping(Wire, tag="ping"):
+    pass
+
+
+class Failure(Wire, tag="error"):
+    error: Json
+
+
+_Frame = MessageStart | BlockStart | BlockDelta | BlockStop | MessageDelta | MessageStop | Ping | Failure
+_read_frame: Reader[Any] = Reader(_Frame)
+_DONE = "[DONE]"
+"""What streams of another API end with; some servers send it in all of theirs."""
+
+_CONTENT: dict[type[Wire], str] = {
+    TextDelta: "text",
+    ThinkingDelta: "thinking",
+    SignatureDelta: "signature",
+    InputDelta: "partial_json",
+}
+_KINDS: dict[type[Wire], str] = {
+    TextDelta: "text",
+    CitationsDelta: "text",
+    ThinkingDelta: "thinking",
+    SignatureDelta: "thinking",
+}
+"""The kind of block that a delta is for; input is for any other."""
+
+
+class _Block:
+    """A block that is being read."""
+
+    def __init__(self, index: int, part: int, start: Json) -> None:
+        self.index = index
+        self.part = part
+        self.kind = type_word(start)
+        self.members = read_object(start)
+        self.texts: list[str] = []
+        self.citations: list[Json] = []
+        self.signature: str | None = None
+        said = self.members.get(self.kind) if self.kind in ("text", "thinking") else None
+        self.opening = "" if said is None or bytes(said)[:1] != b'"' else str(plain(said))
+
+    def takes(self, delta: Any) -> bool:
+        """Whether a delta is for a block of this kind."""
+        wanted = _KINDS.get(type(delta))
+        return self.kind not in ("text", "thinking") if wanted is None else self.kind == wanted
+
+    def said(self) -> str:
+        """The input as text: what the deltas said, else what the start did if that is more than an empty object."""
+        given = self.members.get("input")
+        opening = "" if given is None else text_of(given)
+        return "".join(self.texts) or ("" if opening == "null" or not opening.strip("{} \t\r\n") else opening)
+
+    def call(self, arguments: str) -> ToolCall:
+        """The block as a call with these arguments, whatever they are."""
+        call = item_of(leftover(self.members | {"input": Json(b"{}")}), self.part)
+        assert isinstance(call, ToolCall)
+        call.arguments = arguments
+        return call
+
+    def whole(self) -> Json:
+        """The block as a whole response would have it."""
+        members = dict(self.members)
+        if self.kind in ("text", "thinking"):
+            members[self.kind] = json_of(self.opening + "".join(self.texts))
+        elif self.texts:
+            members["input"] = Json(self.said().encode())
+        if self.signature is not None:
+            members["signature"] = json_of(self.signature)
+        if self.citations:
+            before = members.get("citations")
+            given = read_list(before) if before is not None and bytes(before)[:1] == b"[" else []
+            members["citations"] = Json(b"[%b]" % b",".join([bytes(one) for one in given + self.citations]))
+        return leftover(members)
+
+
+def _without_content(block: _Block) -> Item:
+    """The part that begins with a block: its item without content."""
+    if block.kind == "text":
+        return Assistant()
+    if block.kind == "thinking":
+        return Thinking()
+    if block.kind != "tool_use":
+        return item_of(block.whole(), block.part)
+    return block.call("")
+
+
+class StreamReader:
+    """Reads a stream. `id`, `model` and `usage` are known as soon as the message has begun; events tell them last."""
+
+    def __init__(self, api: str) -> None:
+        self.id: str | None = None
+        self.model: str | None = None
+        self._api = api
+        self._sse = SseReader()
+        self._error: UpstreamError | None = None
+        self._began = self._ended = False
+        self._tokens = Tokens()
+        self._reason: str | None = None
+        self._stop_sequence: str | None = None
+        self._extra: Extra = {}
+        self._issues: dict[tuple[str, str], Issue] = {}
+        self._open: _Block | None = None
+        self._doubt: _Block | None = None  # a call that has ended and is no object: cut off, or badly written?
+        self._last = -1  # index of the last block
+        self._parts = 0
+
+    @property
+    def usage(self) -> Usage | None:
+        """The token counts so far."""
+        return self._tokens.usage()
+
+    def feed(self, data: bytes) -> list[Event]:
+        """More bytes; returns the events that are certain now."""
+        if self._error is not None:
+            raise self._error
+        events: list[Event] = []
+        try:
+            for _, text in self._sse.feed(data):
+                self._frame(text, events)
+        except UpstreamError as error:
+            self._error = error
+            if not events:
+                raise
+        return events
+
+    def close(self) -> list[Event]:
+        """The stream is over. Raises UpstreamError if it did not come to its end."""
+        if self._error is not None:
+            raise self._error
+        events: list[Event] = []
+        for _, text in self._sse.close():
+            self._frame(text, events)
+        if self._ended:
+            return events
+        if self._reason is None or self._open is not None:
+            what = "it broke off before its end" if self._began else "it holds no message"
+            self._error = unreadable(self._api, what, self._sse.stray)
+            raise self._error
+        self._issue("missing_stop", "message_stop", "the stream ended without it")
+        self._message_stop(events)
+        return events
+
+    def _frame(self, data: str, events: list[Event]) -> None:
+        if data.strip() == _DONE:
+            return
+        try:
+            wire = _read_frame(Json(data.encode()), "$")
+            if isinstance(wire, Verbatim):
+                self._issue("unknown_event", wire.tag, excerpt(wire.value, 200))
+            elif not isinstance(wire, Ping):
+                self._in_order(wire)
+                _STEPS[type(wire)](self, wire, events)
+        except InvalidInput as error:
+            raise unreadable(self._api, error, data) from None
+
+    def _in_order(self, wire: Wire) -> None:
+        """Only an error may come before the message has begun, and nothing after its end."""
+        tag = str(type(wire).__struct_config__.tag)
+        if self._ended:
+            raise unreadable(self._api, f"{tag} after the end of the message", "")
+        if self._began == isinstance(wire, MessageStart) and not isinstance(wire, Failure):
+            raise unreadable(self._api, f"{tag} {'again' if self._began else 'before message_start'}", "")
+        if wire.rest and not isinstance(wire, MessageDelta | Failure):
+            self._unknown(tag, wire.rest)
+
+    def _unknown(self, where: str, rest: Rest) -> None:
+        for name, value in rest.items():
+            self._issue("unknown_member", f"{where}.{name}", excerpt(value, 200))
+
+    def _issue(self, kind: str, what: str, detail: str) -> None:
+        """Note what is odd; the same thing only once."""
+        self._issues.setdefault((kind, what), Issue(kind, f"{what}: {detail}"))
+
+    # The message.
+
+    def _message_start(self, wire: MessageStart, events: list[Event]) -> None:
+        self._began = True
+        members = read_object(wire.message)
+        self.id, self.model = head_of(members)
+        members.pop("type", None)
+        content = members.pop("content", None)
+        if content is not None and bytes(content) not in (b"[]", b"null"):
+            self._issue("misplaced_content", "message_start", excerpt(content, 200))
+        self._note(members, members.pop("usage", None))
+
+    def _message_delta(self, wire: MessageDelta, events: list[Event]) -> None:
+        self._end_missed(events)
+        self._note(read_object(wire.delta), None if wire.usage is UNSET else wire.usage)
+        self._keep({name: value for name, value in (wire.rest or {}).items() if name != "usage"})
+        if self._reason is not None:
+            self._settle(self._reason in CUTTING, events)
+
+    def _note(self, members: Extra, usage: Json | None) -> None:
+        """Take what is said of the message: a null says nothing that was not said before."""
+        reason, stop = word(members, "stop_reason"), word(members, "stop_sequence")
+        if reason is not None:
+            self._reason = finish_reason(reason)
+        if stop is not None:
+            self._stop_sequence = stop
+        self._tokens.read(usage, "$.usage")
+        self._keep(members)
+
+    def _keep(self, members: Extra) -> None:
+        for name, value in members.items():
+            if bytes(value) != b"null" or name not in self._extra:
+                self._extra[name] = value
+
+    def _message_stop(self, events: list[Event]) -> None:
+        self._end_missed(events)
+        if self._reason is None:
+            self._settle(True, events)
+            self._issue("missing_reason", "message_delta", "the message ended without a stop_reason")
+        self._ended = True
+        end = MessageEnd(self._reason, self._stop_sequence, self.usage, list(self._issues.values()))
+        end.id, end.model, end.extra = self.id, self.model, self._extra | self._tokens.extra()
+        events.append(end)
+
+    def _stop(self, wire: MessageStop, events: list[Event]) -> None:
+        self._message_stop(events)
+
+    def _failure(self, wire: Failure, events: list[Event]) -> None:
+        raise upstream_error(wire.error, self._api)
+
+    # Blocks.
+
+    def _block_start(self, wire: BlockStart, events: list[Event]) -> None:
+        self._end_missed(events)
+        self._settle(False, events)
+        if wire.index <= self._last:
+            raise unreadable(self._api, f"block {wire.index} begins after block {self._last}", "")
+        if wire.index != self._last + 1:
+            self._issue("index_gap", "content_block_start", f"block {wire.index} follows block {self._last}")
+        self._last = wire.index
+        block = self._open = _Block(wire.index, self._parts, wire.content_block)
+        self._parts += 1
+        events.append(PartStart(block.part, _without_content(block)))
+        if block.opening:
+            events.append(PartDelta(block.part, block.opening))
+
+    def _block_delta(self, wire: BlockDelta, events: list[Event]) -> None:
+        block = self._opened(wire.index)
+        delta: Any = wire.delta
+        if isinstance(delta, Verbatim):
+            self._issue("unknown_delta", delta.tag, excerpt(delta.value, 200))
+            return
+        if delta.rest:
+            self._unknown(str(type(delta).__struct_config__.tag), delta.rest)
+        if not block.takes(delta):
+            detail = f"a {type(delta).__struct_config__.tag} in a block of type {block.kind!r}"
+            self._issue("misplaced_delta", f"block {block.index}", f"{detail}: {_content(delta)[:200]}")
+        elif isinstance(delta, SignatureDelta):
+            if block.signature is not None:
+                self._issue("second_signature", f"block {block.index}", "the last one counts")
+            block.signature = delta.signature
+        elif isinstance(delta, CitationsDelta):
+            block.citations.append(delta.citation)
+        elif text := _content(delta):
+            block.texts.append(text)
+            if block.kind in _TOLD:
+                events.append(PartDelta(block.part, text))
+
+    def _block_stop(self, wire: BlockStop, events: list[Event]) -> None:
+        self._end_block(self._opened(wire.index), events)
+
+    def _opened(self, index: int) -> _Block:
+        if self._open is None or self._open.index != index:
+            raise unreadable(self._api, f"block {index} is not open", "")
+        return self._open
+
+    def _end_missed(self, events: list[Event]) -> None:
+        """End a block that the stream forgot to end."""
+        if self._open is not None:
+            self._issue("missing_stop", f"block {self._open.index}", "its content_block_stop is missing")
+            self._end_block(self._open, events)
+
+    def _end_block(self, block: _Block, events: list[Event]) -> None:
+        self._open = None
+        if block.kind == "tool_use":
+            self._doubt = block
+            if is_object(block.said()):
+                self._settle(False, events)
+            return
+        if block.texts and block.kind not in _TOLD and not is_json("".join(block.texts)):
+            self._issue("invalid_json", f"block {block.index}", f"its input is no JSON: {''.join(block.texts)}")
+            block.texts.clear()
+        events.append(PartEnd(block.part, item_of(block.whole(), block.part)))
+
+    def _settle(self, cut: bool, events: list[Event]) -> None:
+        """Tell the call that has ended. Without arguments, or with broken ones, it waited for what comes behind it."""
+        block, self._doubt = self._doubt, None
+        if block is None:
+            return
+        said = block.said()
+        call = block.call(said or "{}")
+        if cut:
+            self._issues["cut_call", f"block {block.index}"] = cut_call(call.name, said)
+            events.append(PartEnd(block.part, None))
+            return
+        if said and not is_object(said):
+            self._issue("invalid_json", f"block {block.index}", "the arguments of the call are no JSON object")
+        if not block.texts:
+            events.append(PartDelta(block.part, call.arguments))
+        events.append(PartEnd(block.part, call))
+
+
+def _content(delta: Any) -> str:
+    """What a delta says, as text."""
+    if isinstance(delta, CitationsDelta):
+        return text_of(delta.citation)
+    return str(getattr(delta, _CONTENT[type(delta)]))
+
+
+_TOLD = frozenset({"text", "thinking", "tool_use"})
+"""Kinds of blocks whose content is told as it comes."""
+
+_STEPS: dict[type[Wire], Callable[[StreamReader, Any, list[Event]], None]] = {
+    MessageStart: StreamReader._message_start,
+    BlockStart: StreamReader._block_start,
+    BlockDelta: StreamReader._block_delta,
+    BlockStop: StreamReader._block_stop,
+    MessageDelta: StreamReader._message_delta,
+    MessageStop: StreamReader._stop,
+    Failure: StreamReader._failure,
+}

@@ -1,0 +1,281 @@
+"""Owns writing events as a stream: which block is open, what is sent of it at once, and what waits until it is whole.
+
+Blocks come one after the other, without gaps in their indexes. Texts and thoughts are sent as they are said. A call is
+sent when it is complete, because what was sent cannot be taken back: a call that a limit cut off is then never told,
+and arguments that are no object can still be wrapped. (Anthropic's own servers hold arguments back in the same way,
+unless a tool asks for `eager_input_streaming`.) A part that begins while another goes on waits for its end too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from turnscript.api import Api, Body
+from turnscript.apis.anthropic_messages.errors import encoded, error_body
+from turnscript.apis.anthropic_messages.response import usage_object
+from turnscript.apis.anthropic_messages.response_writing import AnswerWriter
+from turnscript.apis.anthropic_messages.writing import is_text
+from turnscript.conversation import Assistant, Item, Request, Thinking, Usage
+from turnscript.errors import InvalidConversation, TurnscriptError, UpstreamError
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.jsontext import Json, plain, read_list, read_object, text_of
+from turnscript.losses import Loss
+from turnscript.sse import frame
+
+PIECE = 8192
+"""The most characters of arguments in one event: some readers of streams dislike long lines."""
+
+_EMPTY_OBJECT = Json(b"{}")
+_DELTAS = {"text": ("text_delta", "text"), "thinking": ("thinking_delta", "thinking")}
+
+
+class StreamWriter:
+    """Writes the stream that answers a request. `losses`: what it could not say.
+
+    The first `send` opens the message. What is known by then can be set before: the message's `id`, `usage` (the
+    tokens of the prompt) and the `request_id` for errors.
+    """
+
+    losses: list[Loss]
+
+    def __init__(self, request: Request, api: Api) -> None:
+        self._writer = AnswerWriter(request, api, whole=False)
+        self.losses = self._writer.losses
+        self._lose = self._writer.rendering.lose
+        self.id = self._writer.message_id()
+        self.usage = Usage()
+        self.request_id: str | None = None
+        self._api = api.name
+        self._out: list[bytes] = []
+        self._began = self._over = False
+        self._index = 0  # of the block that is open, or comes next
+        self._live: int | None = None  # the part that is sent as it is said
+        self._kind = ""  # of its block
+        self._sent: list[str] = []  # its text so far; without any, its block is not open yet
+        self._late: list[PartEnd] = []  # parts that ended while another went on
+
+    def send(self, events: Iterable[Event]) -> bytes:
+        """The bytes for some events; nothing more once the message is over."""
+        if not self._over and not self._began:
+            self._begin()
+        for event in events:
+            if self._over:
+                break
+            self._take(event)
+        return self._taken()
+
+    def ping(self) -> bytes:
+        """A sign of life, for while the model has nothing to say."""
+        if not self._over:
+            self._frame("ping", {})
+        return self._taken()
+
+    def fail(self, error: TurnscriptError) -> bytes:
+        """The error as the end of the stream; nothing if the message is over already."""
+        if not self._over:
+            self._fail(error)
+        return self._taken()
+
+    def close(self) -> bytes:
+        """Nothing behind a message that has ended; for one that has not, an error."""
+        if self._over:
+            return b""
+        return self.fail(UpstreamError("the answer broke off before its end"))
+
+    # Frames.
+
+    def _frame(self, type_: str, members: Body) -> None:
+        try:
+            data = msgspec.json.encode({"type": type_, **members})
+        except UnicodeEncodeError as error:
+            message = "a text of the answer holds half of a surrogate pair, which UTF-8 cannot carry"
+            raise InvalidConversation(message, got=ascii(error.object[error.start : error.end])) from None
+        self._out.append(frame(data, type_))
+
+    def _fail(self, error: TurnscriptError) -> None:
+        self._over = True
+        _, body = error_body(error, self.request_id)
+        self._out.append(frame(encoded(body), "error"))
+
+    def _taken(self) -> bytes:
+        out, self._out = self._out, []
+        return b"".join(out)
+
+    def _begin(self) -> None:
+        self._began = True
+        message: Body = {
+            "id": self.id,
+            "type": "message",
+            "role": "assistant",
+            "model": self._writer.model or "",
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": usage_object(self.usage),
+        }
+        self._frame("message_start", {"message": message})
+
+    def _start(self, block: Any) -> None:
+        self._frame("content_block_start", {"index": self._index, "content_block": block})
+
+    def _delta(self, type_: str, member: str, value: Any) -> None:
+        self._frame("content_block_delta", {"index": self._index, "delta": {"type": type_, member: value}})
+
+    def _stop(self) -> None:
+        self._frame("content_block_stop", {"index": self._index})
+        self._index += 1
+
+    def _whole(self, block: Any) -> None:
+        """A block that is known in full."""
+        opening, deltas = _unfolded(block)
+        self._start(opening)
+        for type_, member, value in deltas:
+            self._delta(type_, member, value)
+        self._stop()
+
+    # Events.
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, PartDelta):
+            if event.index == self._live and event.text:
+                self._say(event.text)
+        elif isinstance(event, PartStart):
+            kind = self._live_kind(event.part)
+            if self._live is None and kind:
+                self._live, self._kind = event.index, kind
+        elif isinstance(event, PartEnd):
+            self._part_end(event)
+        else:
+            self._end(event)
+
+    def _live_kind(self, part: Item) -> str:
+        """The block that can be sent piece by piece, if the part becomes one."""
+        if isinstance(part, Assistant):
+            return "text"
+        hidden = not isinstance(part, Thinking) or part.redacted is not None or self._writer.omits_thinking
+        return "" if hidden else "thinking"
+
+    def _say(self, text: str) -> None:
+        if not self._sent:
+            empty = {"type": "text", "text": ""}
+            self._start(empty if self._kind == "text" else {"type": "thinking", "thinking": "", "signature": ""})
+        self._sent.append(text)
+        self._delta(*_DELTAS[self._kind], text)
+
+    def _part_end(self, event: PartEnd) -> None:
+        if event.index != self._live:
+            if self._live is None:
+                self._part(event.part)
+            else:
+                self._late.append(event)
+            return
+        sent, self._sent, self._live = "".join(self._sent), [], None
+        if sent:
+            self._finish(event.part, sent)
+        else:
+            self._part(event.part)
+        self._flush()
+
+    def _flush(self) -> None:
+        late, self._late = self._late, []
+        for event in late:
+            if event.part is not None:
+                self._lose(f"items[{event.index}]", "moved", "behind the part that it came in between")
+            self._part(event.part)
+
+    def _part(self, part: Item | None) -> None:
+        for block in self._writer.blocks(part) if part is not None else ():
+            self._whole(block)
+
+    def _finish(self, part: Item | None, sent: str) -> None:
+        """The end of a block that was sent as it was said: whatever of the part was not."""
+        blocks = self._writer.blocks(part) if part is not None else []
+        mine = [block for block in blocks if isinstance(block, dict) and block["type"] == self._kind]
+        type_, member = _DELTAS[self._kind]
+        where = (part.at if part is not None else "") or f"items[{self._index}]"
+        said = "".join([block[member] for block in mine])
+        if said.startswith(sent):
+            for piece in [said[len(sent) :]] if said != sent else ():
+                self._delta(type_, member, piece)
+        else:
+            self._lose(where, "approximated", "it was sent before it was known in full, and became something else")
+        if len(mine) == 1:
+            self._close(mine[0], where)
+        else:
+            if mine:
+                self._lose(where, "approximated", "its parts become one block")
+            if self._kind == "thinking":
+                self._delta("signature_delta", "signature", "")
+        self._stop()
+        for block in blocks:
+            if block not in mine:
+                self._whole(block)
+
+    def _close(self, block: Body, where: str) -> None:
+        """What a block that was sent already has besides its text."""
+        type_, member = _DELTAS[self._kind]
+        opening, deltas = _unfolded(block)
+        for delta, name, value in deltas:
+            if delta != type_:
+                self._delta(delta, name, value)
+        for name in opening.keys() - {"type", member, "signature"}:
+            self._lose(f"{where}.{name}", "dropped", "it was not known when the block began")
+
+    def _end(self, event: MessageEnd) -> None:
+        if self._live is not None:
+            self._part_end(PartEnd(self._live, None))
+        for block in self._writer.blank():
+            self._whole(block)
+        try:
+            ending = self._writer.ending(event.finish_reason, event.stop_sequence)
+        except UpstreamError as error:
+            self._fail(error)
+            return
+        if event.id is not None and event.id != self.id:
+            self._lose("$.id", "renamed", f"the message was called {self.id!r} before this was known")
+        end: Body = {"delta": ending, "usage": self._writer.usage(event.usage, self.usage)}
+        extra = dict(event.extra)
+        self._writer.put_extra(
+            end, {name: extra.pop(name) for name in ("usage", "context_management") if name in extra}
+        )
+        self._writer.put_extra(ending, extra)
+        self._frame("message_delta", end)
+        self._frame("message_stop", {})
+        self._over = True
+
+
+def _unfolded(block: Any) -> tuple[Any, list[tuple[str, str, Any]]]:
+    """A block as its start, without content, and the deltas that give it back."""
+    if isinstance(block, Json):
+        members: dict[str, Any] = dict(read_object(block))
+        type_ = str(plain(members["type"])) if "type" in members else ""
+    else:
+        members, type_ = dict(block), block["type"]
+    if type_.endswith("tool_use") and isinstance(members.get("input"), Json):
+        arguments = text_of(members["input"])
+        members["input"] = _EMPTY_OBJECT
+        return members, [("input_json_delta", "partial_json", piece) for piece in _pieces(arguments)]
+    if isinstance(block, Json):
+        return block, []
+    if type_ == "thinking":
+        text = members["thinking"]
+        deltas = [("thinking_delta", "thinking", text)] if text else []
+        deltas.append(("signature_delta", "signature", members["signature"]))
+        return members | {"thinking": "", "signature": ""}, deltas
+    if not is_text(block):
+        return block, []
+    deltas = [("text_delta", "text", members["text"])] if members["text"] else []
+    citations = members.get("citations")
+    if isinstance(citations, Json) and bytes(citations)[:1] == b"[":
+        del members["citations"]
+        deltas += [("citations_delta", "citation", citation) for citation in read_list(citations)]
+    return members | {"text": ""}, deltas
+
+
+def _pieces(arguments: str) -> Iterator[str]:
+    """Arguments in pieces. An empty object is said too: a call without any piece may be one that a limit cut off."""
+    for start in range(0, len(arguments), PIECE):
+        yield arguments[start : start + PIECE]

@@ -1,0 +1,68 @@
+"""Owns signatures of thoughts: raw thinking sealed in a string that a client stores and sends back, and opened again.
+
+A client keeps the `signature` (or `encrypted_content`) of a thought and may drop or shorten its text. Sealed, the text
+comes back byte for byte, without a store. A seal is `ts1.` and URL-safe base64 of an HMAC-SHA256 and of the compressed
+text, as JSON. It proves who made it and hides nothing: anybody can read the thought that it holds.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import zlib
+
+from turnscript.errors import InvalidInput
+
+VERSION = "ts1."
+LIMIT = 8 * 1024 * 1024
+"""The most bytes of JSON that `unseal` unpacks. No model thinks that long; a bomb does."""
+
+_MAC = hashlib.sha256().digest_size
+_BODY = re.compile(r"(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2,3})?")
+
+
+def seal(text: str, key: bytes) -> str:
+    """`text` as a signature that only `unseal` with the same key gives back. The same text has the same signature."""
+    packed = zlib.compress(json.dumps({"thinking": text}, separators=(",", ":")).encode())
+    return VERSION + _encode(_mac(packed, key) + packed)
+
+
+def unseal(signature: str, key: bytes) -> str | None:
+    """The sealed text; None for a signature that is foreign, changed, cut short or unpacks to more than `LIMIT`."""
+    body = signature.removeprefix(VERSION)
+    if body == signature or not _BODY.fullmatch(body):
+        return None
+    sealed = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
+    mac, packed = sealed[:_MAC], sealed[_MAC:]
+    # Several base64 texts decode to the same bytes: only the one that `seal` writes is genuine.
+    if not hmac.compare_digest(mac, _mac(packed, key)) or _encode(sealed) != body:
+        return None
+    return _unpacked(packed)
+
+
+def _mac(packed: bytes, key: bytes) -> bytes:
+    if not key:
+        message = "the key for signatures is empty, so anybody could make one"
+        raise InvalidInput(message, expected="some random bytes, at least 16")
+    return hmac.digest(key, VERSION.encode() + packed, "sha256")
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _unpacked(packed: bytes) -> str | None:
+    """The text in compressed JSON. Whoever has the key can still seal something else than a thought."""
+    unpacker = zlib.decompressobj()
+    try:
+        data = unpacker.decompress(packed, LIMIT + 1)
+        if len(data) > LIMIT or not unpacker.eof or unpacker.unused_data:
+            return None
+        value = json.loads(data)
+    except (zlib.error, ValueError, RecursionError):
+        return None
+    text = value.get("thinking") if isinstance(value, dict) else None
+    return text if isinstance(text, str) else None
