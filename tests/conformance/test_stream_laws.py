@@ -1,0 +1,116 @@
+"""Owns the laws of responses and streams: what is told comes back, in any pieces, through any API; errors too."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import turnscript as ts
+from tests.conformance.examples import fewer
+from tests.strategies import events as strategies
+from turnscript.api import Api
+from turnscript.errors import InvalidInput, TurnscriptError, UnknownName, Unsupported, UpstreamError, UpstreamTimeout
+from turnscript.events import Event
+
+FEWER = fewer()
+CHATS = [name for name in ts.apis() if ts.get_api(name).endpoint != "/v1/completions"]
+ERRORS: list[TurnscriptError] = [
+    InvalidInput("no such thing", path="$.messages[0]"),
+    Unsupported("images", "this model"),
+    UnknownName("model", "m", ["n"]),
+    UpstreamError("the backend failed", upstream=500),
+    UpstreamTimeout("the backend took too long"),
+]
+
+
+def asked() -> ts.Request:
+    """A request that wants everything a stream can tell."""
+    request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])]))
+    request.settings.model, request.settings.stream = "the-client's-word", True
+    return request
+
+
+def stream(api: Api, told: list[Event]) -> bytes:
+    """The whole stream of some events."""
+    renderer = api.stream_renderer(asked())
+    return renderer.send(told) + renderer.close()
+
+
+def parsed(api: Api, pieces: list[bytes]) -> ts.Response:
+    """What a stream in pieces tells."""
+    parser = api.stream_parser()
+    return ts.fold([event for piece in pieces for event in parser.feed(piece)] + parser.close())
+
+
+def said(response: ts.Response) -> tuple[str, str, list[tuple[str, str]]]:
+    """All text, all thinking, all calls: what every chat API can tell."""
+    texts = {"assistant": "", "thinking": ""}
+    calls: list[tuple[str, str]] = []
+    for item in response.items:
+        if isinstance(item, ts.ToolCall):
+            calls.append((item.name, item.arguments))
+        else:
+            texts[item.kind] += strategies.content_of(item)
+    return texts["assistant"], texts["thinking"], calls
+
+
+def objects_only(told: list[Event]) -> bool:
+    """Whether every call's arguments are a JSON object, which one of the APIs cannot do without."""
+    calls = [item for item in ts.fold(told).items if isinstance(item, ts.ToolCall)]
+    return all(not call.custom and not call.namespace and is_object(call.arguments) for call in calls)
+
+
+def is_object(text: str) -> bool:
+    """Whether a text is a JSON object as Python reads one."""
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
+@pytest.mark.parametrize("name", CHATS)
+@FEWER
+@given(told=strategies.event_lists(), data=st.data())
+def test_a_stream_tells_what_it_was_told_in_any_pieces(name: str, told: list[Event], data: st.DataObject) -> None:
+    """A3, A6: render, cut anywhere, parse: the same texts, thoughts and calls."""
+    api = ts.get_api(name)
+    written = stream(api, told)
+    whole = parsed(api, [written])
+    if objects_only(told):
+        assert said(ts.fold(told)) == said(whole)
+    cuts = [0, *sorted(data.draw(st.lists(st.integers(0, len(written)), max_size=6))), len(written)]
+    assert whole == parsed(api, [written[start:end] for start, end in pairwise(cuts)])
+
+
+@pytest.mark.parametrize("name", CHATS)
+@pytest.mark.parametrize("other", CHATS)
+@FEWER
+@given(told=strategies.event_lists())
+def test_a_stream_of_one_api_becomes_a_stream_of_another(name: str, other: str, told: list[Event]) -> None:
+    """A8: texts, thoughts and calls are the same behind two APIs."""
+    first, second = ts.get_api(name), ts.get_api(other)
+    parser = first.stream_parser()
+    between = [*parser.feed(stream(first, told)), *parser.close()]
+    if objects_only(told):
+        assert said(ts.fold(told)) == said(parsed(second, [stream(second, between)]))
+
+
+@pytest.mark.parametrize("name", CHATS)
+@FEWER
+@given(response=strategies.responses())
+def test_a_whole_response_comes_back(name: str, response: ts.Response) -> None:
+    """A2: parse(render(x)) tells what x tells."""
+    api = ts.get_api(name)
+    calls = [item for item in response.items if isinstance(item, ts.ToolCall)]
+    if all(not call.custom and not call.namespace and is_object(call.arguments) for call in calls):
+        assert said(response) == said(api.parse_response(api.render_response(response, asked()).data))
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_every_error_has_a_status_and_a_body_in_the_apis_shape(api_name: str, error: TurnscriptError) -> None:
+    """A7: what a client branches on: a status of an error, and a message under `error`."""
+    status, body = ts.get_api(api_name).render_error(error)
+    assert status >= 400
+    assert json.loads(body)["error"]["message"]
