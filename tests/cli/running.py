@@ -84,13 +84,19 @@ class Live:
             time.sleep(0.01)
 
 
+def _listen() -> None:
+    """A process inherits signals that are ignored, as `nohup` and `&` ignore some."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @contextmanager
 def live(*arguments: str | Path, code: str = CODE, **options: Any) -> Iterator[Live]:
-    """A real process that the test talks to. Ctrl-C reaches it even where the tests run in the background."""
+    """A real process that the test talks to. Signals reach it even where the tests run in the background."""
     streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
     process = subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  (tests have no threads)
+        preexec_fn=_listen,  # noqa: PLW1509  (tests have no threads)
         **streams,
     )
     try:
