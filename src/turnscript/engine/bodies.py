@@ -6,7 +6,7 @@ explanation (a tool result that is not a JSON object, say), `attributes` puts it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args, get_type_hints
 
 import msgspec
@@ -14,7 +14,7 @@ from msgspec import Raw as RawJson
 
 from turnscript.conversation import Extra, Opaque, Part, Settings, Text, Thinking, Tool, ToolCall, ToolResult
 from turnscript.engine.argumentsonly import ArgumentsMachine
-from turnscript.engine.machine import Machine, PlainBody, Reading, one_text
+from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.parts import PART_TAG, is_plain, read_parts, write_parts
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
@@ -31,10 +31,6 @@ class Parts(PlainBody):
 
     literals: tuple[str, ...] = (PART_TAG,)
     plain = True
-
-    def only_text(self, others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
-        """The text of an item that has one."""
-        return one_text(others, silent)
 
     def attributes(self, item: Any, archive: bool) -> Mapping[str, str]:
         """`parts=0` where the content has no part at all and no hint says so."""

@@ -236,10 +236,6 @@ class JsonResult(PlainText):
     carries: tuple[str, ...] = ("name",)
     plain = False
 
-    def only_text(self, others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
-        """Never: the text is put into an object."""
-        return PlainBody.only_text(self, others, silent)
-
     def write(self, item: ToolResult, out: Writer) -> None:
         """Write the object."""
         content = item.content

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from turnscript.conversation import Text, Tool
+from turnscript.conversation import Tool
 from turnscript.engine.escape import Escape
 from turnscript.engine.spans import Writer
 from turnscript.jsontext import Json
@@ -21,7 +22,7 @@ class Reading(Struct):
     tools: Mapping[str, Tool] = {}
 
 
-class Machine:
+class Machine(ABC):
     """Reads one call. `feed` takes what belongs to the payload and returns where that ends.
 
     `name` and `id` are set when they are known; `deltas` collects argument text, for the parser to take. `done`: the
@@ -45,9 +46,9 @@ class Machine:
         """Whether the call may be announced already: its name and the beginning of its arguments are known."""
         return bool(self.deltas)
 
+    @abstractmethod
     def feed(self, text: str, start: int) -> int:
         """Read from `start`; returns where reading stopped."""
-        raise NotImplementedError
 
     def quick(self) -> Callable[[str], object] | None:
         """A search for what makes a piece more than argument text as it stands; None where every piece needs a look.
@@ -62,27 +63,13 @@ class Machine:
         self.deltas.clear()
         return text
 
+    @abstractmethod
     def fields(self) -> dict[str, Any] | None:
         """The call's fields once `done`, None if it is no call after all."""
-        raise NotImplementedError
 
 
 def _none(item: Any, out: Writer) -> str | None:
     return None
-
-
-def one_text(others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
-    """The same for payloads that are the text of the item."""
-
-    def only_text(item: Any, out: Writer) -> str | None:
-        content = item.content
-        if len(content) == 1 and not item.open and others(item) == silent:
-            part = content[0]
-            if type(part) is Text and not part.extra:
-                return part.text
-        return None
-
-    return only_text
 
 
 class PlainBody:

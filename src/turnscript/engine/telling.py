@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any
@@ -26,7 +27,7 @@ class Malformed(Exception):
         self.detail, self.at = detail, at
 
 
-class Teller:
+class Teller(ABC):
     """The state of a parser. Text that was read waits in `_pending` until an event takes it as its `raw`."""
 
     def __init__(
@@ -77,14 +78,17 @@ class Teller:
 
     # What the steps share.
 
+    @abstractmethod
     def _gap(self, text: str, position: int) -> int:
-        raise NotImplementedError
+        """Between segments."""
 
+    @abstractmethod
     def _text(self, text: str, position: int) -> int:
-        raise NotImplementedError
+        """Inside a text."""
 
+    @abstractmethod
     def _act(self, action: Action, literal: str, start: int) -> None:
-        raise NotImplementedError
+        """Do what a literal says."""
 
     def _take_events(self) -> list[Event]:
         events, self._events = self._events, []

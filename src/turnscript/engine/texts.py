@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 from turnscript.conversation import Assistant, Part, Refusal, Text, Thinking
-from turnscript.engine.machine import PlainBody, one_text
+from turnscript.engine.machine import PlainBody
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.losses import part_path
@@ -20,10 +19,6 @@ class PlainText(PlainBody):
     """The text of an item, exactly. Several texts are joined by newlines, other parts have no place: losses, both."""
 
     plain = True
-
-    def only_text(self, others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
-        """The text of an item that has one."""
-        return one_text(others, silent)
 
     def shows(self, item: Any, out: Writer) -> bool:
         """A thought without any text is not written, nor is an answer that has only parts without a place here."""
@@ -91,10 +86,6 @@ class IndentedText(PlainText):
     """The text of an item, four spaces before every line (requirements D-A-4)."""
 
     plain = False
-
-    def only_text(self, others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
-        """Never: it is not written as it is."""
-        return PlainBody.only_text(self, others, silent)
 
     def write(self, item: Any, out: Writer) -> None:
         """Write the text, indented."""

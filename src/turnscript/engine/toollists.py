@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from operator import attrgetter
@@ -28,7 +29,7 @@ Pieces = tuple[tuple[bool, str], ...]
 """What is written for a tool: texts, each with whether it is the format's own."""
 
 
-class _List:
+class _List(ABC):
     """Tool definitions one after the other, `between` them. A subclass says what one looks like, and reads all."""
 
     literals: tuple[str, ...] = ()
@@ -79,13 +80,13 @@ class _List:
         """What is lost of a tool's description and parameters; empty if nothing is."""
         return ""
 
+    @abstractmethod
     def pieces(self, name: str, description: str | None, parameters: str | None) -> Pieces:
         """One definition."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, payload: Payload) -> list[Tool]:
         """The definitions."""
-        raise NotImplementedError
 
 
 Key = tuple[str, str | None, bytes | None]
