@@ -272,7 +272,6 @@ class Document(Struct, frozen=True):
     end: str = ""
     anchored: bool = False
     flattened: bool = False
-    bare_attributes: bool = False
     always_system: bool = False
     flags: Flags | None = None
     results: str = ""
