@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from turnscript.errorobject import upstream_error
-from turnscript.errors import InvalidRequest, UpstreamError
+from turnscript.errorobject import error_frame, upstream_error
+from turnscript.errors import InvalidRequest, TurnscriptError, UpstreamError
 from turnscript.events import Event
 from turnscript.jsontext import Json
-from turnscript.sse import SseReader
+from turnscript.sse import SseReader, frame
 
 DONE = "[DONE]"
 _SHOWN = 2000
@@ -100,3 +100,26 @@ class ChunkParser:
             raise UpstreamError(message, body=payload[:_SHOWN]) from error
         self._begun = True
         return False
+
+
+class ChunkEnding:
+    """How a stream of chunks ends. Whoever writes one sets `_ended` with its last chunk."""
+
+    _ended = False
+    _failed = False  # or closed: nothing may follow
+
+    def fail(self, error: TurnscriptError) -> bytes:
+        """The error as the last event. Nothing follows it, no `[DONE]` either. Nothing at all behind a good end."""
+        if self._failed or self._ended:
+            return b""
+        self._failed = True
+        return error_frame(error)
+
+    def close(self) -> bytes:
+        """`[DONE]`; or an error, where the events broke off before their end."""
+        if self._failed:
+            return b""
+        if not self._ended:
+            return self.fail(UpstreamError("the answer broke off before its end", retryable=True))
+        self._failed = True
+        return frame(DONE)

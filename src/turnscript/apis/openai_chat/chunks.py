@@ -34,17 +34,15 @@ from turnscript.apis.openai_chat.response import (
     thought,
     usage_rest,
 )
-from turnscript.chunked import DONE
+from turnscript.chunked import ChunkEnding
 from turnscript.conversation import Assistant, Extra, Item, Refusal, Request, Text, Thinking, ToolCall
-from turnscript.errorobject import error_frame
-from turnscript.errors import TurnscriptError, UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.jsontext import json_string, read_object
 from turnscript.losses import Loss
 from turnscript.sse import frame
 
 
-class ChatStreamRenderer:
+class ChatStreamRenderer(ChunkEnding):
     """Writes events as chunks. `id` and `created` may be set before the first bytes are asked for."""
 
     def __init__(self, api: Api, request: Request, reasoning: str) -> None:
@@ -83,22 +81,6 @@ class ChatStreamRenderer:
             else:
                 self._finish(out, event)
         return b"".join(out)
-
-    def fail(self, error: TurnscriptError) -> bytes:
-        """The error as the last event. Nothing follows it, no `[DONE]` either. Nothing at all behind a good end."""
-        if self._failed or self._ended:
-            return b""
-        self._failed = True
-        return error_frame(error)
-
-    def close(self) -> bytes:
-        """`[DONE]`; or an error, where the events broke off before their end."""
-        if self._failed:
-            return b""
-        if not self._ended:
-            return self.fail(UpstreamError("the answer broke off before its end", retryable=True))
-        self._failed = True
-        return frame(DONE)
 
     # Chunks.
 

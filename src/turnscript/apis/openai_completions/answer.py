@@ -20,7 +20,7 @@ from msgspec import UNSET, UnsetType
 
 from turnscript.answers import Counts, Gathered, made_id, read_usage, write_usage
 from turnscript.api import OFFICIAL, Api, Body, Rendering, extra_of, leftover, merge, part_path
-from turnscript.chunked import DONE
+from turnscript.chunked import ChunkEnding
 from turnscript.conversation import (
     Assistant,
     Conversation,
@@ -34,8 +34,8 @@ from turnscript.conversation import (
     Text,
     Usage,
 )
-from turnscript.errorobject import error_frame, upstream_error
-from turnscript.errors import InvalidRequest, TurnscriptError, UpstreamError
+from turnscript.errorobject import upstream_error
+from turnscript.errors import InvalidRequest, UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.losses import Loss
@@ -289,7 +289,7 @@ def write_response(api: Api, response: Response, request: Request) -> tuple[Body
     return body, writer.losses
 
 
-class CompletionStreamRenderer(_Writer):
+class CompletionStreamRenderer(ChunkEnding, _Writer):
     """Writes events as chunks. `id` and `created` may be set before the first bytes are asked for."""
 
     def __init__(self, api: Api, request: Request) -> None:
@@ -318,22 +318,6 @@ class CompletionStreamRenderer(_Writer):
             else:
                 self._finish(out, event)
         return b"".join(out)
-
-    def fail(self, error: TurnscriptError) -> bytes:
-        """The error as the last event. Nothing follows it, no `[DONE]` either. Nothing at all behind a good end."""
-        if self._failed or self._ended:
-            return b""
-        self._failed = True
-        return error_frame(error)
-
-    def close(self) -> bytes:
-        """`[DONE]`; or an error, where the events broke off before their end."""
-        if self._failed:
-            return b""
-        if not self._ended:
-            return self.fail(UpstreamError("the answer broke off before its end", retryable=True))
-        self._failed = True
-        return frame(DONE)
 
     def _text(self, text: str) -> bytes:
         choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": None}
