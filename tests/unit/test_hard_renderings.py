@@ -6,7 +6,8 @@ import json
 import pytest
 
 import turnscript as ts
-from turnscript.jsontext import json_of
+from turnscript.conversation import text_content
+from turnscript.jsontext import Json, json_of
 
 FORMATS = ts.formats()
 WEATHER = ts.Tool(
@@ -60,8 +61,9 @@ def test_case_45_no_content_is_never_written_as_a_word(name: str) -> None:
     for content in ("null", '""', "[]"):
         body = f'{{"messages": [{{"role": "user", "content": "q"}}, {{"role": "assistant", "content": {content}}}]}}'
         written = str(ts.convert(body, "openai-chat", name).value)
+        texts = [text_content(item.content) for item in ts.get_format(name).parse(written).items]  # type: ignore[attr-defined]
         assert "None" not in written
-        assert "null" not in written.replace('{"v": 1', "").replace("options", "") or name == "rwkv-universal"
+        assert {"q"} == {text for text in texts if text}
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -136,7 +138,6 @@ def test_case_54_what_a_line_based_format_flattens_is_reported(text: str) -> Non
         rendered = format_.render(request(ts.User(content=said(text)), ts.User(content=said("next"))))
         back = format_.parse(str(rendered.value)).items
         assert 2 == len(back)
-        assert rendered.losses or isinstance(back[0], ts.User)
         assert bool(rendered.losses) == (back[0] != ts.User(content=said(text)))
 
 
@@ -156,13 +157,13 @@ def test_case_55_no_prompt_of_a_flattened_format_ends_in_white_space(name: str) 
 @pytest.mark.parametrize("name", FORMATS)
 def test_case_56_the_same_tools_in_any_white_space_give_the_same_prompt(name: str) -> None:
     format_ = ts.get_format(name)
-    spaced = ts.Tool(name="f", parameters=ts.Raw(type="", value=json_of({})).value)
+    tool = ts.Tool(name="f")
     loose = '{ "type" : "object" , "properties" : { "a" : { "type" : "string" } } }'
     tight = '{"type":"object","properties":{"a":{"type":"string"}}}'
     prompts = set()
     for schema in (loose, tight):
-        spaced.parameters = type(json_of({}))(schema.encode())
-        prompts.add(format_.prompt(request(ts.User(content=said("q")), tools=[spaced])).text)
+        tool.parameters = Json(schema.encode())
+        prompts.add(format_.prompt(request(ts.User(content=said("q")), tools=[tool])).text)
     assert 1 == len(prompts)
 
 
