@@ -57,8 +57,8 @@ class ChatStreamRenderer(ChunkEnding):
         self._order = Order(self._rendering)
         self._legacy = is_legacy(request)
         self._calls = 0
-        self._member = ""  # of the part that goes on; empty when it has no deltas
-        self._said = False  # whether the part that goes on has said anything
+        self._members: dict[int, str] = {}  # of the parts that go on and are sent as they are said
+        self._told: set[int] = set()  # parts that have said something
         self._head = self._tail = b""
         self._ended = self._failed = False
 
@@ -71,9 +71,10 @@ class ChatStreamRenderer(ChunkEnding):
             if self._ended or self._failed:
                 break
             if isinstance(event, PartDelta):
-                if self._member and event.text:
-                    self._said = True
-                    out.append(self._delta(b'{"%b":%b}' % (self._member.encode(), _string(event.text))))
+                member = self._members.get(event.index)
+                if member is not None and event.text:
+                    self._told.add(event.index)
+                    out.append(self._delta(b'{"%b":%b}' % (member.encode(), _string(event.text))))
             elif isinstance(event, PartStart):
                 self._start(event.part, event.index)
             elif isinstance(event, PartEnd):
@@ -96,35 +97,38 @@ class ChatStreamRenderer(ChunkEnding):
         return b"%b%b%b" % (self._head, delta, self._tail)
 
     def _start(self, part: Item, index: int) -> None:
-        self._said = False
-        self._member = ""
         if isinstance(part, Thinking):
-            self._member = self._reasoning
+            member = self._reasoning
         elif isinstance(part, Assistant):
             refused = any(isinstance(one, Refusal) for one in part.content)
-            self._member = "refusal" if refused else "content"
+            member = "refusal" if refused else "content"
+        else:
+            return
+        if member not in self._members.values():  # else it would be mixed with another: it waits for its end
+            self._members[index] = member
 
     def _end(self, out: list[bytes], part: Item | None, index: int) -> None:
-        member, self._member = self._member, ""
+        self._members.pop(index, None)
+        said = index in self._told
         if part is None:
             return
         if not part.at:
             part.at = f"items[{index}]"
         if isinstance(part, Thinking):
             lose_thinking(self._rendering, part)
-            text = "" if self._said else thought(part)
+            text = "" if said else thought(part)
             if text:
-                out.append(self._delta(b'{"%b":%b}' % (member.encode(), _string(text))))
-            if text or self._said:
+                out.append(self._delta(b'{"%b":%b}' % (self._reasoning.encode(), _string(text))))
+            if text or said:
                 self._order.note("thinking", part.at)
         elif isinstance(part, Assistant):
-            self._end_text(out, part, member)
+            self._end_text(out, part, said)
         elif isinstance(part, ToolCall):
             self._call(out, part)
         else:
             self._rendering.lose(part.at, "dropped", f"{part.kind}: a chunk has no place for it")
 
-    def _end_text(self, out: list[bytes], part: Assistant, member: str) -> None:
+    def _end_text(self, out: list[bytes], part: Assistant, said: bool) -> None:
         rendering = self._rendering
         lose_spoken(rendering, part)
         for key in part.extra:
@@ -136,7 +140,7 @@ class ChatStreamRenderer(ChunkEnding):
                 continue
             for key in one.extra:
                 rendering.lose(f"{at}.{key}", "dropped", "a chunk has no such member")
-            if not self._said and one.text:  # a part that came without deltas
+            if not said and one.text:  # a part that came without deltas
                 kind = b"refusal" if isinstance(one, Refusal) else b"content"
                 out.append(self._delta(b'{"%b":%b}' % (kind, _string(one.text))))
             if one.text:

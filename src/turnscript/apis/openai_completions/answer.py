@@ -297,7 +297,8 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
         self.id = made_id("cmpl-", request)
         self.created = 0
         self._asked_usage = asks_usage(request)
-        self._speaks = self._said = False
+        self._speaks: int | None = None  # the part that is sent as it is said
+        self._told: set[int] = set()  # parts that have said something
         self._ended = self._failed = False
         self._rendering = self.rendering([], {})
 
@@ -308,10 +309,11 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
             if self._ended or self._failed:
                 break
             if isinstance(event, PartStart):
-                self._speaks, self._said = isinstance(event.part, Assistant), False
+                if self._speaks is None and isinstance(event.part, Assistant):
+                    self._speaks = event.index
             elif isinstance(event, PartDelta):
-                if self._speaks and event.text:
-                    self._said = True
+                if event.index == self._speaks and event.text:
+                    self._told.add(event.index)
                     out.append(self._text(event.text))
             elif isinstance(event, PartEnd):
                 self._end(out, event)
@@ -325,6 +327,8 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
 
     def _end(self, out: list[bytes], event: PartEnd) -> None:
         part = event.part
+        if event.index == self._speaks:
+            self._speaks = None
         if part is None:
             return
         if not part.at:
@@ -332,7 +336,7 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
         text = self.text_of(self._rendering, part)
         if text:
             self.note_text(self._rendering, part.at)
-            if not self._said:
+            if event.index not in self._told:
                 out.append(self._text(text))
 
     def _finish(self, out: list[bytes], end: MessageEnd) -> None:
