@@ -44,8 +44,8 @@ REASONS = {
     "refusal": "content_filter",
 }
 STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
-OWN_REASONS = frozenset({"pause_turn", "model_context_window_exceeded", "compaction"})
-"""Endings that no other API has a word for."""
+OWN_REASONS = frozenset({"pause_turn", "model_context_window_exceeded", "compaction", "refusal"})
+"""Endings that no other API has a word for, and one that may come under this API's own word."""
 CUTTING = frozenset({"length", "content_filter", "model_context_window_exceeded"})
 """Finish reasons that may come in the middle of a call."""
 

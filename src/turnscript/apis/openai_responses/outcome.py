@@ -6,6 +6,7 @@
 | `length` | `incomplete`, `max_output_tokens` |
 | `content_filter` | `incomplete`, `content_filter` |
 | `cancelled` | `cancelled` |
+| `error`, `failed`, `abort` | none: the answer failed |
 | any other word | `incomplete` with that word as its reason: what is not known to be a good end is not told as one |
 """
 
@@ -32,6 +33,7 @@ _NATURAL = frozenset({"stop", "tool_calls", "function_call"})
 _REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 _WORDS = {reason: word for word, reason in _REASONS.items()}
 _OWN_REASONS = frozenset({"max_messages", "steered"})
+_FAILURES = frozenset({"error", "failed", "abort"})
 _OVERFLOW = frozenset({"model_context_window_exceeded", "context_length_exceeded"})
 
 COUNTS = Counts("input_tokens", "output_tokens")
@@ -60,7 +62,9 @@ read_response_object: Reader[ResponseObject] = Reader(ResponseObject)
 
 
 def write_ending(reason: str | None, items: Iterable[Item], lose: Lose) -> tuple[str, str | None]:
-    """The status of a response and, if it is incomplete, the reason."""
+    """The status of a response and, if it is incomplete, the reason. Raises UpstreamError for an answer that failed."""
+    if reason in _FAILURES:
+        raise UpstreamError(f"the answer broke off: {reason}", retryable=True)
     if reason is None:
         lose("$.finish_reason", "invented", "nobody said why the answer ended; it is told as completed")
         return COMPLETED, None

@@ -5,7 +5,8 @@ or arguments piece by piece, `output_item.done`. One `response.completed`, `resp
 with the whole output is last. An item's id never changes, and `sequence_number` counts every event.
 
 `output_item.done` waits for what comes next, because only then it is known whether the token limit cut the item off.
-A call that came to nothing gets no `done` at all and is not in the output: clients run what is done.
+A call waits until it is complete: nothing takes back what was announced, and the SDKs refuse the end of a response that
+leaves out an item that was. So a call that came to nothing is not told at all.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ class StreamWriter:
         self._number = 0
         self._out: list[bytes] = []
         self._parts: dict[int, _Part] = {}
+        self._calls: dict[int, list[Any]] = {}  # the events of calls that are not complete, in order
         self._count = 0
         self._ready: tuple[_Part, Item, int] | None = None  # complete, but for its `output_item.done`
         self._done: list[tuple[int, RawJson]] = []
@@ -88,14 +90,16 @@ class StreamWriter:
         if self._report is None:
             self._open(given)
         for event in given:
-            if isinstance(event, PartDelta):
+            if isinstance(event, MessageEnd):
+                self._finish(event)
+            elif event.index in self._calls or (isinstance(event, PartStart) and isinstance(event.part, ToolCall)):
+                self._hold(event)
+            elif isinstance(event, PartDelta):
                 self._delta(event)
             elif isinstance(event, PartStart):
                 self._start(event)
-            elif isinstance(event, PartEnd):
-                self._end(event)
             else:
-                self._finish(event)
+                self._end(event)
         return self._taken()
 
     def fail(self, error: TurnscriptError) -> bytes:
@@ -130,9 +134,14 @@ class StreamWriter:
 
     def _finish(self, event: MessageEnd) -> None:
         assert self._report is not None
+        self._release(over=True)
         for index in list(self._parts):
             self._drop(index)
-        status, reason = write_ending(event.finish_reason, self._items, self._output.lose)
+        try:
+            status, reason = write_ending(event.finish_reason, self._items, self._output.lose)
+        except UpstreamError as error:
+            self._out = [self.fail(error)]
+            return
         self._settle(INCOMPLETE if status == INCOMPLETE else COMPLETED)
         lose_stop(event.stop_sequence, self.losses)
         if event.id is not None and event.id != self._report.id:
@@ -154,6 +163,29 @@ class StreamWriter:
         return b"".join(out)
 
     # Items.
+
+    def _hold(self, event: PartStart | PartDelta | PartEnd) -> None:
+        """Keep an event of a call until the call is complete."""
+        if isinstance(event, PartStart):
+            self._settle(COMPLETED)
+        self._calls.setdefault(event.index, []).append(event)
+        if isinstance(event, PartEnd):
+            self._release(over=False)
+
+    def _release(self, *, over: bool) -> None:
+        """Tell the calls that are complete, each behind those that began before it. `over`: nothing more will come."""
+        for index, held in list(self._calls.items()):
+            last = held[-1]
+            if not isinstance(last, PartEnd) and not over:
+                return
+            del self._calls[index]
+            if not isinstance(last, PartEnd) or last.part is None or _is_cut(last.part):
+                self._output.lose(f"items[{index}]", "approximated", "it came to nothing, and is not in the output")
+                continue
+            self._start(held[0])
+            for delta in held[1:-1]:
+                self._delta(delta)
+            self._end(last)
 
     def _start(self, event: PartStart) -> None:
         self._settle(COMPLETED)
@@ -177,7 +209,7 @@ class StreamWriter:
 
     def _end(self, event: PartEnd) -> None:
         part = self._part(event.index)
-        if event.part is None or (isinstance(event.part, ToolCall) and not is_whole(event.part)):
+        if event.part is None or _is_cut(event.part):
             self._drop(event.index)
             return
         del self._parts[event.index]
@@ -323,6 +355,11 @@ class StreamWriter:
 
     def _summary_event(self, part: _Part, type_: str, at: int, members: Body) -> None:
         self._emit(type_, self._place(part) | {"summary_index": at} | members)
+
+
+def _is_cut(part: Item) -> bool:
+    """Whether a part is a call that nobody may run."""
+    return isinstance(part, ToolCall) and not is_whole(part)
 
 
 def _bytes(body: Any) -> bytes:
