@@ -6,6 +6,8 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 p
 
 BIN := .venv/bin
 STAMP := .venv/.installed
+JS := tests/js
+JS_STAMP := $(JS)/node_modules/.installed
 PYTEST := $(BIN)/pytest -q -n auto
 # `make test TESTS=tests/unit` or `make fuzz TESTS=tests/conformance` narrows a run; by default pyproject.toml says what runs.
 TESTS ?=
@@ -17,7 +19,7 @@ EXAMPLE := examples/claude_code_request.json
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## make .venv with the project and its development tools
+setup: $(STAMP) $(JS_STAMP) ## make .venv with the project and its development tools, and install the JavaScript SDKs
 
 # The version test comes first: pip would refuse an old interpreter too, but in many more words.
 $(STAMP): pyproject.toml requirements/dev.txt
@@ -27,6 +29,12 @@ $(STAMP): pyproject.toml requirements/dev.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/dev.txt -e '.[dev]'
 	@touch $@
+
+# Node and npm come with .venv. Without the SDKs everything but the tests that ask them works, so only CI ends here.
+$(JS_STAMP): $(JS)/package.json $(JS)/package-lock.json $(JS)/.npmrc | $(STAMP)
+	@if $(BIN)/npm --prefix $(JS) ci --loglevel=error >/dev/null; then touch $@; else \
+		echo "The JavaScript SDKs could not be installed (npm ci in $(JS)): the tests that ask them will fail and say so."; \
+		$(if $(CI),exit 1;) fi >&2
 
 hooks: setup ## let git run the checks before each commit and push
 	$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
@@ -82,5 +90,5 @@ lock: ## rewrite requirements/dev.txt with today's versions
 	rm -rf .venv-lock
 
 clean: ## remove .venv and everything that the tools left behind
-	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage build dist
+	rm -rf .venv .venv-* $(JS)/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage build dist
 	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
