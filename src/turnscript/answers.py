@@ -115,18 +115,27 @@ def made_id(prefix: str, request: Request, *seeds: object) -> str:
 # Unnamed members of a stream.
 
 
+_NULL = b"null"
+
+
 class Gathered:
     """Members without a name, as the pieces of a stream bring them: lists grow, objects grow inside, of anything else
     the last one counts. `texts`: texts grow too, as they do in a message; elsewhere servers repeat them."""
 
     def __init__(self, *, texts: bool = False) -> None:
         self._texts = texts
+        self._growing = (b"[", b"{", b'"') if texts else (b"[", b"{")
         self._pieces: dict[str, list[Json]] = {}
 
     def add(self, members: Iterable[tuple[str, Json]]) -> None:
         """The members of one more piece."""
         for key, value in members:
-            self._pieces.setdefault(key, []).append(Json(bytes(value)))
+            piece = bytes(value)
+            before = self._pieces.get(key)
+            if before is not None and piece[:1] in self._growing:
+                before.append(Json(piece))
+            elif before is None or piece != _NULL:
+                self._pieces[key] = [Json(piece)]  # what came before is never asked for
 
     def joined(self) -> Extra:
         """All members."""
@@ -137,7 +146,7 @@ _DEEPEST = 8
 
 
 def _joined(pieces: list[Json], texts: bool, depth: int) -> Json:
-    said = [piece for piece in pieces if bytes(piece) != b"null"]
+    said = [piece for piece in pieces if bytes(piece) != _NULL]
     if len(said) < 2 or depth > _DEEPEST:
         return said[-1] if said else pieces[-1]
     firsts = {bytes(piece)[:1] for piece in said}

@@ -6,7 +6,10 @@ A stream is over with its `[DONE]`, or where the body ends behind a finish reaso
 
 from __future__ import annotations
 
-from typing import Protocol
+import json
+from typing import Any, Protocol
+
+import msgspec
 
 from turnscript.errorobject import error_frame, upstream_error
 from turnscript.errors import InvalidRequest, TurnscriptError, UpstreamError
@@ -90,7 +93,7 @@ class ChunkParser:
             if not self._begun:
                 raise UpstreamError("the server ended the stream before an answer began", retryable=True)
             return True
-        chunk = Json(payload.encode())
+        chunk = Json(payload)
         try:
             if name == "error":
                 raise upstream_error(chunk, payload)
@@ -100,6 +103,21 @@ class ChunkParser:
             raise UpstreamError(message, body=payload[:_SHOWN]) from error
         self._begun = True
         return False
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def encoded(value: Any) -> bytes:
+    """A chunk, or a text in one, as JSON; half of a surrogate pair, which no UTF-8 can hold, as an escape."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(value, default=_plain).encode()
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(bytes(value))
 
 
 class ChunkEnding:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from turnscript.errors import UpstreamError
 
 LIMIT = 16 * 1024 * 1024
 """The most bytes that a line, or the data of one event, may have."""
 
 _BOM = b"\xef\xbb\xbf"
+_LF, _CR = 0x0A, 0x0D
 
 
 class SseReader:
@@ -38,10 +41,13 @@ class SseReader:
         events: list[tuple[str, str]] = []
         try:
             for line in self._whole_lines(data):
-                if line:
-                    self._field(line)
-                else:
+                if not line:
                     self._dispatch(events)
+                elif line[:6] == b"data: " and self._size + len(line) <= self._limit:  # by far the most
+                    self._size += len(line) - 5
+                    self._data.append(_text(line[6:]))
+                else:
+                    self._field(line)
             if len(self._line) > self._limit:
                 raise self._too_long("line")
         except UpstreamError as error:
@@ -66,14 +72,16 @@ class SseReader:
             self._after_cr = False
             if data[:1] == b"\n":  # the second half of a CR LF
                 data = data[1:]
-        if b"\r" in data:
+        if _CR in data:
             self._after_cr = data.endswith(b"\r")
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        *lines, rest = data.split(b"\n")
+        lines = data.split(b"\n")
+        rest = lines.pop()
         if lines and self._line:
             lines[0] = bytes(self._line + lines[0])
             self._line.clear()
-        self._line += rest
+        if rest:
+            self._line += rest
         if lines and not self._started:
             lines[0] = self._without_mark(lines[0])
         return lines
@@ -101,7 +109,8 @@ class SseReader:
     def _dispatch(self, events: list[tuple[str, str]]) -> None:
         if self._data:
             events.append((self._event, "\n".join(self._data)))
-            self._data, self._size = [], 0
+            self._data.clear()
+            self._size = 0
         self._event = ""
 
     def _too_long(self, what: str) -> UpstreamError:
@@ -120,11 +129,21 @@ def _text(value: bytes) -> str:
 def frame(data: bytes | str, event: str = "") -> bytes:
     """One event as bytes. Data with line ends becomes several `data` lines, all of whose ends are read back as LF."""
     payload = data if isinstance(data, bytes) else data.encode()
-    if b"\n" in payload or b"\r" in payload:
+    if _LF in payload or _CR in payload:
         lines = payload.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         payload = b"\ndata: ".join(lines)
     head = f"event: {event}\n".encode() if event else b""
     return b"%bdata: %b\n\n" % (head, payload)
+
+
+HOLE = msgspec.Raw(b"\0")
+"""Stands in a payload for a value that changes. Texts are encoded without this byte, so none can be taken for it."""
+
+
+def around(payload: object, event: str = "") -> list[bytes]:
+    """The bytes of an event around its holes, for one that is sent many times: between them go the values as JSON, and
+    all else is encoded once."""
+    return frame(msgspec.json.encode(payload), event).split(b"\0")
 
 
 def comment(text: str = "") -> bytes:

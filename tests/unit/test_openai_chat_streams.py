@@ -15,6 +15,7 @@ from tests.chatstream import (
     DONE,
     HELLO,
     STOP,
+    asked,
     call_delta,
     chunk,
     read,
@@ -54,6 +55,17 @@ def test_usage_is_read_from_the_trailing_chunk_and_from_a_last_chunk_with_choice
     trailing = frame(json.dumps({"choices": [], "usage": usage}))
     for data in (HELLO + STOP + trailing + DONE, HELLO + chunk({}, "stop", usage=usage, timings={"x": 1}) + DONE):
         assert Usage(3, 2, 1) == fold(read(data)).usage
+
+
+def test_a_null_usage_beside_a_member_without_a_name_says_nothing_and_can_be_sent_on() -> None:
+    bodies: list[dict[str, Any]] = [
+        {"object": "chat.completion.chunk", "choices": [{"delta": {"content": "x"}}], "usage": None, "odd": 1},
+        {"choices": [{"delta": {}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}},
+    ]
+    events = read(b"".join([frame(json.dumps(body)) for body in bodies]) + DONE)
+    renderer = API.stream_renderer(asked())
+    assert Usage(3, 2) == fold(read(renderer.send(events) + renderer.close())).usage
 
 
 def test_a_stream_without_done_is_over_behind_its_finish_reason() -> None:

@@ -181,6 +181,28 @@ def test_events_that_break_off_and_errors_end_without_done() -> None:
         API.render_response(Response(finish_reason="cancelled"), ASKED)
 
 
+def test_a_null_usage_beside_a_member_without_a_name_says_nothing_and_can_be_sent_on() -> None:
+    parts = [chunk("x", logprobs=None), chunk("", "stop")]
+    bodies = [json.loads(part[6:]) | {"object": "text_completion", "usage": None, "odd": 1} for part in parts]
+    bodies.append({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}})
+    events = read(b"".join([frame(json.dumps(body)) for body in bodies]) + DONE)
+    assert Usage(3, 2) == fold(events).usage
+    assert Usage(3, 2) == fold(read(API.stream_renderer(ASKED).send(events) + DONE)).usage
+
+
+def test_of_a_member_that_changes_in_the_stream_the_last_one_counts() -> None:
+    made = [{"object": "text_completion", "created": created, "system_fingerprint": "f"} for created in (1, 1, 2)]
+    parts = [json.loads(part[6:]) for part in (chunk("x"), chunk("y"), chunk("", "stop"))]
+    events = read(b"".join([frame(json.dumps(part | head)) for part, head in zip(parts, made, strict=True)]) + DONE)
+    extra = {key: plain(value) for key, value in fold(events).extra.items()}
+    assert {"object": "text_completion", "created": 2, "system_fingerprint": "f"} == extra
+
+
+def test_half_a_surrogate_pair_is_sent_as_an_escape() -> None:
+    data = API.stream_renderer(ASKED).send([PartStart(0, Assistant()), PartDelta(0, "a\ud800")])
+    assert b'"a\\ud800"' in data
+
+
 def test_errors_have_the_shape_of_the_other_apis_of_this_house() -> None:
     status, data = API.render_error(UnknownName("model", "m", []))
     assert (404, "model_not_found") == (status, json.loads(data)["error"]["code"])

@@ -98,6 +98,11 @@ def test_many_lines_of_one_event_have_a_limit_together() -> None:
         read(b"data: x\n" * 600, limit=1000)
 
 
+def test_the_limit_is_one_of_each_event_and_not_of_the_stream() -> None:
+    events = [("", "x" * 600)] * 5
+    assert events == read(b"".join([frame(data) for _, data in events]), limit=1000)
+
+
 def test_a_line_of_a_megabyte_is_read_in_any_pieces() -> None:
     data = b"data: " + b"x" * 1_000_000 + b"\n\n"
     assert [("", "x" * 1_000_000)] == read(data) == read(data, 4096)

@@ -232,7 +232,7 @@ class StreamReader:
         if data.strip() == _DONE:
             return
         try:
-            wire = _read_frame(Json(data.encode()), "$")
+            wire = _read_frame(Json(data), "$")
             if isinstance(wire, Verbatim):
                 self._issue("unknown_event", wire.tag, excerpt(wire.value, 200))
             elif not isinstance(wire, Ping):
@@ -243,13 +243,12 @@ class StreamReader:
 
     def _in_order(self, wire: Wire) -> None:
         """Only an error may come before the message has begun, and nothing after its end."""
-        tag = str(type(wire).__struct_config__.tag)
         if self._ended:
-            raise unreadable(self._api, f"{tag} after the end of the message", "")
+            raise unreadable(self._api, f"{_tag(wire)} after the end of the message", "")
         if self._began == isinstance(wire, MessageStart) and not isinstance(wire, Failure):
-            raise unreadable(self._api, f"{tag} {'again' if self._began else 'before message_start'}", "")
+            raise unreadable(self._api, f"{_tag(wire)} {'again' if self._began else 'before message_start'}", "")
         if wire.rest and not isinstance(wire, MessageDelta | Failure):
-            self._unknown(tag, wire.rest)
+            self._unknown(_tag(wire), wire.rest)
 
     def _unknown(self, where: str, rest: Rest) -> None:
         for name, value in rest.items():
@@ -332,9 +331,9 @@ class StreamReader:
             self._issue("unknown_delta", delta.tag, excerpt(delta.value, 200))
             return
         if delta.rest:
-            self._unknown(str(type(delta).__struct_config__.tag), delta.rest)
+            self._unknown(_tag(delta), delta.rest)
         if not block.takes(delta):
-            detail = f"a {type(delta).__struct_config__.tag} in a block of type {block.kind!r}"
+            detail = f"a {_tag(delta)} in a block of type {block.kind!r}"
             self._issue("misplaced_delta", f"block {block.index}", f"{detail}: {_content(delta)[:200]}")
         elif isinstance(delta, SignatureDelta):
             if block.signature is not None:
@@ -389,6 +388,11 @@ class StreamReader:
         if not block.texts:
             events.append(PartDelta(block.part, call.arguments))
         events.append(PartEnd(block.part, call))
+
+
+def _tag(wire: Wire) -> str:
+    """The `type` of a wire object."""
+    return str(type(wire).__struct_config__.tag)
 
 
 def _content(delta: Any) -> str:

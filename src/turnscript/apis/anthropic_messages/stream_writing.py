@@ -23,12 +23,14 @@ from turnscript.errors import InvalidConversation, TurnscriptError, UpstreamErro
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.jsontext import Json, plain, read_list, read_object, text_of
 from turnscript.losses import Loss
-from turnscript.sse import frame
+from turnscript.sse import HOLE, around, frame
 
 PIECE = 8192
 """The most characters of arguments in one event: some readers of streams dislike long lines."""
 
 _EMPTY_OBJECT = Json(b"{}")
+_encode = msgspec.json.Encoder().encode
+_DELTA = "content_block_delta"
 _DELTAS = {"text": ("text_delta", "text"), "thinking": ("thinking_delta", "thinking")}
 
 
@@ -55,17 +57,28 @@ class StreamWriter:
         self._live: int | None = None  # the part that is sent as it is said
         self._kind = ""  # of its block
         self._sent: list[str] = []  # its text so far; without any, its block is not open yet
+        self._before = self._behind = b""  # around a delta of it
         self._late: list[PartEnd] = []  # parts that ended while another went on
 
     def send(self, events: Iterable[Event]) -> bytes:
         """The bytes for some events; nothing more once the message is over."""
-        if not self._over and not self._began:
+        if not self._began:
             self._begin()
-        for event in events:
-            if self._over:
-                break
-            self._take(event)
-        return self._taken()
+        out = self._out
+        try:
+            for event in events:
+                if not isinstance(event, PartDelta):
+                    self._take(event)
+                elif event.index == self._live and event.text:  # by far the most
+                    if not self._sent:
+                        self._open()
+                    self._sent.append(event.text)
+                    out += (self._before, _encode(event.text), self._behind)
+        except UnicodeEncodeError as error:
+            raise _half_a_pair(error) from None
+        data = b"".join(out)
+        out.clear()
+        return data
 
     def ping(self) -> bytes:
         """A sign of life, for while the model has nothing to say."""
@@ -89,23 +102,25 @@ class StreamWriter:
 
     def _frame(self, type_: str, members: Body) -> None:
         try:
-            data = msgspec.json.encode({"type": type_, **members})
+            data = _encode({"type": type_, **members})
         except UnicodeEncodeError as error:
-            message = "a text of the answer holds half of a surrogate pair, which UTF-8 cannot carry"
-            raise InvalidConversation(message, got=ascii(error.object[error.start : error.end])) from None
+            raise _half_a_pair(error) from None
         self._out.append(frame(data, type_))
 
     def _fail(self, error: TurnscriptError) -> None:
-        self._over = True
+        self._over, self._live = True, None
         _, body = error_body(error, self.request_id)
         self._out.append(frame(encoded(body), "error"))
 
     def _taken(self) -> bytes:
-        out, self._out = self._out, []
-        return b"".join(out)
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
 
     def _begin(self) -> None:
         self._began = True
+        if self._over:
+            return
         message: Body = {
             "id": self.id,
             "type": "message",
@@ -122,7 +137,10 @@ class StreamWriter:
         self._frame("content_block_start", {"index": self._index, "content_block": block})
 
     def _delta(self, type_: str, member: str, value: Any) -> None:
-        self._frame("content_block_delta", {"index": self._index, "delta": {"type": type_, member: value}})
+        self._frame(_DELTA, self._members(type_, member, value))
+
+    def _members(self, type_: str, member: str, value: Any) -> Body:
+        return {"index": self._index, "delta": {"type": type_, member: value}}
 
     def _stop(self) -> None:
         self._frame("content_block_stop", {"index": self._index})
@@ -138,11 +156,10 @@ class StreamWriter:
 
     # Events.
 
-    def _take(self, event: Event) -> None:
-        if isinstance(event, PartDelta):
-            if event.index == self._live and event.text:
-                self._say(event.text)
-        elif isinstance(event, PartStart):
+    def _take(self, event: PartStart | PartEnd | MessageEnd) -> None:
+        if self._over:
+            return
+        if isinstance(event, PartStart):
             kind = self._live_kind(event.part)
             if self._live is None and kind:
                 self._live, self._kind = event.index, kind
@@ -158,12 +175,12 @@ class StreamWriter:
         hidden = not isinstance(part, Thinking) or part.redacted is not None or self._writer.omits_thinking
         return "" if hidden else "thinking"
 
-    def _say(self, text: str) -> None:
-        if not self._sent:
-            empty = {"type": "text", "text": ""}
-            self._start(empty if self._kind == "text" else {"type": "thinking", "thinking": "", "signature": ""})
-        self._sent.append(text)
-        self._delta(*_DELTAS[self._kind], text)
+    def _open(self) -> None:
+        """Begin the block of the part that is sent as it is said."""
+        empty = {"type": "text", "text": ""}
+        self._start(empty if self._kind == "text" else {"type": "thinking", "thinking": "", "signature": ""})
+        members = self._members(*_DELTAS[self._kind], HOLE)
+        self._before, self._behind = around({"type": _DELTA, **members}, _DELTA)
 
     def _part_end(self, event: PartEnd) -> None:
         if event.index != self._live:
@@ -245,6 +262,11 @@ class StreamWriter:
         self._frame("message_delta", end)
         self._frame("message_stop", {})
         self._over = True
+
+
+def _half_a_pair(error: UnicodeEncodeError) -> InvalidConversation:
+    message = "a text of the answer holds half of a surrogate pair, which UTF-8 cannot carry"
+    return InvalidConversation(message, got=ascii(error.object[error.start : error.end]))
 
 
 def _unfolded(block: Any) -> tuple[Any, list[tuple[str, str, Any]]]:

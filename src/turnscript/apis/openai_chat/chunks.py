@@ -10,11 +10,7 @@ of; so a call that a limit cut off, or that turned out to be none, is never sent
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from typing import Any
-
-import msgspec
 
 from turnscript.answers import made_id, write_usage
 from turnscript.api import Api, Body, Rendering, merge, part_path
@@ -34,12 +30,12 @@ from turnscript.apis.openai_chat.response import (
     thought,
     usage_rest,
 )
-from turnscript.chunked import ChunkEnding
+from turnscript.chunked import ChunkEnding, encoded
 from turnscript.conversation import Assistant, Extra, Item, Refusal, Request, Text, Thinking, ToolCall
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
-from turnscript.jsontext import json_string, read_object
+from turnscript.jsontext import read_object
 from turnscript.losses import Loss
-from turnscript.sse import frame
+from turnscript.sse import HOLE, around, frame
 
 
 class ChatStreamRenderer(ChunkEnding):
@@ -57,9 +53,9 @@ class ChatStreamRenderer(ChunkEnding):
         self._order = Order(self._rendering)
         self._legacy = is_legacy(request)
         self._calls = 0
-        self._members: dict[int, str] = {}  # of the parts that go on and are sent as they are said
-        self._told: set[int] = set()  # parts that have said something
-        self._head = self._tail = b""
+        self._head = self._tail = b""  # around a delta
+        self._live: dict[int, tuple[bytes, bytes]] = {}  # the parts that have deltas: the chunk around the text
+        self._said: set[int] = set()  # those that have said anything
         self._ended = self._failed = False
 
     def send(self, events: Iterable[Event]) -> bytes:
@@ -70,11 +66,11 @@ class ChatStreamRenderer(ChunkEnding):
         for event in events:
             if self._ended or self._failed:
                 break
-            if isinstance(event, PartDelta):
-                member = self._members.get(event.index)
-                if member is not None and event.text:
-                    self._told.add(event.index)
-                    out.append(self._delta(b'{"%b":%b}' % (member.encode(), _string(event.text))))
+            if isinstance(event, PartDelta):  # by far the most
+                if event.index in self._live and event.text:
+                    before, behind = self._live[event.index]
+                    self._said.add(event.index)
+                    out.append(before + encoded(event.text) + behind)
             elif isinstance(event, PartStart):
                 self._start(event.part, event.index)
             elif isinstance(event, PartEnd):
@@ -86,30 +82,26 @@ class ChatStreamRenderer(ChunkEnding):
     # Chunks.
 
     def _begin(self, out: list[bytes]) -> None:
-        model = self._request.settings.model or ""
-        head = {"id": self.id, "object": OBJECTS[1], "created": self.created, "model": model}
-        self._head = b'data: %b,"choices":[{"index":0,"delta":' % msgspec.json.encode(head)[:-1]
-        usage = b',"usage":null' if self._asked_usage else b""
-        self._tail = b',"logprobs":null,"finish_reason":null}]%b}\n\n' % usage
+        choice = {"index": 0, "delta": HOLE, "logprobs": None, "finish_reason": None}
+        self._head, self._tail = around(self._chunk([choice]))
         out.append(self._delta(b'{"role":"assistant","content":""}'))
 
     def _delta(self, delta: bytes) -> bytes:
         return b"%b%b%b" % (self._head, delta, self._tail)
 
     def _start(self, part: Item, index: int) -> None:
+        member = ""
         if isinstance(part, Thinking):
             member = self._reasoning
         elif isinstance(part, Assistant):
-            refused = any(isinstance(one, Refusal) for one in part.content)
-            member = "refusal" if refused else "content"
-        else:
-            return
-        if member not in self._members.values():  # else it would be mixed with another: it waits for its end
-            self._members[index] = member
+            member = "refusal" if any(isinstance(one, Refusal) for one in part.content) else "content"
+        around = (self._head + b'{"%b":' % member.encode(), b"}" + self._tail)
+        if member and around not in self._live.values():  # else it would be mixed with another: it waits for its end
+            self._live[index] = around
 
     def _end(self, out: list[bytes], part: Item | None, index: int) -> None:
-        self._members.pop(index, None)
-        said = index in self._told
+        said = index in self._said
+        self._live.pop(index, None)
         if part is None:
             return
         if not part.at:
@@ -118,7 +110,7 @@ class ChatStreamRenderer(ChunkEnding):
             lose_thinking(self._rendering, part)
             text = "" if said else thought(part)
             if text:
-                out.append(self._delta(b'{"%b":%b}' % (self._reasoning.encode(), _string(text))))
+                out.append(self._delta(b'{"%b":%b}' % (self._reasoning.encode(), encoded(text))))
             if text or said:
                 self._order.note("thinking", part.at)
         elif isinstance(part, Assistant):
@@ -142,7 +134,7 @@ class ChatStreamRenderer(ChunkEnding):
                 rendering.lose(f"{at}.{key}", "dropped", "a chunk has no such member")
             if not said and one.text:  # a part that came without deltas
                 kind = b"refusal" if isinstance(one, Refusal) else b"content"
-                out.append(self._delta(b'{"%b":%b}' % (kind, _string(one.text))))
+                out.append(self._delta(b'{"%b":%b}' % (kind, encoded(one.text))))
             if one.text:
                 self._order.note("refusal" if isinstance(one, Refusal) else "text", part.at)
 
@@ -171,7 +163,7 @@ class ChatStreamRenderer(ChunkEnding):
             heads = [{"tool_calls": [entry]}]
             heads.append({"tool_calls": [place | {"function": {"arguments": arguments}}]})
         self._calls += 1
-        out += [self._delta(_encoded(delta)) for delta in heads]
+        out += [self._delta(encoded(delta)) for delta in heads]
 
     # The end.
 
@@ -192,11 +184,11 @@ class ChatStreamRenderer(ChunkEnding):
         lose_stop(last, end.stop_sequence, choice)
         body = self._chunk([choice])
         put_top(last, body, end.extra)
-        out.append(frame(_encoded(body)))
+        out.append(frame(encoded(body)))
         if self._asked_usage and end.usage is not None:
             body = self._chunk([])
             body["usage"] = write_usage(end.usage, usage_rest(extra), COUNTS)
-            out.append(frame(_encoded(body)))
+            out.append(frame(encoded(body)))
         elif end.usage is not None:
             last.lose("usage", "dropped", "the client did not ask for it in a stream")
         self._ended = True
@@ -220,23 +212,3 @@ def _asks_usage(request: Request) -> bool:
         return False
     asked = read_object(options).get("include_usage")
     return asked is not None and bytes(asked) == b"true"
-
-
-def _string(text: str) -> bytes:
-    """A JSON string; half of a surrogate pair, which no UTF-8 can hold, as an escape."""
-    try:
-        return json_string(text).encode()
-    except UnicodeEncodeError:
-        return json.dumps(text).encode()
-
-
-def _encoded(body: Any) -> bytes:
-    """A chunk as JSON, with the same care for halves of surrogate pairs."""
-    try:
-        return msgspec.json.encode(body)
-    except UnicodeEncodeError:
-        return json.dumps(body, default=_plain).encode()
-
-
-def _plain(value: Any) -> Any:
-    return json.loads(bytes(value))

@@ -6,9 +6,7 @@ of the usage under `usage`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from turnscript.answers import Gathered, read_usage
 from turnscript.api import leftover
@@ -21,8 +19,10 @@ from turnscript.errorobject import upstream_error
 from turnscript.errors import InvalidRequest
 from turnscript.events import Event, MessageEnd
 from turnscript.jsontext import Json, plain
+from turnscript.wire import Wire
 
-_NULL, _EMPTY = b"null", b"[]"
+_NULL = Json(b"null")
+_EMPTY = (_NULL, Json(b"[]"))
 
 
 class Assembly:
@@ -36,6 +36,7 @@ class Assembly:
         self._stop: str | None = None
         self._usage: Usage | None = None
         self._extra: Extra = {}
+        self._head: tuple[Json | UnsetType, ...] = ()  # what the last chunk said of the answer
         self._usage_rest: Extra = {}
         self._choice_rest = Gathered()
         self._message_rest = Gathered(texts=True)
@@ -62,13 +63,17 @@ class Assembly:
                 self._lanes.issue("extra_choices", "there is more than one choice; only the first is read")
             else:
                 self._choice(choice)
-        if answer.usage is not UNSET and bytes(answer.usage) != _NULL:
+        if answer.usage is not UNSET and answer.usage != _NULL:
             self._usage, self._usage_rest = read_usage(answer.usage, "$.usage", COUNTS)
-        rest = kept(answer, "object", "created", "system_fingerprint", "service_tier")
-        if answer.error is not UNSET:
-            rest["error"] = answer.error
-        for key, value in rest.items():
-            if bytes(value) != _NULL or key not in self._extra:
+        head = (answer.object, answer.created, answer.system_fingerprint, answer.service_tier, answer.error)
+        if head != self._head or answer.rest:
+            self._head = head
+            self._keep(kept(answer, "object", "created", "system_fingerprint", "service_tier", "error"))
+
+    def _keep(self, members: Extra) -> None:
+        """The unnamed members of the answer. A `usage` among them is null and says nothing."""
+        for key, value in members.items():
+            if key != "usage" and (value != _NULL or key not in self._extra):
                 self._extra[key] = Json(bytes(value))
 
     def end(self) -> list[Event]:
@@ -94,22 +99,22 @@ class Assembly:
             if isinstance(piece, Piece):
                 self._piece(piece, whole=piece is choice.message)
         self.reason = choice.finish_reason or self.reason
-        for value in (choice.stop_reason, choice.matched_stop):
-            if value is not UNSET and bytes(value)[:1] == b'"' and choice.finish_reason == STOP:
-                self._stop = plain(value)
-        rest = kept(choice, "logprobs", "stop_reason", "matched_stop")
-        self._choice_rest.add(_said(rest, ("logprobs", "stop_reason", "matched_stop")))
+        if choice.finish_reason == STOP:
+            for value in (choice.stop_reason, choice.matched_stop):
+                if value is not UNSET and bytes(value)[:1] == b'"':
+                    self._stop = plain(value)
+        self._choice_rest.add(_said(choice, "logprobs", "stop_reason", "matched_stop"))
 
     def _piece(self, piece: Piece, whole: bool) -> None:
         lanes = self._lanes
-        rest = kept(piece, "annotations", "audio")
+        rest = _said(piece, "annotations", "audio")
         if isinstance(piece.reasoning_content, str):
             lanes.add("reasoning_content", piece.reasoning_content)
         if piece.reasoning is not UNSET:
             if bytes(piece.reasoning)[:1] == b'"' and not piece.reasoning_content:
                 lanes.add("reasoning", plain(piece.reasoning))
-            elif bytes(piece.reasoning) != _NULL:
-                rest["reasoning"] = piece.reasoning
+            elif piece.reasoning != _NULL:
+                rest.append(("reasoning", piece.reasoning))
         if isinstance(piece.content, str):
             lanes.add("content", piece.content)
         elif piece.content:
@@ -120,7 +125,7 @@ class Assembly:
             lanes.call(call, place if whole else None)
         if piece.function_call:
             lanes.legacy_call(piece.function_call)
-        self._message_rest.add(_said(rest, ("annotations", "audio")))
+        self._message_rest.add(rest)
 
     def _parts(self, content: object) -> None:
         for part in parts_of(content):
@@ -135,12 +140,18 @@ class Assembly:
 def read_checked(body: Json) -> Answer:
     """A chunk or a whole answer. Raises UpstreamError if it is an error."""
     answer = read_answer(body, "$")
-    if isinstance(answer.error, Json) and bytes(answer.error) != _NULL:
+    if isinstance(answer.error, Json) and answer.error != _NULL:
         raise upstream_error(answer.error, body)
     return answer
 
 
-def _said(rest: Extra, names: Iterable[str]) -> Iterable[tuple[str, Json]]:
+def _said(wire: Wire, *names: str) -> list[tuple[str, Json]]:
     """The unnamed members, without those that say nothing: an official member that is null or an empty list."""
-    empty = {name for name in names if name in rest and bytes(rest[name]) in (_NULL, _EMPTY)}
-    return [(key, value) for key, value in rest.items() if key not in empty]
+    said: list[tuple[str, Json]] = []
+    if wire.rest:
+        said += [(name, value) for name, value in wire.rest.items() if name not in names or value not in _EMPTY]
+    for name in names:
+        value = getattr(wire, name)
+        if value is not UNSET and value not in _EMPTY:
+            said.append((name, value))
+    return said

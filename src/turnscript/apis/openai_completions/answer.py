@@ -15,12 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
 from turnscript.answers import Counts, Gathered, made_id, read_usage, write_usage
 from turnscript.api import OFFICIAL, Api, Body, Rendering, extra_of, leftover, merge, part_path
-from turnscript.chunked import ChunkEnding
+from turnscript.chunked import ChunkEnding, encoded
 from turnscript.conversation import (
     Assistant,
     Conversation,
@@ -39,7 +38,7 @@ from turnscript.errors import InvalidRequest, UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.losses import Loss
-from turnscript.sse import frame
+from turnscript.sse import HOLE, around, frame
 from turnscript.wire import Reader, Wire
 
 OBJECT = "text_completion"
@@ -61,7 +60,7 @@ _WORDS = {
 _FAILURES = frozenset({"error", "failed", "cancelled", "abort"})
 _OBJECTS = (OBJECT, "text_completion.chunk")
 _STOPS = ("stop_reason", "matched_stop")
-_NULL = b"null"
+_NULL = Json(b"null")
 
 
 class Delta(Wire):
@@ -73,6 +72,9 @@ class Choice(Wire):
     delta: Delta | UnsetType | None = UNSET
     index: int | UnsetType | None = UNSET
     finish_reason: str | UnsetType | None = UNSET
+    logprobs: Json | UnsetType = UNSET
+    stop_reason: Json | UnsetType = UNSET
+    matched_stop: Json | UnsetType = UNSET
 
 
 class Answer(Wire):
@@ -106,6 +108,7 @@ class Assembly:
         self._usage: Usage | None = None
         self._usage_rest: Extra = {}
         self._extra: Extra = {}
+        self._head: tuple[Json | UnsetType, ...] = ()  # what the last chunk said of the answer
         self._choice_rest = Gathered()
 
     def events(self) -> list[Event]:
@@ -116,7 +119,7 @@ class Assembly:
     def take(self, chunk: Json) -> None:
         """A chunk, or a whole answer."""
         answer = _read_answer(chunk, "$")
-        if isinstance(answer.error, Json) and bytes(answer.error) != _NULL:
+        if isinstance(answer.error, Json) and answer.error != _NULL:
             raise upstream_error(answer.error, chunk)
         if answer.choices is UNSET and answer.usage is UNSET:
             expected = "a list of choices"
@@ -128,11 +131,18 @@ class Assembly:
                 self._choice(choice)
             elif not any(issue.kind == "extra_choices" for issue in self._issues):
                 self._issues.append(Issue("extra_choices", "there is more than one choice; only the first is read"))
-        if isinstance(answer.usage, Json) and bytes(answer.usage) != _NULL:
+        if isinstance(answer.usage, Json) and answer.usage != _NULL:
             self._usage, self._usage_rest = read_usage(answer.usage, "$.usage", COUNTS)
+        head = (answer.object, answer.created, answer.system_fingerprint, answer.error)
+        if head != self._head or answer.rest:
+            self._head = head
+            self._keep(answer)
+
+    def _keep(self, answer: Answer) -> None:
+        """The unnamed members of the answer. A `usage` among them is null and says nothing."""
         members = {key: getattr(answer, key) for key in ("object", "created", "system_fingerprint", "error")}
         for key, value in (members | extra_of(answer.rest)).items():
-            if value is not UNSET and (bytes(value) != _NULL or key not in self._extra):
+            if value is not UNSET and key != "usage" and (value != _NULL or key not in self._extra):
                 self._extra[key] = Json(bytes(value))
 
     def end(self) -> list[Event]:
@@ -160,11 +170,13 @@ class Assembly:
             self._texts.append(text)
             self._events.append(PartDelta(0, text))
         rest = extra_of(choice.rest)
-        for name in (*_STOPS, "logprobs"):
-            value = rest.get(name, Json(_NULL))
-            if bytes(value) == _NULL:
+        for name in ("logprobs", *_STOPS):
+            value = getattr(choice, name)
+            if value is UNSET or value == _NULL:
                 rest.pop(name, None)
-            elif name in _STOPS and bytes(value)[:1] == b'"' and choice.finish_reason == STOP:
+                continue
+            rest[name] = value
+            if name in _STOPS and bytes(value)[:1] == b'"' and choice.finish_reason == STOP:
                 self._stop = plain(value)
         self._choice_rest.add(rest.items())
 
@@ -297,8 +309,9 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
         self.id = made_id("cmpl-", request)
         self.created = 0
         self._asked_usage = asks_usage(request)
-        self._speaks: int | None = None  # the part that is sent as it is said
-        self._told: set[int] = set()  # parts that have said something
+        self._speaking: int | None = None  # the part that is sent as it is said
+        self._said: set[int] = set()  # those that have said anything
+        self._before = self._behind = b""  # around a text
         self._ended = self._failed = False
         self._rendering = self.rendering([], {})
 
@@ -308,13 +321,13 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
         for event in events:
             if self._ended or self._failed:
                 break
-            if isinstance(event, PartStart):
-                if self._speaks is None and isinstance(event.part, Assistant):
-                    self._speaks = event.index
-            elif isinstance(event, PartDelta):
-                if event.index == self._speaks and event.text:
-                    self._told.add(event.index)
+            if isinstance(event, PartDelta):  # by far the most
+                if event.index == self._speaking and event.text:
+                    self._said.add(event.index)
                     out.append(self._text(event.text))
+            elif isinstance(event, PartStart):
+                if self._speaking is None and isinstance(event.part, Assistant):
+                    self._speaking = event.index
             elif isinstance(event, PartEnd):
                 self._end(out, event)
             else:
@@ -322,13 +335,15 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
         return b"".join(out)
 
     def _text(self, text: str) -> bytes:
-        choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": None}
-        return self._frame(self.body(self.id, self.created, [choice]))
+        if not self._before:
+            choice = {"index": 0, "text": HOLE, "logprobs": None, "finish_reason": None}
+            self._before, self._behind = around(self._asked(self.body(self.id, self.created, [choice])))
+        return self._before + encoded(text) + self._behind
 
     def _end(self, out: list[bytes], event: PartEnd) -> None:
         part = event.part
-        if event.index == self._speaks:
-            self._speaks = None
+        if event.index == self._speaking:
+            self._speaking = None
         if part is None:
             return
         if not part.at:
@@ -336,7 +351,7 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
         text = self.text_of(self._rendering, part)
         if text:
             self.note_text(self._rendering, part.at)
-            if event.index not in self._told:
+            if event.index not in self._said:
                 out.append(self._text(text))
 
     def _finish(self, out: list[bytes], end: MessageEnd) -> None:
@@ -346,20 +361,21 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
         rendering = self.rendering([], end.extra)
         body = self.body(self.id, self.created, [self.choice(rendering, end, "")])
         self.put_top(rendering, body, end.extra)
-        out.append(self._frame(body))
+        out.append(frame(encoded(self._asked(body))))
         if end.usage is not None:
             if self._asked_usage:
                 body = self.body(self.id, self.created, [])
                 body["usage"] = usage_body(end.usage, end.extra, not rendering.foreign)
-                out.append(self._frame(body))
+                out.append(frame(encoded(body)))
             else:
                 rendering.lose("usage", "dropped", "the client did not ask for it in a stream")
         self._ended = True
 
-    def _frame(self, body: Body) -> bytes:
+    def _asked(self, body: Body) -> Body:
+        """A chunk with `usage`, which is null in all but the last if the client asked for it."""
         if self._asked_usage:
-            body.setdefault("usage", None)
-        return frame(msgspec.json.encode(body))
+            body["usage"] = None
+        return body
 
 
 def asks_usage(request: Request) -> bool:

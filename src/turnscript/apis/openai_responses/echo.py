@@ -40,6 +40,7 @@ DEFAULTS: Body = {
 }
 """What strict clients want to see in every response. A local server's temperature is not known, so it is null."""
 
+_ENCODED_DEFAULTS = {key: RawJson(_encode(value)) for key, value in DEFAULTS.items()}
 _ALSO = frozenset(
     {"access_programs", "conversation", "image", "prompt", "prompt_cache_options", "prompt_cache_retention"}
 )
@@ -52,7 +53,7 @@ class Echo:
     def __init__(self, api: Api, request: Request) -> None:
         members = _said(api, request)
         self._said = {key: RawJson(_encode(value)) for key, value in members.items()}
-        self._rest = {key: RawJson(_encode(value)) for key, value in DEFAULTS.items() if key not in members}
+        self._rest = {key: value for key, value in _ENCODED_DEFAULTS.items() if key not in members}
 
     def add(self, body: Body, extra: Extra) -> None:
         """Add them to a response. `extra` holds what another server said of itself: that counts where the request says

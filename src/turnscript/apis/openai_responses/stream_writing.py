@@ -11,7 +11,7 @@ leaves out an item that was. So a call that came to nothing is not told at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -28,7 +28,7 @@ from turnscript.conversation import Assistant, Item, Refusal, Request, Thinking,
 from turnscript.errors import InvalidConversation, TurnscriptError, UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.jsontext import Json, read_list
-from turnscript.sse import frame
+from turnscript.sse import HOLE, around, frame
 
 _encode = msgspec.json.Encoder().encode
 _TEXTS = {OUTPUT: ("response.output_text", "text"), REASONING: ("response.reasoning_text", "text")}
@@ -39,9 +39,10 @@ _TERMINALS = {COMPLETED: "response.completed", FAILED: "response.failed"}
 
 
 class _Part:
-    """A part that is being told. `told`: its deltas so far; `open`: its first content part was announced."""
+    """A part that is being told. `told`: its deltas so far; `open`: its first content part was announced. `frames`: the
+    events that tell a delta, each around its number and the text; None as long as there was no delta."""
 
-    __slots__ = ("at", "kind", "named", "open", "told")
+    __slots__ = ("at", "frames", "kind", "named", "open", "told")
 
     def __init__(self, named: Named, at: int) -> None:
         self.named = named
@@ -49,6 +50,7 @@ class _Part:
         self.kind = _kind(named.item)
         self.open = False
         self.told: list[str] = []
+        self.frames: list[list[bytes]] | None = None
 
     @property
     def id(self) -> Any:
@@ -61,6 +63,10 @@ def _kind(item: Item) -> str:
     if isinstance(item, Assistant):
         return _REFUSAL if item.content and isinstance(item.content[0], Refusal) else OUTPUT
     return REASONING if isinstance(item, Thinking) else ""
+
+
+_Live = tuple[Callable[[str], None], bytes, bytes, bytes]
+"""Where the deltas of a part are kept, and the event that tells one: around its number and around the text."""
 
 
 class StreamWriter:
@@ -77,6 +83,7 @@ class StreamWriter:
         self._number = 0
         self._out: list[bytes] = []
         self._parts: dict[int, _Part] = {}
+        self._live: dict[int, _Live] = {}  # the parts of which a delta is one event, once they have begun to say
         self._calls: dict[int, list[Any]] = {}  # the events of calls that are not complete, in order
         self._count = 0
         self._ready: tuple[_Part, Item, int] | None = None  # complete, but for its `output_item.done`
@@ -85,22 +92,31 @@ class StreamWriter:
         self._over = False
 
     def send(self, events: Iterable[Event]) -> bytes:
-        """The bytes for some events; the first call, even without any, opens the stream."""
-        given = list(events)
+        """The bytes for some events; the first call, even without any, opens the stream. Nothing once it is over."""
+        if self._over:
+            return b""
         if self._report is None:
-            self._open(given)
-        for event in given:
-            if isinstance(event, MessageEnd):
-                self._finish(event)
-            elif event.index in self._calls or (isinstance(event, PartStart) and isinstance(event.part, ToolCall)):
-                self._hold(event)
-            elif isinstance(event, PartDelta):
-                self._delta(event)
-            elif isinstance(event, PartStart):
-                self._start(event)
-            else:
-                self._end(event)
-        return self._taken()
+            events = list(events)
+            self._open(events)
+        out, live = self._out, self._live
+        try:
+            for event in events:
+                if not isinstance(event, PartDelta):
+                    self._take(event)
+                elif event.index in live and event.text:  # by far the most
+                    keep, before, between, behind = live[event.index]
+                    keep(event.text)
+                    out += (before, _encode(self._number), between, _encode(event.text), behind)
+                    self._number += 1
+                elif event.index in self._calls:
+                    self._hold(event)
+                else:
+                    self._delta(event.index, event.text)
+        except UnicodeEncodeError as error:
+            raise _half_a_pair(error) from None
+        data = b"".join(out)
+        out.clear()
+        return data
 
     def fail(self, error: TurnscriptError) -> bytes:
         """The bytes that end the stream because of an error: `response.failed`, or `error` if it has not begun."""
@@ -121,14 +137,15 @@ class StreamWriter:
 
     # The frame of the stream.
 
-    def _open(self, given: list[Event]) -> None:
+    def _open(self, given: Iterable[Event]) -> None:
         """What the response says of itself must stand in the first event, where a later one is not known yet."""
         end = next((event for event in given if isinstance(event, MessageEnd)), MessageEnd())
         id_ = self.id or end.id or response_id(self._request)
         self._output.naming.seed = id_
         self._report = Report(self._api, self._request, id_)
         self._report.created_at = self.created_at
-        body = self._report.body(IN_PROGRESS, [], MessageEnd(model=end.model, extra=own_extra(end.extra, [])))
+        begun = self._report.body(IN_PROGRESS, [], MessageEnd(model=end.model, extra=own_extra(end.extra, [])))
+        body = RawJson(_bytes(begun))
         self._emit("response.created", {"response": body})
         self._emit("response.in_progress", {"response": body})
 
@@ -140,7 +157,7 @@ class StreamWriter:
         try:
             status, reason = write_ending(event.finish_reason, self._items, self._output.lose)
         except UpstreamError as error:
-            self._out = [self.fail(error)]
+            self._out.append(self.fail(error))
             return
         self._settle(INCOMPLETE if status == INCOMPLETE else COMPLETED)
         lose_stop(event.stop_sequence, self.losses)
@@ -159,10 +176,23 @@ class StreamWriter:
         self._number += 1
 
     def _taken(self) -> bytes:
-        out, self._out = self._out, []
-        return b"".join(out)
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
 
     # Items.
+
+    def _take(self, event: PartStart | PartEnd | MessageEnd) -> None:
+        if self._over:
+            return
+        if isinstance(event, MessageEnd):
+            self._finish(event)
+        elif event.index in self._calls or (isinstance(event, PartStart) and isinstance(event.part, ToolCall)):
+            self._hold(event)
+        elif isinstance(event, PartStart):
+            self._start(event)
+        else:
+            self._end(event)
 
     def _hold(self, event: PartStart | PartDelta | PartEnd) -> None:
         """Keep an event of a call until the call is complete."""
@@ -184,7 +214,7 @@ class StreamWriter:
                 continue
             self._start(held[0])
             for delta in held[1:-1]:
-                self._delta(delta)
+                self._delta(index, delta.text)
             self._end(last)
 
     def _start(self, event: PartStart) -> None:
@@ -197,15 +227,34 @@ class StreamWriter:
             self._count += 1
             self._emit("response.output_item.added", {"output_index": part.at, "item": body})
 
-    def _delta(self, event: PartDelta) -> None:
-        part = self._part(event.index)
-        if not event.text or part.at < 0:
+    def _delta(self, index: int, text: str) -> None:
+        """The first delta of a part, and every one of a part of which a delta is not one event."""
+        if self._over:
             return
-        part.told.append(event.text)
+        part = self._part(index)
+        if not text or part.at < 0:
+            return
+        if part.frames is None:
+            part.frames = [self._around(*telling) for telling in self._telling(part)]
+            if len(part.frames) == 1:
+                before, between, behind = part.frames[0]
+                self._live[index] = (part.told.append, before, between, behind)
+        part.told.append(text)
+        said = _bytes(text)
+        for before, between, behind in part.frames:
+            self._out += (before, _encode(self._number), between, said, behind)
+            self._number += 1
+
+    def _telling(self, part: _Part) -> list[tuple[str, Body]]:
+        """The events that tell a delta of a part; says first what must stand before them."""
         if part.kind:
-            self._text(part, event.text)
-        elif isinstance(part.named.item, ToolCall) and not part.named.shim:
-            self._emit(f"{_call_words(part)[0]}.delta", self._place(part) | {"delta": event.text})
+            return self._open_content(part)
+        if isinstance(part.named.item, ToolCall) and not part.named.shim:
+            return [self._call_delta(part, HOLE)]
+        return []
+
+    def _around(self, type_: str, members: Body) -> list[bytes]:
+        return around({"type": type_, "sequence_number": HOLE, **members}, type_)
 
     def _end(self, event: PartEnd) -> None:
         part = self._part(event.index)
@@ -213,6 +262,7 @@ class StreamWriter:
             self._drop(event.index)
             return
         del self._parts[event.index]
+        self._live.pop(event.index, None)
         if part.at < 0:
             return
         self._settle(COMPLETED)
@@ -228,6 +278,7 @@ class StreamWriter:
         """A part that came to nothing: it is not in the output."""
         self._settle(COMPLETED)
         part = self._parts.pop(index)
+        self._live.pop(index, None)
         if part.at >= 0:
             detail = "it was announced, came to nothing, and is not in the output"
             self._output.lose(f"items[{index}]", "approximated", detail)
@@ -257,23 +308,26 @@ class StreamWriter:
         if item.arguments.startswith(told):
             rest = item.arguments[len(told) :]
             if rest:
-                self._emit(f"{event}.delta", self._place(part) | {"delta": rest})
+                self._emit(*self._call_delta(part, rest))
         else:
             path = f"items[{part.at}].arguments"
             self._output.lose(path, "approximated", "the whole differs from the pieces that were told")
         self._emit(f"{event}.done", self._place(part) | {member: item.arguments})
 
+    def _call_delta(self, part: _Part, text: str | RawJson) -> tuple[str, Body]:
+        return f"{_call_words(part)[0]}.delta", self._place(part) | {"delta": text}
+
     # Messages and thoughts.
 
-    def _text(self, part: _Part, text: str) -> None:
-        if not part.open:
-            part.open = True
-            self._content_event(part, "response.content_part.added", 0, _blank(part.kind))
-            if self._shows_summary(part):
-                self._summary_event(part, "response.reasoning_summary_part.added", 0, {"part": _blank(SUMMARY)})
-        self._text_delta(part, part.kind, 0, text)
+    def _open_content(self, part: _Part) -> list[tuple[str, Body]]:
+        """Announce the content part that is told in pieces, and give the events of a piece."""
+        part.open = True
+        self._content_event(part, "response.content_part.added", 0, _blank(part.kind))
+        telling = [self._text_delta(part, part.kind, 0, HOLE)]
         if self._shows_summary(part):
-            self._summary_event(part, "response.reasoning_summary_text.delta", 0, {"delta": text})
+            self._summary_event(part, "response.reasoning_summary_part.added", 0, {"part": _blank(SUMMARY)})
+            telling.append(self._summary_delta(part, 0, HOLE))
+        return telling
 
     def _shows_summary(self, part: _Part) -> bool:
         """Whether the thought itself stands for its summary, piece by piece."""
@@ -295,7 +349,7 @@ class StreamWriter:
             else:
                 done = 1
                 if len(whole) > len(told):
-                    self._text_delta(part, part.kind, 0, whole[len(told) :])
+                    self._emit(*self._text_delta(part, part.kind, 0, whole[len(told) :]))
             self._close(part, 0, first)
         for at in range(done, len(content)):
             self._whole_part(part, at, content[at])
@@ -309,15 +363,15 @@ class StreamWriter:
             return
         self._content_event(part, "response.content_part.added", at, _blank(kind))
         if _text_of(body):
-            self._text_delta(part, kind, at, _text_of(body))
+            self._emit(*self._text_delta(part, kind, at, _text_of(body)))
         self._close(part, at, body)
 
-    def _text_delta(self, part: _Part, kind: str, at: int, text: str) -> None:
+    def _text_delta(self, part: _Part, kind: str, at: int, text: str | RawJson) -> tuple[str, Body]:
         event = _TEXTS[kind][0] if kind in _TEXTS else "response.refusal"
         members = self._place(part) | {"content_index": at, "delta": text}
         if kind == OUTPUT:
             members["logprobs"] = []
-        self._emit(f"{event}.delta", members)
+        return f"{event}.delta", members
 
     def _close(self, part: _Part, at: int, body: Body) -> None:
         """A content part is complete."""
@@ -349,9 +403,13 @@ class StreamWriter:
                 self._summary_event(part, "response.reasoning_summary_part.added", at, {"part": _blank(SUMMARY)})
             rest = whole[len(told) :] if begun and whole.startswith(told) else "" if begun else whole
             if rest:
-                self._summary_event(part, "response.reasoning_summary_text.delta", at, {"delta": rest})
+                self._emit(*self._summary_delta(part, at, rest))
             self._summary_event(part, "response.reasoning_summary_text.done", at, {"text": whole})
             self._summary_event(part, "response.reasoning_summary_part.done", at, {"part": body})
+
+    def _summary_delta(self, part: _Part, at: int, text: str | RawJson) -> tuple[str, Body]:
+        members = self._place(part) | {"summary_index": at, "delta": text}
+        return "response.reasoning_summary_text.delta", members
 
     def _summary_event(self, part: _Part, type_: str, at: int, members: Body) -> None:
         self._emit(type_, self._place(part) | {"summary_index": at} | members)
@@ -366,8 +424,12 @@ def _bytes(body: Any) -> bytes:
     try:
         return _encode(body)
     except UnicodeEncodeError as error:
-        message = "what the model wrote holds half of a surrogate pair, which UTF-8 cannot carry"
-        raise InvalidConversation(message, got=ascii(error.object[error.start : error.end])) from None
+        raise _half_a_pair(error) from None
+
+
+def _half_a_pair(error: UnicodeEncodeError) -> InvalidConversation:
+    message = "what the model wrote holds half of a surrogate pair, which UTF-8 cannot carry"
+    return InvalidConversation(message, got=ascii(error.object[error.start : error.end]))
 
 
 def _call_words(part: _Part) -> tuple[str, str]:
