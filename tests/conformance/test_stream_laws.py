@@ -50,7 +50,7 @@ def said(response: ts.Response) -> tuple[str, str, list[tuple[str, str]]]:
     calls: list[tuple[str, str]] = []
     for item in response.items:
         if isinstance(item, ts.ToolCall):
-            calls.append((item.name, item.arguments))
+            calls.append((item.name, item.arguments.strip(" \t\r\n")))  # one API has no place for blanks around them
         else:
             texts[item.kind] += strategies.content_of(item)
     return texts["assistant"], texts["thinking"], calls

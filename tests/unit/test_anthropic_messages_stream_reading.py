@@ -281,7 +281,8 @@ def test_garbage_is_an_error_or_an_issue_and_never_hangs(garbage: bytes, at: int
         events = read(WHOLE[:at] + garbage + WHOLE[at:])
     except UpstreamError:
         return
-    assert "tool_calls" == fold(events).finish_reason
+    response = fold(events)  # a character before a field's name makes it another field, which clients must ignore
+    assert "tool_calls" == response.finish_reason or response.issues
 
 
 @given(data=st.data())
