@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,10 +84,19 @@ WHOLE = stream(start(), *text(0, "Hé", "llo"), *call(1, '{"a"', ": 1.0}"), *end
 
 
 def bare(response: Response) -> Response:
-    """A response without what this API makes up or does not say: ids of calls that had none, names, raw text."""
-    bared = msgspec.structs.replace(response, id=None, model=None, raw=None)
+    """A response without what this API makes up or does not say, such as ids of calls that had none; without origin."""
+    bared = msgspec.structs.replace(response, id=None, model=None, raw=None, origin=None)
     bared.items = [
         msgspec.structs.replace(item, id=None) if isinstance(item, ToolCall) and "toolu_" in (item.id or "") else item
         for item in response.items
     ]
     return bared
+
+
+def finite(value: Any) -> Any:
+    """A value as the SDK prints it: `1e400` is an infinity in Python, which its JSON says as null."""
+    if isinstance(value, dict):
+        return {key: finite(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and math.isinf(value) else value

@@ -7,6 +7,7 @@
 Owns the public names; everything else may move.
 """
 
+from turnscript.api import Reply
 from turnscript.conversation import (
     Assistant,
     Audio,
@@ -86,6 +87,7 @@ __all__ = [
     "Raw",
     "Refusal",
     "Rendered",
+    "Reply",
     "Request",
     "Response",
     "ResponseFormat",

@@ -18,15 +18,16 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec import Raw as RawJson
 
-from turnscript.conversation import Extra, Item, Request, Response, Settings, System, ToolResult
+from turnscript.conversation import Extra, Item, Request, Response, Settings, System, ToolResult, Usage
 from turnscript.errors import InvalidRequest, LossyConversion, TurnscriptError, UnknownName
 from turnscript.events import Event
+from turnscript.faults import fault_of, retry_headers
 from turnscript.jsontext import Json, read_object, utf8
 from turnscript.losses import Loss, LossKind
 from turnscript.losses import part_path as part_of_message
@@ -128,6 +129,28 @@ class Rendering:
 # The contract.
 
 
+class Reply(Struct, frozen=True):
+    """How an answer is told: what a server decides, and neither the request nor the model says.
+
+    `id` and `created` (Unix seconds): those of the response; else they are what the response says, or made from what
+    it holds, so that the same response is the same bytes. `usage`: what is known before the model begins, the tokens of
+    the prompt, for an API whose streams begin with it. `reasoning_name`: the member for thoughts, where an API has no
+    official one. `incomplete_as`: the status of an answer that met a limit; some clients take only `completed` for an
+    end. `request_id`: that of errors, where a body holds one.
+    """
+
+    id: str | None = None
+    created: int | None = None
+    usage: Usage | None = None
+    reasoning_name: Literal["reasoning_content", "reasoning"] = "reasoning_content"
+    incomplete_as: Literal["incomplete", "completed"] = "incomplete"
+    request_id: str | None = None
+
+
+PLAIN = Reply()
+"""An answer about which nobody has decided anything."""
+
+
 class StreamParser(Protocol):
     """Reads a stream of an API: SSE bytes, cut anywhere, as events. Raises UpstreamError for what cannot be read."""
 
@@ -141,9 +164,20 @@ class StreamParser(Protocol):
 
 
 class StreamRenderer(Protocol):
-    """Writes events as the SSE bytes of an API. `losses`: what the stream could not say."""
+    """Writes events as the SSE bytes of an API. `losses`: what the stream could not say.
+
+    What waiting costs is the server's to decide: `start` and `idle` have no part in what is told.
+    """
 
     losses: list[Loss]
+
+    def start(self) -> bytes:
+        """The bytes before the first event: that the answer has begun. Once; `send` sends them if nobody has."""
+        ...
+
+    def idle(self) -> bytes:
+        """A sign of life, for while the model has nothing to say. Nothing where the stream could not take one."""
+        ...
 
     def send(self, events: Iterable[Event]) -> bytes:
         """The bytes for some events."""
@@ -161,15 +195,17 @@ class StreamRenderer(Protocol):
 class Api(ABC):
     """An API. Subclasses set the class attributes and write `read` and `write`.
 
-    `origin` is the API's name in the META block of an archived transcript; `flags` maps the names of render options to
-    their allowed values, default first. `typed` gives the wire types of large members, which are then decoded together
-    with the body in one pass; `read` must take them as JSON too, because a body with any odd member is read in two.
+    `origin` is the API's name in the META block of an archived transcript; `request_id` is the header that names a
+    request. `flags` maps the names of render options to their allowed values, default first. `typed` gives the wire
+    types of large members, which are then decoded together with the body in one pass; `read` must take them as JSON
+    too, because a body with any odd member is read in two.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     endpoint: ClassVar[str]
     origin: ClassVar[str]
+    request_id: ClassVar[str] = "x-request-id"
     profiles: ClassVar[tuple[str, ...]] = (OFFICIAL,)
     flags: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     options: ClassVar[Sequence[Option]]
@@ -249,7 +285,9 @@ class Api(ABC):
         """A whole response body. Raises InvalidRequest for what is none, UpstreamError for an error body."""
 
     @abstractmethod
-    def render_response(self, response: Response, request: Request, *, strict: bool = False) -> Rendered:
+    def render_response(
+        self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
+    ) -> Rendered:
         """A response as the body that a client of this API gets, with the losses.
 
         The model's name is the request's; ids that the response has not are made up, and always the same for the same
@@ -261,12 +299,18 @@ class Api(ABC):
         """A parser for a stream of this API."""
 
     @abstractmethod
-    def stream_renderer(self, request: Request) -> StreamRenderer:
+    def stream_renderer(self, request: Request, reply: Reply = PLAIN) -> StreamRenderer:
         """A writer of the stream that answers a request."""
 
     @abstractmethod
-    def render_error(self, error: TurnscriptError) -> tuple[int, bytes]:
+    def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         """Status and body of an error, in the shape that clients of this API branch on."""
+
+    def headers(self, error: TurnscriptError | None = None, *, request_id: str | None = None) -> dict[str, str]:
+        """The headers that clients of this API look for, of a good answer or of an error: which request it was, when to
+        try again, and whether."""
+        headers = {} if request_id is None else {self.request_id: request_id}
+        return headers if error is None else headers | retry_headers(fault_of(error))
 
     def rendering(self, request: Request, profile: str, flags: Mapping[str, str]) -> Rendering:
         """A fresh rendering with its profile and flags checked and defaults filled in."""

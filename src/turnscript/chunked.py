@@ -15,7 +15,7 @@ from turnscript.errorobject import error_frame, upstream_error
 from turnscript.errors import InvalidRequest, TurnscriptError, UpstreamError
 from turnscript.events import Event
 from turnscript.jsontext import Json
-from turnscript.sse import SseReader, frame
+from turnscript.sse import SseReader, comment, frame
 
 DONE = "[DONE]"
 _SHOWN = 2000
@@ -125,6 +125,10 @@ class ChunkEnding:
 
     _ended = False
     _failed = False  # or closed: nothing may follow
+
+    def idle(self) -> bytes:
+        """A comment, which keeps the connection alive; nothing behind the end."""
+        return b"" if self._failed or self._ended else comment("keepalive")
 
     def fail(self, error: TurnscriptError) -> bytes:
         """The error as the last event. Nothing follows it, no `[DONE]` either. Nothing at all behind a good end."""

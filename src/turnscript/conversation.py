@@ -168,7 +168,8 @@ class Thinking(Item, eq=False, gc=False):
     """What the model thought before it spoke.
 
     `of` says which kind of thought: `reason`, or OpenChatML's `reflect` and `introspect`. `signature`, `redacted` and
-    `encrypted` are proofs that only the API that made them can read.
+    `encrypted` are proofs that only the API that made them can read. `seal` is our own: it holds the text itself, so a
+    thought that has one is whole, and an answer of any API carries it in the place of the API's proof.
     """
 
     kind: ClassVar[str] = "thinking"
@@ -179,6 +180,7 @@ class Thinking(Item, eq=False, gc=False):
     redacted: str | None = None
     encrypted: str | None = None
     id: str | None = None
+    seal: str | None = None
 
 
 class ToolCall(Item, eq=False, gc=False):
@@ -431,7 +433,8 @@ class Issue(Struct, frozen=True, gc=False):
 class Response(Struct, eq=False, kw_only=True, gc=False):
     """What the model answered, and why it stopped (spec apis A8.2 names the reasons).
 
-    `raw` is the text as it was generated, if it came from a prompt.
+    `raw` is the text as it was generated, if it came from a prompt. `origin`: the API whose members `extra` holds, that
+    of the response and those of its items; None when it was built by hand or generated.
     """
 
     items: list[Item] = []
@@ -443,6 +446,7 @@ class Response(Struct, eq=False, kw_only=True, gc=False):
     issues: list[Issue] = []
     raw: str | None = None
     extra: Extra = {}
+    origin: str | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Response) and _equal(self, other)

@@ -5,6 +5,7 @@ Clients branch on status, type and code, and know a full context by its wording.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ _WORDS: dict[Kind, tuple[str, str | None]] = {
     "too_large": (_INVALID, None),
     "overflow": (_INVALID, "context_length_exceeded"),
     "rate_limited": ("rate_limit_error", "rate_limit_exceeded"),
+    "no_quota": ("insufficient_quota", "insufficient_quota"),
     "overloaded": (_SERVER, "overloaded"),
     "timeout": (_SERVER, "timeout"),
     "server": (_SERVER, None),
@@ -38,7 +40,7 @@ def error_body(error: TurnscriptError) -> tuple[int, dict[str, Any]]:
     """Status and body of an error."""
     fault = fault_of(error)
     type_, code = _WORDS[fault.kind]
-    message = _overflow(fault) if fault.kind == "overflow" else fault.message
+    message = _MESSAGES.get(fault.kind, _message)(fault)
     return fault.status, {"error": {"message": message, "type": type_, "param": fault.path or None, "code": code}}
 
 
@@ -58,6 +60,10 @@ def encoded(body: dict[str, Any]) -> bytes:
         return msgspec.json.encode({"error": error | {"message": message, "param": param}})
 
 
+def _message(fault: Fault) -> str:
+    return fault.message
+
+
 def _overflow(fault: Fault) -> str:
     """Clients know a full context by this wording, and make room."""
     if "maximum context length" in fault.message:
@@ -65,7 +71,22 @@ def _overflow(fault: Fault) -> str:
     if fault.limit is None or fault.asked is None:
         return f"This model's maximum context length is exceeded: {fault.message}"
     known = f"This model's maximum context length is {fault.limit} tokens. "
-    return f"{known}However, you requested {fault.asked} tokens. Please reduce the length of the messages."
+    if not fault.output:
+        return f"{known}However, you requested {fault.asked} tokens. Please reduce the length of the messages."
+    parts = f"({fault.asked} in the messages, {fault.output} in the completion)"
+    both = f"However, you requested {fault.asked + fault.output} tokens {parts}. "
+    return f"{known}{both}Please reduce the length of the messages or completion."
+
+
+def _rate_limited(fault: Fault) -> str:
+    """In a stream there are no headers any more, so clients look for the time to wait in the message."""
+    wait = fault.retry_after
+    if wait is None or "try again in" in fault.message:
+        return fault.message
+    return f"{fault.message.removesuffix('.')}. Please try again in {wait:g}s."
+
+
+_MESSAGES: dict[Kind, Callable[[Fault], str]] = {"overflow": _overflow, "rate_limited": _rate_limited}
 
 
 def upstream_error(value: Json, whole: Json | str) -> UpstreamError:
@@ -82,13 +103,16 @@ def upstream_error(value: Json, whole: Json | str) -> UpstreamError:
         word = f"{code} {_scalar(members, 'type')}"
     status = status or next((known for sign, known in _SIGNS if sign in word), None)
     retryable = status is None or status in (408, 429) or status >= 500
+    if _NO_QUOTA in word:
+        retryable = False
     return UpstreamError(f"the server says: {message}", upstream=status, body=said[:2000], retryable=retryable)
 
 
+_NO_QUOTA = "insufficient_quota"
 _SIGNS = (
     ("rate_limit", 429),
     ("overloaded", 503),
-    ("insufficient_quota", 429),
+    (_NO_QUOTA, 429),
     ("context_length_exceeded", 400),
     ("exceed_context_size", 400),
     ("invalid_request", 400),

@@ -7,8 +7,21 @@
     │  └─ InvalidConversation          items built by hand that contradict each other
     ├─ Unsupported                     valid, but the target cannot express it                   422
     │  └─ LossyConversion              `strict` was asked for and something would be lost
-    └─ UnknownName (LookupError)       a format, API, profile, view or model that nobody registered   404
+    ├─ UnknownName (LookupError)       a format, API, profile, view or model that nobody registered   404
+    ├─ ContextOverflow                 the prompt, or it and the answer, do not fit the model    400
+    ├─ Unauthorized                    nobody knows who asks                                     401
+    ├─ Forbidden                       it is known who asks, and that may not be had             403
+    ├─ NotFound                        a model, a stored response, ... that is not there         404
+    ├─ Conflict                        it cannot be done now, because of what else happens       409
+    ├─ TooLarge                        the body is larger than a server reads                    413
+    ├─ RateLimited                     the client asked too often: `retry_after`                 429
+    ├─ Overloaded                      the server has no room for anybody: `retry_after`         503
+    ├─ Timeout                         it took longer than it may                                504
+    └─ UpstreamError                   a backend failed, or says what cannot be read             502
+       ├─ UpstreamTimeout (Timeout)    it took too long                                          504
+       └─ BackendDown                  it cannot be reached at all                               502
 
+A status is that of most APIs: an API says each kind of failure with its own status, words and headers.
 Not errors: what a model wrote badly (an issue of the response) and what a conversion dropped (a `Loss`).
 To add one: subclass, set `status` and `code`, pass every field to `super().__init__` so that it stays picklable.
 """
@@ -91,19 +104,20 @@ class InvalidConversation(InvalidInput):
 
 
 class Unsupported(TurnscriptError):
-    """The input is valid, but `target` has no way to say `feature`."""
+    """The input is valid, but `target` has no way to say `feature`. `path`: where it was asked for."""
 
     status = 422
     code = "unsupported"
 
-    def __init__(self, feature: str, target: str, message: str = "") -> None:
-        super().__init__(feature, target, message)
+    def __init__(self, feature: str, target: str, message: str = "", path: str = "") -> None:
+        super().__init__(feature, target, message, path)
         self.feature = feature
         self.target = target
         self.message = message or f"{target} cannot carry {feature}"
+        self.path = path
 
     def __str__(self) -> str:
-        return self.message
+        return f"{self.path}: {self.message}" if self.path else self.message
 
 
 class LossyConversion(Unsupported):
@@ -120,37 +134,6 @@ class LossyConversion(Unsupported):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.losses, self.target)
-
-
-class UpstreamError(TurnscriptError):
-    """A backend, or another server, failed or answered what cannot be read.
-
-    `upstream` is its HTTP status if it gave one, `body` the beginning of what it said, `retryable` whether trying again
-    may help.
-    """
-
-    status = 502
-    code = "upstream_error"
-
-    def __init__(self, message: str, *, upstream: int | None = None, body: str = "", retryable: bool = False) -> None:
-        super().__init__(message, upstream, body, retryable)
-        self.message = message
-        self.upstream = upstream
-        self.body = body
-        self.retryable = retryable
-
-    def __str__(self) -> str:
-        return self.message
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_upstream, (type(self), self.message, self.upstream, self.body, self.retryable)
-
-
-class UpstreamTimeout(UpstreamError):
-    """A backend took too long."""
-
-    status = 504
-    code = "upstream_timeout"
 
 
 class UnknownName(TurnscriptError, LookupError):
@@ -171,13 +154,169 @@ class UnknownName(TurnscriptError, LookupError):
         return f"unknown {self.kind} {self.name!r}; {hint}"
 
 
+class ContextOverflow(TurnscriptError):
+    """A prompt of `asked` tokens does not fit a model of `limit`, or not with `output` more tokens for the answer."""
+
+    status = 400
+    code = "context_length_exceeded"
+
+    def __init__(self, asked: int, limit: int, output: int = 0) -> None:
+        super().__init__(asked, limit, output)
+        self.asked = asked
+        self.limit = limit
+        self.output = output
+
+    def __str__(self) -> str:
+        if self.output:
+            return f"{self.asked} tokens and {self.output} for the answer do not fit a context of {self.limit} tokens"
+        return f"{self.asked} tokens do not fit a context of {self.limit} tokens"
+
+
+class Unauthorized(TurnscriptError):
+    """Nobody knows who asks: the key is missing or wrong."""
+
+    status = 401
+    code = "unauthorized"
+
+
+class Forbidden(TurnscriptError):
+    """It is known who asks, and may not have that."""
+
+    status = 403
+    code = "forbidden"
+
+
+class NotFound(TurnscriptError, LookupError):
+    """A `kind` of thing (`model`, `response`, ...) called `name` that is not there. `path`: where it was asked for.
+
+    Other than UnknownName it lists no other names: they may be none of the client's business.
+    """
+
+    status = 404
+    code = "not_found"
+
+    def __init__(self, kind: str, name: str, path: str = "") -> None:
+        super().__init__(kind, name, path)
+        self.kind = kind
+        self.name = name
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"the {self.kind} {self.name!r} does not exist, or you do not have access to it"
+
+
+class Conflict(TurnscriptError):
+    """It cannot be done, because of something else that happened or is going on."""
+
+    status = 409
+    code = "conflict"
+
+
+class TooLarge(TurnscriptError):
+    """A body of more than `limit` bytes; of `size`, where that is known."""
+
+    status = 413
+    code = "too_large"
+
+    def __init__(self, limit: int, size: int | None = None) -> None:
+        super().__init__(limit, size)
+        self.limit = limit
+        self.size = size
+
+    def __str__(self) -> str:
+        what = "the request" if self.size is None else f"the request of {self.size} bytes"
+        return f"{what} is larger than {self.limit} bytes, which is the most that is read"
+
+
+class _Later(TurnscriptError):
+    """Try again later: in `retry_after` seconds, if that is known."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message, retry_after)
+        self.message = message
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class RateLimited(_Later):
+    """The client asked too often, or for too many tokens."""
+
+    status = 429
+    code = "rate_limited"
+
+
+class Overloaded(_Later):
+    """The server has no room for anybody: its queue is full."""
+
+    status = 503
+    code = "overloaded"
+
+
+class Timeout(TurnscriptError):
+    """It took longer than it may."""
+
+    status = 504
+    code = "timeout"
+
+
+class UpstreamError(TurnscriptError):
+    """A backend, or another server, failed or answered what cannot be read.
+
+    `upstream` is its HTTP status if it gave one, `body` the beginning of what it said, `retryable` whether trying again
+    may help, `retry_after` the seconds that it asked to wait.
+    """
+
+    status = 502
+    code = "upstream_error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        upstream: int | None = None,
+        body: str = "",
+        retryable: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, upstream, body, retryable, retry_after)
+        self.message = message
+        self.upstream = upstream
+        self.body = body
+        self.retryable = retryable
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (type(self), self.args, self.__dict__.copy())
+
+
+class UpstreamTimeout(UpstreamError, Timeout):
+    """A backend took too long."""
+
+    status = 504
+    code = "upstream_timeout"
+
+
+class BackendDown(UpstreamError):
+    """A backend cannot be reached at all. It may come back."""
+
+    code = "backend_down"
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message, retryable=True, retry_after=retry_after)
+
+
 def _rebuild(cls: type[InvalidInput], fields: dict[str, object]) -> InvalidInput:
     error = cls(str(fields["message"]))
     error.__dict__.update(fields)
     return error
 
 
-def _rebuild_upstream(
-    cls: type[UpstreamError], message: str, upstream: int | None, body: str, retryable: bool
-) -> UpstreamError:
-    return cls(message, upstream=upstream, body=body, retryable=retryable)
+def _restored(cls: type[UpstreamError], args: tuple[object, ...], fields: dict[str, object]) -> UpstreamError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(fields)
+    return error

@@ -33,11 +33,15 @@ class PartDelta(Struct, gc=False):
 
 
 class PartEnd(Struct, gc=False):
-    """A part is complete. `part` is the whole item; None when what began as a call turned out to be none."""
+    """A part is complete. `part` is the whole item; None when what began as a call turned out to be none.
+
+    `origin`: the API whose members the `extra` of the part holds, as in `Response.origin`.
+    """
 
     index: int
     part: Item | None
     raw: str = ""
+    origin: str | None = None
 
 
 class MessageEnd(Struct, gc=False):
@@ -45,7 +49,7 @@ class MessageEnd(Struct, gc=False):
 
     `finish_reason`: `stop`, `length`, `tool_calls`, or what the backend said (spec apis A8.2). `stop_sequence`: the
     client's own stop string, where that was met. `issues`: everything that was not as it should be. `id`, `model` and
-    `extra`: what an API's response says of itself.
+    `extra`: what an API's response says of itself, and `origin` which API's.
     """
 
     finish_reason: str | None = None
@@ -56,6 +60,7 @@ class MessageEnd(Struct, gc=False):
     id: str | None = None
     model: str | None = None
     extra: Extra = {}
+    origin: str | None = None
 
 
 Event = PartStart | PartDelta | PartEnd | MessageEnd
@@ -75,6 +80,7 @@ def fold(events: Iterable[Event]) -> Response:
             response.usage = event.usage
             response.issues.extend(event.issues)
             response.id, response.model, response.extra = event.id, event.model, event.extra
+            response.origin = event.origin
     return response
 
 

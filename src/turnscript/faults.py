@@ -1,4 +1,4 @@
-"""Owns faults: which of a dozen kinds an error is of, which every API then says in its own words.
+"""Owns faults: which of a dozen kinds an error is of, which every API then says in its own words and headers.
 
 The gateway's errors keep their status. A refusal of something that a target cannot say is the client's to mend, so it
 is a bad request. A backend's own refusal of too much text, of too many requests or of a bad one is passed on as such;
@@ -7,12 +7,23 @@ whatever else it failed in is a bad gateway.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Literal
 
 from msgspec import Struct
 
-from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError, UnknownName, Unsupported, UpstreamError
+from turnscript.errors import (
+    Conflict,
+    ContextOverflow,
+    LossyConversion,
+    NotFound,
+    Timeout,
+    TurnscriptError,
+    UnknownName,
+    Unsupported,
+    UpstreamError,
+)
 
 Kind = Literal[
     "bad_request",
@@ -24,6 +35,7 @@ Kind = Literal[
     "too_large",
     "overflow",
     "rate_limited",
+    "no_quota",
     "overloaded",
     "timeout",
     "server",
@@ -31,8 +43,12 @@ Kind = Literal[
 
 
 class Fault(Struct, frozen=True):
-    """An error as a client is told it: `path` is the JSON path in the request, `limit` and `asked` token counts of an
-    overflow where they are known."""
+    """An error as a client is told it.
+
+    `path`: the JSON path in the request. `limit`, `asked`, `output`: the token counts of an overflow, where they are
+    known: of the model, the prompt, and the answer that was asked for. `retry_after`: seconds to wait. `retry`: whether
+    trying again may help; None where nobody knows better than the client.
+    """
 
     kind: Kind
     status: int
@@ -40,11 +56,15 @@ class Fault(Struct, frozen=True):
     path: str = ""
     limit: int | None = None
     asked: int | None = None
+    output: int = 0
+    retry_after: float | None = None
+    retry: bool | None = None
 
 
 _KINDS: dict[int, Kind] = {
     400: "bad_request",
     401: "unauthorized",
+    402: "no_quota",
     403: "forbidden",
     404: "not_found",
     408: "timeout",
@@ -56,6 +76,9 @@ _KINDS: dict[int, Kind] = {
     504: "timeout",
     529: "overloaded",
 }
+_PASSED_ON = {400: 400, 402: 429, 413: 413, 422: 400, 429: 429, 503: 503, 529: 503}
+"""What a backend refused, as the status that a client is told; its other failures are a bad gateway."""
+_RETRY: dict[Kind, bool] = {"rate_limited": True, "overloaded": True, "timeout": True, "no_quota": False}
 
 _OVERFLOW = re.compile(
     r"context_length_exceeded|exceed_context_size|maximum context length|available context size|context window"
@@ -66,21 +89,28 @@ _ASKED = re.compile(r"(?:request \(|requested |too long: |\"n_prompt_tokens\": ?
 _LIMIT = re.compile(
     r"(?:context length is |context size \(|context length of |tokens > |\"n_ctx\": ?)(\d+)", re.IGNORECASE
 )
+_NO_QUOTA = re.compile(r"\"(?:code|type)\"\s*:\s*\"(?:insufficient_quota|billing_error)\"")
 
 
 def fault_of(error: TurnscriptError) -> Fault:
     """What kind of failure an error is, with its status, its message and its place in the request."""
     if isinstance(error, UpstreamError):
         return _upstream(error)
+    message = str(error)
+    if isinstance(error, ContextOverflow):
+        return Fault("overflow", 400, message, limit=error.limit, asked=error.asked, output=error.output)
     if isinstance(error, LossyConversion):
-        return Fault("bad_request", 400, str(error), error.losses[0].path if error.losses else "")
+        return Fault("bad_request", 400, message, error.losses[0].path if error.losses else "")
     if isinstance(error, Unsupported):
-        return Fault("bad_request", 400, str(error))
-    if isinstance(error, UnknownName):
-        return Fault("unknown_model" if error.kind == "model" else "not_found", 404, str(error))
-    path = error.path if isinstance(error, InvalidInput) else ""
+        return Fault("bad_request", 400, message, error.path)
+    path = str(getattr(error, "path", ""))
+    if isinstance(error, UnknownName | NotFound):
+        return Fault("unknown_model" if error.kind == "model" else "not_found", 404, message, path)
     kind = _KINDS.get(error.status, "server" if error.status >= 500 else "bad_request")
-    return Fault(kind, 400 if error.status == 422 else error.status, str(error), path)
+    status = 400 if error.status == 422 else error.status
+    # Clients try a conflict again by themselves, and it would only happen again.
+    retry = False if isinstance(error, Conflict) else _RETRY.get(kind)
+    return Fault(kind, status, message, path, retry_after=getattr(error, "retry_after", None), retry=retry)
 
 
 def _upstream(error: UpstreamError) -> Fault:
@@ -88,15 +118,30 @@ def _upstream(error: UpstreamError) -> Fault:
     said = f"{message}\n{error.body}"
     if error.upstream in (None, 400, 413, 422, 500) and _OVERFLOW.search(said):
         return Fault("overflow", 400, message, limit=_number(_LIMIT, said), asked=_number(_ASKED, said))
-    if error.upstream in (429, 503, 529):
-        return Fault(_KINDS[error.upstream], 429 if error.upstream == 429 else 503, message)
-    if error.upstream in (400, 413, 422):
-        return Fault(_KINDS[error.upstream], 413 if error.upstream == 413 else 400, message)
-    if error.upstream in (408, 504) or error.status == 504:
-        return Fault("timeout", 504, message)
-    return Fault("server", error.status, message)
+    kind: Kind
+    if error.upstream in (None, 402, 403, 429) and _NO_QUOTA.search(error.body):
+        kind, status = "no_quota", 429
+    elif error.upstream in _PASSED_ON:
+        kind, status = _KINDS[error.upstream], _PASSED_ON[error.upstream]
+    elif error.upstream in (408, 504) or isinstance(error, Timeout):
+        kind, status = "timeout", 504
+    else:
+        kind, status = "server", error.status
+    retry = _RETRY.get(kind, error.retryable or None)
+    return Fault(kind, status, message, retry_after=error.retry_after, retry=retry)
 
 
 def _number(pattern: re.Pattern[str], text: str) -> int | None:
     found = pattern.search(text)
     return int(found[1][:18]) if found else None
+
+
+def retry_headers(fault: Fault) -> dict[str, str]:
+    """The headers that tell a client when to try again, and whether: as the official SDKs read them."""
+    headers = {}
+    if fault.retry_after is not None and 0 <= fault.retry_after < math.inf:
+        headers["retry-after"] = str(math.ceil(fault.retry_after))
+        headers["retry-after-ms"] = str(math.ceil(fault.retry_after * 1000))
+    if fault.retry is not None:
+        headers["x-should-retry"] = "true" if fault.retry else "false"
+    return headers

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from http.server import BaseHTTPRequestHandler
-from typing import Any
 
 import turnscript as ts
 from tests.answers.answer import Answer, Fail, Gone, Idle
 from tests.loopback import SSE, Loopback
 from turnscript.api import Api
 from turnscript.errors import UpstreamError
-from turnscript.sse import comment
 
 APIS: dict[str, Api] = {
     "chat": ts.get_api("openai-chat"),
@@ -18,11 +16,6 @@ APIS: dict[str, Api] = {
     "messages": ts.get_api("anthropic-messages"),
     "completions": ts.get_api("openai-completions"),
 }
-
-
-def beat(wire: str, renderer: Any) -> bytes:
-    """A sign of life: an event where the API has one for that, else a comment."""
-    return bytes(renderer.ping()) if wire == "messages" else comment("keepalive")
 
 
 def whole(wire: str, answer: Answer) -> tuple[int, bytes]:
@@ -40,14 +33,13 @@ def whole(wire: str, answer: Answer) -> tuple[int, bytes]:
 def stream(wire: str, answer: Answer) -> bytes:
     """The answer as a stream."""
     api = APIS[wire]
-    renderer: Any = api.stream_renderer(answer.asked.of(api.origin))
-    renderer.id = answer.response().id or renderer.id
+    renderer = api.stream_renderer(answer.asked.of(api.origin), ts.Reply(id=answer.response().id))
     out: list[bytes] = []
     for step in answer.steps():
         if isinstance(step, Gone):
             return b"".join(out)
         if isinstance(step, Idle):
-            out += [renderer.send([]), beat(wire, renderer)]
+            out += [renderer.start(), renderer.idle()]
         elif isinstance(step, Fail):
             out.append(renderer.fail(step.error))
         else:

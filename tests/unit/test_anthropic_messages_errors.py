@@ -60,7 +60,7 @@ def test_errors_have_the_shape_that_clients_branch_on(
     type_: str,
     raised: type[anthropic.APIStatusError],
 ) -> None:
-    got_status, body = API.render_error(error, "req_1")
+    got_status, body = API.render_error(error, request_id="req_1")
     assert status == got_status
     expected = {"type": "error", "error": {"type": type_, "message": str(error)}, "request_id": "req_1"}
     assert expected == json.loads(body)

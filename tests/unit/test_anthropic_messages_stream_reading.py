@@ -89,11 +89,11 @@ def test_parts_start_without_content_and_end_with_it() -> None:
         PartStart(0, Assistant()),
         PartDelta(0, "Hé"),
         PartDelta(0, "llo"),
-        PartEnd(0, Assistant(content=[Text(text="Héllo")])),
+        PartEnd(0, Assistant(content=[Text(text="Héllo")]), origin="anthropic"),
         PartStart(1, ToolCall(name="f", id="toolu_1", arguments="")),
         PartDelta(1, '{"a"'),
         PartDelta(1, ": 1.0}"),
-        PartEnd(1, ToolCall(name="f", id="toolu_1", arguments='{"a": 1.0}')),
+        PartEnd(1, ToolCall(name="f", id="toolu_1", arguments='{"a": 1.0}'), origin="anthropic"),
     ] == events[:-1]
 
 
@@ -249,7 +249,7 @@ def test_an_error_comes_after_the_events_that_were_read_before_it_and_stays() ->
     parser = API.stream_parser()
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     events = parser.feed(stream(start(), *text(0, "a"), error))
-    assert [PartEnd(0, Assistant(content=[Text(text="a")]))] == events[-1:]
+    assert [PartEnd(0, Assistant(content=[Text(text="a")]), origin="anthropic")] == events[-1:]
     with pytest.raises(UpstreamError, match="Overloaded") as caught:
         parser.feed(b"")
     assert (529, True) == (caught.value.upstream, caught.value.retryable)

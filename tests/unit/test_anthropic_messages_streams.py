@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.loopback import SSE, Loopback
-from tests.messages import API, KINDS, WHOLE, bare, block, frames, read, request, written
+from tests.messages import API, KINDS, WHOLE, bare, block, finite, frames, read, request, written
 from tests.strategies import events as answers
 from tests.strategies import jsontext
+from turnscript.api import Reply
 from turnscript.conversation import (
     Assistant,
     Item,
@@ -124,7 +125,7 @@ def test_the_sdk_accumulates_what_a_whole_response_says(
 ) -> None:
     server.answer(answers.cut_anywhere(data.draw, written(events)), SSE)
     got = json.loads(ask(client).to_json(exclude_unset=True))
-    whole: Any = API.render_response(fold(events), request()).value
+    whole = finite(json.loads(API.render_response(fold(events), request()).data))
     whole["id"] = got["id"]
     assert "" == jsontext.difference(whole, _without_nulls(got, whole))
 
@@ -152,8 +153,7 @@ def test_every_delta_is_sent_at_once_and_a_thousand_of_them_in_order(
 
 
 def test_the_message_starts_with_the_clients_model_and_the_tokens_that_are_known() -> None:
-    writer = API.stream_renderer(request())
-    writer.id, writer.usage = "msg_given", Usage(120, 0, 100, 15)
+    writer = API.stream_renderer(request(), Reply(id="msg_given", usage=Usage(120, 0, 100, 15)))
     told = frames(writer.send([]))
     usage = {"input_tokens": 5, "cache_creation_input_tokens": 15, "cache_read_input_tokens": 100, "output_tokens": 0}
     message: dict[str, Any] = {"id": "msg_given", "type": "message", "role": "assistant", "model": "client-model"}
@@ -166,10 +166,11 @@ def test_the_message_starts_with_the_clients_model_and_the_tokens_that_are_known
     assert counts | {"output_tokens_details": {"thinking_tokens": 2}} == ending["usage"]
 
 
-def test_a_ping_may_come_at_any_time(server: Loopback, client: anthropic.Anthropic) -> None:
+def test_a_ping_may_come_at_any_time_once_the_message_has_begun(server: Loopback, client: anthropic.Anthropic) -> None:
     events = answers.told(Response(items=[Assistant(content=[Text(text="ab")])]), answers.in_pieces(1))
     writer = API.stream_renderer(request())
-    pings = [writer.send([event]) + writer.ping() for event in events]
+    assert b"" == writer.idle()
+    pings = [writer.send([event]) + writer.idle() for event in events]
     data = b"".join(pings)
     assert 4 == data.count(b'event: ping\ndata: {"type":"ping"}\n\n')
     assert [Assistant(content=[Text(text="ab")])] == fold(read(data)).items
@@ -304,7 +305,8 @@ def test_members_of_the_message_come_at_its_end() -> None:
     assert ({"id": "c"}, {"applied_edits": []}) == (value["delta"]["container"], value["context_management"])
     foreign = msgspec.structs.replace(part, at="$.choices[0].message")
     writer = API.stream_renderer(request())
-    writer.send([PartEnd(0, foreign), MessageEnd("stop", usage=Usage(), extra={"object": msgspec.Raw(b"1")}, id="x")])
+    end = MessageEnd("stop", usage=Usage(), extra={"object": msgspec.Raw(b"1")}, id="x", origin="openai-chat")
+    writer.send([PartEnd(0, foreign, origin="openai-chat"), end])
     assert ["$.id", "$.object"] == [loss.path for loss in writer.losses]
 
 
@@ -314,8 +316,7 @@ def test_members_of_the_message_come_at_its_end() -> None:
 @pytest.mark.parametrize("sent", [0, 1, 2, 3, 4])
 def test_an_error_ends_the_stream_and_nothing_follows(server: Loopback, client: anthropic.Anthropic, sent: int) -> None:
     events = answers.told(Response(items=[Assistant(content=[Text(text="abc")])]), answers.in_pieces(1))[:-1]
-    writer = API.stream_renderer(request())
-    writer.request_id = "req_1"
+    writer = API.stream_renderer(request(), Reply(request_id="req_1"))
     data = b"".join([writer.send([event]) for event in events[:sent]])
     data += writer.fail(UpstreamError("the backend is gone"))
     error = {"type": "api_error", "message": "the backend is gone"}
@@ -351,7 +352,7 @@ def test_after_a_good_end_there_is_nothing_to_say() -> None:
         writer.close(),
         writer.fail(UpstreamError("late")),
         writer.send([MessageEnd("stop")]),
-        writer.ping(),
+        writer.idle(),
     )
 
 

@@ -27,7 +27,7 @@ from tests.chatstream import (
 )
 from tests.loopback import SSE, Loopback
 from tests.strategies.events import cut_anywhere, event_lists, in_pieces, told
-from turnscript.apis.openai_chat.chunks import ChatStreamRenderer
+from turnscript.api import Reply
 from turnscript.conversation import (
     Assistant,
     Hints,
@@ -149,12 +149,11 @@ def test_half_of_a_surrogate_pair_is_sent_as_an_escape() -> None:
     assert b"\\ud800" in data
 
 
-def test_ids_and_times_can_be_set_before_the_first_chunk() -> None:
-    renderer = API.stream_renderer(asked())
-    assert isinstance(renderer, ChatStreamRenderer)
-    renderer.id, renderer.created = "chatcmpl-x", 99
-    first = payloads(renderer.send([]))[0]
+def test_a_server_may_give_the_id_and_the_time_and_the_name_of_thoughts() -> None:
+    renderer = API.stream_renderer(asked(), Reply(id="chatcmpl-x", created=99, reasoning_name="reasoning"))
+    first, second = payloads(renderer.send([PartStart(0, Thinking()), PartDelta(0, "hm")]))
     assert ("chatcmpl-x", 99) == (first["id"], first["created"])
+    assert {"reasoning": "hm"} == second["choices"][0]["delta"]
 
 
 # Laws.

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 
 from tests.loopback import Loopback
 from tests.strategies.events import responses
+from turnscript.api import Reply
 from turnscript.apis.openai_chat import OpenAIChat
 from turnscript.conversation import (
     Assistant,
@@ -245,10 +246,10 @@ def test_the_answers_own_ids_are_kept() -> None:
     assert ("msg_1", "toolu_1") == (body["id"], message_of(body)["tool_calls"][0]["id"])
 
 
-def test_thinking_goes_to_the_member_that_the_api_was_made_with() -> None:
+def test_thinking_goes_to_the_member_that_the_reply_names() -> None:
     response = Response(items=[Thinking(content=[Text(text="hm")])], finish_reason="stop")
     assert "hm" == message_of(rendered(response))["reasoning_content"]
-    value = OpenAIChat(reasoning="reasoning").render_response(response, ASKED).value
+    value = API.render_response(response, ASKED, reply=Reply(reasoning_name="reasoning")).value
     assert isinstance(value, dict)
     assert "hm" == message_of(value)["reasoning"]
 
@@ -336,6 +337,7 @@ def test_a_client_that_offered_functions_gets_a_function_call() -> None:
 def test_members_of_another_api_are_reported_and_not_written() -> None:
     response = Response(items=[Assistant(content=[Text(text="a", extra={"citations": Json(b"[1]")})])])
     response.finish_reason, response.extra = "stop", {"container": Json(b"{}"), "type": Json(b'"message"')}
+    response.origin = "anthropic"
     again = API.render_response(response, ASKED)
     assert isinstance(again.value, dict)
     assert {"container", "type"}.isdisjoint(again.value)

@@ -255,9 +255,9 @@ def test_time_is_linear_in_deltas_and_in_calls() -> None:
     def measure(data: bytes) -> float:
         best = float("inf")
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()
             read(data, 4096)
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.process_time() - start)
         return best
 
     def deltas(count: int) -> bytes:

@@ -32,6 +32,7 @@ from tests.responses import (
     without_made_up,
 )
 from tests.strategies import events as drawn
+from turnscript.api import Reply
 from turnscript.conversation import Assistant, Image, Opaque, Refusal, Response, Text, Thinking, ToolCall, Usage
 from turnscript.errors import InvalidConversation, InvalidRequest, UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
@@ -228,11 +229,17 @@ def test_the_first_call_opens_the_stream() -> None:
 
 
 def test_a_server_may_give_the_id_and_the_time() -> None:
-    writer = API.stream_renderer(REQUEST)
-    writer.id, writer.created_at = "resp_own", 7
+    writer = API.stream_renderer(REQUEST, Reply(id="resp_own", created=7))
     bodies = payloads(writer.send(answer(TEXT, id="other")))
     found = [body["response"] for body in bodies if "response" in body]
     assert [("resp_own", 7)] * 3 == [(response["id"], response["created_at"]) for response in found]
+    assert [] == writer.losses
+
+
+def test_another_id_that_comes_too_late_is_reported() -> None:
+    writer = API.stream_renderer(REQUEST)
+    writer.start()
+    writer.send(answer(TEXT, id="other"))
     assert ["$.id"] == [loss.path for loss in writer.losses]
 
 
@@ -398,10 +405,10 @@ def test_bytes_cut_anywhere_are_read_alike(told: list[Event], data: st.DataObjec
 
 @given(drawn.event_lists(KINDS))
 def test_events_told_one_by_one_make_the_same_stream_as_all_at_once(told: list[Event]) -> None:
-    one, all_ = API.stream_renderer(REQUEST), API.stream_renderer(REQUEST)
+    reply = Reply(id="resp_1")
+    one, all_ = API.stream_renderer(REQUEST, reply), API.stream_renderer(REQUEST, reply)
     end = told[-1]
     assert isinstance(end, MessageEnd)
-    one.id = all_.id = "resp_1"
     end.model = None
     assert b"".join([one.send([event]) for event in told]) == all_.send(told)
 
@@ -410,8 +417,7 @@ def test_events_told_one_by_one_make_the_same_stream_as_all_at_once(told: list[E
 def test_the_end_of_a_stream_is_the_whole_response(told: list[Event]) -> None:
     response = fold(told)
     response.id = "resp_1"
-    writer = API.stream_renderer(REQUEST)
-    writer.id = "resp_1"
+    writer = API.stream_renderer(REQUEST, Reply(id="resp_1"))
     assert isinstance(told[-1], MessageEnd)
     told[-1].id = None
     end = payloads(writer.send(told))[-1]["response"]

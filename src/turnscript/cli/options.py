@@ -33,6 +33,15 @@ class SectionedCommand(click.Command):
                 formatter.write_dl(records)
 
 
+class ApiName(click.ParamType[str]):
+    """The name of an API. Whether it is known is checked later."""
+
+    name = "name"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in apis() if name.startswith(incomplete)]
+
+
 class Name(click.ParamType[str]):
     """The name of an API or format, or a file of formats. Whether it is known is checked later, with its options."""
 

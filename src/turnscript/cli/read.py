@@ -1,4 +1,4 @@
-"""Owns `turnscript read`: what a model wrote, as parts for people, as one JSON object, or as events while it comes."""
+"""Owns `turnscript read`: what a model wrote, as parts for people, as JSON, as events, or as an answer of an API."""
 
 from __future__ import annotations
 
@@ -13,25 +13,30 @@ from typing import Any, cast
 import click
 import msgspec
 
+from turnscript.api import Api
+from turnscript.cli.conversion import spaced
 from turnscript.cli.failures import OK, Failed
-from turnscript.cli.options import Name, Option, SectionedCommand
+from turnscript.cli.options import ApiName, Name, Option, SectionedCommand
 from turnscript.cli.output import STREAM, Files, Sink
 from turnscript.cli.prompt import FormatName, check_name, format_of, has_colours, legible, one_line, prompt_of
 from turnscript.cli.report import Screen, fault, plural
 from turnscript.cli.source import Source
-from turnscript.conversation import Item, Request, Response, Thinking, Tool, ToolCall, text_content
+from turnscript.conversation import Conversation, Item, Request, Response, Thinking, Tool, ToolCall, text_content
 from turnscript.convert import AUTO, parse
 from turnscript.engine.parse import TurnParser
-from turnscript.errors import InvalidInput, InvalidRequest
+from turnscript.errors import InvalidInput, InvalidRequest, TurnscriptError, UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
 from turnscript.format import Format
 from turnscript.jsontext import Json, read_list, read_object, utf8
+from turnscript.losses import Loss, summary
+from turnscript.registry import get_api
 
 _EPILOG = """\b
 Examples:
   echo "It is sunny." | turnscript read --format rwkv-universal
   echo " Sunny.</think>" | turnscript read --format rwkv-goose --request request.json --json
   echo "It is sunny." | turnscript read --format ai00-v1 --stream
+  echo "It is sunny." | turnscript read --format rwkv-goose --to openai-chat --stream
 
 \b
 Exit code:
@@ -60,6 +65,7 @@ class Given:
     tools: str | None
     finish_reason: str | None
     chunk: int | None
+    target: str | None
     as_json: bool
     stream: bool
 
@@ -132,9 +138,22 @@ _PROMPT, _FORM = "What the model was asked", "How it is read and written"
     metavar="N",
     help="Read it in pieces of N bytes (default: as it arrives).",
 )
+@click.option(
+    "--to",
+    "target",
+    cls=Option,
+    section=_FORM,
+    type=ApiName(),
+    metavar="API",
+    help="Write the answer that a client of this API gets: a body, or server-sent events with --stream.",
+)
 @click.option("--json", "as_json", cls=Option, section=_FORM, is_flag=True, help="Write one JSON object.")
 @click.option(
-    "--stream", cls=Option, section=_FORM, is_flag=True, help="Write events as JSON Lines while the text still comes."
+    "--stream",
+    cls=Option,
+    section=_FORM,
+    is_flag=True,
+    help="Write while the text still comes: events as JSON Lines, or as the API of --to sends them.",
 )
 def read(**given: Any) -> int:
     """Read what a model wrote: thoughts, texts and tool calls, and why it ended.
@@ -149,8 +168,9 @@ def run(given: Given) -> int:
     """Do it. Gives the exit code; raises TurnscriptError, Failed or UsageError."""
     format_ = format_of(given.format, given.thinking)
     _check(given)
-    parser = _parser(given, format_)
+    parser, request = _parser(given, format_)
     screen = Screen()
+    losses: list[Loss] = []
     source = Arriving(given.file)
     with source, Files() as files:
         if source.is_terminal:
@@ -158,11 +178,17 @@ def run(given: Given) -> int:
         out = files.open(STREAM)
         watch = Watch()
         batches = _batches(parser, watch, source.pieces(given.chunk), given.finish_reason)
-        if given.stream:
+        if given.target is not None:
+            losses = _answer(get_api(given.target), request, batches, out, stream=given.stream)
+        elif given.stream:
             _write_events(batches, out)
         else:
             response = fold(chain.from_iterable(batches))
             out.write(_json(response_record(response), out) if given.as_json else _listing(response, out))
+    if losses:
+        screen.note(summary(losses))
+    for loss in losses:
+        screen.loss(loss.path, loss.kind, loss.detail, "")
     if watch.bad is not None:
         screen.note(f"{source.name}: byte {watch.bad + 1} is not UTF-8; U+FFFD stands for what cannot be read")
     return OK
@@ -171,6 +197,10 @@ def run(given: Given) -> int:
 def _check(given: Given) -> None:
     """Raise UsageError or UnknownName for what cannot be meant, before anything is read."""
     check_name(given.source)
+    if given.target is not None:
+        get_api(given.target)
+    if given.target is not None and given.as_json:
+        raise click.UsageError("--json and --to exclude each other; the answer of an API is JSON already")
     if given.stream and given.as_json:
         raise click.UsageError("--json and --stream exclude each other; --stream writes JSON Lines already")
     if given.request is not None and given.tools is not None:
@@ -181,12 +211,15 @@ def _check(given: Given) -> None:
         raise click.UsageError("--from says what --request or --tools is in, and neither is there")
 
 
-def _parser(given: Given, format_: Format) -> TurnParser:
+def _parser(given: Given, format_: Format) -> tuple[TurnParser, Request]:
+    """The parser, and the request that the model answers."""
     if given.request is not None:
         with Source(given.request) as source:
-            return prompt_of(source, given.source, format_, given.thinking).parser()
+            prompt = prompt_of(source, given.source, format_, given.thinking)
+        return prompt.parser(), prompt.request
     prefill = format_.prompt(Request(), thinking=True).prefill if given.thinking else ""
-    return format_.parser(_tools(given.tools, given.source) if given.tools is not None else None, prefill=prefill)
+    tools = _tools(given.tools, given.source) if given.tools is not None else None
+    return format_.parser(tools, prefill=prefill), Request(conversation=Conversation(tools=tools or []))
 
 
 def _tools(path: str, name: str) -> list[Tool]:
@@ -255,6 +288,31 @@ def _write_events(batches: Iterator[list[Event]], out: Sink) -> None:
             out.write(_encoded(event_record(event)))
         if batch:
             out.flush()
+
+
+def _answer(api: Api, request: Request, batches: Iterator[list[Event]], out: Sink, *, stream: bool) -> list[Loss]:
+    """Write the answer as a client of the API gets it. Gives what it cannot say."""
+    if not stream:
+        response = fold(chain.from_iterable(batches))
+        try:
+            rendered = api.render_response(response, request)
+        except UpstreamError as error:
+            raise Failed(str(error), remedy="leave out --to to see what the model wrote") from error
+        out.write(spaced(rendered.data, pretty=out.is_terminal or None) + b"\n")
+        return rendered.losses
+    renderer = api.stream_renderer(request)
+    out.write(renderer.start())
+    out.flush()
+    try:
+        for batch in batches:
+            out.write(renderer.send(batch))
+            out.flush()
+    except TurnscriptError as error:
+        out.write(renderer.fail(error))
+        out.flush()
+        raise
+    out.write(renderer.close())
+    return renderer.losses
 
 
 # What programs read.

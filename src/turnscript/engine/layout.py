@@ -14,7 +14,7 @@ from turnscript.engine.table import Document, Segment, Turn
 
 _BARE = frozenset({"system", "user", "assistant", "thinking", "tools_change"})
 """Kinds of items that ordinarily have nothing to say in the attributes of an opening."""
-_NEVER_LOST = frozenset({"content", "at", "open", "raw", "hints", "added", "removed"})
+_NEVER_LOST = frozenset({"content", "at", "open", "raw", "hints", "added", "removed", "seal"})
 
 
 class Place:
@@ -218,7 +218,7 @@ def _global_literals(document: Document) -> Iterator[str]:
 
 def _everything_else(segment: Segment, turn: Turn) -> tuple[Callable[[Any], Any], Any]:
     """All that an item may say beside a text, and what it gives if it says nothing."""
-    shown = {"content", "at", "open", "hints", *segment.body.carries}
+    shown = {"content", "at", "open", "hints", "seal", *segment.body.carries}
     fields = [field for field in segment.item.__struct_fields__ if field not in shown]
     if turn.open:
         fields = [field for field in fields if field != "raw"]

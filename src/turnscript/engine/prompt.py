@@ -56,6 +56,11 @@ class Prompt:
             self.stops += generation.stops_of_call
 
     @property
+    def request(self) -> Request:
+        """What the model is asked."""
+        return self._request
+
+    @property
     def losses(self) -> list[Loss]:
         """What the format could not show."""
         return self._composer.out.all_losses()

@@ -32,10 +32,10 @@ from typing import Any, ClassVar
 
 from msgspec import Raw
 
-from turnscript.api import OFFICIAL, SEED, Api, Body, Option, Rendering, Source
+from turnscript.api import OFFICIAL, PLAIN, SEED, Api, Body, Option, Rendering, Reply, Source
 from turnscript.apis.anthropic_messages.blocks import MESSAGES, SYSTEM, items_of, read_messages, system_items
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
-from turnscript.apis.anthropic_messages.response import read_response
+from turnscript.apis.anthropic_messages.response import ORIGIN, read_response
 from turnscript.apis.anthropic_messages.response_writing import render
 from turnscript.apis.anthropic_messages.settings import OPTIONS
 from turnscript.apis.anthropic_messages.stream_reading import StreamReader
@@ -65,7 +65,8 @@ class AnthropicMessages(Api):
     name = "anthropic-messages"
     title = "Anthropic Messages"
     endpoint = "/v1/messages"
-    origin = "anthropic"
+    origin = ORIGIN
+    request_id = "request-id"
     profiles = (OFFICIAL, SEED)
     flags: ClassVar[Mapping[str, tuple[str, ...]]] = {"system": ("join", "blocks"), "mid_system": ("message", "hoist")}
     options: ClassVar[tuple[Option, ...]] = OPTIONS
@@ -110,19 +111,21 @@ class AnthropicMessages(Api):
         """A whole response body."""
         return read_response(body, self.name)
 
-    def render_response(self, response: Response, request: Request, *, strict: bool = False) -> Rendered:
+    def render_response(
+        self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
+    ) -> Rendered:
         """A response as a body. A request whose `display` is `omitted` gets the signatures of thoughts without text."""
-        return render(response, request, self, strict)
+        return render(response, request, self, reply, strict)
 
     def stream_parser(self) -> StreamReader:
         """A parser for a stream."""
         return StreamReader(self.name)
 
-    def stream_renderer(self, request: Request) -> StreamWriter:
+    def stream_renderer(self, request: Request, reply: Reply = PLAIN) -> StreamWriter:
         """A writer of the stream that answers a request."""
-        return StreamWriter(request, self)
+        return StreamWriter(request, self, reply)
 
-    def render_error(self, error: TurnscriptError, request_id: str | None = None) -> tuple[int, bytes]:
+    def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         """Status and body of an error; `request_id` is that of the response's header `request-id`."""
         status, body = error_body(error, request_id)
         return status, encoded(body)

@@ -26,11 +26,12 @@ _KINDS: dict[Kind, tuple[int, str]] = {
     "conflict": (409, "conflict_error"),
     "too_large": (413, "request_too_large"),
     "rate_limited": (429, "rate_limit_error"),
+    "no_quota": (402, "billing_error"),
     "overloaded": (529, "overloaded_error"),
     "timeout": (504, "timeout_error"),
     "server": (500, "api_error"),
 }
-_STATUS = {type_: status for status, type_ in _KINDS.values()} | {"billing_error": 402}
+_STATUS = {type_: status for status, type_ in _KINDS.values()}
 """The status behind a type, which is all that an error in a stream says."""
 
 _OVERFLOW = re.compile(r"prompt is too long: \d+ tokens > \d+ maximum|input length and `max_tokens` exceed[^\"\\\n]*")
@@ -81,4 +82,8 @@ def _overflow(fault: Fault, error: TurnscriptError) -> str:
         return own[0]
     if fault.asked is None or fault.limit is None:
         return f"prompt is too long: {fault.message}"
+    if fault.output and fault.asked <= fault.limit:
+        sum_ = f"{fault.asked} + {fault.output} > {fault.limit}"
+        exceeds = "input length and `max_tokens` exceed context limit"
+        return f"{exceeds}: {sum_}, decrease input length or `max_tokens` and try again"
     return f"prompt is too long: {fault.asked} tokens > {fault.limit} maximum"

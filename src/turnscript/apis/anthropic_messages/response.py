@@ -36,6 +36,8 @@ from turnscript.jsontext import Json, read_list, read_object
 from turnscript.losses import Indexed
 from turnscript.wire import Reader, mismatch, missing
 
+ORIGIN = "anthropic"
+
 REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -144,7 +146,7 @@ def read_response(source: Source, api: str) -> Response:
     if "content" not in members:
         raise missing("$", "content", "an array of content blocks")
     id_, model = head_of(members)
-    response = Response(items=_items(members.pop("content")), id=id_, model=model)
+    response = Response(items=_items(members.pop("content")), id=id_, model=model, origin=ORIGIN)
     response.finish_reason = finish_reason(word(members, "stop_reason"))
     response.stop_sequence = word(members, "stop_sequence")
     tokens = Tokens()

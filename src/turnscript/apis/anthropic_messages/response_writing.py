@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from turnscript.api import OFFICIAL, Api, Body, Rendering, merge
+from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, merge
 from turnscript.apis.anthropic_messages.parts import PartWriter
 from turnscript.apis.anthropic_messages.response import CUTTING, OWN_REASONS, STOP_REASONS, usage_object
 from turnscript.apis.anthropic_messages.writing import is_text, legal_id
@@ -35,12 +35,13 @@ from turnscript.rendered import Rendered
 
 _FAILURES = frozenset({"error", "failed", "cancelled", "abort"})
 """Finish reasons of backends that are no end of an answer."""
-_OWN_PLACE = "$.content["
-"""How the path of an item begins that came in a response of this API."""
 
 
 class AnswerWriter:
-    """Writes the blocks of one response. `losses`: what they could not say. `whole`: they go into one body."""
+    """Writes the blocks of one response. `losses`: what they could not say. `whole`: they go into one body.
+
+    `origin` is the API whose unnamed members the next items, or the response, hold.
+    """
 
     def __init__(self, request: Request, api: Api, *, whole: bool) -> None:
         self._whole = whole
@@ -57,8 +58,8 @@ class AnswerWriter:
         self._calls = 0
         self._blanks: list[str] = []
         self._refusal: str | None = None
-        self._own = False  # whether an item came from a response of this API
-        self._foreign = False  # whether one came from another API's
+        self._api_origin = api.origin
+        self.origin: str | None = None
         self._written = False
 
     # Items.
@@ -68,9 +69,7 @@ class AnswerWriter:
         place = item.at or f"items[{self._count}]"
         self._places = {id(item): place}
         self._count += 1
-        foreign = place.startswith("$") and not place.startswith(_OWN_PLACE)
-        self._own, self._foreign = self._own or item.at.startswith(_OWN_PLACE), self._foreign or foreign
-        self.rendering.foreign = foreign
+        self.rendering.foreign = self._foreign
         write = _WRITERS.get(type(item))
         if write is None:
             self.lose(item, "", "dropped", f"an answer here has nothing like a {item.kind}")
@@ -91,6 +90,10 @@ class AnswerWriter:
     def lose(self, item: Item, member: str, kind: LossKind, detail: str) -> None:
         """Report a difference in an item, or in one member of it (`.name`)."""
         self.rendering.lose(f"{self._at(item)}{member}", kind, detail)
+
+    @property
+    def _foreign(self) -> bool:
+        return self.origin not in (None, self._api_origin)
 
     def _at(self, item: Item) -> str:
         return self._places[id(item)]
@@ -123,7 +126,7 @@ class AnswerWriter:
             block: Body = {"type": "redacted_thinking", "data": item.redacted}
         else:
             text = "" if self.omits_thinking else self._thought(item)
-            block = {"type": "thinking", "thinking": text, "signature": item.signature or ""}
+            block = {"type": "thinking", "thinking": text, "signature": item.signature or item.seal or ""}
         if item.extra:
             self.rendering.put_extra(block, item.extra, self._at(item))
         return [block]
@@ -175,7 +178,7 @@ class AnswerWriter:
     def _call_id(self, item: ToolCall) -> str:
         """The call's own id in the characters that are allowed here, or a new one that no earlier call has."""
         if item.id is not None:
-            legal = item.id if item.at.startswith(_OWN_PLACE) else legal_id(item.id)
+            legal = item.id if self.origin == self._api_origin else legal_id(item.id)
             if legal != item.id:
                 self.lose(
                     item, "", "renamed", f"the id {item.id!r} has characters that are not allowed here: {legal!r}"
@@ -218,7 +221,7 @@ class AnswerWriter:
         if word == "tool_use" and not self._calls:
             self._end_is("end_turn", "the answer calls no tool")
             return "end_turn"
-        if word is None or reason in STOP_REASONS or word in OWN_REASONS or (self._own and not self._foreign):
+        if word is None or reason in STOP_REASONS or word in OWN_REASONS or self.origin == self._api_origin:
             return word
         self.rendering.lose("$.stop_reason", "dropped", f"{self.rendering.target} has no ending {word!r}")
         return None
@@ -241,19 +244,21 @@ class AnswerWriter:
             merge(body, extra)
 
 
-def render(response: Response, request: Request, api: Api, strict: bool) -> Rendered:
+def render(response: Response, request: Request, api: Api, reply: Reply, strict: bool) -> Rendered:
     """A whole response as a body."""
     writer = AnswerWriter(request, api, whole=True)
+    writer.origin = response.origin
+    id_ = reply.id if reply.id is not None else response.id
     content = [block for item in response.items for block in writer.blocks(item)]
     content += writer.blank()
     body: Body = {
-        "id": response.id if response.id is not None else writer.message_id(_said(response)),
+        "id": id_ if id_ is not None else writer.message_id(_said(response)),
         "type": "message",
         "role": "assistant",
         "model": writer.model if writer.model is not None else response.model or "",
         "content": content,
         **writer.ending(response.finish_reason, response.stop_sequence),
-        "usage": writer.usage(response.usage, Usage()),
+        "usage": writer.usage(response.usage, reply.usage or Usage()),
     }
     writer.put_extra(body, response.extra)
     last = response.items[-1] if response.items else None

@@ -14,7 +14,16 @@ from msgspec import UNSET, UnsetType
 
 from turnscript.api import leftover
 from turnscript.apis.anthropic_messages.errors import unreadable, upstream_error
-from turnscript.apis.anthropic_messages.response import CUTTING, Tokens, cut_call, finish_reason, head_of, item_of, word
+from turnscript.apis.anthropic_messages.response import (
+    CUTTING,
+    ORIGIN,
+    Tokens,
+    cut_call,
+    finish_reason,
+    head_of,
+    item_of,
+    word,
+)
 from turnscript.conversation import Assistant, Extra, Issue, Item, Thinking, ToolCall, Usage
 from turnscript.errors import InvalidInput, UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
@@ -300,6 +309,7 @@ class StreamReader:
         self._ended = True
         end = MessageEnd(self._reason, self._stop_sequence, self.usage, list(self._issues.values()))
         end.id, end.model, end.extra = self.id, self.model, self._extra | self._tokens.extra()
+        end.origin = ORIGIN
         events.append(end)
 
     def _stop(self, wire: MessageStop, events: list[Event]) -> None:
@@ -370,7 +380,7 @@ class StreamReader:
         if block.texts and block.kind not in _TOLD and not is_json("".join(block.texts)):
             self._issue("invalid_json", f"block {block.index}", f"its input is no JSON: {''.join(block.texts)}")
             block.texts.clear()
-        events.append(PartEnd(block.part, item_of(block.whole(), block.part)))
+        events.append(PartEnd(block.part, item_of(block.whole(), block.part), origin=ORIGIN))
 
     def _settle(self, cut: bool, events: list[Event]) -> None:
         """Tell the call that has ended. Without arguments, or with broken ones, it waited for what comes behind it."""
@@ -387,7 +397,7 @@ class StreamReader:
             self._issue("invalid_json", f"block {block.index}", "the arguments of the call are no JSON object")
         if not block.texts:
             events.append(PartDelta(block.part, call.arguments))
-        events.append(PartEnd(block.part, call))
+        events.append(PartEnd(block.part, call, origin=ORIGIN))
 
 
 def _tag(wire: Wire) -> str:

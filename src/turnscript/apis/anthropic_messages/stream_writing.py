@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from turnscript.api import Api, Body
+from turnscript.api import Api, Body, Reply
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
 from turnscript.apis.anthropic_messages.response import usage_object
 from turnscript.apis.anthropic_messages.response_writing import AnswerWriter
@@ -35,21 +35,18 @@ _DELTAS = {"text": ("text_delta", "text"), "thinking": ("thinking_delta", "think
 
 
 class StreamWriter:
-    """Writes the stream that answers a request. `losses`: what it could not say.
-
-    The first `send` opens the message. What is known by then can be set before: the message's `id`, `usage` (the
-    tokens of the prompt) and the `request_id` for errors.
-    """
+    """Writes the stream that answers a request. `losses`: what it could not say."""
 
     losses: list[Loss]
 
-    def __init__(self, request: Request, api: Api) -> None:
+    def __init__(self, request: Request, api: Api, reply: Reply) -> None:
         self._writer = AnswerWriter(request, api, whole=False)
         self.losses = self._writer.losses
         self._lose = self._writer.rendering.lose
-        self.id = self._writer.message_id()
-        self.usage = Usage()
-        self.request_id: str | None = None
+        self.id = reply.id if reply.id is not None else self._writer.message_id()
+        self._named = reply.id is not None
+        self._usage = reply.usage or Usage()
+        self._request_id = reply.request_id
         self._api = api.name
         self._out: list[bytes] = []
         self._began = self._over = False
@@ -59,6 +56,12 @@ class StreamWriter:
         self._sent: list[str] = []  # its text so far; without any, its block is not open yet
         self._before = self._behind = b""  # around a delta of it
         self._late: list[PartEnd] = []  # parts that ended while another went on
+
+    def start(self) -> bytes:
+        """`message_start`, unless it was sent."""
+        if not self._over and not self._began:
+            self._begin()
+        return self._taken()
 
     def send(self, events: Iterable[Event]) -> bytes:
         """The bytes for some events; nothing more once the message is over."""
@@ -80,9 +83,9 @@ class StreamWriter:
         out.clear()
         return data
 
-    def ping(self) -> bytes:
-        """A sign of life, for while the model has nothing to say."""
-        if not self._over:
+    def idle(self) -> bytes:
+        """A ping. Nothing before the message has begun, because clients take its start for the first event."""
+        if self._began and not self._over:
             self._frame("ping", {})
         return self._taken()
 
@@ -109,7 +112,7 @@ class StreamWriter:
 
     def _fail(self, error: TurnscriptError) -> None:
         self._over, self._live = True, None
-        _, body = error_body(error, self.request_id)
+        _, body = error_body(error, self._request_id)
         self._out.append(frame(encoded(body), "error"))
 
     def _taken(self) -> bytes:
@@ -129,7 +132,7 @@ class StreamWriter:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": usage_object(self.usage),
+            "usage": usage_object(self._usage),
         }
         self._frame("message_start", {"message": message})
 
@@ -183,6 +186,7 @@ class StreamWriter:
         self._before, self._behind = around({"type": _DELTA, **members}, _DELTA)
 
     def _part_end(self, event: PartEnd) -> None:
+        self._writer.origin = event.origin
         if event.index != self._live:
             if self._live is None:
                 self._part(event.part)
@@ -201,6 +205,7 @@ class StreamWriter:
         for event in late:
             if event.part is not None:
                 self._lose(f"items[{event.index}]", "moved", "behind the part that it came in between")
+            self._writer.origin = event.origin
             self._part(event.part)
 
     def _part(self, part: Item | None) -> None:
@@ -244,6 +249,7 @@ class StreamWriter:
     def _end(self, event: MessageEnd) -> None:
         if self._live is not None:
             self._part_end(PartEnd(self._live, None))
+        self._writer.origin = event.origin
         for block in self._writer.blank():
             self._whole(block)
         try:
@@ -251,9 +257,9 @@ class StreamWriter:
         except UpstreamError as error:
             self._fail(error)
             return
-        if event.id is not None and event.id != self.id:
+        if event.id not in (None, self.id) and not self._named:
             self._lose("$.id", "renamed", f"the message was called {self.id!r} before this was known")
-        end: Body = {"delta": ending, "usage": self._writer.usage(event.usage, self.usage)}
+        end: Body = {"delta": ending, "usage": self._writer.usage(event.usage, self._usage)}
         extra = dict(event.extra)
         self._writer.put_extra(
             end, {name: extra.pop(name) for name in ("usage", "context_management") if name in extra}

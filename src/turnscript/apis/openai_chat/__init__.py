@@ -19,8 +19,8 @@
 Profile `seed` is the table of the Universal document (requirements R-U-17..21): each call is a `function_call` in a
 message of its own, results carry the tool's name, tools are not written. Both profiles read both forms.
 
-Flag `reasoning`: the member that thinking is written to; there is no official one, servers use two. For answers it is
-said when the API is made: `OpenAIChat(reasoning="reasoning")`.
+Flag `reasoning`: the member that thinking is written to; there is no official one, servers use two. For answers
+`Reply.reasoning_name` says it.
 
 Spec: https://platform.openai.com/docs/api-reference/chat/create, read 2026-11-20.
 """
@@ -30,7 +30,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from turnscript.api import OFFICIAL, SEED, Api, Body, Option, Rendering, Source, StreamParser, StreamRenderer
+from turnscript.api import (
+    OFFICIAL,
+    PLAIN,
+    SEED,
+    Api,
+    Body,
+    Option,
+    Rendering,
+    Reply,
+    Source,
+    StreamParser,
+    StreamRenderer,
+)
+from turnscript.apis.openai_chat.answer import ORIGIN
 from turnscript.apis.openai_chat.chunks import ChatStreamRenderer
 from turnscript.apis.openai_chat.objects import AnyTool, Message
 from turnscript.apis.openai_chat.options import DEPRECATED, OPTIONS
@@ -54,16 +67,12 @@ class OpenAIChat(Api):
     name = "openai-chat"
     title = "OpenAI Chat Completions"
     endpoint = "/v1/chat/completions"
-    origin = "openai-chat"
+    origin = ORIGIN
     profiles = (OFFICIAL, SEED)
     flags: ClassVar[Mapping[str, tuple[str, ...]]] = {"reasoning": ("reasoning_content", "reasoning")}
     options: ClassVar[Sequence[Option]] = OPTIONS
 
     typed: ClassVar[Mapping[str, Any]] = {"messages": list[Message], "tools": list[AnyTool]}
-
-    def __init__(self, reasoning: str = "reasoning_content") -> None:
-        super().__init__()
-        self.reasoning = reasoning
 
     def read(self, members: dict[str, Any], request: Request) -> None:
         """Messages and tools."""
@@ -95,9 +104,11 @@ class OpenAIChat(Api):
         """A whole answer; of several choices only the first."""
         return read_response(body)
 
-    def render_response(self, response: Response, request: Request, *, strict: bool = False) -> Rendered:
+    def render_response(
+        self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
+    ) -> Rendered:
         """An answer with one choice."""
-        body, rendering = write_response(self, response, request, self.reasoning)
+        body, rendering = write_response(self, response, request, reply)
         if strict and rendering.losses:
             raise LossyConversion(rendering.losses, self.name)
         return Rendered(body, rendering.losses)
@@ -106,11 +117,11 @@ class OpenAIChat(Api):
         """A parser of chunks."""
         return ChunkParser(Assembly())
 
-    def stream_renderer(self, request: Request) -> StreamRenderer:
+    def stream_renderer(self, request: Request, reply: Reply = PLAIN) -> StreamRenderer:
         """A writer of chunks."""
-        return ChatStreamRenderer(self, request, self.reasoning)
+        return ChatStreamRenderer(self, request, reply)
 
-    def render_error(self, error: TurnscriptError) -> tuple[int, bytes]:
+    def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         """Status and body of an error."""
         status, body = error_body(error)
         return status, encoded(body)

@@ -22,6 +22,7 @@ from turnscript.errors import UpstreamError
 from turnscript.jsontext import Json
 from turnscript.wire import Reader, Wire
 
+ORIGIN = "openai-chat"
 COUNTS = Counts("prompt_tokens", "completion_tokens")
 
 STOP, LENGTH, CALLED, FILTERED = "stop", "length", "tool_calls", "content_filter"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from turnscript.answers import made_id, write_usage
-from turnscript.api import Api, Body, Rendering, merge, part_path
+from turnscript.api import Api, Body, Rendering, Reply, merge, part_path
 from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.response import (
     OBJECTS,
@@ -31,7 +31,7 @@ from turnscript.apis.openai_chat.response import (
     usage_rest,
 )
 from turnscript.chunked import ChunkEnding, encoded
-from turnscript.conversation import Assistant, Extra, Item, Refusal, Request, Text, Thinking, ToolCall
+from turnscript.conversation import Assistant, Item, Refusal, Request, Text, Thinking, ToolCall
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.jsontext import read_object
 from turnscript.losses import Loss
@@ -39,17 +39,17 @@ from turnscript.sse import HOLE, around, frame
 
 
 class ChatStreamRenderer(ChunkEnding):
-    """Writes events as chunks. `id` and `created` may be set before the first bytes are asked for."""
+    """Writes events as chunks."""
 
-    def __init__(self, api: Api, request: Request, reasoning: str) -> None:
+    def __init__(self, api: Api, request: Request, reply: Reply) -> None:
         self.losses: list[Loss] = []
-        self.id = made_id("chatcmpl-", request)
-        self.created = 0
+        self.id = reply.id if reply.id is not None else made_id("chatcmpl-", request)
+        self.created = reply.created or 0
         self._api = api
         self._request = request
-        self._reasoning = reasoning
+        self._reasoning = reply.reasoning_name
         self._asked_usage = _asks_usage(request)
-        self._rendering = self._rendering_for([], {})
+        self._rendering = self._rendering_for(None)
         self._order = Order(self._rendering)
         self._legacy = is_legacy(request)
         self._calls = 0
@@ -58,11 +58,13 @@ class ChatStreamRenderer(ChunkEnding):
         self._said: set[int] = set()  # those that have said anything
         self._ended = self._failed = False
 
+    def start(self) -> bytes:
+        """The chunk with the role, unless it was sent."""
+        return b"" if self._head or self._failed else self._begin()
+
     def send(self, events: Iterable[Event]) -> bytes:
         """The chunks for some events; the very first call gives the chunk with the role as well."""
-        out: list[bytes] = []
-        if not self._head and not self._failed:
-            self._begin(out)
+        out = [self.start()]
         for event in events:
             if self._ended or self._failed:
                 break
@@ -74,6 +76,7 @@ class ChatStreamRenderer(ChunkEnding):
             elif isinstance(event, PartStart):
                 self._start(event.part, event.index)
             elif isinstance(event, PartEnd):
+                self._rendering.foreign = event.origin not in (None, self._api.origin)
                 self._end(out, event.part, event.index)
             else:
                 self._finish(out, event)
@@ -81,10 +84,10 @@ class ChatStreamRenderer(ChunkEnding):
 
     # Chunks.
 
-    def _begin(self, out: list[bytes]) -> None:
+    def _begin(self) -> bytes:
         choice = {"index": 0, "delta": HOLE, "logprobs": None, "finish_reason": None}
         self._head, self._tail = around(self._chunk([choice]))
-        out.append(self._delta(b'{"role":"assistant","content":""}'))
+        return self._delta(b'{"role":"assistant","content":""}')
 
     def _delta(self, delta: bytes) -> bytes:
         return b"%b%b%b" % (self._head, delta, self._tail)
@@ -171,7 +174,7 @@ class ChatStreamRenderer(ChunkEnding):
         if end.finish_reason in FAILURES:
             out.append(self.fail(broke_off(end.finish_reason)))
             return
-        last = self._rendering_for([], end.extra)
+        last = self._rendering_for(end.origin)
         extra = {} if last.foreign else end.extra
         reason = finish_word(last, end.finish_reason, bool(self._calls), self._legacy)
         choice: Body = {"index": 0, "delta": {}, "finish_reason": reason}
@@ -200,8 +203,8 @@ class ChatStreamRenderer(ChunkEnding):
             body["usage"] = None
         return body
 
-    def _rendering_for(self, items: list[Item], extra: Extra) -> Rendering:
-        rendering = rendering_of(self._api, items, extra)
+    def _rendering_for(self, origin: str | None) -> Rendering:
+        rendering = rendering_of(self._api, [], origin)
         rendering.losses = self.losses
         return rendering
 

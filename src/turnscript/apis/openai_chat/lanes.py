@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from turnscript.answers import Gathered
 from turnscript.api import extra_of, leftover
-from turnscript.apis.openai_chat.answer import COMPLETE, PieceOfCall, PieceOfCustom, PieceOfFunction
+from turnscript.apis.openai_chat.answer import COMPLETE, ORIGIN, PieceOfCall, PieceOfCustom, PieceOfFunction
 from turnscript.conversation import Assistant, Hints, Issue, Item, Opaque, Part, Refusal, Text, Thinking, ToolCall
 from turnscript.events import Event, PartDelta, PartEnd, PartStart
 from turnscript.jsontext import Json, is_object, json_string
@@ -279,9 +279,9 @@ class Lanes:
             whole = lane.whole()
             assert whole is not None
             self.events.append(PartStart(lane.index, whole))
-            self.events.append(PartEnd(lane.index, whole))
+            self.events.append(PartEnd(lane.index, whole, origin=ORIGIN))
             return
-        self.events.append(PartEnd(lane.index, None if cut else lane.whole()))
+        self.events.append(PartEnd(lane.index, None if cut else lane.whole(), origin=ORIGIN))
 
     def issue(self, kind: str, detail: str) -> None:
         """Note what is not as it should be."""

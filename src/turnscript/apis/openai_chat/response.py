@@ -2,7 +2,7 @@
 
 | model | wire |
 | --- | --- |
-| `Thinking` | `reasoning_content`, or the name that the API was made with |
+| `Thinking` | `reasoning_content`, or the name that the reply says |
 | `Assistant`: its texts, its refusals | `content`, `refusal` |
 | `ToolCall` | an entry of `tool_calls`, or `function_call` for a client that offered `functions` only |
 | `extra`, in a response of this API | where it was |
@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from turnscript.answers import made_id, write_usage
-from turnscript.api import OFFICIAL, Api, Body, Rendering, Source, body_bytes, merge, part_path
+from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, Source, body_bytes, merge, part_path
 from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.content import written_parts
 from turnscript.apis.openai_chat.stream import Assembly, read_checked
@@ -37,10 +37,7 @@ from turnscript.conversation import (
 from turnscript.errors import InvalidRequest
 from turnscript.events import fold
 from turnscript.grouping import slot_of
-from turnscript.jsontext import Json, is_object, json_string, plain, read_object
-
-_FOREIGN = "another"
-
+from turnscript.jsontext import Json, is_object, json_string, read_object
 
 # Reading.
 
@@ -69,12 +66,8 @@ def read_response(source: Source) -> Response:
 # Writing.
 
 
-def rendering_of(api: Api, items: list[Item], extra: Extra) -> Rendering:
-    """A rendering for the items of a response. Whose response it is, its `object` says."""
-    origin = None
-    if extra:
-        named = extra.get("object")
-        origin = api.origin if named is not None and plain(named) in OBJECTS else _FOREIGN
+def rendering_of(api: Api, items: list[Item], origin: str | None) -> Rendering:
+    """A rendering for the items of a response that came from an API, or from none."""
     return api.rendering(Request(conversation=Conversation(items=items), origin=origin), OFFICIAL, {})
 
 
@@ -271,12 +264,12 @@ class Message:
         self._rendering.put_extra(self._function, item.extra, item.at)
 
 
-def write_response(api: Api, response: Response, request: Request, reasoning: str) -> tuple[Body, Rendering]:
+def write_response(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, Rendering]:
     """The body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
     if response.finish_reason in FAILURES:
         raise broke_off(response.finish_reason)
-    rendering = rendering_of(api, response.items, response.extra)
-    message = Message(rendering, request, reasoning)
+    rendering = rendering_of(api, response.items, response.origin)
+    message = Message(rendering, request, reply.reasoning_name)
     for item in response.items:
         message.add(item)
     extra = response.extra if not rendering.foreign else {}
@@ -286,11 +279,14 @@ def write_response(api: Api, response: Response, request: Request, reasoning: st
         merge(choice, read_object(extra["choices"]))
     choice.setdefault("logprobs", None)
     lose_stop(rendering, response.stop_sequence, choice)
-    seeds = [(type(item).__name__, getattr(item, "arguments", None) or item) for item in response.items]
+    id_ = reply.id if reply.id is not None else response.id
+    if id_ is None:
+        seeds = [(type(item).__name__, getattr(item, "arguments", None) or item) for item in response.items]
+        id_ = made_id("chatcmpl-", request, seeds)
     body: Body = {
-        "id": response.id if response.id is not None else made_id("chatcmpl-", request, seeds),
+        "id": id_,
         "object": OBJECTS[0],
-        "created": extra.get("created", 0),
+        "created": reply.created if reply.created is not None else extra.get("created", 0),
         "model": request.settings.model or response.model or "",
         "choices": [choice],
     }

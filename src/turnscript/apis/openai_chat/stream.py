@@ -10,7 +10,17 @@ from msgspec import UNSET, UnsetType
 
 from turnscript.answers import Gathered, read_usage
 from turnscript.api import leftover
-from turnscript.apis.openai_chat.answer import CALLED, COUNTS, LEGACY_CALL, STOP, Answer, Choice, Piece, read_answer
+from turnscript.apis.openai_chat.answer import (
+    CALLED,
+    COUNTS,
+    LEGACY_CALL,
+    ORIGIN,
+    STOP,
+    Answer,
+    Choice,
+    Piece,
+    read_answer,
+)
 from turnscript.apis.openai_chat.content import parts_of
 from turnscript.apis.openai_chat.lanes import Lanes
 from turnscript.apis.openai_chat.objects import kept
@@ -91,7 +101,7 @@ class Assembly:
         if self._usage_rest:
             self._extra["usage"] = leftover(self._usage_rest)
         end = MessageEnd(reason, self._stop, self._usage, lanes.issues)
-        end.id, end.model, end.extra = self._id, self._model, self._extra
+        end.id, end.model, end.extra, end.origin = self._id, self._model, self._extra, ORIGIN
         return [*self.events(), end]
 
     def _choice(self, choice: Choice) -> None:

@@ -20,10 +20,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from turnscript.api import (
+    PLAIN,
     Api,
     Body,
     Option,
     Rendering,
+    Reply,
     Source,
     StreamParser,
     StreamRenderer,
@@ -32,7 +34,7 @@ from turnscript.api import (
     part_path,
     setting,
 )
-from turnscript.apis.openai_completions.answer import Assembly, CompletionStreamRenderer, write_response
+from turnscript.apis.openai_completions.answer import ORIGIN, Assembly, CompletionStreamRenderer, write_response
 from turnscript.chunked import ChunkParser
 from turnscript.conversation import Item, Part, Request, Response, System, Text, User
 from turnscript.errorobject import encoded, error_body
@@ -110,7 +112,7 @@ class OpenAICompletions(Api):
     name = "openai-completions"
     title = "OpenAI Completions (legacy)"
     endpoint = "/v1/completions"
-    origin = "openai-completions"
+    origin = ORIGIN
     options: ClassVar[Sequence[Option]] = OPTIONS
 
     def read(self, members: dict[str, Json], request: Request) -> None:
@@ -169,9 +171,11 @@ class OpenAICompletions(Api):
         response.raw = None
         return response
 
-    def render_response(self, response: Response, request: Request, *, strict: bool = False) -> Rendered:
+    def render_response(
+        self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
+    ) -> Rendered:
         """An answer with one choice."""
-        body, losses = write_response(self, response, request)
+        body, losses = write_response(self, response, request, reply)
         if strict and losses:
             raise LossyConversion(losses, self.name)
         return Rendered(body, losses)
@@ -180,11 +184,11 @@ class OpenAICompletions(Api):
         """A parser of chunks."""
         return ChunkParser(Assembly())
 
-    def stream_renderer(self, request: Request) -> StreamRenderer:
+    def stream_renderer(self, request: Request, reply: Reply = PLAIN) -> StreamRenderer:
         """A writer of chunks."""
-        return CompletionStreamRenderer(self, request)
+        return CompletionStreamRenderer(self, request, reply)
 
-    def render_error(self, error: TurnscriptError) -> tuple[int, bytes]:
+    def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         """Status and body of an error."""
         status, body = error_body(error)
         return status, encoded(body)

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from turnscript.answers import Counts, Gathered, made_id, read_usage, write_usage
-from turnscript.api import OFFICIAL, Api, Body, Rendering, extra_of, leftover, merge, part_path
+from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, extra_of, leftover, merge, part_path
 from turnscript.chunked import ChunkEnding, encoded
 from turnscript.conversation import (
     Assistant,
@@ -41,6 +41,7 @@ from turnscript.losses import Loss
 from turnscript.sse import HOLE, around, frame
 from turnscript.wire import Reader, Wire
 
+ORIGIN = "openai-completions"
 OBJECT = "text_completion"
 COUNTS = Counts(
     "prompt_tokens",
@@ -58,7 +59,6 @@ _WORDS = {
     "steered": STOP,
 }
 _FAILURES = frozenset({"error", "failed", "cancelled", "abort"})
-_OBJECTS = (OBJECT, "text_completion.chunk")
 _STOPS = ("stop_reason", "matched_stop")
 _NULL = Json(b"null")
 
@@ -149,7 +149,7 @@ class Assembly:
         """The answer is over."""
         if self._texts:
             text = Text(text="".join(self._texts))
-            self._events.append(PartEnd(0, Assistant(content=[text], at="$.choices[0].text")))
+            self._events.append(PartEnd(0, Assistant(content=[text], at="$.choices[0].text"), origin=ORIGIN))
         if self.reason is None:
             self._issues.append(Issue("no_finish_reason", "the server did not say why the answer ended"))
         choice = self._choice_rest.joined()
@@ -158,7 +158,7 @@ class Assembly:
         if self._usage_rest:
             self._extra["usage"] = leftover(self._usage_rest)
         end = MessageEnd(self.reason, self._stop, self._usage, self._issues)
-        end.id, end.model, end.extra = self._id, self._model, self._extra
+        end.id, end.model, end.extra, end.origin = self._id, self._model, self._extra, ORIGIN
         return [*self.events(), end]
 
     def _choice(self, choice: Choice) -> None:
@@ -193,12 +193,8 @@ class _Writer:
         self._request = request
         self._texts = 0
 
-    def rendering(self, items: list[Item], extra: Extra) -> Rendering:
-        """A rendering that reports to `losses`. Whose response it is, its `object` says."""
-        origin = None
-        if extra:
-            named = extra.get("object")
-            origin = self._api.origin if named is not None and plain(named) in _OBJECTS else "another"
+    def rendering(self, items: list[Item], origin: str | None) -> Rendering:
+        """A rendering that reports to `losses`, for a response that came from an API, or from none."""
         request = Request(conversation=Conversation(items=items), origin=origin)
         rendering = self._api.rendering(request, OFFICIAL, {})
         rendering.losses = self.losses
@@ -277,12 +273,12 @@ def usage_body(usage: Usage, extra: Extra, own: bool) -> Body:
     return write_usage(usage, read_object(extra["usage"]) if own and "usage" in extra else {}, COUNTS)
 
 
-def write_response(api: Api, response: Response, request: Request) -> tuple[Body, list[Loss]]:
+def write_response(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
     """The body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
     if response.finish_reason in _FAILURES:
         raise _broke_off(response.finish_reason)
     writer = _Writer(api, request)
-    rendering = writer.rendering(response.items, response.extra)
+    rendering = writer.rendering(response.items, response.origin)
     texts: list[str] = []
     for item in response.items:
         text = writer.text_of(rendering, item)
@@ -291,8 +287,11 @@ def write_response(api: Api, response: Response, request: Request) -> tuple[Body
         texts.append(text)
     text = "".join(texts)
     choice = writer.choice(rendering, response, text)
-    id_ = response.id if response.id is not None else made_id("cmpl-", request, text)
+    id_ = reply.id if reply.id is not None else response.id
+    if id_ is None:
+        id_ = made_id("cmpl-", request, text)
     created = 0 if rendering.foreign else response.extra.get("created", 0)
+    created = created if reply.created is None else reply.created
     body = writer.body(id_, created, [choice])
     body["model"] = body["model"] or response.model or ""
     if response.usage is not None:
@@ -302,18 +301,22 @@ def write_response(api: Api, response: Response, request: Request) -> tuple[Body
 
 
 class CompletionStreamRenderer(ChunkEnding, _Writer):
-    """Writes events as chunks. `id` and `created` may be set before the first bytes are asked for."""
+    """Writes events as chunks."""
 
-    def __init__(self, api: Api, request: Request) -> None:
+    def __init__(self, api: Api, request: Request, reply: Reply) -> None:
         super().__init__(api, request)
-        self.id = made_id("cmpl-", request)
-        self.created = 0
+        self.id = reply.id if reply.id is not None else made_id("cmpl-", request)
+        self.created = reply.created or 0
         self._asked_usage = asks_usage(request)
         self._speaking: int | None = None  # the part that is sent as it is said
         self._said: set[int] = set()  # those that have said anything
         self._before = self._behind = b""  # around a text
         self._ended = self._failed = False
-        self._rendering = self.rendering([], {})
+        self._rendering = self.rendering([], None)
+
+    def start(self) -> bytes:
+        """Nothing: there is no role to tell, so a stream begins with its first text."""
+        return b""
 
     def send(self, events: Iterable[Event]) -> bytes:
         """The chunks for some events."""
@@ -358,7 +361,7 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
         if end.finish_reason in _FAILURES:
             out.append(self.fail(_broke_off(end.finish_reason)))
             return
-        rendering = self.rendering([], end.extra)
+        rendering = self.rendering([], end.origin)
         body = self.body(self.id, self.created, [self.choice(rendering, end, "")])
         self.put_top(rendering, body, end.extra)
         out.append(frame(encoded(self._asked(body))))

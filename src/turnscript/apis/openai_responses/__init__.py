@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from turnscript.api import OFFICIAL, SEED, Api, Body, Rendering, Source
+from turnscript.api import OFFICIAL, PLAIN, SEED, Api, Body, Rendering, Reply, Source
 from turnscript.apis.openai_responses.options import OPTIONS, ORIGIN
 from turnscript.apis.openai_responses.reading import drop_reasoning_ids, read_instructions, read_items, reopen
 from turnscript.apis.openai_responses.response import parse_response, render_response
@@ -111,16 +111,18 @@ class OpenAIResponses(Api):
     def parse_response(self, body: Source) -> Response:
         return parse_response(body)
 
-    def render_response(self, response: Response, request: Request, *, strict: bool = False) -> Rendered:
-        return render_response(self, response, request, strict=strict)
+    def render_response(
+        self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
+    ) -> Rendered:
+        return render_response(self, response, request, reply, strict=strict)
 
     def stream_parser(self) -> StreamReader:
         return StreamReader()
 
-    def stream_renderer(self, request: Request) -> StreamWriter:
-        return StreamWriter(self, request)
+    def stream_renderer(self, request: Request, reply: Reply = PLAIN) -> StreamWriter:
+        return StreamWriter(self, request, reply)
 
-    def render_error(self, error: TurnscriptError) -> tuple[int, bytes]:
+    def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         status, body = error_body(error)
         return status, encoded(body)
 

@@ -66,17 +66,6 @@ class Echo:
                 body.setdefault(key, member)
 
 
-def names(key: str) -> bool:
-    """Whether the member is one that responses of this API have."""
-    return key in DEFAULTS or key in _ALSO or key in _OF_RESPONSES
-
-
-_OF_RESPONSES = frozenset(
-    {"id", "object", "created_at", "status", "error", "incomplete_details", "model", "output", "usage"}
-    | {"input_transformations", "moderation", "output_text", "prompt_cache_diagnostics", "tool_usage"}
-)
-
-
 def _said(api: Api, request: Request) -> Body:
     """What the request says. The losses of writing it are those of the request, and not told again."""
     rendering = api.rendering(request, OFFICIAL, {})

@@ -11,9 +11,10 @@ from turnscript.jsontext import Json, plain, read_object
 _CODES: dict[Kind, str] = {
     "overflow": "context_length_exceeded",
     "rate_limited": "rate_limit_exceeded",
+    "no_quota": "insufficient_quota",
     "bad_request": "invalid_prompt",
 }
-"""The codes of a response that failed are a closed list, but for the overflow that clients look for."""
+"""The codes of a response that failed are a closed list, but for a full context and an empty account."""
 _FINAL = ("invalid_", "image_", "empty_image", "unsupported_", "bio_", "misalignment_", "data_residency_")
 """How codes begin that no second try will mend."""
 

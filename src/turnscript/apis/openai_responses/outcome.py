@@ -95,8 +95,13 @@ def read_ending(wire: ResponseObject, items: Iterable[Item]) -> str:
     if status == CANCELLED:
         return CANCELLED
     details = wire.incomplete_details
-    if status == INCOMPLETE or (wire.status is UNSET and details is not UNSET):
-        reason = UNSET if details is UNSET else details.reason
+    reason = UNSET if details is UNSET else details.reason
+    # Some servers say `completed` to clients that take no other end, and the reason beside it.
+    if (
+        status == INCOMPLETE
+        or (wire.status is UNSET and details is not UNSET)
+        or (status == COMPLETED and reason is not UNSET)
+    ):
         return INCOMPLETE if reason is UNSET else _WORDS.get(reason, reason)
     if status != COMPLETED:
         raise UpstreamError(f"the response is not over: its status is {status!r}", retryable=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnscript.api import OFFICIAL, Api, Body, Rendering, merge
+from turnscript.api import OFFICIAL, Api, Body, Rendering
 from turnscript.apis.openai_responses.naming import Named, Naming
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import COMPLETED, IN_PROGRESS, INCOMPLETE, said
@@ -40,10 +40,16 @@ class Output:
     def __init__(self, api: Api, request: Request, seed: str) -> None:
         self._api = api
         self._rendering = Rendering(Request(origin=ORIGIN), api, OFFICIAL, {})
+        self._origin: str | None = None
         self.losses = self._rendering.losses
         self.lose = self._rendering.lose
         self.naming = Naming(request, seed, self.losses)
         self.summarise = request.settings.reasoning_summary not in (None, "none")
+
+    def came_from(self, origin: str | None) -> None:
+        """Say which API's unnamed members the next items hold."""
+        self._origin = origin
+        self._rendering.foreign = origin not in (None, ORIGIN)
 
     def all(self, items: list[Item], unfinished: bool) -> list[Any]:
         """Every item of a whole response. `unfinished`: the last text or thought is not complete."""
@@ -61,11 +67,11 @@ class Output:
         """The item as it is announced: without content. None if it has no place here."""
         item = named.item
         if isinstance(item, Assistant):
-            return self._message(item, [], IN_PROGRESS)
+            return self._message(item, index, [], IN_PROGRESS)
         if isinstance(item, Thinking):
-            return self._reasoning(item, [], [], IN_PROGRESS)
+            return self._reasoning(item, index, [], [], IN_PROGRESS)
         if isinstance(item, ToolCall):
-            return self._call(item, "", IN_PROGRESS)
+            return self._call(item, index, "", IN_PROGRESS)
         return self._other(item, index, IN_PROGRESS)
 
     def item(self, item: Item, index: int, status: str) -> Any:
@@ -75,13 +81,13 @@ class Output:
         if isinstance(item, Assistant):
             if item.name is not None:
                 self._rendering.lose(f"{self.at(item, index)}.name", "dropped", "an answer has no name here")
-            return self._message(item, self.content(item, index), status)
+            return self._message(item, index, self.content(item, index), status)
         if isinstance(item, Thinking):
             self._lose_proofs(item, index)
-            return self._reasoning(item, self.summary(item, index), self.content(item, index), status)
+            return self._reasoning(item, index, self.summary(item, index), self.content(item, index), status)
         if isinstance(item, ToolCall):
             if is_whole(item):
-                return self._call(item, item.arguments, status)
+                return self._call(item, index, item.arguments, status)
             self._rendering.lose(self.at(item, index), "dropped", "the call was cut off: nobody may run it")
             return None
         return self._other(item, index, status)
@@ -113,24 +119,25 @@ class Output:
         nested = isinstance(item, Thinking)
         return write_parts(Place(self._rendering, self.at(item, index), usual, nested=nested), content)
 
-    def _message(self, item: Assistant, content: list[Any], status: str) -> Body:
+    def _message(self, item: Assistant, index: int, content: list[Any], status: str) -> Body:
         body: Body = {"type": "message", "id": item.id, "status": status, "role": "assistant", "content": content}
         if item.phase is not None:
             body["phase"] = item.phase
-        return _with_extra(body, item)
+        return self._with_extra(body, item, index)
 
-    def _reasoning(self, item: Thinking, summary: list[Any], content: list[Any], status: str) -> Body:
+    def _reasoning(self, item: Thinking, index: int, summary: list[Any], content: list[Any], status: str) -> Body:
         body: Body = {"type": "reasoning", "id": item.id, "summary": summary, "content": content, "status": status}
-        if item.encrypted is not None and status != IN_PROGRESS:
-            body["encrypted_content"] = item.encrypted
-        return _with_extra(body, item)
+        proof = item.encrypted if item.encrypted is not None else item.seal
+        if proof is not None and status != IN_PROGRESS:
+            body["encrypted_content"] = proof
+        return self._with_extra(body, item, index)
 
-    def _call(self, item: ToolCall, arguments: str, status: str) -> Body:
+    def _call(self, item: ToolCall, index: int, arguments: str, status: str) -> Body:
         kind, text = ("custom_tool_call", "input") if item.custom else ("function_call", "arguments")
         body: Body = {"type": kind, "id": item.item_id, "call_id": item.id, "name": item.name, text: arguments}
         if item.namespace is not None:
             body["namespace"] = item.namespace
-        return _with_extra(body | {"status": status}, item)
+        return self._with_extra(body | {"status": status}, item, index)
 
     def _other(self, item: Item, index: int, status: str) -> Any:
         """An item that models seldom write: as it stands in a request, with a status."""
@@ -139,7 +146,7 @@ class Output:
                 return item.value
             self._rendering.lose(self.at(item, index), "dropped", f"{self._api.name} has no item {item.type!r}")
             return None
-        alone = Request(conversation=Conversation(items=[item]), origin=ORIGIN)
+        alone = Request(conversation=Conversation(items=[item]), origin=self._origin or ORIGIN)
         rendering = Rendering(alone, self._api, OFFICIAL, {})
         writer = Writer(rendering, alone.items)
         writer.write(0, 1)
@@ -151,6 +158,15 @@ class Output:
                 body.setdefault("status", status)
             return body
         return None
+
+    def _with_extra(self, body: Body, item: Item, index: int) -> Body:
+        """The unnamed members; a status that is said there is the item's own. What is only announced has none."""
+        if not item.extra or body["status"] == IN_PROGRESS:
+            return body
+        if "status" in item.extra and not self._rendering.foreign:
+            body["status"] = item.extra["status"]
+        self._rendering.put_extra(body, item.extra, self.at(item, index))
+        return body
 
     def _lose_proofs(self, item: Thinking, index: int) -> None:
         at = self.at(item, index)
@@ -164,15 +180,6 @@ class Output:
 def is_whole(call: ToolCall) -> bool:
     """Whether a call may be told as done: one that was cut off may not, so that nobody runs it."""
     return not call.open or (not call.custom and is_object(call.arguments))
-
-
-def _with_extra(body: Body, item: Item) -> Body:
-    """The unnamed members; a status that is said there is the item's own."""
-    if item.extra:
-        if "status" in item.extra:
-            body["status"] = item.extra["status"]
-        merge(body, item.extra)
-    return body
 
 
 # Reading.

@@ -1,7 +1,7 @@
 """Owns whole responses: reading one, and writing the one that answers a request.
 
 Of the members of a response, `output`, `status`, `usage`, `id` and `model` are typed; all others are in
-`Response.extra`, those that repeat the request included. `extra["object"]` tells whose response it was.
+`Response.extra`, those that repeat the request included.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from typing import Any
 from msgspec import UNSET
 
 from turnscript.answers import read_usage, write_usage
-from turnscript.api import Api, Body, Source, body_bytes, extra_of, leftover, merge
-from turnscript.apis.openai_responses.echo import Echo, names
+from turnscript.api import Api, Body, Reply, Source, body_bytes, extra_of, leftover, merge
+from turnscript.apis.openai_responses.echo import Echo
 from turnscript.apis.openai_responses.errors import failure
 from turnscript.apis.openai_responses.naming import response_id
+from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import (
     COUNTS,
     INCOMPLETE,
+    Lose,
     ResponseObject,
     read_ending,
     read_response_object,
@@ -31,8 +33,6 @@ from turnscript.events import MessageEnd
 from turnscript.jsontext import Json, excerpt, plain, read_object
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
-
-OBJECT = b'"response"'
 
 # Reading.
 
@@ -64,6 +64,7 @@ def parse_response(source: Source) -> Response:
         model=end.model,
         issues=issues,
         extra=end.extra,
+        origin=ORIGIN,
     )
 
 
@@ -89,20 +90,23 @@ def ending(wire: ResponseObject, items: list[Item]) -> MessageEnd:
         id=None if wire.id is UNSET else wire.id or None,
         model=None if wire.model is UNSET else wire.model or None,
         extra=extra,
+        origin=ORIGIN,
     )
 
 
 # Writing.
 
 
-def render_response(api: Api, response: Response, request: Request, *, strict: bool) -> Rendered:
+def render_response(api: Api, response: Response, request: Request, reply: Reply, *, strict: bool) -> Rendered:
     """The body that answers a request."""
-    id_ = response.id or response_id(request, response.items)
+    id_ = reply.id or response.id or response_id(request, response.items)
     output = Output(api, request, id_)
+    output.came_from(response.origin)
     status, reason = write_ending(response.finish_reason, response.items, output.lose)
-    report = Report(api, request, id_)
     written = output.all(response.items, status == INCOMPLETE)
-    extra = own_extra(response.extra, output.losses)
+    status = told_status(status, reply, output.lose)
+    report = Report(api, request, id_, reply.created)
+    extra = own_extra(response.extra, response.origin, output.losses)
     end = MessageEnd(usage=response.usage, model=response.model, extra=extra)
     body = report.body(status, written, end, reason=reason)
     lose_stop(response.stop_sequence, output.losses)
@@ -117,24 +121,29 @@ def lose_stop(stop_sequence: str | None, losses: list[Loss]) -> None:
         losses.append(Loss("$.stop_sequence", "dropped", "a response does not say which stop string was met"))
 
 
-def own_extra(extra: Extra, losses: list[Loss]) -> Extra:
-    """The unnamed members that have a place here; those of another API's response are losses."""
-    own = bytes(extra.get("object", b"")).strip() == OBJECT
-    kept: Extra = {}
-    for key, value in extra.items():
-        if own or (names(key) and key != "object"):
-            kept[key] = value
-        else:
-            losses.append(Loss(f"$.{key}", "dropped", "a response has no such member here"))
-    return kept
+def told_status(status: str, reply: Reply, lose: Lose) -> str:
+    """The status of a response as the client wants it."""
+    if status != INCOMPLETE or reply.incomplete_as == INCOMPLETE:
+        return status
+    lose("$.finish_reason", "approximated", "told as completed, because the client takes no other end")
+    return reply.incomplete_as
+
+
+def own_extra(extra: Extra, origin: str | None, losses: list[Loss]) -> Extra:
+    """The unnamed members, where they are this API's; those of another API's response are losses."""
+    if origin in (None, ORIGIN):
+        return extra
+    detail = "only the API that the answer came from has this member"
+    losses += [Loss(f"$.{key}", "dropped", detail) for key in extra]
+    return {}
 
 
 class Report:
     """Writes the response object. `created_at` is 0 unless somebody says when: two renders must be the same."""
 
-    def __init__(self, api: Api, request: Request, id_: str) -> None:
+    def __init__(self, api: Api, request: Request, id_: str, created_at: float | None) -> None:
         self.id = id_
-        self.created_at: float = 0
+        self._created_at = created_at
         self._model = request.settings.model
         self._echo = Echo(api, request)
 
@@ -146,7 +155,7 @@ class Report:
         body: Body = {
             "id": self.id,
             "object": "response",
-            "created_at": self.created_at or _number(extra.get("created_at")),
+            "created_at": _number(extra.get("created_at")) if self._created_at is None else self._created_at,
             "status": status,
             "error": error,
             "incomplete_details": {"reason": reason} if reason is not None else None,

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from turnscript.apis.openai_responses.errors import failure
+from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import CANCELLED, FAILED, INCOMPLETE, read_response_object
 from turnscript.apis.openai_responses.output import content_text, head, read_output
 from turnscript.apis.openai_responses.response import cut_call, ending
@@ -242,7 +243,7 @@ class StreamReader:
                 self._events.append(PartDelta(part.index, whole[len(told) :]))
         self._announce(part)
         part.told = []
-        part.final = PartEnd(part.index, item)
+        part.final = PartEnd(part.index, item, origin=ORIGIN)
         while self._waiting and self._waiting[0].final is not None:
             ended = self._waiting.popleft().final
             assert ended is not None

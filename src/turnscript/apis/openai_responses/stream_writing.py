@@ -17,18 +17,18 @@ from typing import Any
 import msgspec
 from msgspec import Raw as RawJson
 
-from turnscript.api import Api, Body
+from turnscript.api import Api, Body, Reply
 from turnscript.apis.openai_responses.errors import failure_of, flat_error
 from turnscript.apis.openai_responses.naming import Named, response_id
 from turnscript.apis.openai_responses.outcome import COMPLETED, FAILED, IN_PROGRESS, INCOMPLETE, write_ending
 from turnscript.apis.openai_responses.output import Output, is_whole
 from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, SUMMARY
-from turnscript.apis.openai_responses.response import Report, lose_stop, own_extra
+from turnscript.apis.openai_responses.response import Report, lose_stop, own_extra, told_status
 from turnscript.conversation import Assistant, Item, Refusal, Request, Thinking, ToolCall
 from turnscript.errors import InvalidConversation, TurnscriptError, UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.jsontext import Json, read_list
-from turnscript.sse import HOLE, around, frame
+from turnscript.sse import HOLE, around, comment, frame
 
 _encode = msgspec.json.Encoder().encode
 _TEXTS = {OUTPUT: ("response.output_text", "text"), REASONING: ("response.reasoning_text", "text")}
@@ -70,11 +70,10 @@ _Live = tuple[Callable[[str], None], bytes, bytes, bytes]
 
 
 class StreamWriter:
-    """Writes events as a stream. A server may set `id` and `created_at` before the first `send`."""
+    """Writes events as a stream."""
 
-    def __init__(self, api: Api, request: Request) -> None:
-        self.id: str | None = None
-        self.created_at: float = 0
+    def __init__(self, api: Api, request: Request, reply: Reply) -> None:
+        self._reply = reply
         self._api = api
         self._request = request
         self._output = Output(api, request, "")
@@ -90,6 +89,16 @@ class StreamWriter:
         self._done: list[tuple[int, RawJson]] = []
         self._items: list[Item] = []
         self._over = False
+
+    def start(self) -> bytes:
+        """The events that open the stream, unless they were sent."""
+        if self._report is None and not self._over:
+            self._open([])
+        return self._taken()
+
+    def idle(self) -> bytes:
+        """A comment, which keeps the connection alive; nothing behind the end."""
+        return b"" if self._over else comment("keepalive")
 
     def send(self, events: Iterable[Event]) -> bytes:
         """The bytes for some events; the first call, even without any, opens the stream. Nothing once it is over."""
@@ -140,11 +149,11 @@ class StreamWriter:
     def _open(self, given: Iterable[Event]) -> None:
         """What the response says of itself must stand in the first event, where a later one is not known yet."""
         end = next((event for event in given if isinstance(event, MessageEnd)), MessageEnd())
-        id_ = self.id or end.id or response_id(self._request)
+        id_ = self._reply.id or end.id or response_id(self._request)
         self._output.naming.seed = id_
-        self._report = Report(self._api, self._request, id_)
-        self._report.created_at = self.created_at
-        begun = self._report.body(IN_PROGRESS, [], MessageEnd(model=end.model, extra=own_extra(end.extra, [])))
+        self._report = Report(self._api, self._request, id_, self._reply.created)
+        extra = own_extra(end.extra, end.origin, [])
+        begun = self._report.body(IN_PROGRESS, [], MessageEnd(model=end.model, extra=extra))
         body = RawJson(_bytes(begun))
         self._emit("response.created", {"response": body})
         self._emit("response.in_progress", {"response": body})
@@ -160,10 +169,11 @@ class StreamWriter:
             self._out.append(self.fail(error))
             return
         self._settle(INCOMPLETE if status == INCOMPLETE else COMPLETED)
+        status = told_status(status, self._reply, self._output.lose)
         lose_stop(event.stop_sequence, self.losses)
-        if event.id is not None and event.id != self._report.id:
+        if event.id not in (None, self._report.id) and self._reply.id is None:
             self._output.lose("$.id", "renamed", f"the stream has called itself {self._report.id!r} already")
-        end = MessageEnd(usage=event.usage, model=event.model, extra=own_extra(event.extra, self.losses))
+        end = MessageEnd(usage=event.usage, model=event.model, extra=own_extra(event.extra, event.origin, self.losses))
         body = self._report.body(status, self._told(), end, reason=reason)
         self._over = True
         self._emit(_TERMINALS.get(status, "response.incomplete"), {"response": body})
@@ -266,6 +276,7 @@ class StreamWriter:
         if part.at < 0:
             return
         self._settle(COMPLETED)
+        self._output.came_from(event.origin)
         item = self._output.naming.end(event.part, part.named, event.index)
         if isinstance(item, ToolCall):
             self._end_call(part, item)

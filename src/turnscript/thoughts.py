@@ -1,0 +1,102 @@
+"""Owns thoughts on their way through a client: sealed when an answer leaves, whole again when they come back.
+
+A client keeps of a thought what its API gives it: the text, a summary, or nothing but a proof. So the text goes into
+the proof. `sealed` puts a seal (see `signatures`) on every thought, which an API carries where its own proof would be;
+`restore_thoughts` takes the text out of the seals in the next request. An API without proofs carries the text itself.
+
+Nothing is stored: whoever has the key can restore. Only a seal of that key counts; one that is forged or cut short is
+like the proof of another API, which is kept as it came and reported, and never an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import copy
+
+import msgspec
+
+from turnscript.conversation import Item, Request, Response, Text, Thinking, text_content
+from turnscript.events import Event, PartEnd
+from turnscript.losses import Loss
+from turnscript.signatures import seal, unseal
+
+_PROOFS = (("signature", "signature"), ("encrypted", "encrypted_content"), ("redacted", "data"))
+"""The fields that hold a proof, and the members that they are read from."""
+
+
+# Answers.
+
+
+def sealed(events: Iterable[Event], key: bytes) -> list[Event]:
+    """The events with a seal on every thought that ends. Events may be given in any batches; they are not changed."""
+    return [_sealed_end(event, key) if isinstance(event, PartEnd) else event for event in events]
+
+
+def sealed_response(response: Response, key: bytes) -> Response:
+    """The response with a seal on every thought."""
+    return msgspec.structs.replace(response, items=[_sealed_item(item, key) for item in response.items])
+
+
+def _sealed_end(event: PartEnd, key: bytes) -> PartEnd:
+    if not isinstance(event.part, Thinking):
+        return event
+    return msgspec.structs.replace(event, part=_sealed_item(event.part, key))
+
+
+def _sealed_item(item: Item, key: bytes) -> Item:
+    """The item with a seal, if it is a thought whose text is known: where there is a proof and no text, it is not."""
+    if not isinstance(item, Thinking) or item.seal is not None or item.redacted is not None:
+        return item
+    text = text_content(item.content)
+    if not text and (item.signature or item.encrypted or item.summary):
+        return item
+    whole = copy(item)
+    whole.seal = seal(text, key)
+    return whole
+
+
+# Requests.
+
+
+def restore_thoughts(request: Request, key: bytes) -> list[Loss]:
+    """Give the thoughts of a request their texts back, in place. Returns what the client changed, and a loss for each
+    thought with a proof that this key did not make.
+
+    A thought that is whole again has its `seal`, and no proof or summary that was made from it.
+    """
+    request.locate()
+    losses: list[Loss] = []
+    for item in request.items:
+        if isinstance(item, Thinking):
+            _restore(item, key, losses)
+    return losses
+
+
+def _restore(item: Thinking, key: bytes, losses: list[Loss]) -> None:
+    foreign = ""
+    for field, member in _PROOFS:
+        proof = getattr(item, field)
+        if not proof:
+            continue
+        text = unseal(proof, key)
+        if text is None:
+            foreign = foreign or member
+            continue
+        setattr(item, field, None)
+        if item.seal is None:
+            item.seal = proof
+            _put_text(item, text, losses)
+    if foreign:
+        rest = "" if text_content(item.content) else ", and there is no text beside it"
+        detail = f"only the API that made it can read it{rest}"
+        losses.append(Loss(f"{item.at}.{foreign}", "dropped", detail))
+
+
+def _put_text(item: Thinking, text: str, losses: list[Loss]) -> None:
+    told = text_content(item.content)
+    if told and told != text:
+        losses.append(Loss(item.at, "approximated", "the client changed this thought; what was sealed counts"))
+    if told != text:
+        item.content = [Text(text=text)]
+    if item.summary and text_content(item.summary) == text:
+        item.summary = []

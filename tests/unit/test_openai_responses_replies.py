@@ -1,0 +1,99 @@
+"""Owns the unit tests of what a server decides of a Responses answer: how an incomplete one ends, and seals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from openai import OpenAI
+
+from tests.loopback import SSE, Loopback
+from tests.responses import API, CALL, REQUEST, TEXT, THOUGHT, answer, parsed, payloads, types_of
+from turnscript.api import Reply
+from turnscript.conversation import Response, Text, Thinking
+from turnscript.events import Event, PartEnd, fold
+from turnscript.thoughts import sealed
+
+COMPLETED = Reply(incomplete_as="completed")
+KEY = b"0123456789abcdef"
+
+
+@pytest.fixture(scope="module")
+def loopback() -> Iterator[Loopback]:
+    with Loopback() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(loopback: Loopback) -> Iterator[OpenAI]:
+    with OpenAI(api_key="-", base_url=f"{loopback.url}/v1", max_retries=0) as opened:
+        yield opened
+
+
+def streamed(told: list[Event], reply: Reply = COMPLETED) -> tuple[bytes, list[tuple[str, str]]]:
+    writer = API.stream_renderer(REQUEST, reply)
+    data = writer.send(told) + writer.close()
+    return data, [(loss.path, loss.kind) for loss in writer.losses]
+
+
+@pytest.mark.parametrize(("reason", "word"), [("length", "max_output_tokens"), ("content_filter", "content_filter")])
+def test_a_client_that_takes_no_other_end_is_told_completed_and_the_reason_beside_it(
+    loopback: Loopback, client: OpenAI, reason: str, word: str
+) -> None:
+    data, losses = streamed(answer(THOUGHT, TEXT, reason=reason))
+    rendered = API.render_response(Response(items=[THOUGHT, TEXT], finish_reason=reason), REQUEST, reply=COMPLETED)
+    whole: Any = rendered.value
+    last = payloads(data)[-1]
+    assert "response.completed" == last["type"]
+    for body in (whole, last["response"]):
+        assert ("completed", {"reason": word}) == (body["status"], body["incomplete_details"])
+        assert ["completed", "incomplete"] == [item["status"] for item in body["output"]]
+    assert [("$.finish_reason", "approximated")] == losses
+    assert losses == [(loss.path, loss.kind) for loss in rendered.losses]
+    assert reason == fold(parsed(data)).finish_reason == API.parse_response(whole).finish_reason
+    loopback.answer(data, SSE)
+    with client.responses.stream(model="m", input="Hi") as stream:
+        assert "Hello" == stream.get_final_response().output_text
+
+
+def test_other_ends_are_what_they_are() -> None:
+    for reply in (Reply(), COMPLETED):
+        assert "response.completed" == payloads(streamed(answer(TEXT), reply)[0])[-1]["type"]
+        cancelled = payloads(streamed(answer(TEXT, reason="cancelled"), reply)[0])[-1]
+        assert ("response.incomplete", "cancelled") == (cancelled["type"], cancelled["response"]["status"])
+    assert "response.incomplete" == payloads(streamed(answer(TEXT, reason="length"), Reply())[0])[-1]["type"]
+
+
+def test_a_call_that_the_limit_cut_off_is_not_in_a_response_told_as_completed() -> None:
+    told = answer(TEXT, CALL, reason="length")
+    ended = [event for event in told if getattr(event, "part", None) is not CALL]
+    data, _ = streamed(ended)
+    assert ["message"] == [item["type"] for item in payloads(data)[-1]["response"]["output"]]
+
+
+def test_a_seal_is_told_with_the_whole_item_and_no_sooner_whether_or_not_it_was_asked_for() -> None:
+    told = sealed(answer(THOUGHT, TEXT), KEY)
+    thoughts = [event.part for event in told if isinstance(event, PartEnd) and isinstance(event.part, Thinking)]
+    seal = str(thoughts[0].seal)
+    bodies = payloads(streamed(told, Reply())[0])
+    holders = [body["type"].removeprefix("response.") for body in bodies if seal in str(body)]
+    assert ["output_item.done", "completed"] == holders
+    done = next(body["item"] for body in bodies if body["type"] == "response.output_item.done")
+    assert (seal, [], [{"type": "reasoning_text", "text": "Hm."}]) == (
+        done["encrypted_content"],
+        done["summary"],
+        done["content"],
+    )
+
+
+def test_a_summary_that_was_asked_for_is_told_piece_by_piece_and_in_the_item() -> None:
+    request = API.parse_request({"model": "m", "input": "Hi", "reasoning": {"summary": "auto"}})
+    writer = API.stream_renderer(request)
+    data = writer.send(sealed(answer(Thinking(content=[Text(text="Hm.")])), KEY)) + writer.close()
+    told = [type_ for type_ in types_of(data) if "summary" in type_]
+    part, text = "reasoning_summary_part", "reasoning_summary_text"
+    assert [f"{part}.added", f"{text}.delta", f"{text}.delta", f"{text}.done", f"{part}.done"] == told
+    (item,) = payloads(data)[-1]["response"]["output"]
+    assert [{"type": "summary_text", "text": "Hm."}] == item["summary"]
+    assert item["encrypted_content"].startswith("ts1.")

@@ -1,0 +1,163 @@
+"""Owns the unit tests of thoughts on their way through a client: what is sealed, and what counts as whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from turnscript.conversation import Assistant, Conversation, Item, Request, Response, Text, Thinking, text_content
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.losses import Loss
+from turnscript.registry import get_api, get_format
+from turnscript.signatures import seal, unseal
+from turnscript.thoughts import restore_thoughts, sealed, sealed_response
+
+KEY = b"0123456789abcdef"
+SEAL = seal("Hm.", KEY)
+
+
+def thought(text: str = "Hm.", **members: Any) -> Thinking:
+    return Thinking(content=[Text(text=text)], **members)
+
+
+def restored(item: Thinking, key: bytes = KEY) -> list[Loss]:
+    return restore_thoughts(Request(conversation=Conversation(items=[item])), key)
+
+
+# Sealing.
+
+
+def test_only_the_end_of_a_thought_changes_in_a_stream_and_in_any_batches() -> None:
+    events: list[Event] = [
+        PartStart(0, Thinking()),
+        PartDelta(0, "Hm."),
+        PartEnd(0, thought(), "raw", "anthropic"),
+        PartStart(1, Assistant()),
+        PartEnd(1, Assistant(content=[Text(text="x")])),
+        PartEnd(2, None),
+        MessageEnd("stop"),
+    ]
+    told = sealed(events, KEY)
+    assert [PartEnd(0, thought(seal=SEAL), "raw", "anthropic")] == [told[2]]
+    assert events[:2] + events[3:] == told[:2] + told[3:]
+    assert told == [event for one in events for event in sealed([one], KEY)]
+    assert PartEnd(0, thought(), "raw", "anthropic") == events[2]
+
+
+def test_the_same_for_a_whole_response() -> None:
+    items: list[Item] = [thought(), Assistant(content=[Text(text="x")])]
+    response = Response(items=items, finish_reason="stop", id="r")
+    assert Response(items=[thought(seal=SEAL), items[1]], finish_reason="stop", id="r") == sealed_response(
+        response, KEY
+    )
+    assert [thought(), items[1]] == response.items
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        thought(seal="ts1.already"),
+        Thinking(redacted="data"),
+        Thinking(signature="s"),
+        Thinking(encrypted="e"),
+        Thinking(summary=[Text(text="In short.")]),
+    ],
+    ids=["sealed", "redacted", "signed", "encrypted", "summarised"],
+)
+def test_a_thought_whose_text_is_not_known_gets_no_seal(item: Thinking) -> None:
+    assert [item] == sealed_response(Response(items=[item]), KEY).items
+
+
+def test_an_empty_thought_is_sealed_as_that() -> None:
+    (item,) = sealed_response(Response(items=[Thinking()]), KEY).items
+    assert isinstance(item, Thinking)
+    assert "" == unseal(item.seal or "", KEY)
+
+
+@pytest.mark.parametrize(
+    ("name", "member", "proof"),
+    [("anthropic-messages", "signature", "signature"), ("openai-responses", "encrypted_content", "encrypted")],
+)
+def test_an_apis_own_proof_goes_before_our_seal(name: str, member: str, proof: str) -> None:
+    api = get_api(name)
+    item = thought(**{proof: "theirs"})
+    response = sealed_response(Response(items=[item], finish_reason="stop"), KEY)
+    value: Any = api.render_response(response, Request()).value
+    blocks = value.get("content") or value["output"]
+    assert "theirs" == blocks[0][member]
+
+
+# Restoring.
+
+
+@pytest.mark.parametrize("proof", ["signature", "encrypted", "redacted"])
+@pytest.mark.parametrize("content", [[], [Text(text="")], [Text(text="Hm.")], [Text(text="H"), Text(text="m.")]])
+def test_a_thought_with_our_seal_is_whole_wherever_the_seal_stands(proof: str, content: list[Any]) -> None:
+    item = Thinking(content=list(content))
+    setattr(item, proof, SEAL)
+    assert [] == restored(item)
+    assert ("Hm.", SEAL, None) == (text_content(item.content), item.seal, getattr(item, proof))
+
+
+def test_a_summary_that_was_made_from_the_thought_goes_and_another_stays() -> None:
+    made, written = Thinking(summary=[Text(text="Hm.")], encrypted=SEAL), Thinking(summary=[Text(text="H")])
+    written.encrypted = SEAL
+    assert ([], []) == (restored(made), restored(written))
+    assert ([], [Text(text="H")]) == (made.summary, written.summary)
+
+
+def test_what_a_client_changed_in_a_thought_is_reported_and_does_not_count() -> None:
+    item = thought("Hm, no.", signature=SEAL, at="$.messages[1].content[0]")
+    assert [("$.messages[1].content[0]", "approximated")] == [(loss.path, loss.kind) for loss in restored(item)]
+    assert "Hm." == text_content(item.content)
+
+
+@pytest.mark.parametrize(
+    "proof", ["foreign", "ts1.", SEAL[:-1], SEAL + "A", SEAL.replace(SEAL[40], "A" if SEAL[40] != "A" else "B", 1)]
+)
+@pytest.mark.parametrize("field", ["signature", "encrypted", "redacted"])
+@pytest.mark.parametrize("text", ["Hm.", ""])
+def test_a_foreign_forged_or_cut_proof_is_kept_and_reported_once(proof: str, field: str, text: str) -> None:
+    def made() -> Thinking:
+        thinking = Thinking(content=[Text(text=text)] if text else [], at="$.input[1]")
+        setattr(thinking, field, proof)
+        return thinking
+
+    item = made()
+    member = {"signature": "signature", "encrypted": "encrypted_content", "redacted": "data"}[field]
+    (loss,) = restored(item)
+    assert (f"$.input[1].{member}", "dropped") == (loss.path, loss.kind)
+    assert ("no text" in loss.detail) == (not text)
+    assert made() == item
+
+
+def test_a_seal_of_another_key_is_foreign() -> None:
+    item = thought("", signature=SEAL)
+    assert ["items[0].signature"] == [loss.path for loss in restored(item, b"another key")]
+    assert "" == text_content(item.content)
+
+
+def test_a_thought_with_two_foreign_proofs_is_reported_once_and_our_seal_beside_one_is_opened() -> None:
+    assert ["items[0].signature"] == [loss.path for loss in restored(thought(signature="a", encrypted="b"))]
+    item = Thinking(signature="theirs", encrypted=SEAL)
+    assert ["items[0].signature"] == [loss.path for loss in restored(item)]
+    assert ("Hm.", "theirs") == (text_content(item.content), item.signature)
+
+
+def test_thoughts_without_a_proof_and_all_else_are_left_alone() -> None:
+    request = Request(conversation=Conversation(items=[thought(signature=""), thought(), Assistant()]))
+    assert [] == restore_thoughts(request, KEY)
+    assert [thought(signature=""), thought(), Assistant()] == request.items
+
+
+@pytest.mark.parametrize("name", ["openai-chat", "openai-responses", "anthropic-messages"])
+def test_a_restored_thought_goes_to_any_api_and_prompt_without_a_loss_of_the_seal(name: str) -> None:
+    item = thought("", signature=SEAL)
+    request = Request(conversation=Conversation(items=[item, Assistant(content=[Text(text="x")])]))
+    restore_thoughts(request, KEY)
+    assert not [loss for loss in get_api(name).render_request(request).losses if "seal" in loss.path + loss.detail]
+    assert SEAL.encode() not in get_api(name).render_request(request).data
+    rendered = get_format("rwkv-goose").render(request)
+    assert "Hm." in str(rendered.value)
+    assert not [loss for loss in rendered.losses if "seal" in loss.path]
