@@ -282,7 +282,7 @@ def test_garbage_is_an_error_or_an_issue_and_never_hangs(garbage: bytes, at: int
     except UpstreamError:
         return
     response = fold(events)  # a character before a field's name makes it another field, which clients must ignore
-    assert "tool_calls" == response.finish_reason or response.issues
+    assert response.issues or response.finish_reason not in (None, "stop"), "a damaged end passed for a good one"
 
 
 @given(data=st.data())
