@@ -11,8 +11,9 @@ from openai import OpenAI
 from tests.loopback import SSE, Loopback
 from tests.responses import API, CALL, REQUEST, TEXT, THOUGHT, answer, parsed, payloads, types_of
 from turnscript.api import Reply
-from turnscript.conversation import Response, Text, Thinking
-from turnscript.events import Event, PartEnd, fold
+from turnscript.conversation import Assistant, Request, Response, Text, Thinking
+from turnscript.errors import UpstreamError
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
 from turnscript.thoughts import sealed
 
 COMPLETED = Reply(incomplete_as="completed")
@@ -97,3 +98,16 @@ def test_a_summary_that_was_asked_for_is_told_piece_by_piece_and_in_the_item() -
     (item,) = payloads(data)[-1]["response"]["output"]
     assert [{"type": "summary_text", "text": "Hm."}] == item["summary"]
     assert item["encrypted_content"].startswith("ts1.")
+
+
+@pytest.mark.parametrize("ends", ["fails", "is over"])
+def test_nothing_follows_the_end_of_a_stream_not_even_one_delta(ends: str) -> None:
+    writer = API.stream_renderer(Request())
+    assert b"response.created" in writer.send([PartStart(0, Assistant()), PartDelta(0, "Hi")])
+    assert b'"delta":" you"' in writer.send([PartDelta(0, " you")])
+    if ends == "fails":
+        assert b"response.failed" in writer.fail(UpstreamError("it broke off"))
+    else:
+        whole = Assistant(content=[Text(text="Hi you")])
+        assert b"response.completed" in writer.send([PartEnd(0, whole), MessageEnd("stop")])
+    assert b"" == writer.send([PartDelta(0, " more")])

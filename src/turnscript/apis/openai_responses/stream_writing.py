@@ -102,17 +102,22 @@ class StreamWriter:
 
     def send(self, events: Iterable[Event]) -> bytes:
         """The bytes for some events; the first call, even without any, opens the stream. Nothing once it is over."""
+        live = self._live
+        if live and type(events) is list and len(events) == 1:  # by far the most: one delta
+            [event] = events
+            if type(event) is PartDelta and event.text and (around_it := live.get(event.index)) is not None:
+                return self._one(around_it, event.text)
         if self._over:
             return b""
         if self._report is None:
             events = list(events)
             self._open(events)
-        out, live = self._out, self._live
+        out = self._out
         try:
             for event in events:
                 if not isinstance(event, PartDelta):
                     self._take(event)
-                elif event.index in live and event.text:  # by far the most
+                elif event.index in live and event.text:
                     keep, before, between, behind = live[event.index]
                     keep(event.text)
                     out += (before, _encode(self._number), between, _encode(event.text), behind)
@@ -127,11 +132,24 @@ class StreamWriter:
         out.clear()
         return data
 
+    def _one(self, live: _Live, text: str) -> bytes:
+        """The event of one delta."""
+        keep, before, between, behind = live
+        try:
+            said = _encode(text)
+        except UnicodeEncodeError as error:
+            raise _half_a_pair(error) from None
+        keep(text)
+        number = self._number
+        self._number = number + 1
+        return b"%b%d%b%b%b" % (before, number, between, said, behind)
+
     def fail(self, error: TurnscriptError) -> bytes:
         """The bytes that end the stream because of an error: `response.failed`, or `error` if it has not begun."""
         if self._over:
             return b""
         self._over = True
+        self._live.clear()
         if self._report is None:
             self._emit("error", flat_error(error))
         else:
@@ -176,6 +194,7 @@ class StreamWriter:
         end = MessageEnd(usage=event.usage, model=event.model, extra=own_extra(event.extra, event.origin, self.losses))
         body = self._report.body(status, self._told(), end, reason=reason)
         self._over = True
+        self._live.clear()
         self._emit(_TERMINALS.get(status, "response.incomplete"), {"response": body})
 
     def _told(self) -> list[RawJson]:
