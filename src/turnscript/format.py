@@ -31,6 +31,7 @@ from turnscript.engine.parse import TurnParser
 from turnscript.engine.prompt import Prompt, bare_parser, begin_prompt
 from turnscript.engine.read import claims_document, read_document
 from turnscript.engine.render import write_document
+from turnscript.engine.replay import Replays
 from turnscript.engine.spans import Span, Writer, text_of_spans
 from turnscript.engine.table import Document, with_ends
 from turnscript.errors import LossyConversion, UnknownName, Unsupported
@@ -93,14 +94,17 @@ class Format(Struct, frozen=True):
         """Whether a text looks like a transcript of this format, by how it begins."""
         return claims_document(self.document, text)
 
-    def prompt(self, request: Request, *, thinking: bool | None = None, escape: str = AUTO) -> Prompt:
+    def prompt(
+        self, request: Request, *, thinking: bool | None = None, escape: str = AUTO, replays: Replays = ()
+    ) -> Prompt:
         """The conversation cut where the model goes on.
 
         A last assistant text that is `open` is continued. Otherwise a turn is opened: a thought if `thinking` (default:
         if the request's settings ask for it), a call if the tool choice demands one, else an answer. `escape` as for
-        `render`.
+        `render`. `replays`: turns to be written as the model wrote them (`Prompt.generated`), in order, each with the
+        positions of its first item and behind its last; one that does not fit where it stands is rendered anew.
         """
-        return begin_prompt(self.document, request, thinking, _policy(escape))
+        return begin_prompt(self.document, request, thinking, _policy(escape), replays)
 
     def parser(
         self, tools: Sequence[Tool] | None = None, *, prefill: str = "", stops: Sequence[str] = ()

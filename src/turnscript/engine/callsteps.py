@@ -83,6 +83,7 @@ class CallSteps(Teller):
         if found is not None and scanner.actions[found[0]].do is Do.CLOSE:
             self._read(text[position : found.end()])
             self._call_raw.append(text[position : found.end()])
+            self._note_closing(place.close)
             self._finish_call(found.end())
             return found.end()
         if found is None and not self._closing and scanner.hold(text, position) <= space:

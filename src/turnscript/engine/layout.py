@@ -58,6 +58,11 @@ class Place:
         """Whether an item has a field that is not shown here: one look at all of them, taken for every item."""
         return bool(self._unshown(item) != self._nothing)
 
+    def is_ended(self, text: str) -> bool:
+        """Whether the closing of the turn stands at the end of what a model wrote."""
+        closing = self.turn.close.strip()
+        return bool(closing) and text.rstrip().endswith(closing)
+
 
 class Layout:
     """A document's places by kind, its joints with the group literals that go with them, and its escapes."""
@@ -114,6 +119,10 @@ class Layout:
         if self.thoughts and isinstance(item, Thinking):
             return self.thoughts.get(item.of)
         return self.places.get(item.kind)
+
+    def place_named(self, kind: str, of: str) -> Place | None:
+        """The same by kind, and by kind of thought where the format tells thoughts apart."""
+        return self.thoughts.get(of) if self.thoughts and kind == Thinking.kind else self.places.get(kind)
 
     def place_of(self, turn: Turn, segment: Segment) -> Place:
         """The place of a segment in a turn, the same one every time."""

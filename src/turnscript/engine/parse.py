@@ -197,6 +197,11 @@ class TurnParser(CallSteps):
                 return space
         return ""
 
+    @property
+    def ended(self) -> bool:
+        """Whether the turn is over, or a stop string was met: a backend may stop, what else comes is behind the end."""
+        return self._met_stop or self._step == self._over
+
     def _over(self, text: str, position: int) -> int:
         """Behind the end of the turn."""
         if self._tail_at < 0:
@@ -227,6 +232,7 @@ class TurnParser(CallSteps):
             self._enter_gap(place.kind, self._group)
         elif do is Do.LEAVE:
             self._group = None
+            self._note_closing(literal)
             self._enter_gap(self._state.kind)
         else:
             if do is Do.STOP:

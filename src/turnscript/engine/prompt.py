@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from turnscript.conversation import Assistant, Conversation, Item, Request, Response, Tool, ToolCall, ToolChoice
+from turnscript.conversation import (
+    Assistant,
+    Conversation,
+    Item,
+    Request,
+    Response,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolChoice,
+)
 from turnscript.engine.attributes import attribute_text
 from turnscript.engine.correlate import names_of
 from turnscript.engine.escape import AUTO
@@ -12,6 +22,7 @@ from turnscript.engine.layout import Place
 from turnscript.engine.names import name_line
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.render import Composer
+from turnscript.engine.replay import Generated, Replays, kept
 from turnscript.engine.spans import Span, Writer
 from turnscript.engine.states import model_turn, named_call, states_of
 from turnscript.engine.table import Document
@@ -25,10 +36,13 @@ class Prompt:
     """Text for a model to continue.
 
     `stops`: strings that end the model's turn. `client_stops`: those that the client asked for. `prefill`: how much of
-    the turn's own content is written already; the parser begins there.
+    the turn's own content is written already; the parser begins there. `replayed`: the first items of turns that stand
+    in it as they were generated.
     """
 
     __slots__ = (
+        "_before",
+        "_begun",
         "_composer",
         "_count",
         "_missing",
@@ -38,6 +52,7 @@ class Prompt:
         "_thinks",
         "offered",
         "prefill",
+        "replayed",
         "stops",
     )
 
@@ -47,6 +62,8 @@ class Prompt:
         self._request = request
         self._thinks = thinks
         self._start = start
+        self._begun, self._before = _place_of_answer(composer, request)
+        self.replayed = tuple(composer.replayed)
         self._seed, self.prefill, self._missing = _opened(composer, request, thinks)
         self._count = len(out.pieces)
         self.offered = _offered(request)
@@ -99,6 +116,27 @@ class Prompt:
         turn.seed(self._seed)
         return turn
 
+    def generated(self, response: Response) -> Generated | None:
+        """What a later prompt needs to hold this turn as it was generated: what this one opened, and the text.
+
+        What goes on behind the end of the turn and the client's own stop string are left out, because no client has
+        seen them. None where there is nothing to replay.
+        """
+        document = self._composer.document
+        opening = "".join(self._composer.out.pieces[self._begun : self._count])
+        if response.raw is None or not response.items or (opening and not opening.strip()):
+            return None
+        last = response.items[-1]
+        return Generated(
+            opening=opening,
+            text=kept(response.raw, response, states_of(document, model_turn(document), False).strangers()),
+            before=self._before,
+            last=last.kind,
+            of=last.of if isinstance(last, Thinking) else "",
+            prefilled=len(self.prefill) if _goes_on(self._request) else 0,
+            flags=self._composer.flags,
+        )
+
     def extend(self, response: Response, items: Sequence[Item]) -> Prompt | None:
         """The next prompt: this one, the text generated for it, then new items. Its text starts with both.
 
@@ -135,9 +173,12 @@ def _names(document: Document, offered: Iterable[str]) -> tuple[str, ...]:
     return tuple(map(name_line, offered)) if named_call(model_turn(document)) is not None else ()
 
 
-def begin_prompt(document: Document, request: Request, thinking: bool | None, policy: str = AUTO) -> Prompt:
+def begin_prompt(
+    document: Document, request: Request, thinking: bool | None, policy: str = AUTO, replays: Replays = ()
+) -> Prompt:
     """The prompt of a request."""
     composer = Composer.of(document, archive=False, policy=policy)
+    composer.replays = replays
     thinks = _thinks(request, thinking)
     if thinks and document.generation.thinking_kind not in composer.layout.places:
         if thinking:
@@ -151,22 +192,15 @@ def begin_prompt(document: Document, request: Request, thinking: bool | None, po
 def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, items: Sequence[Item]) -> Prompt | None:
     layout, out = composer.layout, composer.out
     place = layout.place_for(response.items[-1]) if response.items else None
-    place = place or layout.places[composer.document.generation.kind]
-    composer.place, composer.model = place, True
-    closing = place.turn.close.strip()
-    ended = bool(closing) and raw.rstrip().endswith(closing)  # then what is new cannot join the turn
-    joint = None if ended else composer.goes_on(items)
-    tail = f"{place.close}{place.end if joint is None else joint}"
-    shared = _overlap(raw, tail)
-    if not shared and raw.rstrip().endswith(tuple(stop.strip() for stop in prompt.stops)):
-        return None
+    count = len(out.pieces)
+    composer.place, composer.model = place or layout.places[composer.document.generation.kind], True
     out.trainable = True
     out.generated(raw)
     start = len(out.pieces)
-    out.control(tail[shared:])
-    composer.joined = joint is not None
-    if joint is None:
-        composer.place = None
+    shared = composer.close_generated(raw, items)
+    if not shared and raw.rstrip().endswith(tuple(stop.strip() for stop in prompt.stops)):
+        del out.pieces[count:], out.marks[-2:]
+        return None
     said = [*response.items, *items]
     before = len(response.items)
     names = names_of(said, composer.document.results)
@@ -176,11 +210,17 @@ def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, 
     return Prompt(composer, request, prompt._thinks, start)
 
 
-def _overlap(text: str, tail: str) -> int:
-    """How much of `tail` stands at the end of `text` already."""
-    if not text or text[-1] not in tail:
-        return 0
-    return next((size for size in range(len(tail), 0, -1) if text.endswith(tail[:size])), 0)
+def _place_of_answer(composer: Composer, request: Request) -> tuple[int, str]:
+    """How many pieces stand before what opens the answer, and the kind of the segment before it."""
+    if _goes_on(request):
+        return composer.opened
+    return len(composer.out.pieces), "" if composer.place is None else composer.place.kind
+
+
+def _goes_on(request: Request) -> bool:
+    """Whether the last item is a text that the answer goes on from."""
+    last = request.items[-1] if request.items else None
+    return isinstance(last, Assistant) and last.open
 
 
 def _continued(composer: Composer, request: Request) -> tuple[str, str]:
@@ -196,8 +236,7 @@ def _continued(composer: Composer, request: Request) -> tuple[str, str]:
 def _opened(composer: Composer, request: Request, thinks: bool) -> tuple[str, str, str]:
     """Open what the model is to write; returns its parser's seed, the prefill, and the white space left out."""
     generation, places = composer.document.generation, composer.layout.places
-    last = request.items[-1] if request.items else None
-    if isinstance(last, Assistant) and last.open:
+    if _goes_on(request):
         seed, prefill = _continued(composer, request)
         missing = _strip_end(composer.out) if generation.stripped else ""
         return (seed.rstrip(), prefill.rstrip(), missing) if missing else (seed, prefill, "")
@@ -300,8 +339,7 @@ def _forced(request: Request) -> ToolChoice | None:
 
 def _must_call(request: Request, thinks: bool) -> bool:
     """Whether the prompt opens a call: the model may do nothing else, and no answer goes on."""
-    goes_on = bool(request.items) and isinstance(request.items[-1], Assistant) and request.items[-1].open
-    return not thinks and not goes_on and _forced(request) is not None
+    return not thinks and not _goes_on(request) and _forced(request) is not None
 
 
 def _thinks(request: Request, asked: bool | None) -> bool:

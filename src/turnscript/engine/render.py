@@ -21,6 +21,7 @@ from turnscript.engine.escape import AUTO
 from turnscript.engine.layout import Layout, Place, layout_of, report_unshown
 from turnscript.engine.names import name_line
 from turnscript.engine.read_turns import TIGHT, tightened
+from turnscript.engine.replay import Generated, Replays, closing_of, hides
 from turnscript.engine.spans import CONTROL, ITEM, Writer, flatten
 from turnscript.engine.system import leads, write_system
 from turnscript.engine.table import Document, Section
@@ -49,10 +50,27 @@ class Composer:
     """Writes items into turns.
 
     `place`: where the last item stands, as long as its turn is open. `model`: whether the last item was the model's.
-    `joined`: the next item goes on in the turn, and what joins it is written already.
+    `joined`: the next item goes on in the turn, and what joins it is written already. `replays`: turns that are written
+    as they were generated, `replayed` where those that fitted begin. `flags`: the kinds of thought that are flagged.
+    `opened`: how many pieces stand before an item that is open, and the kind of the one before it.
     """
 
-    __slots__ = ("_places", "_special", "document", "joined", "last", "layout", "model", "out", "place", "separated")
+    __slots__ = (
+        "_places",
+        "_special",
+        "document",
+        "flags",
+        "joined",
+        "last",
+        "layout",
+        "model",
+        "opened",
+        "out",
+        "place",
+        "replayed",
+        "replays",
+        "separated",
+    )
 
     def __init__(self, layout: Layout, out: Writer) -> None:
         self.layout = layout
@@ -63,6 +81,10 @@ class Composer:
         self.last = -1
         self.joined = False
         self.separated = True
+        self.replays: Replays = ()
+        self.replayed: list[int] = []
+        self.flags: tuple[str, ...] = ()
+        self.opened = 0, ""
         self._places = layout.places
         self._special = bool(layout.thoughts)
 
@@ -110,9 +132,59 @@ class Composer:
         Most say one text and nothing more. Those take a short way: what stands between two kinds is made once.
         """
         try:
-            self._write_run(items, start)
+            if self.replays and not any(item.open for item in items[:-1]):
+                self._write_around(items, start)
+            else:
+                self._write_run(items, start)
         except InvalidConversation as error:
             raise self._located(error, items, start) from None
+
+    def _write_around(self, items: Sequence[Item], start: int) -> None:
+        """The same, with turns in between as they were generated, those that fit where they stand."""
+        at = 0
+        for first, end, generated in self.replays:
+            if start + at <= first < end <= start + len(items):
+                self._write_run(items[at : first - start], start + at)
+                at = first - start
+                if self._replay(generated, first):
+                    at = end - start
+                    self.last = end - 1
+                    self.close_generated(generated.text, items[at:])
+        self._write_run(items[at:], start + at)
+
+    def _replay(self, generated: Generated, first: int) -> bool:
+        """Write what the prompt had opened and what the model wrote. False where the text before is another."""
+        place = self.layout.place_named(generated.last, generated.of)
+        kind = "" if self.place is None else self.place.kind
+        if place is None or self.joined or kind != generated.before or hides(self.layout, generated):
+            return False
+        out, content = self.out, len(generated.opening) - generated.prefilled
+        out.item, out.trainable = first, False
+        out.control(generated.opening[:content])
+        if generated.prefilled:
+            out.written(generated.opening[content:])
+        out.generated(generated.text)
+        self.separated = False
+        self.place, self.model = place, True
+        self.replayed.append(first)
+        return True
+
+    def close_generated(self, text: str, following: Sequence[Item]) -> int:
+        """End the segment that a generated text stops in, and its turn if what follows does not go on there.
+
+        Returns how much of that is in the text already.
+        """
+        place, out = self.place, self.out
+        assert place is not None
+        joint = None if place.is_ended(text) else self.goes_on(following)
+        tail, shared = closing_of(self.layout, place, joint, text)
+        out.trainable = True
+        out.control(tail[shared:])
+        out.item, out.trainable = -1, False
+        self.joined = joint is not None
+        if joint is None:
+            self.place = None
+        return shared
 
     def _located(self, error: InvalidConversation, items: Sequence[Item], start: int) -> InvalidConversation:
         """An error of a text, with the place of its item: the first that cannot be written by itself."""
@@ -180,6 +252,8 @@ class Composer:
         if not self._is_shown(place, item):
             return
         joint = "" if self.joined else self._joint(place, item)
+        if item.open:
+            self.opened = len(out.pieces), "" if self.place is None else self.place.kind
         if out.flattened and self._vanishes(place, items, at, joint):
             return
         if joint is None:
@@ -211,13 +285,16 @@ class Composer:
 
     def goes_on(self, items: Sequence[Item]) -> str | None:
         """What joins the first of some items to the turn that is open; None if it opens another one."""
-        place = self.layout.place_for(items[0]) if items else None
-        return None if place is None else self._joint(place, items[0])
+        for item in items:
+            place = self.layout.place_for(item)
+            if place is not None and place.segment.prompt:
+                return self._joint(place, item)
+        return None
 
     def copied(self, count: int) -> Composer:
         """Another composer that has written the first `count` pieces of this one's."""
         composer = Composer(self.layout, self.out.copied(count))
-        composer.separated, composer.last = self.separated, self.last
+        composer.separated, composer.last, composer.flags = self.separated, self.last, self.flags
         return composer
 
     def _begin(self, place: Place, items: Sequence[Item], at: int, index: int) -> None:

@@ -101,6 +101,11 @@ class Writer:
         self.pieces.append(text)
         self.marks.append(self.item * ITEM + TRAINABLE)
 
+    def written(self, text: str) -> None:
+        """Somebody's text that is protected already."""
+        self.pieces.append(text)
+        self.marks.append(self.item * ITEM)
+
     def copied(self, count: int) -> Writer:
         """A writer that goes on behind the first `count` pieces of this one."""
         other = Writer(self.escape, self.archive)

@@ -114,6 +114,12 @@ class States:
         """The same, None where the two are not joined."""
         return self._joints.get((before, after))
 
+    def strangers(self) -> list[str]:
+        """What of all that ends the model's turn is not its own: openings of others, and the end of all."""
+        end = self.layout.document.end.strip()
+        ends = [(literal.strip(), action) for literal, action in self._ends().items()]
+        return [core for core, action in ends if action.do is Do.FOREIGN or core == end]
+
     def _text_literals(self, place: Place) -> dict[str, Action]:
         if self.strict:
             return self._closes(place) or dict(self._openings(place.kind, spaced=True))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from turnscript.conversation import Item, Part, Request, System, Text, Thinking
 from turnscript.engine.spans import Writer
-from turnscript.engine.table import Document, ToolsPlace
+from turnscript.engine.table import ToolsPlace
 from turnscript.engine.toollists import is_function, report_tool
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def _is_first(item: Item) -> bool:
 def write_system(composer: Composer, request: Request, thought: str | None) -> int:
     """Write the first system turn, if it holds more than its text. Returns how many items are written by that."""
     document, items = composer.document, request.items
-    flags = _flags(document, request, thought)
+    flags = _flags(composer, request, thought)
     tools = any(map(is_function, request.tools)) and document.tools_place is not None
     if not tools:
         for index, tool in enumerate(request.tools):
@@ -85,9 +85,16 @@ def _write_tools(tools: ToolsPlace, request: Request, out: Writer, joined: bool)
     out.control(tools.close)
 
 
-def _flags(document: Document, request: Request, thought: str | None) -> str:
-    if document.flags is None:
+def _flags(composer: Composer, request: Request, thought: str | None) -> str:
+    """The tags of the kinds of thought that are asked for. A turn that is replayed asks for what its prompt had."""
+    flags = composer.document.flags
+    if flags is None:
         return ""
-    kinds: set[str | None] = {item.of for item in request.items if isinstance(item, Thinking) and item.content}
-    kinds |= {thought, *request.hints.get(ASKED, "").split()}
-    return "".join([tag for kind, tag in document.flags.tags.items() if kind in kinds])
+    kinds: set[str | None] = {thought, *request.hints.get(ASKED, "").split()}
+    at = 0
+    for first, end, generated in (*composer.replays, (len(request.items), 0, None)):
+        kinds |= {item.of for item in request.items[at:first] if isinstance(item, Thinking) and item.content}
+        kinds |= set(generated.flags) if generated is not None else set()
+        at = max(at, end)
+    composer.flags = tuple(kind for kind in flags.tags if kind in kinds)
+    return "".join([flags.tags[kind] for kind in composer.flags])

@@ -51,6 +51,7 @@ class Teller(ABC):
         self._closing = False
         self._finish: str | None = None
         self._stop: str | None = None
+        self._met_stop = False  # one of `stops` that closes calls, so that it ends no turn by itself
         self._index = -1
         self._part: Item | None = None  # the part that is going on
         self._texts: list[str] = []  # its content
@@ -89,6 +90,11 @@ class Teller(ABC):
     @abstractmethod
     def _act(self, action: Action, literal: str, start: int) -> None:
         """Do what a literal says."""
+
+    def _note_closing(self, literal: str) -> None:
+        """The closing of calls: where it is a stop, the model should not go on."""
+        if not self._met_stop and any(literal.strip() == stop.strip() for stop in self.stops):
+            self._met_stop = True
 
     def _take_events(self) -> list[Event]:
         events, self._events = self._events, []

@@ -1,0 +1,88 @@
+"""Owns exact replay: what stood in a prompt for a turn of the model, and what of its text stands in the next prompt.
+
+A turn that is written anew from its items differs from what the model wrote: JSON is spelled in another way, a thought
+is missing, a broken call is escaped. Each such byte costs a model server all that it keeps of the conversation behind
+it, and a recurrent model all of it. So the text of the turn is kept with what the prompt had opened for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from turnscript.conversation import Response
+from turnscript.engine.layout import Layout, Place
+
+_BEHIND = frozenset({"after_end", "foreign_turn", "text_outside"})
+
+
+class Generated(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A turn as a model wrote it.
+
+    `opening`: what its prompt wrote behind the item before, its last `prefilled` characters the client's text that the
+    model went on from. `text`: what it wrote. `before` and `last`: the kinds of the segment before and of the last
+    one, `of` its kind of thought. `flags`: the kinds of thought that the prompt had flagged.
+    """
+
+    opening: str
+    text: str
+    before: str
+    last: str
+    of: str = ""
+    prefilled: int = 0
+    flags: tuple[str, ...] = ()
+
+
+Replays = Sequence[tuple[int, int, Generated]]
+"""Turns to be written as they were generated: position of the first item, position behind the last one, the turn."""
+
+
+def kept(raw: str, response: Response, strangers: Sequence[str]) -> str:
+    """What of a generated text is of its turn: nothing behind the end, no opening of somebody else, and not the string
+    at which the client wanted it to end."""
+    cut = min([issue.start for issue in response.issues if issue.kind in _BEHIND], default=len(raw))
+    text = raw[:cut]
+    stop = response.stop_sequence
+    if stop:  # which the backend may have taken away
+        bare = text if text.endswith(stop) else text.rstrip()
+        while bare.endswith(stop):
+            text = bare = bare[: len(bare) - len(stop)]
+        return text
+    while True:
+        bare = text.rstrip()
+        stranger = max((one for one in strangers if bare.endswith(one)), key=len, default="")
+        if not stranger:
+            return text
+        text = bare[: len(bare) - len(stranger)].rstrip()
+
+
+def hides(layout: Layout, generated: Generated) -> bool:
+    """Whether the turn holds what this format leaves out of prompts, such as past thoughts."""
+    hidden = [place.open.strip() for place in layout.places.values() if place.model and not place.segment.prompt]
+    return bool(hidden) and any(tag in f"{generated.opening}{generated.text}" for tag in hidden)
+
+
+def closing_of(layout: Layout, place: Place, joint: str | None, text: str) -> tuple[str, int]:
+    """What follows a generated text that stops in a segment, and how much of it stands at its end already.
+
+    `joint`: what joins the next segment, None where the turn ends. A literal is known with other white space before it.
+    """
+    group = place.segment.group.close if place.segment.group else ""
+    after = f"{group}{place.turn.close}" if joint is None else joint
+    group = group if after.startswith(group) else ""  # the next segment may be of the same group
+    tail, known, bare = "", 0, text.rstrip()
+    for literal in (place.close, group, after[len(group) :]):
+        tail += literal
+        core = tail.strip()
+        if literal.strip() and bare.endswith(core):
+            known = len(tail.rstrip())
+    behind = text[len(bare) :]
+    return tail, known + _overlap(behind, tail[known:]) if known else _overlap(text, tail)
+
+
+def _overlap(text: str, tail: str) -> int:
+    """How much of `tail` stands at the end of `text` already."""
+    if not text or text[-1] not in tail:
+        return 0
+    return next((size for size in range(len(tail), 0, -1) if text.endswith(tail[:size])), 0)

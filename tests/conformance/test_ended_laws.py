@@ -1,0 +1,92 @@
+"""Owns the law of ended turns: a parser says when a model need not go on, and not before."""
+
+import pytest
+
+import turnscript as ts
+from tests.conformance.test_parser_laws import WEATHER, calls_text, opening_of
+from turnscript.engine.prompt import Prompt
+
+NEXT = 2
+"""How many characters a parser may need to see behind a stop that may be the beginning of something else."""
+CALL = ts.ToolCall(name="get_weather", arguments='{"city": "Tokyo"}', id="call_auto_001")
+
+
+def prompt_of(format_name: str, tools: list[ts.Tool], mode: str | None = None, stop: list[str] | None = None) -> Prompt:
+    """A prompt for an answer to one question."""
+    question = ts.User(content=[ts.Text(text="Hi")])
+    asked = ts.Request(conversation=ts.Conversation(items=[question], tools=tools))
+    asked.settings.tool_choice = ts.ToolChoice(mode=mode) if mode else None
+    asked.settings.stop = stop
+    return ts.get_format(format_name).prompt(asked, thinking=False)
+
+
+def ended_at(prompt: Prompt, written: str) -> int | None:
+    """After how many characters a parser says that the turn has ended. Once it has, it stays so."""
+    parser = prompt.parser()
+    assert not parser.ended
+    said: list[bool] = []
+    for letter in written:
+        parser.feed(letter)
+        said.append(parser.ended)
+    parser.close()
+    assert said == sorted(said)
+    return said.index(True) + 1 if True in said else None
+
+
+@pytest.mark.parametrize("tools", [[], [WEATHER]], ids=["no tools", "tools"])
+def test_an_answer_ends_with_each_of_the_formats_stops_and_not_before(format_name: str, tools: list[ts.Tool]) -> None:
+    prompt = prompt_of(format_name, tools)
+    stops = [stop for stop in prompt.stops if not closes_calls(format_name, stop)]
+    assert stops
+    for stop in stops:
+        written = f"Some words{stop}"
+        at = ended_at(prompt, f"{written} and more")
+        assert at is not None
+        assert 0 <= at - len(written) <= NEXT, stop
+        assert ended_at(prompt, written[: -len(stop.strip())]) is None
+
+
+def test_a_turn_of_calls_ends_with_its_closing_or_its_stop_and_not_before(format_name: str) -> None:
+    """A stop may be the closing of the calls, which a backend that keeps stops in the text writes too."""
+    format_ = ts.get_format(format_name)
+    prompt = prompt_of(format_name, [WEATHER])
+    calls = calls_text(format_, 1, "Tokyo")
+    written = calls[calls.index(opening_of(format_, "tool_call").strip()) :]
+    closed = any(stop.strip() in written for stop in prompt.stops)
+    for text in [written] if closed else [f"{written}{stop}" for stop in prompt.stops]:
+        at = ended_at(prompt, f"{text} and more")
+        assert at is not None
+        assert written.index("Tokyo") < at <= len(text) + NEXT
+
+
+def test_a_forced_call_ends_with_its_stop(format_name: str) -> None:
+    format_ = ts.get_format(format_name)
+    prompt = prompt_of(format_name, [WEATHER], mode="required")
+    whole = ts.Request(
+        conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")]), CALL], tools=[WEATHER])
+    )
+    written = str(format_.render(whole, view="prompt").value)[len(prompt.text) :].rstrip()
+    met = [written.index(stop.strip()) + len(stop.strip()) for stop in prompt.stops if stop.strip() in written]
+    assert ended_at(prompt, f"{written} ") == min(met, default=None)
+
+
+def test_an_answer_ends_with_the_clients_stop_and_not_before(format_name: str) -> None:
+    for tools in ([], [WEATHER]):
+        prompt = prompt_of(format_name, tools, stop=["###"])
+        assert len("Some words###") == ended_at(prompt, "Some words### and more")
+        assert ended_at(prompt, "Some words## and more") is None
+
+
+def test_an_answer_that_goes_on_has_not_ended(format_name: str) -> None:
+    parser = prompt_of(format_name, []).parser()
+    parser.feed("Some words")
+    assert not parser.ended
+    parser.close("length")
+    assert not parser.ended
+
+
+def closes_calls(format_name: str, stop: str) -> bool:
+    """Whether a stop is what calls are closed with: behind words it is text."""
+    segment = ts.get_format(format_name).document.segment("tool_call")
+    closings = [segment.close, segment.group.close if segment.group else ""]
+    return stop.strip() in [closing.strip() for closing in closings]
