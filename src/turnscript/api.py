@@ -32,6 +32,7 @@ from turnscript.jsontext import Json, read_object, utf8
 from turnscript.losses import Loss, LossKind
 from turnscript.losses import part_path as part_of_message
 from turnscript.rendered import Rendered
+from turnscript.serving import Serving
 from turnscript.wire import Reader, Rest, mismatch
 
 Body = dict[str, Any]
@@ -198,13 +199,14 @@ class Api(ABC):
     `origin` is the API's name in the META block of an archived transcript; `request_id` is the header that names a
     request. `flags` maps the names of render options to their allowed values, default first. `typed` gives the wire
     types of large members, which are then decoded together with the body in one pass; `read` must take them as JSON
-    too, because a body with any odd member is read in two.
+    too, because a body with any odd member is read in two. `serving`: what a server of it does beside answering.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     endpoint: ClassVar[str]
     origin: ClassVar[str]
+    serving: ClassVar[Serving]
     request_id: ClassVar[str] = "x-request-id"
     profiles: ClassVar[tuple[str, ...]] = (OFFICIAL,)
     flags: ClassVar[Mapping[str, tuple[str, ...]]] = {}

@@ -46,9 +46,10 @@ def numbers_count(told: list[Frame], good: bool) -> bool:
 
 
 def it_begins(told: list[Frame], good: bool) -> bool:
-    """Created, in progress, and then all else; or nothing but an error, where there was no time for that."""
+    """Created, in progress, and then all else, or in progress once more as a sign of life; or nothing but an error,
+    where there was no time for that."""
     types = [payload["type"] for payload in payloads(told)]
-    begun = types[:2] == [CREATED, IN_PROGRESS] and not {CREATED, IN_PROGRESS} & set(types[2:])
+    begun = types[:2] == [CREATED, IN_PROGRESS] and CREATED not in types[1:]
     return begun or (not good and types == ["error"])
 
 

@@ -61,11 +61,13 @@ def test_the_first_bytes_are_there_before_any_event(name: str) -> None:
 def test_signs_of_life_change_nothing_wherever_they_stand(api_name: str) -> None:
     api = ts.get_api(api_name)
     renderer = api.stream_renderer(asked())
-    data = renderer.idle() + renderer.start() + renderer.idle()
+    beats = [renderer.idle()]
+    data = beats[0] + renderer.start()
     for event in TOLD:
-        data += renderer.send([event]) + renderer.idle()
+        beats.append(renderer.idle())
+        data += beats[-1] + renderer.send([event])
     data += renderer.close() + renderer.idle()
-    assert data.count(b"keepalive") + data.count(b"event: ping") >= len(TOLD) - 1
+    assert len([beat for beat in beats if beat]) >= len(TOLD)
     found = parsed(api, data)
     assert ("Hello", []) == (ts.fold(TOLD).items and strategies.content_of(found.items[0]), found.issues)
 

@@ -61,7 +61,7 @@ def test_the_chunks_come_in_the_order_that_clients_need() -> None:
     *body, last, usage = chunks
     entry = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}
     expected = [
-        {"role": "assistant", "content": ""},
+        {"role": "assistant", "content": None},
         {"reasoning_content": "hm"},
         {"content": "Hi"},
         {"tool_calls": [entry]},
@@ -84,7 +84,7 @@ def test_usage_is_sent_only_to_a_client_that_asked() -> None:
 def test_the_role_is_sent_at_the_first_call_and_once() -> None:
     renderer = API.stream_renderer(asked())
     first = payloads(renderer.send([]))
-    assert [{"role": "assistant", "content": ""}] == [one["choices"][0]["delta"] for one in first]
+    assert [{"role": "assistant", "content": None}] == [one["choices"][0]["delta"] for one in first]
     assert b"" == renderer.send([])
 
 
@@ -255,7 +255,8 @@ def check(found: ChatCompletion, events: list[Event]) -> None:
     items = expected_items(response.items)
     texts = [item for item in items if isinstance(item, Assistant)]
     refusals = [part.text for item in texts for part in item.content if isinstance(part, Refusal)]
-    assert "".join([text_content(item.content) for item in texts]) == message.content
+    assert "".join([text_content(item.content) for item in texts]) == (message.content or "")
+    assert message.content is not None or message.tool_calls or message.refusal
     assert "".join(refusals) == (message.refusal or "")
     thoughts = [text_content(item.content) for item in items if isinstance(item, Thinking)]
     assert "".join(thoughts) == getattr(message, "reasoning_content", "")

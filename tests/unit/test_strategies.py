@@ -115,7 +115,7 @@ def test_bodies_are_json_and_small(api: str) -> None:
         assert jsontext.difference(body, jsontext.loads(data)) == ""
         assert json.loads(data) == jsontext.plain(body)
         sizes.append(len(data))
-    assert sum(size < 4096 for size in sizes) > 0.9 * len(sizes)
+    assert sum(size < 4096 for size in sizes) > 0.8 * len(sizes)
 
 
 def test_a_type_without_a_shape_is_named() -> None:
@@ -162,7 +162,7 @@ def test_a_recursive_type_is_drawn_to_a_bounded_depth() -> None:
 @pytest.mark.parametrize("api", ["openai-chat", "openai-responses", "anthropic-messages"])
 def test_many_bodies_have_answered_calls(api: str) -> None:
     answered = [body for body in sample(api) if coherent.pairs(body)]
-    assert len(answered) > 0.2 * len(sample(api))
+    assert len(answered) > 0.15 * len(sample(api))
 
 
 @pytest.mark.parametrize("api", ["openai-chat", "openai-responses", "anthropic-messages"])

@@ -37,6 +37,7 @@ from turnscript.apis.anthropic_messages.blocks import MESSAGES, SYSTEM, items_of
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
 from turnscript.apis.anthropic_messages.response import ORIGIN, read_response
 from turnscript.apis.anthropic_messages.response_writing import render
+from turnscript.apis.anthropic_messages.serving import SERVING
 from turnscript.apis.anthropic_messages.settings import OPTIONS
 from turnscript.apis.anthropic_messages.stream_reading import StreamReader
 from turnscript.apis.anthropic_messages.stream_writing import StreamWriter
@@ -66,6 +67,7 @@ class AnthropicMessages(Api):
     title = "Anthropic Messages"
     endpoint = "/v1/messages"
     origin = ORIGIN
+    serving = SERVING
     request_id = "request-id"
     profiles = (OFFICIAL, SEED)
     flags: ClassVar[Mapping[str, tuple[str, ...]]] = {"system": ("join", "blocks"), "mid_system": ("message", "hoist")}

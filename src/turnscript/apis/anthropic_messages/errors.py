@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from turnscript.api import Body
-from turnscript.errors import InvalidInput, TurnscriptError, UpstreamError
+from turnscript.errors import InvalidInput, InvalidRequest, TurnscriptError, UpstreamError
 from turnscript.faults import Fault, Kind, fault_of
 from turnscript.jsontext import Json, excerpt, plain
 
@@ -31,6 +31,8 @@ _KINDS: dict[Kind, tuple[int, str]] = {
     "timeout": (504, "timeout_error"),
     "server": (500, "api_error"),
 }
+_BY_STATUS = (405, 408)
+"""What HTTP itself has a word for, and clients and proxies know by it."""
 _STATUS = {type_: status for status, type_ in _KINDS.values()}
 """The status behind a type, which is all that an error in a stream says."""
 
@@ -38,14 +40,23 @@ _OVERFLOW = re.compile(r"prompt is too long: \d+ tokens > \d+ maximum|input leng
 """This API's own two sentences for a context that is too long."""
 
 
+class ThreadsUnsupported(InvalidRequest):
+    """A request leans on a conversation that no server keeps here. Clients that are told so send all of it again."""
+
+    code = "thread_unsupported_request"
+
+
 def error_body(error: TurnscriptError, request_id: str | None = None) -> tuple[int, Body]:
     """Status and body of an error."""
     fault = fault_of(error)
     status, type_ = _KINDS[fault.kind]
-    if fault.kind == "server":
+    if fault.kind == "server" or fault.status in _BY_STATUS:
         status = fault.status
     message = _overflow(fault, error) if fault.kind == "overflow" else fault.message
-    return status, {"type": "error", "error": {"type": type_, "message": message}, "request_id": request_id}
+    told: Body = {"type": type_, "message": message}
+    if isinstance(error, ThreadsUnsupported):
+        told["details"] = {"error_code": error.code, "unsupported": ["thread"]}
+    return status, {"type": "error", "error": told, "request_id": request_id}
 
 
 def encoded(body: Body) -> bytes:

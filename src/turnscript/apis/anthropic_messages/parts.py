@@ -50,7 +50,8 @@ class PartWriter:
         structure = None if self.rendering.foreign else _structure(part)
         source: Any = structure
         if structure is None and part.text is not None:
-            source = {"type": "text", "media_type": part.media_type or "text/plain", "data": part.text}
+            plain = "text/plain" if part.media_type is None else part.media_type
+            source = {"type": "text", "media_type": plain, "data": part.text}
         elif structure is None:
             source = self._source(part, path, "application/pdf")
         if source is None:
@@ -84,7 +85,8 @@ class PartWriter:
         if part.data is not None:
             if part.media_type is None:
                 self.rendering.lose(path, "invented", f"no media type is given: {media_type!r}")
-            return {"type": "base64", "media_type": part.media_type or media_type, "data": part.data}
+            said = media_type if part.media_type is None else part.media_type
+            return {"type": "base64", "media_type": said, "data": part.data}
         if part.media_type is not None:
             self.rendering.lose(path, "dropped", "a media type is said with data only")
         if part.url is not None:

@@ -58,7 +58,9 @@ from turnscript.conversation import Assistant, Request, Response
 from turnscript.errorobject import encoded, error_body
 from turnscript.errors import LossyConversion, TurnscriptError
 from turnscript.jsontext import Json
+from turnscript.openai_models import model_body, model_list
 from turnscript.rendered import Rendered
+from turnscript.serving import Serving
 
 
 class OpenAIChat(Api):
@@ -68,6 +70,7 @@ class OpenAIChat(Api):
     title = "OpenAI Chat Completions"
     endpoint = "/v1/chat/completions"
     origin = ORIGIN
+    serving = Serving(models=model_list, model=model_body, id_prefix="chatcmpl-")
     profiles = (OFFICIAL, SEED)
     flags: ClassVar[Mapping[str, tuple[str, ...]]] = {"reasoning": ("reasoning_content", "reasoning")}
     options: ClassVar[Sequence[Option]] = OPTIONS

@@ -2,7 +2,8 @@
 
 Order: a first chunk with the role; deltas; one chunk with the finish reason and no delta; one without choices and with
 the usage, if the client asked for it; `[DONE]`. Clients put equal members of deltas one behind another, so role, id,
-name and type are sent once.
+name and type are sent once. Some take the first content, even an empty one, for the answer, and look for no call behind
+it; so the chunk with the role has none, and an answer with neither has its empty content at the end.
 
 A call is sent when it is complete. This API cannot take back what it said, and clients run a call that they have half
 of; so a call that a limit cut off, or that turned out to be none, is never sent at all.
@@ -53,6 +54,7 @@ class ChatStreamRenderer(ChunkEnding):
         self._order = Order(self._rendering)
         self._legacy = is_legacy(request)
         self._calls = 0
+        self._texts = False
         self._head = self._tail = b""  # around a delta
         self._live: dict[int, tuple[bytes, bytes]] = {}  # the parts that have deltas: the chunk around the text
         self._said: set[int] = set()  # those that have said anything
@@ -87,7 +89,7 @@ class ChatStreamRenderer(ChunkEnding):
     def _begin(self) -> bytes:
         choice = {"index": 0, "delta": HOLE, "logprobs": None, "finish_reason": None}
         self._head, self._tail = around(self._chunk([choice]))
-        return self._delta(b'{"role":"assistant","content":""}')
+        return self._delta(b'{"role":"assistant","content":null}')
 
     def _delta(self, delta: bytes) -> bytes:
         return b"%b%b%b" % (self._head, delta, self._tail)
@@ -139,6 +141,7 @@ class ChatStreamRenderer(ChunkEnding):
                 kind = b"refusal" if isinstance(one, Refusal) else b"content"
                 out.append(self._delta(b'{"%b":%b}' % (kind, encoded(one.text))))
             if one.text:
+                self._texts = True
                 self._order.note("refusal" if isinstance(one, Refusal) else "text", part.at)
 
     def _call(self, out: list[bytes], part: ToolCall) -> None:
@@ -177,6 +180,8 @@ class ChatStreamRenderer(ChunkEnding):
         last = self._rendering_for(end.origin)
         extra = {} if last.foreign else end.extra
         reason = finish_word(last, end.finish_reason, bool(self._calls), self._legacy)
+        if not self._calls and not self._texts:
+            out.append(self._delta(b'{"content":""}'))
         choice: Body = {"index": 0, "delta": {}, "finish_reason": reason}
         if "choices" in extra:
             rest = read_object(extra["choices"])

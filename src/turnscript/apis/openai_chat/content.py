@@ -183,7 +183,7 @@ def _write_image(rendering: Rendering, part: Image, item: Item, index: int) -> B
             return None
         if part.media_type is None:
             rendering.lose(at, "invented", "the media type of the image is not known: image/png")
-        url = data_url(part.media_type or "image/png", part.data)
+        url = data_url("image/png" if part.media_type is None else part.media_type, part.data)
     elif rendering.foreign and split_data_url(url):
         rendering.lose(at, "approximated", "a data URL is read as data here")
     image: Body = {"url": url}

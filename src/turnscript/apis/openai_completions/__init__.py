@@ -42,7 +42,9 @@ from turnscript.errors import InvalidRequest, LossyConversion, TurnscriptError
 from turnscript.events import fold
 from turnscript.grouping import envelope_of, hints, shape_of
 from turnscript.jsontext import Json, plain, read_list, read_object
+from turnscript.openai_models import model_body, model_list
 from turnscript.rendered import Rendered
+from turnscript.serving import Serving
 from turnscript.wire import Reader
 
 _read_strings: Reader[str | list[str]] = Reader(str | list[str])
@@ -113,6 +115,7 @@ class OpenAICompletions(Api):
     title = "OpenAI Completions (legacy)"
     endpoint = "/v1/completions"
     origin = ORIGIN
+    serving = Serving(models=model_list, model=model_body, id_prefix="cmpl-", bare=True)
     options: ClassVar[Sequence[Option]] = OPTIONS
 
     def read(self, members: dict[str, Json], request: Request) -> None:

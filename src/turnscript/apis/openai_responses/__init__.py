@@ -33,6 +33,7 @@ from turnscript.api import OFFICIAL, PLAIN, SEED, Api, Body, Rendering, Reply, S
 from turnscript.apis.openai_responses.options import OPTIONS, ORIGIN
 from turnscript.apis.openai_responses.reading import drop_reasoning_ids, read_instructions, read_items, reopen
 from turnscript.apis.openai_responses.response import parse_response, render_response
+from turnscript.apis.openai_responses.serving import SERVING
 from turnscript.apis.openai_responses.stream_reading import StreamReader
 from turnscript.apis.openai_responses.stream_writing import StreamWriter
 from turnscript.apis.openai_responses.tools import read_tools, write_tools
@@ -53,6 +54,7 @@ class OpenAIResponses(Api):
     title = "OpenAI Responses"
     endpoint = "/v1/responses"
     origin = ORIGIN
+    serving = SERVING
     profiles = (OFFICIAL, SEED)
     options = OPTIONS
 

@@ -79,6 +79,7 @@ class StreamWriter:
         self._output = Output(api, request, "")
         self.losses = self._output.losses
         self._report: Report | None = None
+        self._opened = RawJson(b"{}")
         self._number = 0
         self._out: list[bytes] = []
         self._parts: dict[int, _Part] = {}
@@ -97,8 +98,16 @@ class StreamWriter:
         return self._taken()
 
     def idle(self) -> bytes:
-        """A comment, which keeps the connection alive; nothing behind the end."""
-        return b"" if self._over else comment("keepalive")
+        """Once more that the response is in progress: some clients wait for events, and a comment is none to them.
+
+        A comment before the stream has begun; nothing behind its end.
+        """
+        if self._over:
+            return b""
+        if self._report is None:
+            return comment("keepalive")
+        self._emit("response.in_progress", {"response": self._opened})
+        return self._taken()
 
     def send(self, events: Iterable[Event]) -> bytes:
         """The bytes for some events; the first call, even without any, opens the stream. Nothing once it is over."""
@@ -172,7 +181,7 @@ class StreamWriter:
         self._report = Report(self._api, self._request, id_, self._reply.created)
         extra = own_extra(end.extra, end.origin, [])
         begun = self._report.body(IN_PROGRESS, [], MessageEnd(model=end.model, extra=extra))
-        body = RawJson(_bytes(begun))
+        body = self._opened = RawJson(_bytes(begun))
         self._emit("response.created", {"response": body})
         self._emit("response.in_progress", {"response": body})
 
@@ -242,8 +251,7 @@ class StreamWriter:
                 self._output.lose(f"items[{index}]", "approximated", "it came to nothing, and is not in the output")
                 continue
             self._start(held[0])
-            for delta in held[1:-1]:
-                self._delta(index, delta.text)
+            self._delta(index, "".join([delta.text for delta in held[1:-1]]))
             self._end(last)
 
     def _start(self, event: PartStart) -> None:

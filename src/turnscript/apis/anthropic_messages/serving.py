@@ -1,0 +1,94 @@
+"""Owns what a server of this API does beside answering: counts of tokens, models, and what it must refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from turnscript.apis.anthropic_messages.errors import ThreadsUnsupported
+from turnscript.conversation import Request
+from turnscript.errors import InvalidRequest
+from turnscript.serving import ModelCard, Serving
+
+THREAD = "$.thread"
+
+
+def _count(tokens: int) -> bytes:
+    return msgspec.json.encode({"input_tokens": tokens})
+
+
+def _models(cards: Sequence[ModelCard]) -> bytes:
+    page: dict[str, Any] = {"data": [_entry(card) for card in cards], "has_more": False}
+    page |= {"first_id": cards[0].id if cards else None, "last_id": cards[-1].id if cards else None}
+    return msgspec.json.encode(page)
+
+
+def _model(card: ModelCard) -> bytes:
+    return msgspec.json.encode(_entry(card))
+
+
+def _entry(card: ModelCard) -> dict[str, Any]:
+    return {
+        "type": "model",
+        "id": card.id,
+        "display_name": card.id,
+        "created_at": datetime.fromtimestamp(card.created, UTC).isoformat().replace("+00:00", "Z"),
+        "lifecycle": "active",
+        "line": None,
+        "deprecated_at": None,
+        "retires_at": None,
+        "max_input_tokens": card.context,
+        "max_tokens": card.answer,
+        "capabilities": _capabilities(card),
+    }
+
+
+def _capabilities(card: ModelCard) -> dict[str, Any]:
+    """What a model that continues text can do here: the same words for all but thinking."""
+    no, thinks = {"supported": False}, {"supported": card.thinks}
+    efforts = ("low", "medium", "high", "xhigh", "max")
+    return {
+        "batch": no,
+        "citations": no,
+        "code_execution": no,
+        "context_management": no
+        | {"clear_thinking_20251015": no, "clear_tool_uses_20250919": no, "compact_20260112": no},
+        "effort": thinks | dict.fromkeys(efforts, thinks),
+        "image_input": no,
+        "pdf_input": no,
+        "server_tools": no | {"code_execution": no, "web_search": no},
+        "structured_outputs": no,
+        "thinking": thinks
+        | {
+            "types": {
+                "adaptive": thinks,
+                "between_tools": no,
+                "disabled": {"supported": True},
+                "enabled": thinks,
+            }
+        },
+    }
+
+
+def _refusal(request: Request) -> InvalidRequest | None:
+    """A thread holds a conversation that the server keeps. Ignored, the model would answer without it; refused in these
+    words, clients send all of it again."""
+    thread = request.extra.get("thread")
+    if thread is None or bytes(thread) == b"null":
+        return None
+    message = "message threads are not kept here; send the whole conversation"
+    return ThreadsUnsupported(message, path=THREAD, expected="no such member")
+
+
+SERVING = Serving(
+    models=_models,
+    model=_model,
+    header="anthropic-version",
+    id_prefix="msg_",
+    count_path="/v1/messages/count_tokens",
+    count=_count,
+    refusal=_refusal,
+)

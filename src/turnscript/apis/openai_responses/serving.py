@@ -1,0 +1,182 @@
+"""Owns what a server of this API does beside answering: counts, models, and answers that are kept and gone on from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw as RawJson
+
+from turnscript.apis.openai_responses.errors import failure_of
+from turnscript.apis.openai_responses.reading import read_items
+from turnscript.apis.openai_responses.slots import INSTRUCTIONS, INSTRUCTIONS_LIST
+from turnscript.conversation import Opaque, Request
+from turnscript.errors import InvalidRequest, TurnscriptError
+from turnscript.grouping import slot_of
+from turnscript.jsontext import Json, plain, read_list, read_object
+from turnscript.openai_models import model_body, model_list
+from turnscript.serving import Serving, Stored
+
+REFERENCE = "item_reference"
+
+_encode = msgspec.json.encode
+
+
+def _count(tokens: int) -> bytes:
+    return _encode({"object": "response.input_tokens", "input_tokens": tokens})
+
+
+# What a request asks of the store.
+
+
+def _asks(request: Request) -> bool:
+    return request.settings.store is not False
+
+
+def _detached(request: Request) -> bool:
+    return bytes(request.extra.get("background", b"")) == b"true"
+
+
+def _previous(request: Request) -> str | None:
+    value = request.extra.get("previous_response_id")
+    if value is None or bytes(value) == b"null":
+        return None
+    previous = plain(value)
+    if not isinstance(previous, str):
+        message = "the id of a response is a string"
+        raise InvalidRequest(message, path="$.previous_response_id", expected="a string or null")
+    return previous
+
+
+def _references(request: Request) -> dict[int, str]:
+    named = {index: item for index, item in enumerate(request.items) if isinstance(item, Opaque)}
+    return {index: str(plain(read_object(item.value)["id"])) for index, item in named.items() if item.type == REFERENCE}
+
+
+def _refusal(request: Request) -> InvalidRequest | None:
+    """Members that stand for something this server does not keep. Ignored, the model would answer without it."""
+    for key, what in (("conversation", "conversations are not kept"), ("prompt", "prompt templates are not kept")):
+        value = request.extra.get(key)
+        if value is not None and bytes(value) != b"null":
+            message = f"{what} here; send the items themselves, or previous_response_id"
+            return InvalidRequest(message, path=f"$.{key}", expected="no such member")
+    return None
+
+
+# Items as they are kept.
+
+
+def _inputs(body: bytes, response_id: str) -> list[tuple[str, bytes]]:
+    value = read_object(body).get("input")
+    if value is None or bytes(value) == b"null":
+        return []
+    if bytes(value)[:1] == b'"':
+        text = {"type": "input_text", "text": value}
+        items: list[dict[str, Any]] = [{"type": "message", "role": "user", "content": [text]}]
+    else:
+        items = [_whole(read_object(item)) for item in read_list(value)]
+    own = response_id.partition("_")[2] or response_id
+    return [_named(_with_id(item, f"{own}_{index}")) for index, item in enumerate(items)]
+
+
+def _named(item: dict[str, Any]) -> tuple[str, bytes]:
+    id_ = item["id"]
+    return (id_ if isinstance(id_, str) else str(plain(id_))), _encode(item)
+
+
+def _whole(item: dict[str, Json]) -> dict[str, Any]:
+    """An item as lists of items show it: a message says its type, and its content is a list."""
+    if "type" in item and plain(item["type"]) is not None and plain(item["type"]) != "message":
+        return dict(item)
+    if "role" not in item:
+        return dict(item)
+    whole: dict[str, Any] = {"type": "message"} | {key: value for key, value in item.items() if key != "type"}
+    content = item.get("content")
+    if content is not None and bytes(content)[:1] == b'"':
+        kind = "output_text" if plain(item["role"]) == "assistant" else "input_text"
+        part: dict[str, Any] = {"type": kind, "text": content}
+        whole["content"] = [part | {"annotations": []} if kind == "output_text" else part]
+    return whole
+
+
+_PREFIXES = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
+}
+
+
+def _with_id(item: dict[str, Any], name: str) -> dict[str, Any]:
+    id_ = item.get("id")
+    if id_ is not None and bytes(id_) != b"null":
+        return item
+    kind = item.get("type", "message")
+    kind = plain(kind) if isinstance(kind, RawJson) else kind
+    made = {"id": f"{_PREFIXES.get(str(kind), 'item')}_{name}"}
+    status = {"status": "completed"} if kind in _PREFIXES and "status" not in item else {}
+    return made | status | {key: value for key, value in item.items() if key != "id"}
+
+
+def _outputs(body: bytes) -> list[tuple[str, bytes]]:
+    value = read_object(body).get("output")
+    items = read_list(value) if value is not None else []
+    return [(str(plain(read_object(item)["id"])), bytes(item)) for item in items]
+
+
+def _join(request: Request, items: Sequence[bytes]) -> None:
+    before = read_items([RawJson(item) for item in items], "$.previous_response_id")
+    slots = (INSTRUCTIONS, INSTRUCTIONS_LIST)
+    start = next((index for index, item in enumerate(request.items) if slot_of(item) not in slots), len(request.items))
+    request.items[start:start] = before
+
+
+def _resolve(request: Request, index: int, item: bytes) -> None:
+    at = request.items[index].at
+    request.items[index : index + 1] = read_items([RawJson(item)], at.rpartition("[")[0] or at)
+
+
+def _page(items: Sequence[bytes], more: bool) -> bytes:
+    ids = [plain(read_object(item)["id"]) for item in (*items[:1], *items[-1:])]
+    page: dict[str, Any] = {"object": "list", "data": [RawJson(item) for item in items], "has_more": more}
+    page |= {"first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
+    return _encode(page)
+
+
+def _deleted(id_: str) -> bytes:
+    return _encode({"id": id_, "object": "response", "deleted": True})
+
+
+def _failed(body: bytes, error: TurnscriptError) -> bytes:
+    return _encode(read_object(body) | {"status": "failed", "error": failure_of(error)})
+
+
+def _with_status(body: bytes, status: str) -> bytes:
+    return _encode(read_object(body) | {"status": RawJson(_encode(status))})
+
+
+SERVING = Serving(
+    models=model_list,
+    model=model_body,
+    id_prefix="resp_",
+    count_path="/v1/responses/input_tokens",
+    count=_count,
+    stored=Stored(
+        asks=_asks,
+        detached=_detached,
+        previous=_previous,
+        references=_references,
+        inputs=_inputs,
+        outputs=_outputs,
+        join=_join,
+        resolve=_resolve,
+        page=_page,
+        deleted=_deleted,
+        failed=_failed,
+        with_status=_with_status,
+    ),
+    refusal=_refusal,
+)

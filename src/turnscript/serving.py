@@ -1,0 +1,77 @@
+"""Owns what a server of an API does beside answering: who its clients are, and its bodies for counts, lists and stores.
+
+The gateway knows no API by name. What differs between them stands here as data and small functions, which each API
+fills in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from turnscript.conversation import Request
+from turnscript.errors import InvalidRequest, TurnscriptError
+
+
+class ModelCard(Struct, frozen=True, kw_only=True):
+    """A model as lists of models show it. `created`: unix seconds; `context`, `answer`: tokens, None if not known."""
+
+    id: str
+    created: int = 0
+    owner: str = "turnscript"
+    context: int | None = None
+    answer: int | None = None
+    thinks: bool = False
+
+
+class Stored(Struct, frozen=True, kw_only=True):
+    """How clients of an API lean on what the server keeps: whole answers, by id, and the items in them.
+
+    An item is kept as the JSON that the API has for it, with an `id` in it.
+    """
+
+    asks: Callable[[Request], bool]
+    """Whether the answer is to be kept."""
+    detached: Callable[[Request], bool]
+    """Whether the client wants an id at once, and asks for the answer later."""
+    previous: Callable[[Request], str | None]
+    """The id of the answer that a request goes on from."""
+    references: Callable[[Request], dict[int, str]]
+    """The ids of kept items that a request names instead of saying them, by their index in the conversation."""
+    inputs: Callable[[bytes, str], list[tuple[str, bytes]]]
+    """Ids and items of a request body; those without an id get one made of the answer's id."""
+    outputs: Callable[[bytes], list[tuple[str, bytes]]]
+    """Ids and items of a response body."""
+    join: Callable[[Request, Sequence[bytes]], None]
+    """Put the items of the conversation so far before those of a request, behind its instructions."""
+    resolve: Callable[[Request, int, bytes], None]
+    """Put a kept item in the place of the reference at an index."""
+    page: Callable[[Sequence[bytes], bool], bytes]
+    """A list of items as a body, and whether there are more."""
+    deleted: Callable[[str], bytes]
+    """The body that says that an answer is forgotten."""
+    failed: Callable[[bytes, TurnscriptError], bytes]
+    """A response body that says why there is no answer."""
+    with_status: Callable[[bytes, str], bytes]
+    """A response body with another status: `queued`, `in_progress`, `cancelled`."""
+
+
+class Serving(Struct, frozen=True, kw_only=True):
+    """An API as a server sees it.
+
+    `header`: a header that only clients of this API send. `id_prefix`: what ids of its answers begin with. `bare`: a
+    request is a text to go on from, and no conversation. `count_path` and `count`: where tokens are counted, and the
+    body that says how many. `models` and `model`: a list of models, and one. `refusal`: the error for a request with a
+    member that must not be ignored.
+    """
+
+    models: Callable[[Sequence[ModelCard]], bytes]
+    model: Callable[[ModelCard], bytes]
+    header: str = ""
+    id_prefix: str = ""
+    bare: bool = False
+    count_path: str = ""
+    count: Callable[[int], bytes] | None = None
+    stored: Stored | None = None
+    refusal: Callable[[Request], InvalidRequest | None] | None = None
