@@ -1,8 +1,9 @@
-"""Owns the list of formats and APIs: every module in `formats/` and `apis/`, then installed entry points, then files.
+"""Owns the list of formats, APIs and backends: every module of their packages, installed entry points, then files.
 
-A file dropped into either package is registered: it ends in `FORMATS = (...)` or `APIS = (...)`. Third parties use the
-entry point groups `turnscript.formats` and `turnscript.apis`, each entry naming such a tuple. A format that somebody
-declared in TOML is in no list; where a name is taken, its path is too: `my.toml`, `my.toml#name`.
+A file dropped into a package is registered: it ends in `FORMATS = (...)`, `APIS = (...)` or `BACKENDS = (...)`. Third
+parties use the entry point groups `turnscript.formats`, `turnscript.apis` and `turnscript.backends`, each entry naming
+such a tuple. A format that somebody declared in TOML is in no list; where a name is taken, its path is too: `my.toml`,
+`my.toml#name`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from turnscript.api import Api
+from turnscript.backend import Backend
 from turnscript.errors import UnknownName
 from turnscript.format import Format
 from turnscript.tableio import InvalidFormat, read_formats
@@ -24,6 +26,7 @@ from turnscript.tableio import InvalidFormat, read_formats
 # By name: the package's public functions `formats` and `apis` hide the subpackages of the same names.
 _FORMATS = importlib.import_module("turnscript.formats")
 _APIS = importlib.import_module("turnscript.apis")
+_BACKENDS = importlib.import_module("turnscript.backends")
 
 
 def formats() -> list[str]:
@@ -34,6 +37,11 @@ def formats() -> list[str]:
 def apis() -> list[str]:
     """The names of all chat APIs."""
     return list(_apis())
+
+
+def backends() -> list[str]:
+    """The names of all backends: the kinds of model servers that can be asked."""
+    return list(_backends())
 
 
 def get_format(name: str) -> Format:
@@ -87,6 +95,14 @@ def get_api(name: str) -> Api:
     raise UnknownName("API", name, known)
 
 
+def get_backend(name: str) -> Backend:
+    """The backend of that name. Raises UnknownName."""
+    known = _backends()
+    if name in known:
+        return known[name]
+    raise UnknownName("backend", name, known)
+
+
 _SUFFIX = ".toml"
 
 
@@ -112,6 +128,11 @@ def _formats() -> dict[str, Format]:
 @cache
 def _apis() -> dict[str, Api]:
     return {api.name: api for api in _declared(_APIS, "APIS")}
+
+
+@cache
+def _backends() -> dict[str, Backend]:
+    return {backend.name: backend for backend in _declared(_BACKENDS, "BACKENDS")}
 
 
 def _declared(package: ModuleType, attribute: str) -> Iterator[Any]:

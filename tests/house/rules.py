@@ -117,12 +117,13 @@ def side_effects(module: Module) -> Iterator[str]:
 
 
 def registered_names() -> dict[str, str]:
-    """Each format and API name, and the module that owns it: {"rwkv-goose": "turnscript.formats.rwkv_goose"}.
+    """Each format, API and backend name, and the module that owns it: {"rwkv-goose": "turnscript.formats.rwkv_goose"}.
 
     Read from the modules themselves and not from the registry, so that a faulty registry cannot switch the rule off.
     """
     owners = {}
-    for package_name, attribute in (("turnscript.formats", "FORMATS"), ("turnscript.apis", "APIS")):
+    packages = (("turnscript.formats", "FORMATS"), ("turnscript.apis", "APIS"), ("turnscript.backends", "BACKENDS"))
+    for package_name, attribute in packages:
         package = importlib.import_module(package_name)
         for found in pkgutil.iter_modules(package.__path__, f"{package_name}."):
             for entry in getattr(importlib.import_module(found.name), attribute, ()):
@@ -131,7 +132,7 @@ def registered_names() -> dict[str, str]:
 
 
 def stray_names(module: Module, owners: Mapping[str, str]) -> Iterator[str]:
-    """A format or API is named in its own file only; everyone else asks the registry.
+    """A format, API or backend is named in its own file only; everyone else asks the registry.
 
     A string equal to a registered name, as a command line or a module spells it, is a fault anywhere in src but in the
     module (or package) that registers it. So is an import of that module. Docstrings, comments and longer strings such

@@ -1,0 +1,430 @@
+"""Owns the contract of a backend: what is asked of a model that continues text, on its wire and back, without I/O.
+
+A backend is a subclass of `Backend` in `turnscript/backends/`: the wire of one kind of server. It makes HTTP calls as
+values and reads the bytes of the answers; who sends them, how often and for how long is the gateway's business. So a
+backend is tested with bytes, and any transport can carry it.
+
+Four rules that every backend keeps (spec backends 5):
+- Only members that its server knows are sent, `max_tokens` and `stop` always: defaults differ and some cut texts short.
+- What comes back is text as it was generated, cut anywhere, stop strings in or out: who reads it looks for the stops.
+- A stream that breaks off in the middle, and an error inside it, is an `UpstreamError`, never an end.
+- What the server says of itself (counts, why it stopped, its cache) is passed on, or None where it does not say.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, Self
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from turnscript.conversation import Usage
+from turnscript.errorobject import upstream_error
+from turnscript.errors import InvalidRequest, UpstreamError
+from turnscript.jsontext import Json, read_object
+from turnscript.sse import LIMIT, SseReader
+
+
+class Completion(Struct, frozen=True, kw_only=True, gc=False):
+    """A text to go on from, and how. `sampling`: settings by the names of `conversation.Settings`, `top_k` included.
+
+    `prompt`: text, or token ids where the gateway has made them. `suffix`: the text behind the hole, where the server
+    itself fills in. `visible`: control tokens whose text must be in the answer, `slot`: the place in the server that
+    holds this conversation, `state`: the name of a saved state, `grammar`: in the server's own notation.
+    """
+
+    prompt: str | Sequence[int]
+    max_tokens: int
+    stops: Sequence[str] = ()
+    stream: bool = True
+    model: str | None = None
+    sampling: dict[str, Any] = {}
+    suffix: str | None = None
+    visible: Sequence[str] = ()
+    slot: int | None = None
+    state: str | None = None
+    grammar: str | None = None
+    echo: bool = False
+
+
+class HttpCall(Struct, frozen=True, gc=False):
+    """An HTTP request as a value. `path` is relative to the backend's base URL; `body` is JSON, None for a GET."""
+
+    method: str
+    path: str
+    body: bytes | None = None
+
+
+class Piece(Struct, frozen=True, gc=False):
+    """A piece of an answer.
+
+    `finish`: `stop` or `length`, on the last piece or None where the server never says. `stop`: the string that it
+    says it stopped at, which may or may not be in the text. `usage`: counts, `Usage.cached` those read from a cache.
+    `logprobs`: its own member, as JSON text.
+    """
+
+    text: str = ""
+    finish: str | None = None
+    stop: str | None = None
+    usage: Usage | None = None
+    slot: int | None = None
+    logprobs: bytes | None = None
+
+
+class Facts(Struct, frozen=True, gc=False):
+    """What a server tells of itself, None where it does not: tokens a conversation may have, places for conversations,
+    the model's name or file, what its generations end with, and whether it puts a token before each text."""
+
+    context: int | None = None
+    slots: int | None = None
+    model: str | None = None
+    end_token: str | None = None
+    bos_token: str | None = None
+    adds_bos: bool | None = None
+    build: str | None = None
+
+
+class AnswerReader(Protocol):
+    """Reads an answer, streamed or whole: bytes cut anywhere, as pieces. Raises UpstreamError for what is none.
+
+    `finished`: why the answer ended is known; a connection that breaks now costs nothing. `over`: and nothing follows.
+    """
+
+    finished: bool
+    over: bool
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """More bytes; returns what is certain now."""
+        ...
+
+    def close(self) -> list[Piece]:
+        """The answer's bytes are over. One that ends in the middle is an UpstreamError."""
+        ...
+
+
+class Backend(ABC):
+    """The wire of one kind of server. Subclasses set the class attributes and write the methods.
+
+    `default_path`: what a base URL without a path stands for (`/v1`). `fills`: whether it takes a `suffix`. `pins`:
+    whether it takes a `slot`. `names_stops`: whether it says which stop string it met. `shows_control`: whether it can
+    be asked to show control tokens. `grammars`: the notations that it takes (`gbnf`, `kbnf`, `lark`, `json_schema`),
+    best first. `generic`: a server that tells nothing of itself is taken for one of this kind. `settings`: the sampling
+    settings that all servers of this kind know.
+
+    One deployment may differ from the others of its kind: `extra` are members for every request, in place of those that
+    are made; `drop` are members that this server does not know; `also` are settings that it does.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    default_path: ClassVar[str] = ""
+    fills: ClassVar[bool] = False
+    pins: ClassVar[bool] = False
+    names_stops: ClassVar[bool] = False
+    shows_control: ClassVar[bool] = False
+    grammars: ClassVar[tuple[str, ...]] = ()
+    generic: ClassVar[bool] = False
+    settings: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(
+        self, *, extra: Mapping[str, Any] | None = None, drop: Collection[str] = (), also: Collection[str] = ()
+    ) -> None:
+        self.extra = dict(extra or {})
+        self.drop = frozenset(drop)
+        self.also = frozenset(also)
+
+    def configured(
+        self, *, extra: Mapping[str, Any] | None = None, drop: Collection[str] = (), also: Collection[str] = ()
+    ) -> Self:
+        """The same wire for a deployment that differs."""
+        return type(self)(extra=extra, drop=drop, also=also)
+
+    @abstractmethod
+    def call(self, ask: Completion) -> HttpCall:
+        """The request for a completion. Raises Unsupported for what the server cannot be asked."""
+
+    @abstractmethod
+    def reader(self, ask: Completion) -> AnswerReader:
+        """A reader for the body of the answer, which a status below 300 came with."""
+
+    def read_error(self, status: int, body: bytes) -> UpstreamError:
+        """What a status of 300 and more means. `overflow` is told by words that `faults` knows."""
+        return refusal(status, body)
+
+    def health_call(self) -> HttpCall:
+        """The cheapest request that a server which can answer answers with a status below 500."""
+        return HttpCall("GET", "/models")
+
+    def facts_calls(self) -> Sequence[HttpCall]:
+        """The requests whose answers `read_facts` reads, if the server has any."""
+        return ()
+
+    def read_facts(self, bodies: Sequence[bytes]) -> Facts:
+        """What the answers to `facts_calls` say; one that did not come is empty. What is not understood is None."""
+        return Facts()
+
+    def tokens_call(self, text: str, *, plain: bool = False) -> HttpCall | None:
+        """The request for a text's tokens, if the server has one.
+
+        As a prompt: with what the server puts before it, and control tokens read as such. `plain`: as content, in which
+        the text of a control token is text.
+        """
+        return None
+
+    def read_tokens(self, body: bytes) -> list[int]:
+        """The ids that an answer to `tokens_call` gives. Raises UpstreamError where there are none."""
+        raise UpstreamError(f"{self.name} has no tokenizer to ask")
+
+    # What the subclasses share.
+
+    def sampling(self, ask: Completion) -> dict[str, Any]:
+        """The settings that are said and that this server knows."""
+        known = (*self.settings, *self.also) if self.also else self.settings
+        return {key: ask.sampling[key] for key in known if ask.sampling.get(key) is not None}
+
+    def post(self, path: str, members: dict[str, Any]) -> HttpCall:
+        """A request with a body of these members, and of what the deployment wants differently."""
+        if self.extra:
+            members |= self.extra
+        for name in self.drop:
+            members.pop(name, None)
+        return HttpCall("POST", path, encode(members))
+
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises for bytes that are not what it expects."""
+
+
+def encode(members: dict[str, Any]) -> bytes:
+    """JSON bytes. A lone surrogate, which a client's JSON may have brought, becomes U+FFFD: servers refuse it."""
+    try:
+        return msgspec.json.encode(members)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_mended(members))
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {key: _mended(one) for key, one in value.items()}
+    return list(map(_mended, value)) if isinstance(value, list | tuple) else value
+
+
+def limit_of(ask: Completion) -> int:
+    """The most tokens to write: at least one, because servers read 0 as one, as no limit or as a fault."""
+    return max(1, ask.max_tokens)
+
+
+def stops_of(ask: Completion) -> list[str]:
+    """The stop strings: none is empty, because that would stop at once."""
+    return [stop for stop in ask.stops if stop]
+
+
+SHOWN = 2000
+"""How much of what a server said an error keeps."""
+
+
+def refusal(status: int, body: bytes) -> UpstreamError:
+    """An answer with an error's status, whatever its body holds: an error object, a `detail`, a page, or nothing."""
+    said = body[:SHOWN].decode("utf-8", "replace").strip()
+    retryable = status in (408, 429) or status >= 500
+    message = _words_of(body) or said[:300] or "nothing else"
+    hint = _HINTS.get(status, "")
+    return UpstreamError(
+        f"the model server answers {status}: {message}{hint}", upstream=status, body=said, retryable=retryable
+    )
+
+
+_HINTS = {
+    401: " (check the key that the gateway has for this server)",
+    403: " (check the key that the gateway has for this server)",
+    404: " (check the path of this server's URL, and which kind of server it is)",
+    405: " (check the path of this server's URL, and which kind of server it is)",
+}
+
+
+def _words_of(body: bytes) -> str:
+    """The message in an error's body, as far as it is one of the usual shapes."""
+    try:
+        members = read_object(Json(body))
+    except InvalidRequest:
+        return ""
+    if "error" in members:
+        return str(upstream_error(members["error"], Json(body))).removeprefix("the server says: ")
+    for name in ("message", "detail"):
+        if name in members:
+            text = bytes(members[name]).decode("utf-8", "replace")
+            return str(msgspec.json.decode(text)) if text[:1] == '"' else text[:500]
+    return ""
+
+
+def _told_as_error(data: str) -> UpstreamError:
+    """An event that is called an error, and is one whatever it holds."""
+    try:
+        return upstream_error(Json(data.encode()), data)
+    except InvalidRequest:
+        return UpstreamError(f"the server says: {data[:300]}", body=data[:SHOWN], retryable=True)
+
+
+def given(value: Json | UnsetType) -> Json | None:
+    """A member's value, None where it is missing or null."""
+    return None if value is UNSET or bytes(value) == b"null" else value
+
+
+_CUT = "\ufffd"
+_LONGEST_CUT = 3  # of the four bytes that a character has at most
+_LONG_EVENT = 8192
+_BOM = b"\xef\xbb\xbf"
+_DONE = b"[DONE]"
+
+
+class JsonReader(ABC):
+    """Reads an answer whose events, or whose whole, are JSON objects; what one object means, the subclass says.
+
+    A server may stream though it was not asked to, and the other way round: the first character tells. Events of one
+    `data` line, which nearly all are, are cut here; from the first other one on, `SseReader` does it.
+
+    A character that the limit cut in two arrives as U+FFFD, once or for each byte. So these wait for what follows, and
+    are dropped where `length` does.
+    """
+
+    def __init__(self) -> None:
+        self.finished = False
+        self.over = False
+        self._held = b""
+        self._whole: bytearray | None = None
+        self._sse: SseReader | None = None
+        self._started = False
+        self._cut = ""
+        self._error: UpstreamError | None = None
+
+    @abstractmethod
+    def take(self, data: bytes) -> Piece | None:
+        """What one object says, None if nothing. Raises UpstreamError, and msgspec.DecodeError for what is none."""
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """More bytes; returns what is certain now. What was read before a fault is returned before it is raised."""
+        if self._error is not None:
+            raise self._error
+        pieces: list[Piece] = []
+        try:
+            self._feed(data, pieces)
+        except UpstreamError as error:
+            self._error = error
+            if not pieces:
+                raise
+        return pieces
+
+    def close(self) -> list[Piece]:
+        """The bytes are over. Raises UpstreamError unless the answer was whole."""
+        if self._error is not None:
+            raise self._error
+        pieces: list[Piece] = []
+        if self._whole is not None:
+            self._take(bytes(self._whole), pieces)
+            if not pieces:
+                raise self._no_answer(bytes(self._whole), "it says nothing")
+            self.finished = self.over = True
+        else:
+            self._slowly(self._held, pieces)
+            if not self.over:
+                self._events(self._the_sse().close(), pieces)
+        if not self.finished:
+            raise self._broken_off()
+        if self._cut:
+            pieces.append(Piece(self._cut))
+        return pieces
+
+    def _feed(self, data: bytes, pieces: list[Piece]) -> None:
+        if not self._started:
+            data = self._start(data)
+        if self._whole is not None:
+            self._whole += data
+            if len(self._whole) > LIMIT:
+                raise UpstreamError(f"the server sent an answer of more than {LIMIT} bytes; it was given up")
+        elif self._sse is not None:
+            self._events(self._sse.feed(data), pieces)
+        elif data:
+            self._quickly(data, pieces)
+
+    def _start(self, data: bytes) -> bytes:
+        """What is to be read, once it is known what it is."""
+        data = (self._held + data).removeprefix(_BOM).lstrip(b" \t\r\n")
+        self._held = b""
+        if not data or _BOM.startswith(data):
+            self._held = data
+            return b""
+        self._started = True
+        if data[:1] in (b"{", b"["):
+            self._whole = bytearray()
+        return data
+
+    def _quickly(self, data: bytes, pieces: list[Piece]) -> None:
+        *events, held = (self._held + data if self._held else data).split(b"\n\n")
+        for number, event in enumerate(events):
+            if event[:5] == b"data:" and b"\n" not in event and b"\r" not in event:
+                self._take(event[5:], pieces)
+            elif event[:1] != b":" or b"\n" in event or b"\r" in event:  # no comment of one line, which says nothing
+                self._slowly(b"\n\n".join([*events[number:], held]), pieces)
+                return
+        self._held = held
+        if len(held) > _LONG_EVENT or b"\r" in held:
+            self._slowly(held, pieces)
+
+    def _slowly(self, data: bytes, pieces: list[Piece]) -> None:
+        self._held = b""
+        self._events(self._the_sse().feed(data), pieces)
+
+    def _the_sse(self) -> SseReader:
+        if self._sse is None:
+            self._sse = SseReader()
+        return self._sse
+
+    def _events(self, events: list[tuple[str, str]], pieces: list[Piece]) -> None:
+        for name, data in events:
+            if name == "error" and '"error"' not in data:
+                raise _told_as_error(data)
+            self._take(data.encode(), pieces)
+
+    def _take(self, data: bytes, pieces: list[Piece]) -> None:
+        if self.over:
+            return
+        try:
+            piece = self.take(data)
+        except UNREADABLE as error:
+            if data.strip() == _DONE:
+                self.finished = self.over = True
+                return
+            raise self._no_answer(data, str(error)) from None
+        if piece is None:
+            return
+        if piece.finish is not None:
+            self.finished = True
+        if self._cut or piece.text[-1:] == _CUT:
+            piece = self._mended(piece)
+        pieces.append(piece)
+
+    def _mended(self, piece: Piece) -> Piece:
+        """The piece without half a character at its end, or with the one that waited."""
+        text, self._cut = self._cut + piece.text, ""
+        if piece.finish != "length" and self.finished:
+            return replace(piece, text=text)
+        rest = text.rstrip(_CUT)
+        rest = text[: max(len(rest), len(text) - _LONGEST_CUT)]
+        if not self.finished:
+            self._cut = text[len(rest) :]
+        return replace(piece, text=rest)
+
+    def _no_answer(self, data: bytes, why: str) -> UpstreamError:
+        said = data[:SHOWN].decode("utf-8", "replace")
+        message = f"the server sent what is no completion ({why}): {said[:200]!r}"
+        return UpstreamError(message, body=said, retryable=True)
+
+    def _broken_off(self) -> UpstreamError:
+        said = self._sse.stray if self._sse is not None else ""
+        shown = f"; it sent {said!r}" if said else ""
+        return UpstreamError(f"the model server's answer broke off before its end{shown}", body=said, retryable=True)

@@ -1,0 +1,1 @@
+"""Owns the backends: one module each, ending in `BACKENDS = (...)`. The registry reads them all."""

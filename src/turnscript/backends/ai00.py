@@ -1,0 +1,170 @@
+"""Owns ai00_server's completions: OpenAI's path with shapes of its own, for RWKV models.
+
+| asked | wire |
+| --- | --- |
+| prompt, max_tokens, stops, stream | `prompt`, `max_tokens`, `stop`, `stream` |
+| temperature, top_p, top_k, the two penalties | `sampler`, an object with a `type` |
+| logit_bias, grammar, state | `bias`, `bnf_schema`, `state`: the id of one that is loaded |
+
+| wire | told |
+| --- | --- |
+| `choices[0].text`; in a stream `choices[0].delta.content` | `text` |
+| `finish_reason` | `finish` |
+| `usage`: `prompt`, `completion`, `total` | `usage`; a stream has none |
+
+Spec: crates/ai00-server/src/api/oai/completion.rs of the ai00_server project, read 2026-11-20. Quirks: without `stop` a
+text ends at its first blank line, so it is always sent, even empty. A stop that begins inside a near miss is not met
+(`\\n\\nUser:` in `\\n\\n\\nUser:`), and at the limit of a stream the last token is not sent. There is no seed. Its own
+defaults (`top_p` 0.5, penalties 0.3) stay where the client says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from turnscript.backend import (
+    UNREADABLE,
+    AnswerReader,
+    Backend,
+    Completion,
+    Facts,
+    HttpCall,
+    JsonReader,
+    Piece,
+    given,
+    limit_of,
+    stops_of,
+)
+from turnscript.conversation import Usage
+from turnscript.errorobject import upstream_error
+from turnscript.errors import Unsupported
+
+_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+class Ai00(Backend):
+    """The wire of ai00_server."""
+
+    name = "ai00"
+    title = "ai00_server"
+    default_path = "/api/oai/v1"
+    grammars = ("kbnf",)
+    settings = ("temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty", "penalty_decay", "logit_bias")
+
+    def call(self, ask: Completion) -> HttpCall:
+        """The request for a completion."""
+        if ask.suffix is not None or ask.echo:
+            raise Unsupported("echo" if ask.echo else "suffix", self.title)
+        if not isinstance(ask.prompt, str):
+            raise Unsupported("a prompt in token ids", self.title)
+        if ask.state is not None and not _ID.fullmatch(ask.state):
+            raise Unsupported(
+                "state", self.title, f"{self.title} knows a state by its id, a UUID, not by {ask.state!r}"
+            )
+        members: dict[str, Any] = {
+            "prompt": ask.prompt,
+            "max_tokens": limit_of(ask),
+            "stop": stops_of(ask),
+            "stream": ask.stream,
+        }
+        sampling = self.sampling(ask)
+        bias = sampling.pop("logit_bias", None)
+        if bias is not None:
+            members["bias"] = bias
+        if sampling:
+            members["sampler"] = {"type": "Nucleus"} | _greedy(sampling)
+        if ask.grammar is not None:
+            members["bnf_schema"] = ask.grammar
+        if ask.state is not None:
+            members["state"] = ask.state
+        return self.post("/completions", members)
+
+    def reader(self, ask: Completion) -> AnswerReader:
+        """A reader for the answer."""
+        return _Reader()
+
+    def facts_calls(self) -> Sequence[HttpCall]:
+        """The list of models, which has one."""
+        return (HttpCall("GET", "/models"),)
+
+    def read_facts(self, bodies: Sequence[bytes]) -> Facts:
+        """The model's name."""
+        try:
+            models = _read_models(bodies[0]).data
+        except UNREADABLE:
+            return Facts()
+        return Facts(model=models[0].id) if models else Facts()
+
+
+def _greedy(sampling: dict[str, Any]) -> dict[str, Any]:
+    """A temperature of 0, by which this server divides, as the choice of the likeliest token."""
+    temperature = sampling.get("temperature")
+    if temperature is None or temperature > 0:
+        return sampling
+    return sampling | {"temperature": 1, "top_k": 1}
+
+
+class _Model(Struct):
+    id: str | None = None
+
+
+class _Models(Struct):
+    data: list[_Model] = []
+
+
+_read_models = msgspec.json.Decoder(_Models).decode
+
+
+# Reading answers.
+
+
+class _Delta(Struct, gc=False):
+    content: str | None = None
+
+
+class _Choice(Struct, gc=False):
+    text: str | None = None
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+
+
+class _Counts(Struct, gc=False):
+    prompt: int = 0
+    completion: int = 0
+
+
+class _Answer(Struct, gc=False):
+    choices: list[_Choice] | None = None
+    usage: _Counts | None = None
+    error: Raw | UnsetType = UNSET
+
+
+_read_answer = msgspec.json.Decoder(_Answer).decode
+
+
+class _Reader(JsonReader):
+    """Reads chunks, which say `delta`, and whole answers, which say `text`."""
+
+    def take(self, data: bytes) -> Piece | None:
+        """What one chunk says."""
+        answer = _read_answer(data)
+        if not answer.choices:
+            error = given(answer.error)
+            if error is not None:
+                raise upstream_error(error, Raw(data))
+            raise msgspec.ValidationError("there are no choices")
+        choice = answer.choices[0]
+        text = choice.text or (choice.delta.content if choice.delta is not None else None) or ""
+        finish = choice.finish_reason
+        if finish is None:
+            return Piece(text) if text else None
+        usage = None if answer.usage is None else Usage(answer.usage.prompt, answer.usage.completion)
+        return Piece(text, "length" if finish == "length" else "stop", None, usage)
+
+
+BACKENDS = (Ai00(),)

@@ -1,0 +1,212 @@
+"""Owns `/v1/completions`, as vLLM, SGLang, TGI, transformers and llama-cpp-python have it.
+
+| asked | wire |
+| --- | --- |
+| prompt, model, max_tokens, stops, stream | `prompt`, `model`, `max_tokens`, `stop`, `stream` |
+| temperature, top_p, seed, the two penalties | by their own names |
+| logprobs, echo | `logprobs`: a number; `echo` |
+
+| wire | told |
+| --- | --- |
+| `choices[0].text`, or `delta.content` | `text` |
+| `finish_reason` | `finish`; `abort` is an error |
+| `stop_reason`, `matched_stop` | `stop` |
+| `usage`, in any chunk, and `prompt_tokens_details.cached_tokens` | `usage` |
+
+Spec: platform.openai.com/docs/api-reference/completions. Quirks: some of these servers refuse every member that they do
+not know, so no more is sent than all of them take; `also` names more, as `top_k` for one that has it. Some never say
+`[DONE]`, some no usage, one leaves stop strings in the text, another fails inside a stream with `{"error": "..."}`. No
+grammar goes through: one of these servers dies of a bad one. `echo` is ignored by some in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from turnscript.backend import (
+    UNREADABLE,
+    AnswerReader,
+    Backend,
+    Completion,
+    Facts,
+    HttpCall,
+    JsonReader,
+    Piece,
+    given,
+    limit_of,
+    stops_of,
+)
+from turnscript.conversation import Usage
+from turnscript.errorobject import upstream_error
+from turnscript.errors import Unsupported, UpstreamError
+
+
+class Completions(Backend):
+    """The wire of `/v1/completions`."""
+
+    name = "completions"
+    title = "OpenAI-style text completions"
+    default_path = "/v1"
+    generic = True
+    settings = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
+
+    def call(self, ask: Completion) -> HttpCall:
+        """The request for a completion."""
+        for what in ("suffix", "state", "grammar"):
+            if getattr(ask, what) is not None:
+                raise Unsupported(what, self.title)
+        members: dict[str, Any] = {
+            "prompt": ask.prompt,
+            "max_tokens": limit_of(ask),
+            "stop": stops_of(ask),
+            "stream": ask.stream,
+        } | self.sampling(ask)
+        if ask.model is not None:
+            members["model"] = ask.model
+        if ask.stream:
+            members["stream_options"] = {"include_usage": True}
+        if ask.sampling.get("logprobs") is True:
+            members["logprobs"] = ask.sampling.get("top_logprobs") or 0
+        if ask.echo:
+            members["echo"] = True
+        return self.post("/completions", members)
+
+    def reader(self, ask: Completion) -> AnswerReader:
+        """A reader for the answer."""
+        return _Reader()
+
+    def facts_calls(self) -> Sequence[HttpCall]:
+        """The list of models."""
+        return (HttpCall("GET", "/models"),)
+
+    def read_facts(self, bodies: Sequence[bytes]) -> Facts:
+        """The first model of the list; some servers say how much it can read."""
+        try:
+            models = _read_models(bodies[0]).data
+        except UNREADABLE:
+            return Facts()
+        if not models:
+            return Facts()
+        context = models[0].max_model_len or (models[0].meta.n_ctx if models[0].meta is not None else None)
+        return Facts(context=context, model=models[0].id)
+
+
+class _Meta(Struct):
+    n_ctx: int | None = None
+
+
+class _Model(Struct):
+    id: str | None = None
+    max_model_len: int | None = None
+    meta: _Meta | None = None
+
+
+class _Models(Struct):
+    data: list[_Model] = []
+
+
+_read_models = msgspec.json.Decoder(_Models).decode
+
+
+# Reading answers.
+
+
+class _Delta(Struct, gc=False):
+    content: str | None = None
+
+
+class _Choice(Struct, gc=False):
+    text: str | None = None
+    index: int = 0
+    finish_reason: str | None = None
+    delta: _Delta | None = None
+    stop_reason: str | int | None = None
+    matched_stop: str | int | list[int] | None = None
+    logprobs: Raw | UnsetType = UNSET
+
+
+class _Answer(Struct, gc=False):
+    choices: list[_Choice] | None = None
+    usage: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+
+class _Details(Struct):
+    cached_tokens: int | None = None
+
+
+class _Counts(Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+
+
+_read_answer = msgspec.json.Decoder(_Answer).decode
+_read_counts = msgspec.json.Decoder(_Counts).decode
+_ENDS = {
+    "stop": "stop",
+    "length": "length",
+    "eos_token": "stop",
+    "stop_sequence": "stop",
+    "content_filter": "stop",
+}
+_FAILURES = frozenset({"abort", "error", "failed", "cancelled"})
+
+
+class _Reader(JsonReader):
+    """Reads chunks, which have the shape of a whole answer."""
+
+    def take(self, data: bytes) -> Piece | None:
+        """What one chunk says."""
+        answer = _read_answer(data)
+        error = None if answer.error is UNSET else given(answer.error)
+        if error is not None:
+            raise upstream_error(error, Raw(data))
+        usage = None if answer.usage is UNSET else _usage(answer.usage)
+        if not answer.choices:
+            if answer.choices is None and usage is None:
+                raise msgspec.ValidationError("there are no choices")
+            return None if usage is None else Piece(usage=usage)
+        choice = answer.choices[0]
+        if choice.index:
+            return None
+        text = choice.text or (choice.delta.content if choice.delta is not None else None) or ""
+        if choice.finish_reason is not None:
+            return _last(choice, text, usage)
+        if not text and usage is None:
+            return None
+        if choice.logprobs is UNSET:
+            return Piece(text, None, None, usage)
+        return Piece(text, None, None, usage, None, _logprobs(choice))
+
+
+def _last(choice: _Choice, text: str, usage: Usage | None) -> Piece:
+    reason = choice.finish_reason or ""
+    if reason in _FAILURES:
+        raise UpstreamError(f"the model server gave up: {reason}", retryable=True)
+    stop = next((one for one in (choice.stop_reason, choice.matched_stop) if isinstance(one, str)), None)
+    return Piece(text, _ENDS.get(reason, "stop"), stop, usage, None, _logprobs(choice))
+
+
+def _logprobs(choice: _Choice) -> bytes | None:
+    value = given(choice.logprobs)
+    return None if value is None else bytes(value)
+
+
+def _usage(counts: Raw) -> Usage | None:
+    """Token counts; what is none is no reason to lose an answer."""
+    try:
+        found = _read_counts(counts)
+    except UNREADABLE:
+        return None
+    cached = found.prompt_tokens_details.cached_tokens if found.prompt_tokens_details is not None else None
+    if found.prompt_tokens is None and found.completion_tokens is None:
+        return None
+    return Usage(found.prompt_tokens or 0, found.completion_tokens or 0, cached or 0)
+
+
+BACKENDS = (Completions(),)

@@ -1,0 +1,239 @@
+"""Owns llama.cpp's own `/completion`, which can do more than its `/v1/completions`: slots, control tokens, grammars.
+
+| asked | wire |
+| --- | --- |
+| max_tokens, stops, stream | `n_predict`, `stop`, `stream` |
+| slot, visible, grammar | `id_slot`, `preserved_tokens`, `grammar` |
+| presence_penalty and the other settings | by their own names |
+| top_logprobs | `n_probs` |
+
+| wire | told |
+| --- | --- |
+| `content` | `text` |
+| `stop_type`: `word` or `eos`; `limit` | `finish`: `stop`; `length` |
+| `stopping_word` | `stop` |
+| `tokens_evaluated`, `tokens_predicted`, `timings.cache_n` | `usage` |
+| `id_slot`, `completion_probabilities` | `slot`, `logprobs` |
+
+Spec: tools/server/README.md of the llama.cpp project. Quirks: the last event repeats the whole prompt and all settings
+unless `response_fields` says what is wanted, and there is no `[DONE]`. At the limit, a stream loses what was held back
+because a stop might follow. A control token is nothing in the text unless it is in `preserved_tokens`, and a stop
+string that names one is then never met. A prompt in text gets the model's first token put before it; one in ids does
+not. The text of a control token is that token, in every prompt in text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from turnscript.backend import (
+    UNREADABLE,
+    AnswerReader,
+    Backend,
+    Completion,
+    Facts,
+    HttpCall,
+    JsonReader,
+    Piece,
+    encode,
+    given,
+    limit_of,
+    stops_of,
+)
+from turnscript.conversation import Usage
+from turnscript.errorobject import upstream_error
+from turnscript.errors import Unsupported, UpstreamError
+
+_WANTED = (
+    "content",
+    "stop",
+    "stop_type",
+    "stopping_word",
+    "truncated",
+    "id_slot",
+    "tokens_evaluated",
+    "tokens_predicted",
+    "timings/cache_n",
+    "completion_probabilities",
+)
+
+
+class LlamaCpp(Backend):
+    """The wire of llama.cpp's server."""
+
+    name = "llamacpp"
+    title = "llama.cpp server"
+    pins = True
+    names_stops = True
+    shows_control = True
+    grammars = ("gbnf",)
+    settings = (
+        *("temperature", "top_p", "top_k", "min_p", "typical_p", "seed", "presence_penalty", "frequency_penalty"),
+        *("repeat_penalty", "repeat_last_n", "logit_bias", "ignore_eos", "mirostat", "mirostat_tau", "mirostat_eta"),
+    )
+
+    def call(self, ask: Completion) -> HttpCall:
+        """The request for a completion."""
+        for what in ("suffix", "state"):
+            if getattr(ask, what) is not None:
+                raise Unsupported(what, self.title)
+        if ask.echo:
+            raise Unsupported("echo", self.title)
+        members: dict[str, Any] = {
+            "prompt": ask.prompt,
+            "n_predict": limit_of(ask),
+            "stop": stops_of(ask),
+            "stream": ask.stream,
+            "cache_prompt": True,
+            "response_fields": _WANTED,
+        } | self.sampling(ask)
+        if ask.slot is not None:
+            members["id_slot"] = ask.slot
+        if ask.visible:
+            members["preserved_tokens"] = ask.visible
+        if ask.grammar is not None:
+            members["grammar"] = ask.grammar
+        if ask.sampling.get("logprobs") is True:
+            members["n_probs"] = max(1, ask.sampling.get("top_logprobs") or 0)
+        return self.post("/completion", members)
+
+    def reader(self, ask: Completion) -> AnswerReader:
+        """A reader for the answer."""
+        return _Reader()
+
+    def health_call(self) -> HttpCall:
+        """503 while the model is loading."""
+        return HttpCall("GET", "/health")
+
+    def facts_calls(self) -> Sequence[HttpCall]:
+        """What the server is, and what it puts before a prompt."""
+        start = {"content": "", "add_special": True, "with_pieces": True}
+        return (HttpCall("GET", "/props"), HttpCall("POST", "/tokenize", encode(start)))
+
+    def read_facts(self, bodies: Sequence[bytes]) -> Facts:
+        """The context of one slot, the number of slots, the model's file, and its first and last token."""
+        try:
+            found = _read_props(bodies[0])
+        except UNREADABLE:
+            return Facts()
+        try:
+            adds_bos = bool(_read_tokens(bodies[1]).tokens)
+        except UNREADABLE:
+            adds_bos = None
+        model = found.model_alias or found.model_path
+        settings = found.default_generation_settings
+        return Facts(
+            context=settings.n_ctx if settings is not None else None,
+            slots=found.total_slots,
+            model=model.replace("\\", "/").rpartition("/")[2] if model else None,
+            end_token=found.eos_token or None,
+            bos_token=found.bos_token or None,
+            adds_bos=adds_bos,
+            build=found.build_info,
+        )
+
+    def tokens_call(self, text: str, *, plain: bool = False) -> HttpCall:
+        """The request for a text's tokens."""
+        return HttpCall(
+            "POST", "/tokenize", encode({"content": text, "add_special": not plain, "parse_special": not plain})
+        )
+
+    def read_tokens(self, body: bytes) -> list[int]:
+        """The ids."""
+        try:
+            return [one if isinstance(one, int) else one.id for one in _read_tokens(body).tokens]
+        except UNREADABLE:
+            said = body[:200].decode("utf-8", "replace")
+            raise UpstreamError(f"the model server sent no tokens: {said!r}", body=said) from None
+
+
+class _Defaults(Struct):
+    n_ctx: int | None = None
+
+
+class _Props(Struct):
+    default_generation_settings: _Defaults | None = None
+    total_slots: int | None = None
+    model_alias: str | None = None
+    model_path: str | None = None
+    bos_token: str | None = None
+    eos_token: str | None = None
+    build_info: str | None = None
+
+
+class _Token(Struct):
+    id: int
+
+
+class _Tokens(Struct):
+    tokens: list[int | _Token]
+
+
+_read_props = msgspec.json.Decoder(_Props).decode
+_read_tokens = msgspec.json.Decoder(_Tokens).decode
+
+
+# Reading answers.
+
+
+class _Timings(Struct, gc=False):
+    cache_n: int | None = None
+
+
+class _Event(Struct, gc=False):
+    content: str | None = None
+    stop: bool | None = None
+    error: Raw | UnsetType = UNSET
+    stop_type: str | None = None
+    stopping_word: str | None = None
+    truncated: bool | None = None
+    id_slot: int | None = None
+    tokens_evaluated: int | None = None
+    tokens_predicted: int | None = None
+    cached: int | None = field(name="timings/cache_n", default=None)
+    timings: _Timings | None = None
+    completion_probabilities: Raw | UnsetType = UNSET
+
+
+_read_event = msgspec.json.Decoder(_Event).decode
+
+
+class _Reader(JsonReader):
+    """Reads events; the last one, and a whole answer, say `"stop": true`."""
+
+    def take(self, data: bytes) -> Piece | None:
+        """What one event says."""
+        event = _read_event(data)
+        text = event.content
+        if event.stop:
+            self.over = True
+            return _last(event, text or "")
+        if text:
+            return Piece(text, None, None, None, None, _list_of(event))
+        error = given(event.error)
+        if error is not None:
+            raise upstream_error(error, Raw(data))
+        if text is None and event.stop is None:
+            raise msgspec.ValidationError("there is no content")
+        return None
+
+
+def _last(event: _Event, text: str) -> Piece:
+    counted = event.tokens_evaluated is not None or event.tokens_predicted is not None
+    cached = event.cached if event.cached is not None else event.timings.cache_n if event.timings is not None else None
+    usage = Usage(event.tokens_evaluated or 0, event.tokens_predicted or 0, cached or 0) if counted else None
+    finish = "length" if event.stop_type == "limit" or event.truncated else "stop"
+    slot = event.id_slot if event.id_slot is not None and event.id_slot >= 0 else None
+    return Piece(text, finish, event.stopping_word or None, usage, slot, _list_of(event))
+
+
+def _list_of(event: _Event) -> bytes | None:
+    found = event.completion_probabilities
+    return None if found is UNSET else bytes(found)
+
+
+BACKENDS = (LlamaCpp(),)

@@ -1,0 +1,226 @@
+"""Owns what is asked of model servers, and what they say of themselves and of requests that they refuse."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from turnscript import registry
+from turnscript.backend import Backend, Completion, Facts, HttpCall, Piece
+from turnscript.errors import UnknownName, Unsupported, UpstreamError
+from turnscript.faults import fault_of
+
+ALL = [registry.get_backend(name) for name in registry.backends()]
+COMPLETIONS, LLAMA, AI00 = (registry.get_backend(name) for name in ("completions", "llamacpp", "ai00"))
+EACH = pytest.mark.parametrize("backend", ALL, ids=registry.backends())
+
+
+def body(call: HttpCall) -> dict[str, Any]:
+    """The members of a request."""
+    found = json.loads(call.body or b"")
+    assert isinstance(found, dict)
+    return found
+
+
+def ask(prompt: Any = "Hi", max_tokens: int = 5, **more: Any) -> Completion:
+    return Completion(prompt=prompt, max_tokens=max_tokens, **more)
+
+
+def test_the_registry_knows_three_backends_and_offers_the_nearest_name() -> None:
+    assert {"ai00", "completions", "llamacpp"} <= set(registry.backends())
+    with pytest.raises(UnknownName, match="did you mean 'llamacpp'"):
+        registry.get_backend("llama-cpp")
+
+
+@EACH
+def test_a_limit_of_one_at_least_and_the_stops_are_always_sent(backend: Backend) -> None:
+    """Q8, Q10, Q15: 0 and none mean different things to servers, and an empty stop string ends at once."""
+    limit = "n_predict" if backend is LLAMA else "max_tokens"
+    for tokens in (0, -1, 1):
+        assert 1 == body(backend.call(ask(max_tokens=tokens)))[limit]
+    assert [] == body(backend.call(ask()))["stop"]
+    assert ["a"] == body(backend.call(ask(stops=["", "a", ""])))["stop"]
+
+
+@EACH
+def test_a_setting_that_was_not_said_is_not_sent(backend: Backend) -> None:
+    plain = body(backend.call(ask(sampling={"temperature": None, "nobody_knows": 1, "metadata": {}})))
+    assert body(backend.call(ask())) == plain
+
+
+@EACH
+def test_a_deployment_may_add_drop_and_know_more(backend: Backend) -> None:
+    other = backend.configured(extra={"stop": ["x"], "lora": 1}, drop={"stream"}, also={"min_p"})
+    assert type(backend) is type(other)
+    sent = other.call(ask(sampling={"min_p": 0.1, "temperature": 1}))
+    members = body(sent)
+    assert (["x"], 1) == (members["stop"], members["lora"])
+    assert "stream" not in members
+    assert b'"min_p":0.1' in (sent.body or b"")
+    assert "lora" not in body(backend.call(ask()))
+
+
+@EACH
+def test_a_lone_surrogate_does_not_stop_a_request(backend: Backend) -> None:
+    assert "a\ufffdb😀" == body(backend.call(ask("a\ud800b😀", stops=["\udfff"])))["prompt"]
+
+
+@EACH
+@pytest.mark.parametrize("member", ["suffix", "state", "grammar", "echo"])
+def test_what_a_server_cannot_do_is_refused_and_not_left_out(backend: Backend, member: str) -> None:
+    can = {"grammar": bool(backend.grammars), "suffix": backend.fills, "echo": backend is COMPLETIONS}
+    said: dict[str, Any] = {member: True if member == "echo" else "some text"}
+    asked = ask(**said)
+    if can.get(member):
+        assert body(backend.call(asked)) != body(backend.call(ask()))
+    else:
+        with pytest.raises(Unsupported, match=member):
+            backend.call(asked)
+
+
+def test_completions_send_only_what_every_server_knows() -> None:
+    """Some servers answer 422 to any other member."""
+    sampling = {"temperature": 0.5, "top_p": 0.9, "top_k": 4, "seed": 1, "presence_penalty": 1, "logit_bias": {}}
+    call = COMPLETIONS.call(ask(model="m", sampling=sampling, slot=1, visible=["<|x|>"]))
+    assert ("POST", "/completions") == (call.method, call.path)
+    assert {
+        "prompt": "Hi",
+        "max_tokens": 5,
+        "stop": [],
+        "stream": True,
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "seed": 1,
+        "presence_penalty": 1,
+        "model": "m",
+        "stream_options": {"include_usage": True},
+    } == body(call)
+    assert "stream_options" not in body(COMPLETIONS.call(ask(stream=False)))
+    assert 3 == body(COMPLETIONS.call(ask(sampling={"logprobs": True, "top_logprobs": 3})))["logprobs"]
+    assert [1, 2] == body(COMPLETIONS.call(ask([1, 2])))["prompt"]
+    assert True is body(COMPLETIONS.call(ask(echo=True)))["echo"]
+
+
+def test_llamacpp_is_asked_for_its_slot_its_control_tokens_and_only_what_is_read() -> None:
+    call = LLAMA.call(ask([1, 2], slot=0, visible=("<|x|>",), grammar='root ::= "a"', sampling={"logprobs": True}))
+    members = body(call)
+    assert ("POST", "/completion") == (call.method, call.path)
+    assert "prompt" not in members.pop("response_fields")
+    assert {
+        "prompt": [1, 2],
+        "n_predict": 5,
+        "stop": [],
+        "stream": True,
+        "cache_prompt": True,
+        "id_slot": 0,
+        "preserved_tokens": ["<|x|>"],
+        "grammar": 'root ::= "a"',
+        "n_probs": 1,
+    } == members
+
+
+def test_llamacpp_tokens_are_those_of_a_prompt_or_of_content() -> None:
+    prompt, plain = LLAMA.tokens_call("a<|x|>"), LLAMA.tokens_call("a<|x|>", plain=True)
+    assert prompt is not None
+    assert plain is not None
+    assert {"content": "a<|x|>", "add_special": True, "parse_special": True} == body(prompt)
+    assert {"content": "a<|x|>", "add_special": False, "parse_special": False} == body(plain)
+    assert [1, 2] == LLAMA.read_tokens(b'{"tokens":[1,{"id":2,"piece":"x"}]}')
+    for bad in (b"", b"{}", b'{"tokens":["x"]}', b"[" * 5000):
+        with pytest.raises(UpstreamError, match="sent no tokens"):
+            LLAMA.read_tokens(bad)
+    for other in (COMPLETIONS, AI00):
+        assert other.tokens_call("a") is None
+        with pytest.raises(UpstreamError, match="no tokenizer"):
+            other.read_tokens(b"{}")
+
+
+def test_ai00_takes_settings_in_a_sampler_and_a_grammar_and_a_state_by_other_names() -> None:
+    state = "00000000-0000-0000-0000-00000000000a"
+    sampling = {"temperature": 0.7, "top_k": 3, "logit_bias": {"11": -1.5}, "seed": 4}
+    call = AI00.call(ask(grammar="start ::= 'a';", state=state, sampling=sampling))
+    assert ("POST", "/completions") == (call.method, call.path)
+    assert {
+        "prompt": "Hi",
+        "max_tokens": 5,
+        "stop": [],
+        "stream": True,
+        "bias": {"11": -1.5},
+        "sampler": {"type": "Nucleus", "temperature": 0.7, "top_k": 3},
+        "bnf_schema": "start ::= 'a';",
+        "state": state,
+    } == body(call)
+    greedy = body(AI00.call(ask(sampling={"temperature": 0, "top_k": 50})))["sampler"]
+    assert {"type": "Nucleus", "temperature": 1, "top_k": 1} == greedy
+    for odd in ({"state": "my state"}, {"prompt": [1, 2]}):
+        with pytest.raises(Unsupported):
+            AI00.call(ask(**odd))
+
+
+# What servers say of themselves.
+
+
+@EACH
+@pytest.mark.parametrize("said", [b"", b"null", b"[]", b"{", b'{"data":null}', b'{"data":[3]}', b"[" * 5000])
+def test_facts_that_are_not_understood_are_none(backend: Backend, said: bytes) -> None:
+    count = len(backend.facts_calls())
+    assert count > 0
+    assert Facts() == backend.read_facts([said] * count)
+
+
+def test_facts_are_read_where_servers_say_them() -> None:
+    models = b'{"object":"list","data":[{"id":"m","object":"model","max_model_len":8192}]}'
+    assert Facts(context=8192, model="m") == COMPLETIONS.read_facts([models])
+    assert Facts(context=64, model="m") == COMPLETIONS.read_facts([b'{"data":[{"id":"m","meta":{"n_ctx":64}}]}'])
+    assert Facts(model="RWKV") == AI00.read_facts([b'{"data":[{"object":"models","id":"RWKV"}]}'])
+    props = (
+        b'{"default_generation_settings":{"n_ctx":64},"total_slots":2,"model_path":"C:\\\\m\\\\x.gguf","eos_token":"E"}'
+    )
+    assert Facts(context=64, slots=2, model="x.gguf", end_token="E") == LLAMA.read_facts([props, b""])
+    assert True is LLAMA.read_facts([props, b'{"tokens":[{"id":1,"piece":"B"}]}']).adds_bos
+    assert False is LLAMA.read_facts([props, b'{"tokens":[]}']).adds_bos
+
+
+# What servers refuse.
+
+REFUSALS = [
+    (422, b'{"detail":[{"loc":["body","top_k"],"msg":"extra"}]}', '"loc"', "bad_request"),
+    (400, b'{"detail":"no such model"}', "no such model", "bad_request"),
+    (400, b'{"object":"error","message":"too hot","type":"BadRequestError","code":400}', "too hot", "bad_request"),
+    (401, b'{"error":{"message":"bad key"}}', "check the key", "server"),
+    (404, b"<html>nginx</html>", "check the path", "server"),
+    (429, b'{"error":"slow down"}', "slow down", "rate_limited"),
+    (500, b"Internal Server Error", "Internal Server Error", "server"),
+    (503, b'{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}', "Loading", "overloaded"),
+    (307, b"", "answers 307", "server"),
+    (400, b'{"error":{"message":"maximum context length is 10 tokens. However, you requested 20"}}', "10", "overflow"),
+    (400, b"\xff\xfe{", "answers 400", "bad_request"),
+]
+
+
+@EACH
+@pytest.mark.parametrize(("status", "said", "shown", "kind"), REFUSALS)
+def test_a_refusal_says_what_the_server_said(backend: Backend, status: int, said: bytes, shown: str, kind: str) -> None:
+    error = backend.read_error(status, said)
+    assert shown in str(error)
+    assert (status, kind) == (error.upstream, fault_of(error).kind)
+    assert (status in (429, 500, 503)) == error.retryable
+
+
+def test_an_overflow_of_llamacpp_has_both_numbers() -> None:
+    message = "request (9001 tokens) exceeds the available context size (1024 tokens), try increasing it"
+    said = {"error": {"code": 400, "message": message, "type": "exceed_context_size_error", "n_ctx": 1024}}
+    fault = fault_of(LLAMA.read_error(400, json.dumps(said).encode()))
+    assert ("overflow", 1024, 9001) == (fault.kind, fault.limit, fault.asked)
+
+
+def test_what_a_long_page_says_is_shortened() -> None:
+    error = COMPLETIONS.read_error(502, b"x" * 100_000)
+    assert len(str(error)) < 500
+    assert 2000 == len(error.body)
+
+
+def test_a_piece_that_says_nothing_is_equal_to_none_said() -> None:
+    assert Piece() == Piece("", None, None, None, None, None)
