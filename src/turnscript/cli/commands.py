@@ -14,11 +14,14 @@ import turnscript
 from turnscript.api import Api
 from turnscript.cli.convert import convert
 from turnscript.cli.detect import detect
+from turnscript.cli.doctor import doctor
 from turnscript.cli.failures import BAD_INPUT, INTERRUPTED, OK, PIPE_CLOSED, USAGE, Failed
+from turnscript.cli.keys import keys
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.prompt import prompt
 from turnscript.cli.read import read
 from turnscript.cli.report import Screen, fault, table, usage
+from turnscript.cli.serve import serve
 from turnscript.cli.show import show
 from turnscript.errors import TurnscriptError
 from turnscript.registry import apis, formats, get_api, get_format
@@ -96,8 +99,11 @@ def group() -> None:
 
 group.add_command(convert)
 group.add_command(detect)
+group.add_command(doctor)
+group.add_command(keys)
 group.add_command(prompt)
 group.add_command(read)
+group.add_command(serve)
 group.add_command(show)
 
 

@@ -1,0 +1,162 @@
+"""Owns `turnscript serve`: the gateway from the command line, what it says when it starts, its settings on request."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import socket
+from errno import EADDRINUSE
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from turnscript.cli.failures import OK, USAGE, Failed
+from turnscript.cli.output import STREAM, Files
+from turnscript.cli.report import Screen, table
+
+if TYPE_CHECKING:
+    from turnscript.gateway.config import Config
+    from turnscript.gateway.service import Service
+
+CONFIG = "turnscript.toml"
+_NEEDS = {
+    "starlette": "starlette",
+    "uvicorn": "uvicorn",
+    "uvloop": "uvloop",
+    "aiohttp": "aiohttp",
+    "httptools": "httptools",
+    "jsonschema_rs": "jsonschema-rs",
+    "prometheus_client": "prometheus-client",
+}
+_GARBAGE = 10_000
+"""How many objects may have been made more than freed before the collector looks at the new ones."""
+_EPILOG = """\b
+Examples:
+  turnscript serve --backend http://127.0.0.1:8080 --format rwkv-universal
+  turnscript serve --backend embedded:model.gguf
+  turnscript serve --config turnscript.toml
+  turnscript serve --config turnscript.toml --check
+"""
+
+
+@click.command(epilog=_EPILOG, short_help="Serve chat APIs over a text-completion backend.")
+@click.option("--backend", metavar="URL", help="The model server, or embedded:FILE.gguf, or replay:FOLDER.")
+@click.option("--format", "format_", metavar="NAME", help="The prompt format; by default what the model's name tells.")
+@click.option("--kind", metavar="NAME", help="The kind of model server; by default what it tells of itself.")
+@click.option("--config", type=click.Path(), metavar="FILE", help=f"The configuration; {CONFIG} if it is there.")
+@click.option("--host", metavar="ADDRESS", help="Where to listen; 127.0.0.1 by default.")
+@click.option("--port", type=int, metavar="N", help="The port; 8400 by default, 0 for any that is free.")
+@click.option("--public", is_flag=True, default=None, help="Listen beyond this machine although there are no keys.")
+@click.option("--check", is_flag=True, help="Show the settings that would be in force, and end.")
+@click.option("--json", "as_json", is_flag=True, help="With --check, for programs.")
+def serve(**options: Any) -> int:
+    """Serve the chat APIs over a backend that only continues text.
+
+    Clients of all APIs use the same address: http://127.0.0.1:8400, or http://127.0.0.1:8400/v1 where they want one
+    that ends in a version.
+    """
+    _require_extra()
+    from turnscript.gateway.reload import Reloader  # noqa: PLC0415  (not before we know that its libraries are there)
+
+    path = _config_file(options["config"], options["backend"])
+    reloader = Reloader(path, overrides=_overrides(options))
+    if options["check"]:
+        return _check(reloader.config, as_json=options["as_json"])
+    if not reloader.config.models:
+        raise Failed(
+            "no model is configured",
+            remedy="say --backend URL, or --config FILE with a [models.NAME] table",
+            code=USAGE,
+        )
+    return _run(reloader)
+
+
+def _require_extra() -> None:
+    missing = [package for module, package in _NEEDS.items() if find_spec(module) is None]
+    if missing:
+        raise Failed(f"the server needs {', '.join(missing)}", remedy="pip install 'turnscript[serve]'", code=USAGE)
+
+
+def _config_file(named: str | None, backend: str | None) -> Path | None:
+    if named is not None:
+        return Path(named)
+    return Path(CONFIG) if backend is None and Path(CONFIG).is_file() else None
+
+
+def _overrides(options: dict[str, Any]) -> dict[str, Any]:
+    """What the command line says, by the paths of the settings."""
+    said: dict[str, Any] = {
+        "server.host": options["host"],
+        "server.port": options["port"],
+        "server.public": options["public"],
+    }
+    if options["backend"] is not None:
+        said |= {"models.default.backend": options["backend"], "server.default_model": "default"}
+    said |= {"models.default.format": options["format_"], "models.default.kind": options["kind"]}
+    return {path: value for path, value in said.items() if value is not None}
+
+
+def _check(config: Config, *, as_json: bool) -> int:
+    settings = config.describe()
+    if as_json:
+        text = json.dumps([{"path": one.path, "value": one.value, "where": one.where} for one in settings], indent=2)
+    else:
+        text = table(("SETTING", "VALUE", "FROM"), [(one.path, one.value, one.where) for one in settings])
+    with Files() as files:
+        files.open(STREAM).write(f"{text}\n".encode())
+    for note in config.notes:
+        Screen().note(note)
+    return OK
+
+
+def _run(reloader: Any) -> int:
+    import uvloop  # noqa: PLC0415
+
+    from turnscript.gateway.logs import set_up  # noqa: PLC0415
+    from turnscript.gateway.server import Server  # noqa: PLC0415
+    from turnscript.gateway.service import Service  # noqa: PLC0415
+
+    config: Config = reloader.config
+    set_up(config.logs.level, as_json=config.logs.json, redact=config.logs.redact)
+    sock = _listening(config.server.host, config.server.port)
+    server = Server(Service(config, reloader), on_ready=_ready)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(server.serve([sock]))
+    return OK
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno else str(error)
+        remedy = "stop what listens there, or choose another port with --port" if error.errno == EADDRINUSE else ""
+        raise Failed(f"cannot listen on {host}:{port}: {reason}", remedy=remedy) from None
+
+
+def _ready(service: Service, address: str) -> None:
+    """The server listens. What is there by now stays, so the collector of garbage need not look at it again and again:
+    that would hold up every stream."""
+    _banner(service, address)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GARBAGE, 20, 50)
+
+
+def _banner(service: Service, address: str) -> None:
+    """What people see when the server listens."""
+    screen = Screen()
+    screen.note(f"listening on {address}")
+    for served in service.models():
+        format_ = served.model.takes.name if served.model.takes else "no prompt format yet"
+        where = ", ".join(str(one) for one in served.model.backend)
+        answers = any(up for _, up in served.servers())
+        screen.note(f"  {served.name}: {where} with {format_}{'' if answers else '  (does not answer yet)'}")
+        if answers and served.model.takes is None:
+            screen.note("    nothing tells which it takes: say --format NAME; `turnscript formats` lists them")
+    screen.note(f"  Claude Code: ANTHROPIC_BASE_URL={address}   OpenAI SDKs: OPENAI_BASE_URL={address}/v1")

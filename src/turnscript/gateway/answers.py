@@ -1,0 +1,212 @@
+"""Owns answering: from a request's bytes to the last byte of its answer, whole or streamed, and what ends it early.
+
+A stream begins when the model does, or soon after it was asked: before that an error still has a status of its own, and
+clients try again. What waits longer gets its first bytes and signs of life. A call that is to be made once more goes on
+from where it began; the client has seen nothing of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from turnscript.api import Api
+from turnscript.errors import Conflict, TurnscriptError, UpstreamError
+from turnscript.events import Event
+from turnscript.gateway.generation import Generation
+from turnscript.gateway.headers import stream_headers
+from turnscript.gateway.pool import open_any
+from turnscript.gateway.preparing import Prepared
+from turnscript.gateway.service import Service
+from turnscript.gateway.upstream import Answer as BackendAnswer
+from turnscript.gateway.visit import GONE, LEFT, ClientGone, Visit
+
+SOON = 0.05
+"""Seconds after which a stream begins although the model has not."""
+OWN_END = 0.1
+"""Seconds that a server has to come to the end by itself, once the turn is over."""
+QUEUED = 5.0
+"""The same while the request waits for its turn: it may yet be refused, and tried elsewhere."""
+
+Tell = Callable[[list[Event]], Awaitable[None]]
+
+
+class Answer:
+    """Answers the requests of one API."""
+
+    def __init__(self, service: Service, api: Api) -> None:
+        self._service = service
+        self._api = api
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        visit = Visit(self._api, scope, receive, send)
+        service = self._service
+        service.visits.add(visit)
+        try:
+            await self._answer(visit)
+        except TurnscriptError as error:
+            visit.settle()
+            await self._refuse(visit, error)
+        except ClientGone:
+            visit.ended_by = LEFT
+        except asyncio.CancelledError:
+            if not visit.ended_by:
+                raise
+            visit.take_back()
+            if visit.reason is not None:
+                await self._refuse(visit, visit.reason)
+            else:
+                await visit.gone()
+        finally:
+            visit.settle()
+            await self._leave(visit)
+            service.visits.discard(visit)
+            service.note_end(visit)
+
+    async def _leave(self, visit: Visit) -> None:
+        """Never leave a stream without an end: where nothing else has ended it, something unforeseen has."""
+        outlet, renderer = visit.outlet, visit.renderer
+        if outlet is None or renderer is None:
+            return
+        if outlet.begun and not outlet.over and visit.ended_by not in GONE:
+            await outlet.end(renderer.fail(TurnscriptError("the gateway has failed; its log says why")))
+        self._service.heart.forget(outlet)
+
+    async def _refuse(self, visit: Visit, error: TurnscriptError) -> None:
+        visit.error = error
+        await visit.refuse(error)
+
+    async def _answer(self, visit: Visit) -> None:
+        service = self._service
+        caller = visit.caller = service.admit(visit.headers)
+        settings = service.config.server
+        body = await visit.body(settings.max_body, settings.idle_timeout)
+        prepared = await service.prepare(visit, caller, body)
+        visit.prepared, visit.told = prepared, prepared.told
+        service.metrics.running.labels(self._api.name, visit.model).inc()
+        if prepared.detached:
+            await self._apart(visit, prepared)
+            return
+        visit.watch()
+        self._supersede(visit, prepared)
+        if prepared.streams:
+            await self._stream(visit, prepared)
+        else:
+            await visit.answer(await self._whole(visit, prepared))
+
+    def _supersede(self, visit: Visit, prepared: Prepared) -> None:
+        """A client that sends the same request of the same session again no longer waits for the first one."""
+        if not prepared.session.source:
+            return
+        mark = visit.mark = (prepared.caller.name, prepared.session.key, prepared.digest)
+        for other in self._service.visits:
+            if other is not visit and other.mark == mark:
+                message = "the same request came again; this one is not answered any more"
+                other.give_up(Conflict(message), "superseded")
+
+    # Whole.
+
+    async def _whole(self, visit: Visit, prepared: Prepared) -> bytes:
+        generation = await self._generated(visit, prepared, _say_nothing)
+        return await self._service.finish(visit, prepared, generation)
+
+    async def _apart(self, visit: Visit, prepared: Prepared) -> None:
+        """An answer that is made whether or not its client stays."""
+        service = self._service
+
+        async def make(prepared: Prepared, tell: Tell) -> tuple[Generation, bytes]:
+            generation = await self._generated(visit, prepared, tell)
+            body = await service.finish(visit, prepared, generation)
+            service.note_answer(visit, prepared, generation)
+            return generation, body
+
+        body = await service.apart.start(self._api, prepared, make)
+        if not prepared.streams:
+            await visit.answer(body)
+            return
+        events = await service.keeping.store.follow(prepared.caller.name, prepared.reply.id or "")
+        outlet = visit.open(self._api.stream_renderer(prepared.request, prepared.reply))
+        service.heart.watch(outlet, visit.stalled)
+        visit.watch()
+        await outlet.head(stream_headers(self._api.headers(request_id=visit.request_id), prepared.told.raw()))
+        if events is not None:
+            async for event in events:
+                await outlet.write(event)
+        await outlet.end(b"")
+
+    # Streamed.
+
+    async def _stream(self, visit: Visit, prepared: Prepared) -> None:
+        renderer = self._api.stream_renderer(prepared.request, prepared.reply)
+        outlet = visit.open(renderer)
+        visit.headers_out = stream_headers(self._api.headers(request_id=visit.request_id), prepared.told.raw())
+        self._service.heart.watch(outlet, visit.stalled)
+
+        async def tell(events: list[Event]) -> None:
+            if not outlet.begun:
+                await visit.begin()
+            await outlet.write(renderer.send(events))
+
+        try:
+            visit.begin_in(QUEUED)
+            generation = await self._generated(visit, prepared, tell)
+            await visit.begin()
+            await self._service.finish(visit, prepared, generation)
+            events = generation.last
+            prepared.losses += renderer.losses
+            last = renderer.send(events) + renderer.close()
+            visit.settle()
+            await outlet.end(last)
+        finally:
+            visit.begin_never()
+
+    # Both.
+
+    async def _generated(self, visit: Visit, prepared: Prepared, tell: Tell) -> Generation:
+        """The generation, run to its end. All but its last events are told."""
+        generation = prepared.generation()
+        visit.generation = generation
+        async with prepared.caller.gate, prepared.served.gate:
+            visit.begin_in(SOON)
+            await self._run(visit, prepared, generation, tell)
+            while generation.paused:
+                events = generation.resume()
+                if events:
+                    await tell(events)
+                await self._run(visit, prepared, generation, tell)
+        generation.last = generation.close()
+        return generation
+
+    async def _run(self, visit: Visit, prepared: Prepared, generation: Generation, tell: Tell) -> None:
+        ask = prepared.ask_from(generation.text)
+
+        def failed(error: UpstreamError, url: str) -> None:
+            self._service.note_failure(visit.request_id, prepared.served.name, error, url)
+
+        async with open_any(prepared.served.pool, ask, prepared.session.thread, failed) as (answer, lease):
+            async for pieces in answer:
+                events = generation.feed(pieces)
+                if events:
+                    await tell(events)
+                if generation.ended or generation.paused or generation.overrun(ask.max_tokens):
+                    break
+            if generation.ended and lease.slot is not None:
+                await _let_end(answer, generation)
+
+
+async def _let_end(answer: BackendAnswer, generation: Generation) -> None:
+    """Wait a moment for the server's own end, where it keeps what it has read: it stops at the same strings.
+
+    Broken off, it may have read a token more than the next prompt holds, and a recurrent model cannot go back.
+    """
+    try:
+        async with asyncio.timeout(OWN_END):
+            async for pieces in answer:
+                generation.note(pieces)
+    except (TimeoutError, UpstreamError):
+        return
+
+
+async def _say_nothing(events: list[Event]) -> None:
+    """A whole answer is told when it is complete."""

@@ -1,0 +1,124 @@
+"""Owns answers that are made apart from whoever asked for them: their tasks, what is kept of them, and their ends.
+
+The client gets an id at once. It asks for the answer later, or follows its stream and comes back to it; its leaving
+ends nothing. What the gateway was working on when it was killed is told to have failed when it starts again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from turnscript.api import Api
+from turnscript.conversation import Response
+from turnscript.errors import Conflict, InvalidRequest, TurnscriptError
+from turnscript.events import Event
+from turnscript.gateway.database import StorageUnavailable
+from turnscript.gateway.generation import Generation
+from turnscript.gateway.keeping import Keeping
+from turnscript.gateway.logs import say
+from turnscript.gateway.preparing import Prepared
+from turnscript.gateway.store import EventLog
+
+Tell = Callable[[list[Event]], Awaitable[None]]
+Make = Callable[[Prepared, Tell], Awaitable[tuple[Generation, bytes]]]
+"""Makes an answer, telling its events, and gives it as a body; what is to be kept is kept by then."""
+
+
+class Making:
+    """An answer that is being made. `error`: why it was ended early; None if its client wished it."""
+
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self.task = task
+        self.error: TurnscriptError | None = None
+
+
+class Apart:
+    """The answers that are being made."""
+
+    def __init__(self, keeping: Keeping) -> None:
+        self._keeping = keeping
+        self._making: dict[tuple[str, str], Making] = {}
+
+    def task(self, owner: str, id_: str) -> asyncio.Task[None] | None:
+        """The task of an answer, None if nobody works on it."""
+        making = self._making.get((owner, id_))
+        return making.task if making is not None else None
+
+    async def start(self, api: Api, prepared: Prepared, make: Make) -> bytes:
+        """Begin to make an answer. Returns the body that says so. Raises InvalidRequest where it would be lost."""
+        owner, id_, stored = prepared.caller.name, prepared.reply.id, api.serving.stored
+        assert id_ is not None
+        assert stored is not None
+        if not prepared.keep:
+            message = "an answer that is made in the background must be kept"
+            raise InvalidRequest(message, path="$.background", expected="store: true")
+        empty = api.render_response(Response(), prepared.request, reply=prepared.reply)
+        body = stored.with_status(msgspec.json.encode(empty.value), "queued")
+        await self._keeping.keep(api, prepared, body, finished=False)
+        log = self._keeping.store.begin_events(owner, id_) if prepared.streams else None
+        task = asyncio.get_running_loop().create_task(self._make(api, prepared, make, log, body))
+        self._making[owner, id_] = Making(task)
+        return body
+
+    async def _make(self, api: Api, prepared: Prepared, make: Make, log: EventLog | None, body: bytes) -> None:
+        owner, id_, stored = prepared.caller.name, prepared.reply.id or "", api.serving.stored
+        assert stored is not None
+        renderer = api.stream_renderer(prepared.request, prepared.reply)
+        error: TurnscriptError = TurnscriptError("the gateway has failed; its log says why")
+        ending, last = stored.failed(body, error), b""
+
+        async def tell(events: list[Event]) -> None:
+            _log(log, renderer.send(events))
+
+        try:
+            _log(log, renderer.start() if log is not None else b"")
+            generation, ending = await make(prepared, tell)
+            last = renderer.send(generation.last) + renderer.close()
+        except TurnscriptError as failed:
+            ending, error = stored.failed(body, failed), failed
+        except asyncio.CancelledError:
+            ended = self._making[owner, id_].error
+            ending = stored.failed(body, ended) if ended is not None else stored.with_status(body, "cancelled")
+            error = ended or Conflict("the answer was cancelled")
+        finally:
+            try:
+                await self._keep(api, prepared, ending, log, last or renderer.fail(error))
+            finally:
+                self._making.pop((owner, id_), None)
+                self._keeping.store.end_events(owner, id_)
+
+    async def _keep(self, api: Api, prepared: Prepared, body: bytes, log: EventLog | None, last: bytes) -> None:
+        """Keep how it ended, and only then tell it. There is nobody who could be told that it was not kept."""
+        kept = log is not None and not log.overflowed
+        try:
+            events = [*log.events, *_events(last)] if log is not None and kept else None
+            await self._keeping.keep(api, prepared, body, events=events)
+        except StorageUnavailable as error:
+            say(logging.ERROR, "answer not kept", id=prepared.reply.id, error=str(error))
+        else:
+            _log(log, last)
+
+    def cancel_all(self, error: TurnscriptError) -> None:
+        """Stop working on all of them, because of an error that is none of theirs."""
+        for making in list(self._making.values()):
+            making.error = error
+            making.task.cancel()
+
+    async def settle(self) -> None:
+        """Wait until they have ended."""
+        await asyncio.gather(*(making.task for making in list(self._making.values())), return_exceptions=True)
+
+
+def _log(log: EventLog | None, data: bytes) -> None:
+    """Keep each event of a stream."""
+    if log is not None:
+        for event in _events(data):
+            log.add(event)
+
+
+def _events(data: bytes) -> list[bytes]:
+    return [event + b"\n\n" for event in data.split(b"\n\n")[:-1]]

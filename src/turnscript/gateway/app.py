@@ -1,0 +1,127 @@
+"""Owns the application: which path is answered by what. It knows no API by name; each brings its own paths.
+
+Starlette routes and turns what nobody expected into an answer; what answers are plain ASGI callables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any
+
+from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response as HttpResponse
+from starlette.routing import BaseRoute, Route, Router
+
+from turnscript.api import Api
+from turnscript.errors import NotFound, TurnscriptError
+from turnscript.gateway.answers import Answer
+from turnscript.gateway.counts import Count
+from turnscript.gateway.headers import by_name
+from turnscript.gateway.kept import Cancel, Delete, Fetch, InputItems, Upgrade
+from turnscript.gateway.listing import Health, ListModels, MetricsPage, Report, ShowModel, Welcome, refusal
+from turnscript.gateway.service import Service
+from turnscript.registry import apis, get_api
+
+Asgi = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class MethodNotAllowed(TurnscriptError):
+    """A path is there, and takes another method."""
+
+    status = 405
+    code = "method_not_allowed"
+
+
+class Application:
+    """The gateway as an ASGI application."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._apis = [get_api(name) for name in apis()]
+        self.routes = list(self._routes())
+        self._plain = {
+            route.path: route.app for route in self.routes if isinstance(route, Route) and "{" not in route.path
+        }
+        self._router = Router(self.routes, redirect_slashes=False, default=self._nothing_here)
+        self._app = ServerErrorMiddleware(self._route, handler=self._bug)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._app(scope, receive, send)
+
+    async def _route(self, scope: Any, receive: Any, send: Any) -> None:
+        """A path without a name in it is found at once; the patterns are for the others."""
+        await self._plain.get(scope["path"], self._router)(scope, receive, send)
+
+    def _routes(self) -> Iterator[BaseRoute]:
+        service, default = self._service, self.api_of
+        for api in self._apis:
+            yield from self._routes_of(api)
+        for prefix in ("/v1", ""):
+            yield self._at(f"{prefix}/models", GET=ListModels(service, default))
+            yield self._at(f"{prefix}/models/{{name:path}}", GET=ShowModel(service, default))
+        yield self._at("/health", GET=Health(service))
+        yield self._at("/metrics", GET=MetricsPage(service))
+        yield self._at("/turnscript/reports/{id}", GET=Report(service, default))
+        yield self._at("/", GET=Welcome(service))
+        # Clients that report their own use: taken and forgotten, so that they do not try again.
+        yield self._at("/api/event_logging/batch", POST=Welcome(service))
+
+    def _at(self, path: str, **answers: Asgi) -> Route:
+        """A path, and what answers each method there."""
+        return Route(path, _ByMethod(answers, self._refusal))
+
+    def api_of(self, headers: dict[str, str], path: str = "") -> Api:
+        """The API that a client speaks: the one with the longest path that this one begins with, or a header of its
+        own, else the first that has neither."""
+        below = [api for api in self._apis if path.startswith((api.endpoint, api.endpoint.removeprefix("/v1")))]
+        if below:
+            return max(below, key=lambda api: len(api.endpoint))
+        return next(
+            (api for api in self._apis if api.serving.header and api.serving.header in headers),
+            next(api for api in self._apis if not api.serving.header),
+        )
+
+    async def _nothing_here(self, scope: Any, receive: Any, send: Any) -> None:
+        error = NotFound("path", scope["path"])
+        await self._refusal(scope, error)(scope, receive, send)
+
+    async def _bug(self, http: HttpRequest, error: Exception) -> HttpResponse:
+        """What nobody expected is told in the API's own words; the server logs the traceback."""
+        response = self._refusal(http.scope, TurnscriptError("the gateway has failed; its log says why"))
+        response.headers["connection"] = "close"  # uvicorn will close it
+        return response
+
+    def _refusal(self, scope: Any, error: TurnscriptError) -> HttpResponse:
+        return refusal(self.api_of(by_name(scope["headers"]), scope["path"]), error)
+
+    def _routes_of(self, api: Api) -> Iterator[BaseRoute]:
+        """The paths of one API: its own, and the same without the version for clients whose base URL has none."""
+        service, serving = self._service, api.serving
+        for strip in ("", "/v1"):
+            path = api.endpoint.removeprefix(strip)
+            upgrade = {"GET": Upgrade(service, api)} if serving.stored is not None else {}
+            yield self._at(path, POST=Answer(service, api), **upgrade)
+            if serving.count_path:
+                yield self._at(serving.count_path.removeprefix(strip), POST=Count(service, api))
+            if serving.stored is not None:
+                yield self._at(f"{path}/{{id}}/cancel", POST=Cancel(service, api))
+                yield self._at(f"{path}/{{id}}/input_items", GET=InputItems(service, api))
+                yield self._at(f"{path}/{{id}}", GET=Fetch(service, api), DELETE=Delete(service, api))
+
+
+class _ByMethod:
+    """Passes a request on by its method; a HEAD is a GET whose body the server leaves out."""
+
+    def __init__(self, answers: Mapping[str, Asgi], refusal: Callable[[Any, TurnscriptError], Asgi]) -> None:
+        self.methods = tuple(answers)
+        self._answers = answers
+        self._refusal = refusal
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        answer = self._answers.get(method)
+        if answer is None:
+            known = ", ".join(sorted(self._answers))
+            answer = self._refusal(scope, MethodNotAllowed(f"{scope['path']} takes {known}, not {scope['method']}"))
+        await answer(scope, receive, send)

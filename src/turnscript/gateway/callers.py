@@ -1,0 +1,54 @@
+"""Owns who asks: the key of a request, what it may use, and which policies hold for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from turnscript.errors import Unauthorized
+from turnscript.gateway.config import Config, Policy
+from turnscript.gateway.headers import credentials
+from turnscript.gateway.keys import Key, Keys
+from turnscript.gateway.limits import Budget, Gate
+
+ANYBODY = "anybody"
+
+
+class Caller:
+    """Somebody who asks, with what is running and used up in this name."""
+
+    def __init__(self, key: Key | None, config: Config) -> None:
+        limits = config.limits if key is None else key.limits(config.limits)
+        self.key = key
+        self.name = ANYBODY if key is None else key.name
+        self.policy: Policy = config.policy if key is None else key.policy(config.policy)
+        self.gate = Gate(limits, limits.running, f"the key {self.name!r}" if key else "the gateway")
+        self.budget = Budget(limits)
+
+
+class Callers:
+    """All who have asked since the configuration was read."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._keys = None if config.server.keys is None else Keys(config.server.keys)
+        self._known: dict[str, Caller] = {}
+        self._anybody = Caller(None, config)
+
+    def caller(self, headers: Mapping[str, str]) -> Caller:
+        """Who asks. Raises Unauthorized where keys are configured and neither of those offered is one."""
+        if self._keys is None:
+            return self._anybody
+        bearer, api_key = credentials(headers)
+        key = self._keys.check(bearer, api_key)
+        if key is None:
+            what = "is not known" if bearer or api_key else "is missing"
+            raise Unauthorized(f"the API key {what}; send it as `Authorization: Bearer` or as `x-api-key`")
+        known = self._known.get(key.id)
+        if known is None or known.key != key:
+            known = self._known[key.id] = Caller(key, self._config)
+        return known
+
+    def reload(self) -> None:
+        """Read the file of keys again."""
+        if self._keys is not None:
+            self._keys.reload()

@@ -1,0 +1,363 @@
+"""Owns the configuration of `turnscript serve`: every setting with its kind and default, and which model a name means.
+
+A field with a kind is a setting, by the same name in the file; the other fields are derived from settings. What a file,
+the environment and the command line say is read by `configfile.load`. `docs/configuration.md` lists the settings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_type_hints
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from turnscript.errors import UnknownName
+from turnscript.format import Format
+from turnscript.gateway.addresses import Address, read_address
+from turnscript.gateway.kinds import (
+    AUTO,
+    BACKEND,
+    PRESET,
+    RESTART,
+    Addresses,
+    AnyTable,
+    Choice,
+    File,
+    Flag,
+    FormatName,
+    Hidden,
+    Number,
+    Seconds,
+    Size,
+    Text,
+    Texts,
+    Variable,
+    Whole,
+    preset_values,
+)
+from turnscript.gateway.modelformat import detected, named, prompted
+from turnscript.gateway.secret import Secret
+
+DEFAULT = "default"
+"""What a model is called that only the command line knows."""
+
+MB = 10**6
+DAY = 86_400.0
+
+Losses = Literal["ignore", "report", "error"]
+HostedTools = Literal["refuse", "report"]
+InvalidCalls = Literal["pass", "text", "retry"]
+Thinking = Literal["auto", "on", "off"]
+
+
+class Section(Struct, frozen=True):
+    """Stands in the annotation of a field that is a table of settings."""
+
+    kind: type[Struct]
+
+
+class Server(Struct, frozen=True, kw_only=True):
+    """Where the server listens, and what it lets in."""
+
+    host: Annotated[str, Text("an address or a host name"), RESTART] = "127.0.0.1"
+    port: Annotated[int, Whole(0, 65_535), RESTART] = 8400
+    public: Annotated[bool, Flag()] = False
+    keys: Annotated[Path | None, File()] = None
+    max_body: Annotated[int, Size()] = 64 * MB
+    header_timeout: Annotated[float, Seconds(), RESTART] = 30.0
+    idle_timeout: Annotated[float, Seconds(), RESTART] = 75.0
+    grace: Annotated[float, Seconds(), RESTART] = 30.0
+    keepalive: Annotated[float, Seconds()] = 10.0
+    default_model: Annotated[str | None, Text("the name of a model")] = None
+    strict_models: Annotated[bool, Flag()] = False
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What each key may use, or all clients together where no keys are needed; None is no limit.
+
+    `backend_running`: how many requests a backend answers at once.
+    """
+
+    running: Annotated[int | None, Whole(bound=True)] = None
+    queue: Annotated[int, Whole()] = 64
+    wait: Annotated[float, Seconds()] = 60.0
+    requests_per_minute: Annotated[int | None, Whole(bound=True)] = None
+    tokens_per_minute: Annotated[int | None, Whole(bound=True)] = None
+    backend_running: Annotated[int | None, Whole(bound=True)] = None
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """What happens to what a prompt cannot carry, to tools that only a vendor has, and to calls that fit no tool."""
+
+    losses: Annotated[Losses, Choice(("ignore", "report", "error"))] = "report"
+    hosted_tools: Annotated[HostedTools, Choice(("refuse", "report"))] = "report"
+    invalid_calls: Annotated[InvalidCalls, Choice(("pass", "text", "retry"))] = "pass"
+    loss_header: Annotated[int, Whole(0, 65_536)] = 4096
+
+
+class Memory(Struct, frozen=True, kw_only=True):
+    """The texts that models wrote, so that they come back byte for byte. `path` None: kept in memory only."""
+
+    path: Annotated[Path | None, File(optional=True), RESTART] = None
+    size: Annotated[int, Size(), RESTART] = 256 * MB
+    ttl: Annotated[float | None, Seconds(bound=True), RESTART] = 7 * DAY
+
+
+class Store(Struct, frozen=True, kw_only=True):
+    """The answers that clients ask for again by their id. `path` None: kept in memory only."""
+
+    path: Annotated[Path | None, File(optional=True), RESTART] = None
+    size: Annotated[int, Size(), RESTART] = 1000 * MB
+    ttl: Annotated[float | None, Seconds(bound=True), RESTART] = 30 * DAY
+
+
+class Signing(Struct, frozen=True, kw_only=True):
+    """The key that thoughts are sealed with. `file` is made on first use; None: a new key each time the server starts.
+
+    `key`: the key itself, from the variable that `key_env` names.
+    """
+
+    file: Annotated[Path | None, File(optional=True), RESTART] = None
+    key_env: Annotated[str | None, Variable(), RESTART] = None
+    key: Secret | None = None
+
+
+class Logs(Struct, frozen=True, kw_only=True):
+    """What is written to stderr. `redact`: no text of a conversation is."""
+
+    level: Annotated[str, Choice(("debug", "info", "warning", "error"))] = "info"
+    json: Annotated[bool, Flag()] = False
+    redact: Annotated[bool, Flag()] = True
+
+
+class Metrics(Struct, frozen=True, kw_only=True):
+    """Counters for Prometheus. `public`: they are shown without a key."""
+
+    enabled: Annotated[bool, Flag(), RESTART] = True
+    public: Annotated[bool, Flag()] = False
+
+
+class Timeouts(Struct, frozen=True, kw_only=True):
+    """How long a backend may take: to accept a connection, to begin its answer, between two pieces, and in all."""
+
+    connect: Annotated[float, Seconds()] = 10.0
+    first_byte: Annotated[float, Seconds()] = 600.0
+    between: Annotated[float, Seconds()] = 120.0
+    total: Annotated[float, Seconds()] = 3600.0
+
+
+class Sampling(Struct, frozen=True, kw_only=True):
+    """Settings for requests that do not say them; None: not set here."""
+
+    temperature: Annotated[float | None, Number(0, 100)] = None
+    top_p: Annotated[float | None, Number(0, 1)] = None
+    top_k: Annotated[int | None, Whole(0)] = None
+    presence_penalty: Annotated[float | None, Number(-10, 10)] = None
+    frequency_penalty: Annotated[float | None, Number(-10, 10)] = None
+    penalty_decay: Annotated[float | None, Number(0, 1)] = None
+
+
+class Model(Struct, frozen=True, kw_only=True):
+    """A model that clients can ask for. `backend` is where it runs, in one place or in several.
+
+    Derived: `key` is the backend's API key, wherever it came from; `takes` the prompt format with its variant and first
+    token, None if nothing tells it; `why` says how it was found.
+    """
+
+    name: str = DEFAULT
+    backend: Annotated[tuple[Address, ...], Addresses()]
+    kind: Annotated[str, BACKEND] = AUTO
+    api_key: Annotated[Secret | None, Hidden()] = None
+    api_key_env: Annotated[str | None, Variable()] = None
+    api_key_file: Annotated[Path | None, File()] = None
+    upstream_model: Annotated[str | None, Text("the name of a model")] = None
+    aliases: Annotated[tuple[str, ...], Texts('names or patterns such as "claude-*"')] = ()
+    format: Annotated[str | None, FormatName()] = None
+    variant: Annotated[str | None, Text("the name of a variant of the format")] = None
+    first_token: Annotated[str | None, Text("a string", empty=True)] = None
+    prompts: Annotated[dict[str, Any] | None, AnyTable("a table as ai00 has it")] = None
+    thinking: Annotated[Thinking, Choice(("auto", "on", "off"))] = "auto"
+    preset: Annotated[str | None, PRESET] = None
+    sampling: Annotated[Sampling, Section(Sampling)] = Sampling()
+    context: Annotated[int | None, Whole(1)] = None
+    max_tokens: Annotated[int | None, Whole(1)] = None
+    max_tokens_limit: Annotated[int | None, Whole(1)] = None
+    slots: Annotated[int | None, Whole(1)] = None
+    visible: Annotated[tuple[str, ...], Texts("tokens")] = ()
+    timeouts: Annotated[Timeouts, Section(Timeouts)] = Timeouts()
+    key: Secret | None = None
+    takes: Format | None = None
+    why: str = ""
+
+    @property
+    def sampling_values(self) -> dict[str, float]:
+        """What to sample with where a request does not say: the preset's values, and `sampling` over them."""
+        own = {name: value for name, value in asdict(self.sampling).items() if value is not None}
+        return preset_values(self.preset) | own
+
+    def matches(self, name: str) -> int:
+        """How well one of the aliases fits a name, as a number; 0 if none does."""
+        return max((_weight(alias) for alias in self.aliases if pattern_of(alias).fullmatch(name)), default=0)
+
+    def told(self, upstream_model: str) -> Model:
+        """The same model once its backend has said what it runs: that may tell the format, if nothing did so far."""
+        if self.takes is not None:
+            return self
+        found = detected((upstream_model,)).finished(self.variant, self.first_token)
+        return replace(self, takes=found.format, why=found.why) if found.format else self
+
+
+class Setting(Struct, frozen=True):
+    """A setting as people are shown it: its place, its value, and where that came from. Secrets are never in it."""
+
+    path: str
+    value: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.path} = {self.value}  ({self.where})"
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    """All settings. `origins`: where values came from that are no defaults, by path; `notes`: what to tell people."""
+
+    server: Annotated[Server, Section(Server)] = Server()
+    limits: Annotated[Limits, Section(Limits)] = Limits()
+    policy: Annotated[Policy, Section(Policy)] = Policy()
+    memory: Annotated[Memory, Section(Memory)] = Memory()
+    store: Annotated[Store, Section(Store)] = Store()
+    signing: Annotated[Signing, Section(Signing)] = Signing()
+    logs: Annotated[Logs, Section(Logs)] = Logs()
+    metrics: Annotated[Metrics, Section(Metrics)] = Metrics()
+    models: tuple[Model, ...] = ()
+    origins: Mapping[str, str] = {}
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def for_backend(cls, url: str, format_: str | None = None, **settings: Any) -> Config:
+        """One model that takes every name, and nothing kept on disk. `settings`: other fields of the model.
+
+        Raises ValueError for a URL that is none, InvalidInput for a format that is none.
+        """
+        address = read_address(url, Path.cwd())
+        model = Model(backend=(address,), format=format_, **settings)
+        if format_ is not None:
+            found = named(format_)
+        elif model.prompts is not None:
+            found = prompted(model.prompts)
+        else:
+            found = detected(("" if address.is_web else str(address.path), model.upstream_model or ""))
+        found = found.finished(model.variant, model.first_token)
+        return cls(models=(replace(model, key=model.api_key, takes=found.format, why=found.why),))
+
+    @property
+    def default_model(self) -> Model | None:
+        """The model for names that no other has: the one that `server.default_model` names, else the first."""
+        named = (model for model in self.models if model.name == self.server.default_model)
+        return next(named, self.models[0] if self.models else None)
+
+    def model_for(self, name: str | None) -> Model:
+        """The model that a client means: by its name, by the alias that fits best, else the default one.
+
+        Clients ask for names of their own, so any name will do unless `strict_models` is set. Raises UnknownName.
+        """
+        for model in self.models:
+            if model.name == name:
+                return model
+        asked = name or ""
+        fits = [(model.matches(asked), model) for model in self.models]
+        best = max((fit for fit, _ in fits), default=0)
+        if best:
+            return next(model for fit, model in fits if fit == best)
+        default = self.default_model
+        if default is None or (self.server.strict_models and name):
+            raise UnknownName("model", asked, [model.name for model in self.models])
+        return default
+
+    def describe(self) -> tuple[Setting, ...]:
+        """Every setting in force. Of a model only what is set."""
+        found = [
+            Setting(path, shown_value(kind, value), self.origins.get(path, "default"))
+            for path, kind, value in values_of(self)
+        ]
+        for model in self.models:
+            place = f"models.{key_text(model.name)}"
+            told = model.takes.name if model.takes else "not known yet"
+            found += [
+                Setting(path, shown_value(kind, value), self.origins.get(path, "default"))
+                for path, kind, value in values_of(model, place)
+                if path in self.origins
+            ]
+            if f"{place}.format" not in self.origins:
+                found.append(Setting(f"{place}.format", told, model.why or "detected"))
+        return tuple(found)
+
+
+def fields_of(struct: type[Struct]) -> dict[str, Any]:
+    """The settings of a table, each with its kind or the Section that it is."""
+    return {name: annotation.__metadata__[0] for name, annotation in _annotations(struct).items()}
+
+
+def needs_restart(struct: type[Struct], name: str) -> bool:
+    """Whether a setting only counts when the server starts."""
+    return RESTART in _annotations(struct)[name].__metadata__[1:]
+
+
+def values_of(table: Struct, place: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Path, kind and value of every setting in a table and the tables inside it."""
+    for name, kind in fields_of(type(table)).items():
+        path, value = f"{place}.{name}" if place else name, getattr(table, name)
+        if isinstance(kind, Section):
+            yield from values_of(value, path)
+        else:
+            yield path, kind, value
+
+
+def shown_value(kind: Any, value: Any) -> str:
+    """A value for people. None is what the kind says of it, or that nothing was set."""
+    if value is not None or getattr(kind, "bound", False) or getattr(kind, "optional", False):
+        return str(kind.shown(value))
+    return "not set"
+
+
+def key_text(name: str) -> str:
+    """A key as TOML writes it: bare where it can be."""
+    if re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        return name
+    escaped = "".join(f"\\u{ord(one):04x}" if one < " " or one in '"\\\x7f' else one for one in name)
+    return f'"{escaped}"'
+
+
+@cache
+def pattern_of(alias: str) -> re.Pattern[str]:
+    """The names that an alias stands for: `*` is any text, `?` one character, all else itself; case does not count.
+
+    Names come from clients. The groups are atomic, so that no name makes the search slow.
+    """
+    first, *others = [_literal(piece) for piece in re.sub(r"\*+", "*", alias).split("*")]
+    if not others:
+        return re.compile(first, re.IGNORECASE | re.DOTALL)
+    *middle, last = others
+    found = "".join(f"(?>.*?{piece})" for piece in middle)
+    return re.compile(f"{first}{found}.*{last}", re.IGNORECASE | re.DOTALL)
+
+
+def _literal(piece: str) -> str:
+    return "".join("." if one == "?" else re.escape(one) for one in piece)
+
+
+def _weight(alias: str) -> int:
+    """How much a pattern says: the more characters of its own the more, and one without `*` most."""
+    own = sum(one not in "*?" for one in alias)
+    return 2 * own + 2 if "*" in alias or "?" in alias else 2**32
+
+
+@cache
+def _annotations(struct: type[Struct]) -> dict[str, Any]:
+    """The fields that are settings, with their annotations."""
+    hints = get_type_hints(struct, include_extras=True)
+    return {name: hint for name, hint in hints.items() if hasattr(hint, "__metadata__")}

@@ -1,0 +1,42 @@
+"""Owns counting the tokens of a request that is not sent: its prompt is made, and counted as an answer would count."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from turnscript.api import Api
+from turnscript.errors import TurnscriptError
+from turnscript.gateway.headers import COUNTED
+from turnscript.gateway.logs import say
+from turnscript.gateway.service import Service
+from turnscript.gateway.visit import ClientGone, Visit
+
+
+class Count:
+    """Counts for one API."""
+
+    def __init__(self, service: Service, api: Api) -> None:
+        self._service = service
+        self._api = api
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        visit = Visit(self._api, scope, receive, send)
+        service, count = self._service, self._api.serving.count
+        assert count is not None
+        try:
+            caller = service.admit(visit.headers, counted=False)
+            settings = service.config.server
+            body = await visit.body(settings.max_body, settings.idle_timeout)
+            prepared = await service.prepare(visit, caller, body, fits=False)
+            tokens, exact = await service.tokens(prepared)
+            visit.told = prepared.told
+            visit.more_headers = [(COUNTED.encode(), b"exact" if exact else b"estimated")]
+            await visit.answer(count(max(1, tokens)))
+        except TurnscriptError as error:
+            await visit.refuse(error)
+        except ClientGone:
+            return
+        finally:
+            visit.settle()
+            say(logging.INFO, "counted", request=visit.request_id, path=visit.path, status=visit.status)

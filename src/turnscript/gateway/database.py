@@ -1,0 +1,491 @@
+"""Owns a database in a file: SQLite behind one thread, so that nobody waits for a disk who did not ask for durability.
+
+Theory of operation. Work is a function of a connection. `read` and `commit` are awaited; `write` is put aside and done
+soon, many in one transaction. What was committed survives the death of the process. Nothing that can happen to a file
+stops the gateway: a broken one is moved aside and a new one begun, one that cannot be used is replaced by memory until
+it can, and where nothing helps, those who asked for durability are told (`StorageUnavailable`), and nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from turnscript.errors import TurnscriptError
+from turnscript.gateway.logs import say
+from turnscript.gateway.sqlitefile import KINDS, connect, fingerprint, kind_of, set_aside
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+Outcome = tuple[Any, Exception | None]
+
+PATIENCE = 5.0
+"""Seconds that work is tried again while another process holds the file."""
+_MOST_WAITING = 20_000
+_MOST_WAITING_BYTES = 64 * 1024 * 1024
+_BATCH = 500
+_LOOK_AGAIN = 30.0  # seconds until a file that could not be opened is tried again
+_HOUSEKEEPING = 10.0
+_MOMENT = 0.02  # seconds in which work that nobody waits for may gather
+_ERRORS = (sqlite3.Error, ValueError, OverflowError, MemoryError)
+
+
+class StorageUnavailable(TurnscriptError):
+    """What had to be kept could not be: the disk is full, or the file cannot be written."""
+
+    status = 503
+    code = "storage_unavailable"
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
+        self.message = f"the gateway cannot keep this now ({reason}: {detail}); free some disk space or check its file"
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Schema(Struct, frozen=True):
+    """The tables of a file. `create` makes them where they are not; another `version` of the file is another file.
+
+    `expire` deletes what was made before `:before`, `oldest` one of `:share` entries, those longest unused.
+    """
+
+    version: int
+    create: tuple[str, ...]
+    expire: tuple[str, ...]
+    oldest: tuple[str, ...]
+
+
+class Bounds(Struct, frozen=True):
+    """How much is kept: bytes in the file, and seconds since it was made. None: for ever."""
+
+    size: int = 256 * 1024 * 1024
+    ttl: float | None = None
+
+
+class _Job:
+    """Work that waits. `done` is told the outcome; nobody is told of what has none."""
+
+    __slots__ = ("done", "size", "until", "work", "writes")
+
+    def __init__(self, work: Work[Any], writes: bool, done: Callable[[Any, Exception | None], None] | None) -> None:
+        self.work, self.writes, self.done = work, writes, done
+        self.until = time.monotonic() + PATIENCE
+        self.size = 0
+
+
+class Database:
+    """One file and its thread. `path` None: in memory only.
+
+    `counts`: reads, writes, batches, dropped, lost, evicted, aside, and failures by kind, for metrics.
+    """
+
+    def __init__(self, path: Path | None, schema: Schema, bounds: Bounds) -> None:
+        self.path = path
+        self.counts: Counter[str] = Counter()
+        self.degraded = ""
+        self._schema, self._bounds = schema, bounds
+        self._jobs: deque[_Job] = deque()
+        self._waiting_bytes = 0
+        self._wake = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._print: tuple[int, int] | None = None
+        self._look_again = 0.0
+        self._housekeeping = 0.0
+        self._asides: deque[float] = deque(maxlen=3)
+
+    # What the event loop sees.
+
+    async def read(self, work: Work[T], timeout: float | None = None) -> T:
+        """What `work` returns. Raises TimeoutError, and StorageUnavailable where the file cannot be read."""
+        future = self._future()
+        self._put(_Job(work, False, _settler(future)))
+        result: T = await asyncio.wait_for(future, timeout)
+        return result
+
+    async def commit(self, work: Work[T], size: int = 0) -> T:
+        """The same for work that changes something; it returns once that is on disk. Raises StorageUnavailable.
+
+        `size`: how many bytes it adds, about. What takes more than a quarter of the file's bound is refused.
+        """
+        if size > self._bounds.size // 4:
+            raise StorageUnavailable("too long", f"{size} bytes, in a file of {self._bounds.size} at most")
+        future = self._future()
+        self._put(_Job(work, True, _settler(future)))
+        result: T = await future
+        return result
+
+    def write(self, work: Work[Any], size: int = 0) -> None:
+        """Change something soon. Nobody waits, and nobody hears of a failure: it is counted."""
+        job = _Job(work, True, None)
+        job.size = size
+        with self._wake:
+            waiting = self._waiting_bytes + size
+            if len(self._jobs) >= _MOST_WAITING or waiting > _MOST_WAITING_BYTES or size > self._bounds.size // 4:
+                self.counts["dropped"] += 1
+                return
+            self._waiting_bytes += size
+        self._put(job, urgent=False)
+
+    async def close(self) -> None:
+        """Do what waits, and close the file."""
+        thread = self._thread
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        if thread is not None:
+            await asyncio.get_running_loop().run_in_executor(None, thread.join)
+
+    @property
+    def durable(self) -> bool:
+        """Whether there is a file to write to. False before the first use."""
+        return self.path is not None and self._connection is not None and not self.degraded
+
+    def _future(self) -> asyncio.Future[Any]:
+        return asyncio.get_running_loop().create_future()
+
+    def _put(self, job: _Job, *, urgent: bool = True) -> None:
+        with self._wake:
+            if self._closing:
+                error = StorageUnavailable("closed", "the gateway is stopping")
+                if job.done is not None:
+                    job.done(None, error)
+                return
+            self._jobs.append(job)
+            if self._thread is None:
+                name = f"database {self.path.name if self.path else 'in memory'}"
+                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+                self._thread.start()
+            if urgent or not self._wake_soon():
+                self._wake.notify()
+
+    def _wake_soon(self) -> bool:
+        """Let what nobody waits for wait for others of its kind: a transaction costs more than what is done in it."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return False
+        if self._timer is None or self._loop is not loop:
+            self._timer, self._loop = loop.call_later(_MOMENT, self._wake_now), loop
+        return True
+
+    def _wake_now(self) -> None:
+        self._timer = None
+        with self._wake:
+            self._wake.notify()
+
+    # What the thread does.
+
+    def _run(self) -> None:
+        batch: list[_Job] = []
+        try:
+            self._open()
+            while True:
+                batch = self._take()
+                if not batch and self._closing:
+                    break
+                self._do(batch)
+                self._keep_house()
+        finally:
+            with self._wake:
+                self._closing = True
+            for job in (*batch, *self._jobs):
+                if job.done is not None:  # one that has its answer takes no other
+                    job.done(None, StorageUnavailable("closed", "the gateway is stopping"))
+            if self._connection is not None:
+                self._connection.close()
+
+    def _take(self) -> list[_Job]:
+        with self._wake:
+            if not self._jobs and not self._closing:
+                self._wake.wait(_HOUSEKEEPING)
+            batch = [self._jobs.popleft() for _ in range(min(_BATCH, len(self._jobs)))]
+            self._waiting_bytes -= sum(job.size for job in batch)
+            return batch
+
+    def _do(self, batch: list[_Job]) -> None:
+        """All of a batch, reads before the first write at once, the rest in one transaction."""
+        first = next((at for at, job in enumerate(batch) if job.writes), len(batch))
+        for job in batch[:first]:
+            self._attempt([job], self._one)
+        if batch[first:]:
+            self._attempt(batch[first:], self._transaction)
+
+    def _attempt(self, jobs: list[_Job], run: Callable[[list[_Job]], list[Outcome]]) -> bool:
+        """Do some jobs, and what helps where that fails: wait, make room, begin a new file. False if nothing did."""
+        for chance in (1, 2, 3):
+            try:
+                outcomes = run(jobs)
+            except _ERRORS as error:
+                kind = kind_of(error)
+                self.counts[f"failed_{kind}"] += 1
+                if kind == "locked":
+                    self._try_later(jobs, error)
+                    return True
+                if chance < 3 and self._help(kind, error):
+                    continue
+                if len(jobs) > 1:
+                    self._one_by_one(jobs, kind, error)
+                else:
+                    self._fail(jobs, kind, error)
+                return False
+            for job, (result, failure) in zip(jobs, outcomes, strict=True):
+                if failure is not None:
+                    self._fail([job], kind_of(failure), failure)
+                elif job.done is not None:
+                    job.done(result, None)
+            return True
+        return False
+
+    def _one_by_one(self, jobs: list[_Job], kind: str, error: Exception) -> None:
+        """What one job does is not the fault of the others; but where several fail, no more are tried."""
+        chances = 3
+        for job in jobs:
+            if not job.writes:
+                self._attempt([job], self._one)
+            elif chances:
+                chances -= not self._attempt([job], self._transaction)
+            else:
+                self._fail([job], kind, error)
+
+    def _one(self, jobs: list[_Job]) -> list[Outcome]:
+        self.counts["reads"] += 1
+        return [(jobs[0].work(self._open()), None)]
+
+    def _transaction(self, jobs: list[_Job]) -> list[Outcome]:
+        """Jobs in one transaction. One that fails by itself is undone by itself."""
+        connection = self._open()
+        outcomes: list[Outcome] = []
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for job in jobs:
+                connection.execute("SAVEPOINT job")
+                try:
+                    outcomes.append((job.work(connection), None))
+                except _ERRORS as error:
+                    if kind_of(error) in KINDS.values():
+                        raise
+                    connection.execute("ROLLBACK TO job")
+                    outcomes.append((None, error))
+                connection.execute("RELEASE job")
+            connection.execute("COMMIT")
+        except _ERRORS:
+            if connection.in_transaction:
+                _roll_back(connection)
+            raise
+        self.counts["batches"] += 1
+        self.counts["writes"] += sum(job.writes for job in jobs)
+        return outcomes
+
+    def _try_later(self, jobs: list[_Job], error: Exception) -> None:
+        now = time.monotonic()
+        waiting = [job for job in jobs if job.until > now and not self._closing]
+        self._fail([job for job in jobs if job.until <= now or self._closing], "locked", error)
+        with self._wake:
+            self._waiting_bytes += sum(job.size for job in waiting)
+            # Reads overtake: they do not need the lock that another process holds.
+            reads = [job for job in self._jobs if not job.writes]
+            self._jobs = deque([*reads, *waiting, *(job for job in self._jobs if job.writes)])
+
+    def _help(self, kind: str, error: Exception) -> bool:
+        """Do something about a failure; returns whether it is worth trying again."""
+        if kind == "full":  # by our own bound: where the disk is full, deleting helps nobody
+            return self._used() > self._bounds.size * 8 // 10 and self._evict(share=10) > 0
+        if kind == "corrupt":
+            return self._begin_anew(error)
+        if kind == "unwritable":
+            self._close()
+            return True
+        return False
+
+    def _fail(self, jobs: list[_Job], kind: str, error: Exception) -> None:
+        if not jobs:
+            return
+        say(logging.WARNING, "database_failed", path=str(self.path), kind=kind, error=str(error), jobs=len(jobs))
+        for job in jobs:
+            if job.done is None:
+                self.counts["lost"] += 1
+            else:
+                job.done(None, StorageUnavailable(kind, str(error)) if kind in KINDS.values() else error)
+
+    # The file.
+
+    def _open(self) -> sqlite3.Connection:
+        """The connection to use now: to the file, or to memory as long as the file cannot be opened."""
+        now = time.monotonic()
+        stale = self._connection is not None and not self.degraded and self._is_replaced(now)
+        if self._connection is not None and not stale and not (self.degraded and now >= self._look_again):
+            return self._connection
+        if stale:
+            self._close()
+        if self.path is None:
+            self._connection = connect(None, self._schema, self._bounds.size)
+            return self._connection
+        held = self._connection
+        for _ in (1, 2):
+            try:
+                opened = connect(self.path, self._schema, self._bounds.size)
+            except (sqlite3.Error, OSError) as error:
+                if kind_of(error) == "corrupt" and self._begin_anew(error):
+                    continue
+                return self._degrade(held, error)
+            break
+        else:
+            return self._degrade(held, sqlite3.DatabaseError("a new file is broken as well"))
+        self._connection, self._print = opened, fingerprint(self.path)
+        if held is not None:
+            self._carry_over(held, opened)
+        self.degraded = ""
+        return opened
+
+    def _is_replaced(self, now: float) -> bool:
+        """Whether another file, or none, is where ours was: somebody moved it aside or deleted it."""
+        if self.path is None or now < self._look_again:
+            return False
+        self._look_again = now + 1.0
+        return fingerprint(self.path) != self._print
+
+    def _degrade(self, held: sqlite3.Connection | None, error: Exception) -> sqlite3.Connection:
+        self._look_again = time.monotonic() + _LOOK_AGAIN
+        if held is None:
+            self.counts["degraded"] += 1
+            say(logging.ERROR, "database_in_memory", path=str(self.path), error=str(error))
+            held = connect(None, self._schema, min(self._bounds.size, _MOST_WAITING_BYTES))
+        self.degraded = kind_of(error)
+        self._connection = held
+        return held
+
+    def _carry_over(self, held: sqlite3.Connection, opened: sqlite3.Connection) -> None:
+        """What was kept in memory meanwhile goes into the file."""
+        try:
+            opened.execute("BEGIN IMMEDIATE")
+            for (table,) in held.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+                rows = held.execute(f"SELECT * FROM {table}").fetchall()
+                if rows:
+                    places = ", ".join("?" * len(rows[0]))
+                    opened.executemany(f"INSERT OR IGNORE INTO {table} VALUES ({places})", rows)
+            opened.execute("COMMIT")
+        except sqlite3.Error as error:
+            _roll_back(opened)
+            self.counts["lost"] += 1
+            say(logging.WARNING, "database_not_carried_over", path=str(self.path), error=str(error))
+        finally:
+            held.close()
+
+    def _begin_anew(self, error: Exception) -> bool:
+        """Move a broken file aside. False where that was done too often: then the disk is what is broken."""
+        now = time.monotonic()
+        often = len(self._asides) == self._asides.maxlen and now - self._asides[0] < 60.0
+        if self.path is None or often:
+            return False
+        self._asides.append(now)
+        self._close()
+        try:
+            moved = set_aside(self.path, self._schema.version)
+        except OSError as problem:
+            say(logging.ERROR, "database_not_moved", path=str(self.path), error=str(problem))
+            return False
+        if moved is not None:
+            self.counts["aside"] += 1
+            say(logging.ERROR, "database_moved_aside", path=str(self.path), to=str(moved), error=str(error))
+        return True
+
+    def _close(self) -> None:
+        if self._connection is not None and not self.degraded:
+            self._connection.close()
+            self._connection = None
+
+    # Bounds.
+
+    def _keep_house(self) -> None:
+        now = time.monotonic()
+        try:
+            if self._used() > self._bounds.size * 9 // 10:
+                self._evict(share=20)
+            if now >= self._housekeeping:
+                self._housekeeping = now + _HOUSEKEEPING
+                if self._bounds.ttl is not None:
+                    self._run_all(self._schema.expire, before=time.time() - self._bounds.ttl)
+        except _ERRORS as error:
+            self.counts[f"failed_{kind_of(error)}"] += 1
+            if kind_of(error) == "corrupt":
+                self._begin_anew(error)
+
+    def _used(self) -> int:
+        """Bytes of the file that hold something."""
+        if self._connection is None:
+            return 0
+        (pages,), (free,), (size,) = (
+            self._connection.execute(f"PRAGMA {what}").fetchone()
+            for what in ("page_count", "freelist_count", "page_size")
+        )
+        return int((pages - free) * size)
+
+    def _evict(self, share: int) -> int:
+        """Delete one of `share` entries, the oldest; returns how many."""
+        try:
+            gone = self._run_all(self._schema.oldest, share=share)
+        except sqlite3.Error as error:
+            self.counts[f"failed_{kind_of(error)}"] += 1
+            return 0
+        self.counts["evicted"] += gone
+        return gone
+
+    def _run_all(self, statements: tuple[str, ...], **values: float) -> int:
+        connection = self._open()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            gone = sum(max(0, connection.execute(statement, values).rowcount) for statement in statements)
+            connection.execute("COMMIT")
+        except sqlite3.Error:
+            _roll_back(connection)
+            raise
+        return gone
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    try:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    except sqlite3.Error:  # SQLite has done it itself
+        return
+
+
+def _settler(future: asyncio.Future[Any]) -> Callable[[Any, Exception | None], None]:
+    """Tells a future of an event loop the outcome, from another thread."""
+    loop = future.get_loop()
+
+    def settle(result: Any, error: Exception | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    def tell(result: Any, error: Exception | None) -> None:
+        try:
+            loop.call_soon_threadsafe(settle, result, error)
+        except RuntimeError:  # the loop is closed, and nobody waits any more
+            return
+
+    return tell
+
+
+__all__ = ["Bounds", "Database", "Schema", "StorageUnavailable"]

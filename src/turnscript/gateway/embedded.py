@@ -1,0 +1,81 @@
+"""Owns running a model inside this process: llama.cpp's own server, from a GGUF file, on a free port."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, Self
+
+from turnscript.errors import InvalidInput, Unsupported
+
+_MODULE = "xllamacpp"
+_MAGIC = b"GGUF"
+_PING = 1  # seconds between signs of life in a stream; the server takes as long to notice that it is to stop
+
+
+class Embedded:
+    """A GGUF file as a model server. It starts at once, and is stopped by `close` or at the end of its context.
+
+    `context`: tokens for each conversation, `parallel`: how many there are at a time, `threads`: of the processor, as
+    many as it has cores if None. Raises Unsupported if the library is not installed, InvalidInput for a file that is
+    no model.
+    """
+
+    def __init__(self, path: str | Path, *, context: int = 4096, parallel: int = 2, threads: int | None = None) -> None:
+        self.path = Path(path)
+        library = _library()
+        _check(self.path)
+        params = library.CommonParams()
+        params.model.path = str(self.path)
+        params.port = 0
+        params.n_ctx = context * parallel  # the server divides it
+        params.n_parallel = parallel
+        params.cpuparams.n_threads = threads or os.cpu_count() or 1
+        params.warmup = False
+        params.sse_ping_interval = _PING
+        params.verbosity = -1
+        try:
+            self._server: Any = library.Server(params)
+        except (RuntimeError, ValueError, OSError) as error:
+            message = (
+                f"llama.cpp cannot load {self.path} with {parallel} times {context} tokens ({error}): the file is cut "
+                "off, of a kind that this llama.cpp does not know, or needs more memory than there is"
+            )
+            raise InvalidInput(message, expected="a model in GGUF") from None
+        self.url: str = self._server.listening_address
+
+    def close(self) -> None:
+        """Stop the server; its connections break. While an answer goes on, this takes up to two seconds.
+
+        Calling it again does nothing.
+        """
+        self._server = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _library() -> ModuleType:
+    try:
+        return importlib.import_module(_MODULE)
+    except ImportError as error:
+        message = f"a model inside this process needs {_MODULE} ({error}): pip install 'turnscript[embedded]'"
+        raise Unsupported("an embedded model", "this installation", message) from None
+
+
+def _check(path: Path) -> None:
+    """Refuse what llama.cpp would refuse in words that only its log has."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(4)
+    except OSError as error:
+        raise InvalidInput(f"cannot read the model {path}: {error.strerror}", expected="a GGUF file") from None
+    if start != _MAGIC:
+        raise InvalidInput(f"{path} is no GGUF file: it begins with {start!r}", expected="a GGUF file", got=repr(start))

@@ -1,0 +1,450 @@
+"""Owns what a request forces on a generation: how long, how much thought, how many calls, which shape, which sampling.
+
+A backend continues a text and knows few of these. So each is done as well as it can be from outside, and a `Loss` says
+where that is less than what was asked for. Nothing here waits or speaks to anybody.
+
+- `max_tokens` is clamped to what the context leaves; a prompt that does not fit is an `Overflow` value.
+- `parallel_tool_calls: false`: a `OneCall` stage ends the answer behind its first complete call.
+- Thinking: `plan_thinking` says whether a thought is opened and how long it may get, a `ThoughtMeter` stage counts.
+- `response_format`: the instructions ask for it, and `check_answer` looks at the answer. Where a backend enforces a
+  grammar the caller says so, and then nothing is asked for and nothing is lost.
+- Sampling: known names and ranges; `n` above 1 is reported or refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
+from math import ceil
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from turnscript.conversation import (
+    Assistant,
+    Conversation,
+    Item,
+    Request,
+    Response,
+    ResponseFormat,
+    Settings,
+    System,
+    Text,
+    Thinking,
+    ToolCall,
+    text_content,
+)
+from turnscript.engine.layout import layout_of
+from turnscript.errors import InvalidRequest
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.format import Format
+from turnscript.gateway.checks import CallFinding, check_value, read_json
+from turnscript.jsontext import text_of
+from turnscript.losses import Loss
+
+# Length.
+
+
+class Overflow(Struct, frozen=True):
+    """A prompt that does not fit: with an answer it would have `asked` tokens, and there may be `limit`."""
+
+    asked: int
+    limit: int
+
+
+class Fit(Struct, frozen=True):
+    """How many tokens may be generated; none, where the prompt itself overflows."""
+
+    allowed: int
+    losses: list[Loss]
+    overflow: Overflow | None = None
+
+
+def fit(max_tokens: int | None, prompt_tokens: int, context: int | None, *, path: str = "$.max_tokens") -> Fit:
+    """What of `max_tokens` there is room for behind a prompt. `context`: None where nobody knows it.
+
+    Too many are not an error: agents ask for 32000 and more of any model. Raises InvalidRequest for less than none.
+    """
+    if max_tokens is not None and max_tokens < 0:
+        raise InvalidRequest("there cannot be fewer tokens than none", path=path, expected="at least 0")
+    if context is None:
+        return Fit(UNLIMITED if max_tokens is None else max_tokens, [])
+    room = context - prompt_tokens
+    if room < 1:
+        return Fit(0, [], Overflow(max(prompt_tokens, context + 1), context))
+    if max_tokens is None or max_tokens <= room:
+        return Fit(room if max_tokens is None else max_tokens, [])
+    return Fit(room, [Loss(path, "approximated", f"{max_tokens} became {room}: the context holds no more")])
+
+
+UNLIMITED = 1 << 20
+"""How many tokens may be generated where neither the client nor the context says."""
+
+
+def estimated_tokens(text: str) -> int:
+    """About how many tokens a text has, where there is no tokenizer to ask."""
+    return ceil(len(text) / 4)
+
+
+# Calls.
+
+
+class OneCall:
+    """Ends an answer behind its first complete call. `done`: it is, and the backend can be stopped."""
+
+    def __init__(self) -> None:
+        self.done = False
+
+    def feed(self, events: Iterable[Event]) -> list[Event]:
+        """The events up to the end of the first call, and the end of the message."""
+        out: list[Event] = []
+        for event in events:
+            if not self.done:
+                out.append(event)
+                self.done = isinstance(event, PartEnd) and isinstance(event.part, ToolCall)
+            elif isinstance(event, MessageEnd):
+                end = copy(event)
+                end.finish_reason, end.stop_sequence, end.raw = "tool_calls", None, ""
+                out.append(end)
+        return out
+
+
+# Thinking.
+
+BUDGETS: Mapping[str, int | None] = {"low": 2048, "medium": 8192, "high": 24576, "xhigh": None, "max": None}
+"""Tokens of thought for each effort, None for as many as it takes (requirements D-X-13)."""
+
+_NO_EFFORT = frozenset({"none", "minimal"})
+_ALWAYS_THINKS = frozenset({"enabled", "adaptive"})
+
+
+class ThinkingPlan(Struct, frozen=True):
+    """Whether the prompt opens a thought, and how many tokens that may have. `opens` None: as the format likes."""
+
+    opens: bool | None
+    budget: int | None
+    losses: list[Loss]
+
+
+def can_think(format_: Format) -> bool:
+    """Whether a format has a place for thoughts."""
+    document = format_.document
+    return document.generation.thinking_kind in layout_of(document).places
+
+
+def plan_thinking(
+    request: Request,
+    format_: Format,
+    *,
+    default: bool | None = None,
+    max_tokens: int | None = None,
+    budgets: Mapping[str, int | None] = BUDGETS,
+) -> ThinkingPlan:
+    """Whether and how long the model thinks. `default`: where the request does not say.
+
+    A mode says whether, a budget how long, and an effort either where it stands alone. A choice of tools that demands
+    a call is stronger: a prompt can begin a thought or a call, not both.
+    """
+    settings, losses = request.settings, []
+    mode = settings.thinking
+    path = request.paths.get("thinking", "$.thinking") if mode is not None else _path(request, "effort")
+    if mode is not None:
+        opens: bool | None = mode.mode != "disabled"
+        if opens and mode.mode not in _ALWAYS_THINKS:
+            losses.append(Loss(path, "approximated", f"thinking {mode.mode!r} is taken for 'adaptive'"))
+    else:
+        opens = default if settings.effort is None else settings.effort not in _NO_EFFORT
+    if opens and not can_think(format_):
+        return ThinkingPlan(False, None, [*losses, Loss(path, "dropped", "this format has no place for thoughts")])
+    if opens and _demands_call(settings):
+        detail = "the tool choice demands a call, so the model does not think first"
+        return ThinkingPlan(False, None, [*losses, Loss(path, "approximated", detail)])
+    if not opens:
+        return ThinkingPlan(opens, None, losses)
+    budget = _budget(request, budgets, losses)
+    if budget is not None and max_tokens is not None and budget >= max_tokens > 1:
+        losses.append(Loss(path, "approximated", f"a budget of {budget} tokens became {max_tokens - 1}"))
+        budget = max_tokens - 1
+    return ThinkingPlan(True, budget, losses)
+
+
+def _budget(request: Request, budgets: Mapping[str, int | None], losses: list[Loss]) -> int | None:
+    settings = request.settings
+    if settings.thinking is not None and settings.thinking.budget is not None:
+        if settings.effort is not None:
+            losses.append(Loss(_path(request, "effort"), "dropped", "the budget says how long the model thinks"))
+        return settings.thinking.budget
+    if settings.effort is None or settings.effort in _NO_EFFORT:
+        return None
+    path = _path(request, "effort")
+    if settings.effort not in budgets:
+        losses.append(Loss(path, "dropped", f"{settings.effort!r} is no effort that is known here"))
+        return None
+    budget = budgets[settings.effort]
+    if budget is not None:
+        losses.append(Loss(path, "approximated", f"effort {settings.effort!r} became a budget of {budget} tokens"))
+    return budget
+
+
+def _demands_call(settings: Settings) -> bool:
+    choice = settings.tool_choice
+    return choice is not None and (
+        choice.mode in ("required", "named") or (choice.mode == "allowed" and choice.required)
+    )
+
+
+class ThoughtMeter:
+    """Counts thought. `over`: the budget is spent while the model still thinks.
+
+    Then stop the backend, feed `closing(format)` to the parser and generate on from all that was generated and that.
+    """
+
+    def __init__(self, budget: int | None, count: Callable[[str], int] = estimated_tokens) -> None:
+        self._budget = budget
+        self._count = count
+        self._counted = 0
+        self._texts: list[str] = []  # not counted yet: counting has its price
+        self._size = 0
+        self._open = -1
+
+    @property
+    def spent(self) -> int:
+        """The tokens of all thoughts so far."""
+        return self._counted + (self._count("".join(self._texts)) if self._texts else 0)
+
+    @property
+    def over(self) -> bool:
+        """Whether the model thinks still, and has no more tokens for it."""
+        return self._budget is not None and self._open >= 0 and self.spent >= self._budget
+
+    def feed(self, events: Iterable[Event]) -> list[Event]:
+        """More events, which pass as they are."""
+        told = list(events)
+        for event in told:
+            if isinstance(event, PartStart):
+                self._open = event.index if isinstance(event.part, Thinking) else -1
+            elif isinstance(event, PartDelta) and event.index == self._open:
+                self._add(event.text)
+            elif isinstance(event, PartEnd) and event.index == self._open:
+                self._open = -1
+        return told
+
+    def _add(self, text: str) -> None:
+        self._texts.append(text)
+        self._size += len(text)
+        if self._size >= _COUNTED_AT_ONCE:
+            self._counted, self._size, self._texts = self.spent, 0, []
+
+
+_COUNTED_AT_ONCE = 1024
+
+
+def closing(format_: Format) -> str:
+    """The text that ends a thought in a format, as its model would write it; empty where there is none."""
+    document = format_.document
+    place = layout_of(document).places.get(document.generation.thinking_kind)
+    return "" if place is None else place.close
+
+
+# The shape of the answer.
+
+
+class Structured(Struct):
+    """A request that asks in words for the shape of its answer, and what was lost. `shape`: None for any text."""
+
+    request: Request
+    losses: list[Loss]
+    shape: ResponseFormat | None
+
+
+def structured(request: Request, *, enforced: bool = False, instruct: bool = True) -> Structured:
+    """Ask for the shape that the response format names. `enforced`: the backend sees to it.
+
+    The words stand at the end of the first instructions: a session asks for one shape in all its requests, so its
+    prompts keep their beginning. `instruct`: whether there are any words.
+    """
+    shape = request.settings.response_format
+    if shape is None or shape.type == "text":
+        return Structured(request, [], None)
+    if enforced:
+        return Structured(request, [], shape)
+    path = request.paths.get("response_format", "$.response_format")
+    if shape.type not in _SHAPES:
+        return Structured(request, [Loss(path, "dropped", f"{shape.type!r} is no shape that is known here")], None)
+    asked = _asked(request, _instruction(shape)) if instruct else request
+    how = "asked for in words" if instruct else "not asked for"
+    return Structured(asked, [Loss(path, "approximated", f"structured output is not enforced: it is {how}")], shape)
+
+
+_SHAPES = ("json_object", "json_schema")
+
+
+def _instruction(shape: ResponseFormat) -> str:
+    words = "Your final answer must be one JSON object and nothing else: no explanation, no Markdown."
+    if shape.schema is None or shape.type == "json_object":
+        return words
+    about = f"\n{shape.description}" if shape.description else ""
+    return f"{words} It must be valid under this JSON Schema:\n{text_of(shape.schema)}{about}"
+
+
+def _asked(request: Request, words: str) -> Request:
+    items = list(request.items)
+    last = -1
+    while last + 1 < len(items) and isinstance(items[last + 1], System):
+        last += 1
+    if last < 0:
+        items.insert(0, System(content=[Text(text=words)]))
+    else:
+        items[last] = _longer(items[last], words)
+    asked = copy(request)
+    asked.conversation = Conversation(items=items, tools=request.tools)
+    return asked
+
+
+def _longer(item: Item, words: str) -> Item:
+    """Instructions with more words at their end."""
+    assert isinstance(item, System)
+    longer = copy(item)
+    part = item.content[-1] if item.content else None
+    if type(part) is Text:
+        longer.content = [*item.content[:-1], Text(text=f"{part.text}\n\n{words}", extra=part.extra)]
+    else:
+        longer.content = [*item.content, Text(text=words)]
+    return longer
+
+
+def check_answer(response: Response, shape: ResponseFormat | None) -> list[CallFinding]:
+    """What is wrong with an answer that must have a shape. One that calls tools is not the final answer yet."""
+    if shape is None or shape.type not in _SHAPES or any(isinstance(item, ToolCall) for item in response.items):
+        return []
+    text = "".join([text_content(item.content) for item in response.items if isinstance(item, Assistant)])
+    value, odd = read_json(text.strip())
+    found = [CallFinding(kind, "$", detail) for kind, detail in odd]
+    if any(one.kind in ("invalid_json", "unchecked") for one in found):
+        return found
+    if not isinstance(value, dict) and (shape.type == "json_object" or shape.schema is None):
+        found.append(CallFinding("not_an_object", "$", "the answer is one JSON object"))
+    elif shape.type == "json_schema" and shape.schema is not None:
+        found += [CallFinding(kind, f"${place}", detail) for kind, place, detail in check_value(value, shape.schema)]
+    return found
+
+
+# Stops and sampling.
+
+
+class Stops(Struct, frozen=True):
+    """`sent`: what a backend is told to stop at. The client's own that it is not told of are found by the parser."""
+
+    sent: list[str]
+    losses: list[Loss]
+
+
+def stops(own: Sequence[str], client: Sequence[str] | None, *, limit: int | None = None, path: str = "$.stop") -> Stops:
+    """The strings to stop at: a format's `own` first, then the client's, at most `limit`. An empty one is none."""
+    sent = list(dict.fromkeys(own))
+    losses = []
+    for index, one in enumerate(client or ()):
+        if not one:
+            losses.append(Loss(f"{path}[{index}]", "dropped", "an empty string stops nothing"))
+        elif one not in sent:
+            sent.append(one)
+    return Stops(sent if limit is None else sent[:limit], losses)
+
+
+_RANGES: Mapping[str, tuple[float, float]] = {
+    "temperature": (0, 2),
+    "top_p": (0, 1),
+    "top_k": (0, 1 << 20),
+    "presence_penalty": (-2, 2),
+    "frequency_penalty": (-2, 2),
+}
+SAMPLING = frozenset({*_RANGES, "seed", "penalty_decay"})
+_SEEDS = 1 << 32
+_NEEDS = {
+    "logit_bias": "its token ids are those of another tokenizer",
+    "logprobs": "log probabilities are not given",
+    "top_logprobs": "log probabilities are not given",
+}
+
+
+class Sampling(Struct, frozen=True):
+    """Settings by the names of `conversation.Settings`, as a backend takes them."""
+
+    values: dict[str, Any]
+    losses: list[Loss]
+
+
+def sampling(
+    request: Request,
+    preset: Mapping[str, float] | None = None,
+    *,
+    accepts: Collection[str] = SAMPLING,
+    many: Literal["report", "refuse"] = "report",
+) -> Sampling:
+    """What to sample with: the preset's values, and over them the client's, each in its range.
+
+    `accepts`: the names that the backend takes. `many`: what to do about `n` above 1. Raises InvalidRequest for that.
+    """
+    settings = request.settings
+    values = {name: value for name, value in (preset or {}).items() if name in accepts}
+    losses: list[Loss] = []
+    for name in (*_RANGES, "seed", *_NEEDS):
+        value = getattr(settings, name)
+        if value is None or value is False:
+            continue
+        if name not in accepts:
+            detail = _NEEDS.get(name, "the backend has no such setting")
+            losses.append(Loss(_path(request, name), "dropped", detail))
+        else:
+            values[name] = _in_range(name, value, _path(request, name), losses)
+    if settings.n is not None and settings.n > 1:
+        _one_answer(_path(request, "n"), settings.n, many, losses)
+    return Sampling(values, losses)
+
+
+def _in_range(name: str, value: Any, path: str, losses: list[Loss]) -> Any:
+    if name == "seed":
+        kept = value % _SEEDS
+    elif name in _RANGES:
+        low, high = _RANGES[name]
+        kept = min(max(value, low), high)
+    else:
+        return value
+    if kept != value:
+        losses.append(Loss(path, "approximated", f"{value} became {kept}"))
+    return kept
+
+
+def _one_answer(path: str, count: int, many: str, losses: list[Loss]) -> None:
+    if many == "refuse":
+        message = f"{count} answers were asked for, and there is one; ask {count} times"
+        raise InvalidRequest(message, path=path, expected="1", got=str(count))
+    losses.append(Loss(path, "approximated", f"{count} answers were asked for, and there is one"))
+
+
+def _path(request: Request, field: str) -> str:
+    return request.paths.get(field, f"$.{field}")
+
+
+__all__ = [
+    "BUDGETS",
+    "SAMPLING",
+    "UNLIMITED",
+    "Fit",
+    "OneCall",
+    "Overflow",
+    "Sampling",
+    "Stops",
+    "Structured",
+    "ThinkingPlan",
+    "ThoughtMeter",
+    "can_think",
+    "check_answer",
+    "closing",
+    "estimated_tokens",
+    "fit",
+    "plan_thinking",
+    "sampling",
+    "stops",
+    "structured",
+]

@@ -1,0 +1,285 @@
+"""Owns an answer while it is made: pieces of a model's text in, the events that its client is told out.
+
+No waiting and no wire here. The text goes through the prompt's parser, its events through the stages: what checks
+calls, gives names back, seals thoughts. What comes out is told and kept, so that in the end it is the response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from turnscript.backend import Piece
+from turnscript.conversation import Assistant, Item, Response, Text, Thinking, Usage, text_content
+from turnscript.engine.scanner import Scanner
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.gateway.blanks import Blanks
+from turnscript.gateway.checks import CallFinding, CallGate
+from turnscript.gateway.forcing import OneCall, ThoughtMeter
+
+LENGTH = "length"
+LONGEST_TOKEN = 256
+"""Characters that a token has at most, or nearly: a model that has written more of them ignores its limit."""
+CONTEXT = "model_context_window_exceeded"
+
+
+class Parser(Protocol):
+    """Reads what a model writes, such as the parser of a prompt."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether whatever else comes is behind the end."""
+        ...
+
+    def feed(self, text: str) -> list[Event]:
+        """More text."""
+        ...
+
+    def close(self, finish_reason: str | None = None) -> list[Event]:
+        """The text is over."""
+        ...
+
+
+class Stage(Protocol):
+    """Changes events on their way to the client."""
+
+    def feed(self, events: list[Event]) -> list[Event]:
+        """What is told instead of these events."""
+        ...
+
+
+class TextParser:
+    """The parser of an answer that is a text and nothing else, which ends at the client's own stop strings."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._scanner = Scanner({stop: stop for stop in stops if stop})
+        self._held = ""
+        self._told: list[str] = []
+        self._stop: str | None = None
+        self.ended = False
+
+    def feed(self, text: str) -> list[Event]:
+        """More text; returns what is certain."""
+        return self._read(self._held + text, closing=False)
+
+    def _read(self, text: str, *, closing: bool) -> list[Event]:
+        if self.ended:
+            return []
+        found = self._scanner.find(text, 0, closing)
+        if found is not None:
+            self.ended, self._stop, self._held = True, found[0], ""
+            return self._tell(text[: found.start()])
+        end = len(text) if closing else self._scanner.hold(text, 0)
+        self._held = text[end:]
+        return self._tell(text[:end])
+
+    def _tell(self, text: str) -> list[Event]:
+        events: list[Event] = [] if self._told or not text else [PartStart(0, Assistant())]
+        if text:
+            self._told.append(text)
+            events.append(PartDelta(0, text, text))
+        return events
+
+    def close(self, finish_reason: str | None = None) -> list[Event]:
+        """The text is over."""
+        events = self._read(self._held, closing=True)
+        if self._told:
+            events.append(PartEnd(0, Assistant(content=[Text(text="".join(self._told))])))
+        reason = "stop" if self._stop is not None else finish_reason or "stop"
+        return [*events, MessageEnd(reason, self._stop, None, [], self._stop or "")]
+
+
+class Controls(Struct):
+    """What an answer's events pass, in this order: ids for calls, the length of thoughts, the checks of calls, the end
+    behind the first call, what drops blank texts; then what gives the client what it knows. `closing` is the text that
+    ends a thought, `stops` are the client's own stop strings."""
+
+    ids: Stage | None = None
+    meter: ThoughtMeter | None = None
+    gate: CallGate | None = None
+    one_call: OneCall | None = None
+    blanks: Blanks | None = None
+    closing: str = ""
+    stops: Sequence[str] = ()
+    outward: list[Stage] = []
+
+    @property
+    def watching(self) -> list[Stage]:
+        """Those that may change what counts as the model's answer."""
+        return [stage for stage in (self.ids, self.meter, self.gate, self.one_call, self.blanks) if stage is not None]
+
+
+class Generation:
+    """One answer. `feed` and `close` give the events to tell; afterwards `response` is what the client has, and `own`
+    the same in the model's names: what is remembered of it.
+
+    `parser` makes a parser of the prompt. `prompt_tokens`: as far as they are known; a backend's own count is better.
+    `estimate`: the number of tokens of a text, for backends that do not count.
+    """
+
+    def __init__(
+        self,
+        parser: Callable[[], Parser],
+        controls: Controls,
+        prompt_tokens: int,
+        estimate: Callable[[str], int],
+        context: int | None = None,
+    ) -> None:
+        self._new_parser = parser
+        self._parser = parser()
+        self._controls = controls
+        self._watching = controls.watching
+        self._estimate = estimate
+        self._context = context
+        self._raw: list[str] = []
+        self._length = 0
+        self._passed: list[str] = []
+        self.response = Response()
+        self.own = Response()
+        self.usage = Usage(input=prompt_tokens)
+        self.finish: str | None = None
+        self._stop: str | None = None
+        self.first: float | None = None
+        self.counted = False
+        self.logprobs: list[bytes] = []
+        self.last: list[Event] = []
+
+    @property
+    def ended(self) -> bool:
+        """Whether the model need not go on: its turn is over, whatever else it would write."""
+        one_call = self._controls.one_call
+        return self._parser.ended or (one_call is not None and one_call.done)
+
+    @property
+    def paused(self) -> bool:
+        """Whether the model is to be stopped, and to go on from `text` after `resume`."""
+        gate, meter = self._controls.gate, self._controls.meter
+        return (gate is not None and gate.wants_retry) or (meter is not None and meter.over)
+
+    def overrun(self, max_tokens: int) -> bool:
+        """Whether a server writes more than it was asked for. It is stopped, as if it had stopped at the limit."""
+        if self._length <= LONGEST_TOKEN * (max_tokens + 1):
+            return False
+        self.finish = LENGTH
+        return True
+
+    @property
+    def findings(self) -> list[CallFinding]:
+        """What was found about its calls."""
+        return self._controls.gate.findings if self._controls.gate is not None else []
+
+    @property
+    def text(self) -> str:
+        """What was generated so far, and still counts."""
+        return "".join(self._raw)
+
+    def feed(self, pieces: Sequence[Piece]) -> list[Event]:
+        """More pieces."""
+        text = pieces[0].text if len(pieces) == 1 else "".join([piece.text for piece in pieces])
+        for piece in pieces:
+            if piece.finish is not None or piece.usage is not None or piece.logprobs is not None:
+                self._note(piece)
+        if not text:
+            return []
+        if self.first is None:
+            self.first = monotonic()
+        self._raw.append(text)
+        self._length += len(text)
+        return self._through(self._parser.feed(text))
+
+    def note(self, pieces: Sequence[Piece]) -> None:
+        """Pieces behind the end: what they count is of interest, their text is not."""
+        for piece in pieces:
+            self._note(piece)
+
+    def _note(self, piece: Piece) -> None:
+        self.finish = piece.finish or self.finish
+        if piece.stop in self._controls.stops:
+            self._stop = piece.stop
+        if piece.logprobs is not None:
+            self.logprobs.append(piece.logprobs)
+        if piece.usage is not None:
+            said = piece.usage
+            self.counted = said.input > 0
+            self.usage = replace(said, input=said.input or self.usage.input, output=said.output + self._before)
+
+    _before = 0  # tokens of what was generated before a resumption
+
+    def resume(self) -> list[Event]:
+        """Go on after a pause: a call once more from where it began, or behind the end of a thought. Events to tell."""
+        gate = self._controls.gate
+        self.finish, self._length = None, 0
+        if gate is not None and gate.wants_retry:
+            self._raw = [gate.kept]
+            self._passed = [gate.kept]
+            self._parser = self._new_parser()
+            gate.resume(self._parser)
+            if self._controls.blanks is not None:
+                self._controls.blanks.resume()
+            self._before = self._estimate(gate.kept)
+            return []
+        self._before = self._estimate(self.text)
+        self._raw.append(self._controls.closing)
+        return self._through(self._parser.feed(self._controls.closing))
+
+    def _through(self, events: list[Event]) -> list[Event]:
+        for stage in self._watching:
+            events = stage.feed(events)
+        _keep(events, self.own.items)
+        if self._watching:
+            self._passed += [event.raw for event in events]
+        if self._controls.outward:
+            for stage in self._controls.outward:
+                events = stage.feed(events)
+            _keep(events, self.response.items)
+        return events
+
+    def close(self) -> list[Event]:
+        """The model has stopped, or was stopped. The last event ends the message."""
+        ended = self._parser.ended
+        events = self._parser.close(None if ended else self.finish)
+        end = events[-1]
+        assert isinstance(end, MessageEnd)
+        if self._stop is not None and not ended:  # the server met it, and took it away
+            end.finish_reason, end.stop_sequence = "stop", self._stop
+        told = self._through(events[:-1])
+        self._count()
+        end.usage = self.usage
+        if end.finish_reason == LENGTH and self._context and self.usage.input + self.usage.output >= self._context:
+            end.finish_reason = CONTEXT
+        told += self._through([end])
+        last = told[-1]
+        assert isinstance(last, MessageEnd)
+        if not self._controls.outward:
+            self.response.items = self.own.items
+        for response in (self.response, self.own):
+            response.raw = "".join(self._passed) if self._watching else self.text
+            response.finish_reason, response.stop_sequence = last.finish_reason, last.stop_sequence
+            response.usage, response.issues, response.id = self.usage, last.issues, last.id
+        return told
+
+    @property
+    def used(self) -> Usage:
+        """What it took so far, whether or not it has come to its end; estimated where the backend has not counted."""
+        return self.usage if self.usage.output else replace(self.usage, output=self._estimate(self.text))
+
+    def _count(self) -> None:
+        """What the backend has not counted is estimated: all of it, or how much of it was thought."""
+        raw = self.text
+        self.usage = self.used
+        thought = _thought(self.own.items)
+        if thought and not self.usage.reasoning and raw:
+            share = round(self.usage.output * min(1.0, len(thought) / len(raw)))
+            self.usage = replace(self.usage, reasoning=share)
+
+
+def _keep(events: Sequence[Event], items: list[Item]) -> None:
+    items += [event.part for event in events if type(event) is PartEnd and event.part is not None]
+
+
+def _thought(items: Sequence[Item]) -> str:
+    return "".join([text_content(item.content) for item in items if isinstance(item, Thinking)])

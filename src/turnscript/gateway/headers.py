@@ -1,0 +1,68 @@
+"""Owns the headers of a request and its answer: by small names, which request it is, and what it says of losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from secrets import token_hex
+
+from msgspec import Struct
+
+RawHeaders = list[tuple[bytes, bytes]]
+
+LOSSES = "x-turnscript-losses"
+PREFIX = "x-turnscript-prefix"
+REPORT = "x-turnscript-report"
+POLICY = "x-turnscript-loss-policy"
+COUNTED = "x-turnscript-token-count"
+
+CUT = "turnscript.cut"
+"""In the scope of a request: what cuts its connection."""
+WATCH = "turnscript.watch"
+"""The same: what is given a function to call when the client leaves before its answer is whole."""
+
+_JSON = b"application/json"
+_EVENTS = b"text/event-stream; charset=utf-8"
+
+
+def by_name(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers as ASGI gives them, the names in small letters; of a repeated one, the last."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+
+
+def credentials(headers: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """What a client offers as its key: the bearer token, and the one of `x-api-key`."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return (token.strip() if scheme.lower() == "bearer" else None), headers.get("x-api-key")
+
+
+def new_request_id() -> str:
+    """An id for a request."""
+    return f"req_{token_hex(12)}"
+
+
+class Told(Struct):
+    """What the headers of an answer say of how it was made."""
+
+    losses: int = 0
+    reused: int = 0
+    total: int = 0
+    report: str = ""
+
+    def raw(self) -> RawHeaders:
+        """The headers."""
+        headers = [(LOSSES.encode(), b"%d" % self.losses), (PREFIX.encode(), b"%d/%d" % (self.reused, self.total))]
+        if self.report:
+            headers.append((REPORT.encode(), self.report.encode()))
+        return headers
+
+
+def json_headers(length: int, more: Mapping[str, str], told: RawHeaders | None = None) -> RawHeaders:
+    """The headers of a JSON body."""
+    raw = [(b"content-type", _JSON), (b"content-length", b"%d" % length)]
+    return raw + [(key.encode(), value.encode()) for key, value in more.items()] + (told or [])
+
+
+def stream_headers(more: Mapping[str, str], told: RawHeaders) -> RawHeaders:
+    """The headers of a stream. Nobody on the way is to keep it back or to change it."""
+    raw = [(b"content-type", _EVENTS), (b"cache-control", b"no-cache, no-transform"), (b"x-accel-buffering", b"no")]
+    return raw + [(key.encode(), value.encode()) for key, value in more.items()] + told

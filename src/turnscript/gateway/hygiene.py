@@ -1,0 +1,401 @@
+"""Owns hygiene: taking out of a request what a model should not read, so that a session's prompts only ever grow.
+
+Every token of a prompt costs time, and a changed byte near its beginning costs a server the whole of its cache. What is
+done here, each with a `Loss` unless it means nothing to a model at all:
+
+- Blocks of the instructions that change with every request and are for a server (a billing header) are dropped.
+- Marks for a cache (`cache_control`) and other members in `MEANINGLESS` are taken off. They say nothing about the text.
+- A tool that is to be loaded later (`defer_loading`) leaves the list of tools. Where a tool result names it, a
+  `ToolsChange` follows, so that the prompt before that place stays as it was. Definitions that a search brought, and
+  additions and removals in the middle of a conversation, become a `ToolsChange` where they stand.
+- A `ToolsChange` before anybody has spoken is the list of tools itself.
+- Texts without a character are dropped: in answers, which a model would otherwise not have begun like that; in
+  instructions; and beside other parts.
+
+A content that is a string and one that is a list with one text are the same content, and no format tells them apart.
+The request that is given is not changed: the answer is written for that one, the prompt from the new one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from copy import copy
+from functools import lru_cache
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from turnscript.api import part_path
+from turnscript.conversation import (
+    Conversation,
+    Extra,
+    Item,
+    Opaque,
+    Part,
+    Raw,
+    Request,
+    System,
+    Text,
+    Tool,
+    ToolResult,
+    ToolsChange,
+    User,
+)
+from turnscript.errors import InvalidRequest
+from turnscript.gateway.toolset import AT, defined, names_of, place_of, split, tool_paths, undeferred
+from turnscript.jsontext import Json, plain, read_object
+from turnscript.losses import Loss, LossKind
+
+VOLATILE = (r"x-anthropic-billing-header:[^\n]*(?:\n|\Z)",)
+"""What of instructions changes with every request: patterns that match from the beginning of a line."""
+
+MEANINGLESS = frozenset(
+    {"cache_control", "prompt_cache_breakpoint", "eager_input_streaming", "annotations", "logprobs", "citations"}
+    | {"internal_chat_message_metadata_passthrough", "provider_specific_fields", "status", "caller"}
+)
+"""Unnamed members of items, parts and tools that say nothing to a model."""
+
+UNREAD = frozenset(
+    {"betas", "cache_control", "client_metadata", "diagnostics", "include", "metadata", "prompt_cache_breakpoint"}
+    | {"reasoning", "speed", "text", "user_id"}
+)
+"""Unnamed members of a request that change nothing about what a model should write."""
+
+_SEARCHES = "tool_search"
+_REFERENCE = "tool_reference"
+_DIRECTIVES = ("tool_addition", "tool_removal")
+_FOUND = "tool_search_output"
+_DEEPEST = 32
+
+
+class Hygiene(Struct, frozen=True, kw_only=True):
+    """What is to be done. `deferred`: tools that are loaded later appear at their `place`, or all at the `front`.
+
+    `empty_texts`: whether texts without a character are dropped.
+    """
+
+    volatile: tuple[str, ...] = VOLATILE
+    meaningless: frozenset[str] = MEANINGLESS
+    deferred: Literal["place", "front"] = "place"
+    empty_texts: bool = True
+
+
+HYGIENE = Hygiene()
+
+
+class Cleaned(Struct):
+    """A request for a prompt. `hidden`: tools that nothing has named yet; they are declared, and may be called."""
+
+    request: Request
+    losses: list[Loss]
+    hidden: list[Tool]
+
+
+def clean(request: Request, rules: Hygiene = HYGIENE) -> Cleaned:
+    """The request as its prompt should be made from it, and what of it is not there any more."""
+    return _Cleaning(request, rules).run()
+
+
+class _Cleaning:
+    def __init__(self, request: Request, rules: Hygiene) -> None:
+        self._request = request
+        self._rules = rules
+        self._volatile = _patterns(rules.volatile)
+        self._losses: list[Loss] = []
+        self._hidden: dict[str, Tool] = {}
+        self._seen: dict[str, Tool] = {}  # all definitions so far, those of removed tools too
+        self._known: set[str] = set()
+        self._searched = False
+
+    def run(self) -> Cleaned:
+        request = self._request
+        tools = self._front(request.tools)
+        items = [kept for item in self._with_changes(request.items) if (kept := self._item(item)) is not None]
+        cleaned = copy(request)
+        cleaned.conversation = Conversation(*_led(items, tools))
+        return Cleaned(cleaned, self._losses, list(self._hidden.values()))
+
+    def _lose(self, path: str, kind: LossKind, detail: str) -> None:
+        self._losses.append(Loss(path, kind, detail))
+
+    # Tools.
+
+    def _front(self, tools: Sequence[Tool]) -> list[Tool]:
+        """The tools that are offered from the start."""
+        changes = [item for item in self._request.items if isinstance(item, ToolsChange)]
+        declared = [*tools, *(tool for change in changes for tool in change.added)]
+        self._searched = any(tool.type.startswith(_SEARCHES) for tool in declared)
+        placed = [self._tool(tool, path) for tool, path in zip(tools, tool_paths(tools), strict=True)]
+        front = [shown for tool in placed if (shown := self._offered(tool)) is not None]
+        for tool in front:
+            self._see(tool)
+        return front
+
+    def _see(self, tool: Tool) -> None:
+        """Take note of a tool that is offered now."""
+        for name in names_of(tool):
+            self._hidden.pop(name, None)
+            self._seen[name] = tool
+            self._known.add(name)
+
+    def _offered(self, tool: Tool) -> Tool | None:
+        """What of a tool is offered where it is declared; the rest of it is hidden until it is named."""
+        shown, later = split(tool)
+        if later and (self._searched or self._rules.deferred == "front"):
+            why = "the search for it cannot run here" if self._searched else "so it is configured"
+            for one in later:
+                self._lose(place_of(one), "moved", f"offered from the start: {why}")
+            return undeferred(tool)
+        for one in later:
+            self._hidden.setdefault(names_of(one)[0], one)
+            self._seen.setdefault(names_of(one)[0], one)
+        return shown
+
+    def _tool(self, tool: Tool, path: str) -> Tool:
+        """A tool without what is not for the model, knowing its place."""
+        tool = copy(tool)
+        tool.hints = {AT: path, **tool.hints}
+        tool.extra, tool.envelope = self._plain(tool.extra), self._plain(tool.envelope)
+        tool.tools = [self._tool(one, f"{path}.tools[{index}]") for index, one in enumerate(tool.tools)]
+        return tool
+
+    def _plain(self, extra: Extra) -> Extra:
+        meaningless = self._rules.meaningless
+        if extra and not meaningless.isdisjoint(extra):
+            return {key: value for key, value in extra.items() if key not in meaningless}
+        return extra
+
+    # Changes of the tools, where they stand.
+
+    def _with_changes(self, items: Sequence[Item]) -> Iterator[Item]:
+        """The items, and behind each that changes the tools (behind all results of one turn) the change."""
+        change = ToolsChange()
+        for item in items:
+            if not isinstance(item, ToolResult) and (change.added or change.removed):
+                yield change
+                change = ToolsChange()
+            change.at = item.at
+            kept = self._changed(item, change)
+            if kept is not None:
+                yield kept
+            if isinstance(item, ToolsChange) and (change.added or change.removed):
+                yield change
+                change = ToolsChange()
+        if change.added or change.removed:
+            yield change
+
+    def _changed(self, item: Item, change: ToolsChange) -> Item | None:
+        """Take what an item says about tools. Gives the item without that, None if there is nothing more in it."""
+        if isinstance(item, ToolsChange):
+            change.removed += item.removed
+            self._known.difference_update(item.removed)
+            for index, tool in enumerate(item.added):
+                shown = self._offered(self._tool(tool, f"{item.at}.tools[{index}]"))
+                if shown is not None:
+                    self._add(change, shown)
+            return None
+        if isinstance(item, Opaque):
+            return None if self._told_by_opaque(item, change) else item
+        if isinstance(item, ToolResult | System | User) and _tells(item):
+            return self._without_references(item, change)
+        return item
+
+    def _add(self, change: ToolsChange, tool: Tool) -> None:
+        """Offer a tool from a place on, unless it is offered already."""
+        if not self._known.issuperset(names_of(tool)):
+            self._see(tool)
+            change.added.append(tool)
+
+    def _load(self, name: str, change: ToolsChange, path: str) -> None:
+        tool = self._seen.get(name)
+        if tool is not None:
+            self._add(change, tool)
+        else:
+            self._lose(path, "dropped", f"no tool named {name!r} is declared")
+
+    def _without_references(self, item: ToolResult | System | User, change: ToolsChange) -> Item | None:
+        """An item whose references to tools are words, which a model reads better than their JSON."""
+        content: list[Part] = []
+        named: list[str] = []
+        for index, part in enumerate(item.content):
+            if type(part) is Raw and part.type == _REFERENCE:
+                name = next(_references(plain(part.value), 0), "")
+                self._load(name, change, part_path(item, index))
+                named.append(name)
+            elif type(part) is Raw and part.type in _DIRECTIVES:
+                self._directive(part.type, part.value, change, part_path(item, index))
+            else:
+                content.append(part)
+        if named:
+            content.append(Text(text=f"Loaded: {', '.join(named)}"))
+        if not content and not isinstance(item, ToolResult):
+            return None
+        cleaned = copy(item)
+        cleaned.content = content
+        return cleaned
+
+    def _directive(self, type_: str, value: Json, change: ToolsChange, path: str) -> None:
+        """`tool_addition` and `tool_removal`: of a tool by its name, or with its definition."""
+        tool = plain(value).get("tool")
+        tool = tool if isinstance(tool, dict) else {}
+        name = str(tool.get("name", tool.get("tool_name", "")))
+        if type_ == "tool_removal":
+            change.removed.append(name)
+            self._known.discard(name)
+        elif isinstance(tool.get("definition"), dict):
+            definition = read_object(read_object(value)["tool"])["definition"]
+            self._define(definition, change, f"{path}.tool.definition")
+        else:
+            self._load(name, change, path)
+
+    def _define(self, definition: Json, change: ToolsChange, path: str) -> None:
+        try:
+            tool: Tool | None = defined(read_object(definition))
+        except (InvalidRequest, msgspec.ValidationError):
+            tool = None
+        if tool is None or (not tool.name and tool.type == "function"):
+            self._lose(path, "dropped", "this is no definition of a tool")
+            return
+        self._add(change, undeferred(self._tool(tool, path)))
+
+    def _told_by_opaque(self, item: Opaque, change: ToolsChange) -> bool:
+        """Take the tools that the result of a search has found. Gives whether the item was one."""
+        members = read_object(item.value) if bytes(item.value)[:1] == b"{" else {}
+        if item.type == _FOUND and bytes(members.get("tools", b""))[:1] == b"[":
+            for index, one in enumerate(msgspec.json.decode(members["tools"], type=list[Json])):
+                self._define(one, change, f"{item.at}.tools[{index}]")
+            return True
+        if item.type in _DIRECTIVES:
+            self._directive(item.type, item.value, change, item.at)
+            return True
+        names = list(_references(plain(item.value), 0)) if _REFERENCE.encode() in bytes(item.value) else []
+        for name in names:
+            self._load(name, change, item.at)
+        return bool(names)
+
+    # Items.
+
+    def _item(self, item: Item) -> Item | None:
+        """An item without what a model need not read; None if nothing of it is left."""
+        extra = self._plain(item.extra)
+        content: list[Part] | None = getattr(item, "content", None)
+        parts = content if content is None else [self._part(part) for part in content]
+        if isinstance(item, System) and parts is not None:
+            parts = self._still(item, parts)
+        if parts is not None and self._rules.empty_texts:
+            parts = self._said(item, parts)
+            if not parts and content and item.kind in ("system", "assistant"):
+                return None
+        if extra is item.extra and (parts is content or _same(parts, content)):
+            return item
+        cleaned = copy(item)
+        cleaned.extra = extra
+        if parts is not None:
+            cleaned.content = parts  # type: ignore[attr-defined]
+        return cleaned
+
+    def _part(self, part: Part) -> Part:
+        extra = self._plain(part.extra)
+        if extra is part.extra:
+            return part
+        part = copy(part)
+        part.extra = extra
+        return part
+
+    def _still(self, item: System, parts: list[Part]) -> list[Part]:
+        """Instructions without what changes with every request."""
+        kept: list[Part] = []
+        for index, part in enumerate(parts):
+            if type(part) is Text and self._volatile is not None and self._volatile.search(part.text):
+                self._lose(part_path(item, index), "dropped", "this changes with every request and is for a server")
+                text = self._volatile.sub("", part.text)
+                if text.strip():
+                    kept.append(Text(text=text, extra=part.extra))
+            else:
+                kept.append(part)
+        return kept
+
+    def _said(self, item: Item, parts: list[Part]) -> list[Part]:
+        """The parts without empty texts. What a user or a tool said stays, however little it is."""
+        kept = [part for part in parts if not (type(part) is Text and not part.text)]
+        if len(kept) == len(parts) or (not kept and item.kind not in ("system", "assistant")):
+            return parts
+        for index, part in enumerate(parts):
+            if type(part) is Text and not part.text:
+                self._lose(part_path(item, index), "dropped", "an empty text says nothing")
+        return kept
+
+
+def _same(parts: list[Part] | None, content: list[Part] | None) -> bool:
+    if parts is None or content is None or len(parts) != len(content):
+        return False
+    return all(one is other for one, other in zip(parts, content, strict=True))
+
+
+@lru_cache(maxsize=16)
+def _patterns(volatile: tuple[str, ...]) -> re.Pattern[str] | None:
+    return re.compile("|".join(f"^(?:{one})" for one in volatile), re.MULTILINE) if volatile else None
+
+
+def _led(items: list[Item], tools: list[Tool]) -> tuple[list[Item], list[Tool]]:
+    """Items and tools, with changes before anybody has spoken made: they are the list of tools itself."""
+    kept: list[Item] = []
+    for index, item in enumerate(items):
+        if isinstance(item, ToolsChange):
+            tools = [tool for tool in tools if tool.name not in item.removed] + item.added
+        elif isinstance(item, System):
+            kept.append(item)
+        else:
+            return kept + items[index:], tools
+    return kept, tools
+
+
+def _tells(item: ToolResult | System | User) -> bool:
+    return any(type(part) is Raw and part.type in (_REFERENCE, *_DIRECTIVES) for part in item.content)
+
+
+def _references(value: Any, depth: int) -> Iterator[str]:
+    """The names that references to tools give, anywhere in a JSON value."""
+    if isinstance(value, dict):
+        if value.get("type") == _REFERENCE:
+            yield str(value.get("tool_name", value.get("name", "")))
+        elif depth < _DEEPEST:
+            for one in value.values():
+                yield from _references(one, depth + 1)
+    elif isinstance(value, list) and depth < _DEEPEST:
+        for one in value:
+            yield from _references(one, depth + 1)
+
+
+# What is reported beside.
+
+
+def unread(request: Request, handled: Collection[str] = ()) -> list[Loss]:
+    """The members of a request that nobody reads and that a model's answer should have depended on.
+
+    `handled`: those that the caller takes care of.
+    """
+    losses = []
+    for key, value in request.extra.items():
+        if key in UNREAD or key in handled or bytes(value).strip() in _NOTHING:
+            continue
+        if key == "context_management" and _keeps_all(plain(value)):
+            continue
+        losses.append(Loss(f"$.{key}", "dropped", "this has no effect here"))
+    said = [field for field in ("verbosity", "moderation") if getattr(request.settings, field) is not None]
+    losses += [Loss(request.paths.get(field, f"$.{field}"), "dropped", "this has no effect here") for field in said]
+    return losses
+
+
+_NOTHING = frozenset({b"null", b"[]", b"{}", b'""', b"false"})
+
+
+def _keeps_all(value: Any) -> bool:
+    """Whether the management of a context asks for nothing: every edit keeps all."""
+    edits = value.get("edits") if isinstance(value, dict) else None
+    return isinstance(edits, list) and all(isinstance(one, dict) and one.get("keep") == "all" for one in edits)
+
+
+__all__ = ["HYGIENE", "MEANINGLESS", "UNREAD", "VOLATILE", "Cleaned", "Hygiene", "clean", "unread"]

@@ -1,0 +1,82 @@
+"""Owns what clients lean on the gateway to keep: answers by id, the conversations behind them, the items in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from turnscript.api import Api
+from turnscript.conversation import Request
+from turnscript.errors import NotFound, TurnscriptError
+from turnscript.gateway.preparing import Prepared
+from turnscript.gateway.store import Answer, Kept, Store, StoredItem
+from turnscript.registry import apis, get_api
+from turnscript.serving import Stored
+
+
+class Keeping:
+    """The answers that are kept, as the APIs that have such see them."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    async def complete(self, stored: Stored, request: Request, owner: str) -> str | None:
+        """Put what a request leans on into it: named items, and the conversation before it. Returns the id it goes on
+        from. Raises NotFound for what is not there, or is somebody else's."""
+        references = stored.references(request)
+        if references:
+            found = await self.store.items(owner, list(references.values()))
+            for index, id_ in sorted(references.items(), reverse=True):
+                if id_ not in found:
+                    raise NotFound("item", id_, request.items[index].at)
+                stored.resolve(request, index, found[id_].body)
+        previous = stored.previous(request)
+        if previous is not None:
+            before = await self.store.chain(owner, previous)
+            if before is None:
+                raise NotFound("response", previous, "$.previous_response_id")
+            stored.join(request, [item.body for item in before])
+        return previous
+
+    async def mend(self) -> None:
+        """Answers that nobody is working on any more, because the gateway was killed, are told to have failed."""
+        error = TurnscriptError("the gateway was stopped while it worked on this answer; send the request again")
+        servings = [get_api(name).serving for name in apis()]
+        for owner, id_ in await self.store.unfinished():
+            kept = await self.store.get(owner, id_)
+            own = (serving.stored for serving in servings if id_.startswith(serving.id_prefix))
+            stored = next((one for one in own if one is not None), None)
+            if kept is not None and stored is not None:
+                answer = Answer(
+                    id=id_,
+                    request=kept.request,
+                    body=stored.failed(kept.body, error),
+                    items_in=[StoredItem(*one) for one in stored.inputs(kept.request, id_)],
+                    previous=kept.previous,
+                )
+                await self.store.put(owner, answer)
+
+    async def keep(
+        self, api: Api, prepared: Prepared, body: bytes, *, finished: bool = True, events: Sequence[bytes] | None = None
+    ) -> None:
+        """Keep an answer. It is on disk when this returns, unless nothing is kept there."""
+        stored, id_ = api.serving.stored, prepared.reply.id
+        if stored is None or id_ is None or not prepared.keep:
+            return
+        answer = Answer(
+            id=id_,
+            request=prepared.body,
+            body=body,
+            items_in=[StoredItem(*one) for one in stored.inputs(prepared.body, id_)],
+            items_out=[StoredItem(*one) for one in stored.outputs(body)] if finished else [],
+            previous=prepared.previous,
+            finished=finished,
+            events=events,
+        )
+        await self.store.put(prepared.caller.name, answer)
+
+    async def fetch(self, owner: str, id_: str) -> Kept:
+        """An answer. Raises NotFound."""
+        kept = await self.store.get(owner, id_)
+        if kept is None:
+            raise NotFound("response", id_)
+        return kept

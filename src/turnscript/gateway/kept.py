@@ -1,0 +1,140 @@
+"""Owns the requests about answers that are kept: fetching, deleting, cancelling one, listing what it was asked with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Literal
+
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response as HttpResponse
+from starlette.responses import StreamingResponse
+
+from turnscript.api import Api
+from turnscript.errors import Conflict, InvalidRequest, NotFound, TurnscriptError
+from turnscript.gateway.listing import Endpoint, as_json
+from turnscript.gateway.service import Service
+from turnscript.serving import Stored
+from turnscript.sse import comment
+
+_ORDERS: dict[str, Literal["asc", "desc"]] = {"asc": "asc", "desc": "desc"}
+_UPGRADE = b'{"error":{"message":"WebSockets are not served here; use HTTP","type":"invalid_request_error"}}'
+
+
+class OfOne(Endpoint):
+    """A request about answers of one API."""
+
+    def __init__(self, service: Service, api: Api) -> None:
+        super().__init__(service, lambda headers: api)
+        assert api.serving.stored is not None
+        self.api = api
+        self.stored: Stored = api.serving.stored
+
+
+class Fetch(OfOne):
+    """An answer, or, with `?stream=true`, the events of its stream from a place on."""
+
+    async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
+        owner = self.service.admit(headers, counted=False).name
+        id_ = http.path_params["id"]
+        if http.query_params.get("stream") == "true":
+            after = _number(http, "starting_after", -1)
+            events = await self.service.keeping.store.follow(owner, id_, after)
+            if events is None:
+                raise NotFound("stream of the response", id_)
+            return StreamingResponse(_alive(events, self.service.heart.interval), media_type="text/event-stream")
+        kept = await self.service.keeping.fetch(owner, id_)
+        if kept.finished:
+            return as_json(kept.body)
+        if self.service.apart.task(owner, id_) is not None:
+            return as_json(self.stored.with_status(kept.body, "in_progress"))
+        return as_json(self.stored.failed(kept.body, TurnscriptError("this answer could not be kept")))
+
+
+class Delete(OfOne):
+    """Forget an answer."""
+
+    async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
+        owner, id_ = self.service.admit(headers, counted=False).name, http.path_params["id"]
+        task = self.service.apart.task(owner, id_)
+        if task is not None:  # what it keeps in the end must not come behind the deletion
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        if not await self.service.keeping.store.delete(owner, id_):
+            raise NotFound("response", id_)
+        return as_json(self.stored.deleted(id_))
+
+
+class Cancel(OfOne):
+    """Stop working on an answer that nobody waits for."""
+
+    async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
+        service, owner, id_ = self.service, self.service.admit(headers, counted=False).name, http.path_params["id"]
+        task = service.apart.task(owner, id_)
+        kept = await service.keeping.fetch(owner, id_)
+        if not self.stored.detached(self.api.parse_request(kept.request)):
+            raise Conflict(f"the response {id_!r} was not made in the background, so it cannot be cancelled")
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            kept = await service.keeping.fetch(owner, id_)
+        return as_json(kept.body)
+
+
+class InputItems(OfOne):
+    """What an answer was asked with, a page at a time."""
+
+    async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
+        owner, id_ = self.service.admit(headers, counted=False).name, http.path_params["id"]
+        limit = _number(http, "limit", 20)
+        order = http.query_params.get("order", "desc")
+        if not 1 <= limit <= 100:
+            raise InvalidRequest("a page has 1 to 100 items", path="limit", expected="1 to 100", got=str(limit))
+        if order not in _ORDERS:
+            raise InvalidRequest("items come in one of two orders", path="order", expected="asc or desc", got=order)
+        after = http.query_params.get("after")
+        page = await self.service.keeping.store.input_items(owner, id_, after=after, limit=limit, order=_ORDERS[order])
+        if page is None:
+            raise NotFound("response", id_)
+        return as_json(self.stored.page([item.body for item in page.items], page.more))
+
+
+class Upgrade(OfOne):
+    """A client that would like a WebSocket is told at once to use HTTP; whatever else it is told, it tries again."""
+
+    async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
+        if headers.get("upgrade", "").lower() == "websocket":
+            return HttpResponse(_UPGRADE, 426, {"upgrade": "HTTP/1.1", "connection": "close"}, "application/json")
+        raise NotFound("path", http.url.path)
+
+
+async def _alive(events: AsyncIterator[bytes], interval: float) -> AsyncIterator[bytes]:
+    """The events, and a sign of life whenever none has come for a while."""
+    coming: asyncio.Future[bytes] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.ensure_future(_next(events))
+            if not (await asyncio.wait((coming,), timeout=interval))[0]:
+                yield comment("keepalive")
+                continue
+            event, coming = coming.result(), None
+            if not event:
+                return
+            yield event
+    finally:
+        if coming is not None:
+            coming.cancel()
+
+
+async def _next(events: AsyncIterator[bytes]) -> bytes:
+    return await anext(events, b"")
+
+
+def _number(http: HttpRequest, name: str, default: int) -> int:
+    said = http.query_params.get(name)
+    if said is None:
+        return default
+    try:
+        return int(said)
+    except ValueError:
+        raise InvalidRequest(f"{name} is a number", path=name, expected="a whole number", got=said[:50]) from None

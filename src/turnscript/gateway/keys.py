@@ -1,0 +1,220 @@
+"""Owns API keys as the server checks them: which key a client has, what it may use, and a file that is read again.
+
+A key is `tsk-`, an id and 256 random bits. The file has a line for each: a JSON object with a name, the id, a salt, and
+the SHA-256 of salt and key. The id finds the line, so ten thousand keys cost no more than one, and hashes are compared
+in constant time. SHA-256 is enough, and a slow hash such as scrypt would only cost every request: slow hashes protect
+passwords, which can be guessed, and nobody guesses 256 random bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from turnscript.gateway.config import Limits, Policy, fields_of
+from turnscript.gateway.invalidconfig import InvalidConfig, found_words, unknown_key
+from turnscript.gateway.kinds import Wrong
+
+PREFIX = "tsk-"
+ID_LENGTH = 12
+_TOKEN = re.compile(r"tsk-([a-z2-7]{12})-([A-Za-z0-9_-]{43})")
+_NAME = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,62}[^\s\x00-\x1f\x7f])?")
+_HEX = re.compile(r"[0-9a-f]{64}")
+_SALT = re.compile(r"[0-9a-f]{32}")
+_ID = re.compile(rf"[a-z2-7]{{{ID_LENGTH}}}")
+_NO_HASH = bytes(32)
+
+KEY_LIMITS = tuple(name for name in fields_of(Limits) if not name.startswith("backend_"))
+"""The limits that a key can have of its own."""
+
+
+class Key(Struct, frozen=True, kw_only=True):
+    """A key as the file has it, never the key itself. `own_limits`, `own_policy`: what the configuration has not."""
+
+    name: str
+    id: str
+    created: str = ""
+    own_limits: Mapping[str, Any] = {}
+    own_policy: Mapping[str, Any] = {}
+
+    def limits(self, common: Limits) -> Limits:
+        """What this key may use."""
+        return replace(common, **self.own_limits)
+
+    def policy(self, common: Policy) -> Policy:
+        """The policies that hold for this key."""
+        return replace(common, **self.own_policy)
+
+
+class Entry(Struct, frozen=True):
+    """A line of the file."""
+
+    key: Key
+    salt: bytes
+    digest: bytes
+
+    def fits(self, token: str) -> bool:
+        """Whether a token is this key."""
+        return hmac.compare_digest(self.digest, digest_of(token, self.salt))
+
+
+_NOBODY = Entry(Key(name="nobody", id=""), bytes(16), _NO_HASH)
+
+
+class Keys:
+    """The keys of a file, which is read again when it has changed.
+
+    A file that cannot be read, or has a fault, changes nothing: the last good keys stay, and `trouble` says why.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = monotonic, every: float = 1.0) -> None:
+        """Raises InvalidConfig for a file that cannot be read. `every`: seconds between two looks at the file."""
+        self.path = path
+        self.trouble: InvalidConfig | None = None
+        self._clock = clock
+        self._every = every
+        self._looked = clock()
+        self._stamp: tuple[int, ...] | None = None
+        self._entries = self._read()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def check(self, bearer: str | None, x_api_key: str | None) -> Key | None:
+        """The key that a client has, if either of the two that it may send is one. Some clients send a stale other."""
+        self._look()
+        return self._match(bearer) or self._match(x_api_key)
+
+    def reload(self) -> bool:
+        """Read the file now, whether it looks changed or not. Whether it was good; if not, `trouble` says why."""
+        try:
+            self._entries, self.trouble = self._read(), None
+        except InvalidConfig as error:
+            self.trouble = error
+        self._looked = self._clock()
+        return self.trouble is None
+
+    def _match(self, token: str | None) -> Key | None:
+        found = _TOKEN.fullmatch(token) if token else None
+        if not found or not token:
+            return None
+        # An unknown id takes as long as a wrong secret.
+        entry = self._entries.get(found[1], _NOBODY)
+        return entry.key if entry.fits(token) and entry is not _NOBODY else None
+
+    def _look(self) -> None:
+        now = self._clock()
+        if now - self._looked < self._every:
+            return
+        self._looked = now
+        try:
+            stamp = _stamp(os.stat(self.path))
+        except OSError:
+            stamp = None
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self.reload()
+
+    def _read(self) -> dict[str, Entry]:
+        try:
+            with open(self.path, "rb") as file:
+                self._stamp = _stamp(os.fstat(file.fileno()))
+                data = file.read()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            message = f"cannot read the keys: {reason}; `turnscript keys add` makes the file"
+            raise InvalidConfig(message, path=str(self.path)) from None
+        return read_entries(data, str(self.path))
+
+
+def digest_of(token: str, salt: bytes) -> bytes:
+    """What the file keeps of a key."""
+    return hashlib.sha256(salt + token.encode()).digest()
+
+
+def read_entries(data: bytes, source: str) -> dict[str, Entry]:
+    """The keys in a file, by their id. Empty lines and those that begin with `#` are free. Raises InvalidConfig."""
+    entries: dict[str, Entry] = {}
+    names: set[str] = set()
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if not line.strip() or line.lstrip().startswith(b"#"):
+            continue
+        place = f"{source}:{number}"
+        entry = _entry(line, place)
+        if entry.key.id in entries or entry.key.name in names:
+            raise InvalidConfig(f"the key {entry.key.name!r} is there twice; remove one of the lines", path=place)
+        entries[entry.key.id] = entry
+        names.add(entry.key.name)
+    return entries
+
+
+def check_name(name: object, place: str) -> str:
+    """A name for a key. Raises InvalidConfig."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or _TOKEN.search(name):
+        expected = "1 to 64 characters without line breaks, no space at either end"
+        raise InvalidConfig(f"a key needs a name: {expected}", path=place, expected=expected)
+    return name
+
+
+def own_settings(given: Any, table: type[Struct], names: tuple[str, ...], place: str) -> dict[str, Any]:
+    """What a key has of its own of a table's settings. Raises InvalidConfig."""
+    if not isinstance(given, dict):
+        raise InvalidConfig("expected an object", path=place, expected="an object")
+    kinds, read = fields_of(table), {}
+    for name, value in given.items():
+        if name not in names:
+            raise unknown_key(place, name, names, "")
+        try:
+            read[name] = kinds[name].read(value, Path.cwd())
+        except Wrong:
+            expected = kinds[name].words
+            message = f"{name}: expected {expected}, found {found_words(value)}"
+            raise InvalidConfig(message, path=place, expected=expected) from None
+    return read
+
+
+class _Line(Struct, forbid_unknown_fields=True):
+    """The members of a line."""
+
+    name: str
+    id: str
+    salt: str
+    hash: str
+    created: str = ""
+    limits: dict[str, Any] = {}
+    policy: dict[str, Any] = {}
+
+
+def _entry(line: bytes, place: str) -> Entry:
+    try:
+        read = msgspec.json.decode(line, type=_Line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # What the decoder says may quote the line, and somebody may have put a key there.
+        message = "this is not a line of a file of keys; `turnscript keys add` writes them"
+        raise InvalidConfig(message, path=place, expected="a JSON object with name, id, salt and hash") from None
+    for text, pattern, what in ((read.id, _ID, "id"), (read.salt, _SALT, "salt"), (read.hash, _HEX, "hash")):
+        if not pattern.fullmatch(text):
+            raise InvalidConfig(f"the {what} is not as `turnscript keys add` writes it", path=place)
+    key = Key(
+        name=check_name(read.name, place),
+        id=read.id,
+        created=read.created,
+        own_limits=own_settings(read.limits, Limits, KEY_LIMITS, place),
+        own_policy=own_settings(read.policy, Policy, tuple(fields_of(Policy)), place),
+    )
+    return Entry(key, bytes.fromhex(read.salt), bytes.fromhex(read.hash))
+
+
+def _stamp(found: os.stat_result) -> tuple[int, ...]:
+    """What changes with a file."""
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)

@@ -1,0 +1,419 @@
+"""Owns the kinds of values that settings have: what each takes, from a TOML file or as a text, and how it is shown.
+
+A kind stands in the annotation of a field. The readers, the messages and the check of the documentation all use it.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from turnscript.errors import UnknownName
+from turnscript.gateway.addresses import Address, read_address
+from turnscript.gateway.secret import SHOWN, Secret
+from turnscript.presets import get_preset, presets
+from turnscript.registry import backends, is_format
+
+RESTART = "restart"
+"""Marks a setting that only counts when the server starts."""
+
+IN_MEMORY = ":memory:"
+"""Stands for a file where nothing is to be kept after the server ends, as in SQLite."""
+
+AUTO = "auto"
+"""Stands for a choice that is left to turnscript."""
+
+_SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_TIMES = {"": 1, "ms": 0.001, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
+_MEASURE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+_FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_IN_HEADER = re.compile(r"[!-~]+")
+UNFIT = "has characters that a header cannot carry"
+_WORST = 10**15
+
+
+class Wrong(ValueError):
+    """A value that its setting does not take. `message`: what is wrong, if there is more to say than what is expected.
+
+    `quiet`: the value may be a secret that stands in the wrong place.
+    """
+
+    def __init__(self, message: str = "", *, quiet: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.quiet = quiet
+
+
+class Kind(Struct, frozen=True):
+    """A kind of value. `words` say what is expected, in messages and in the documentation."""
+
+    @property
+    def words(self) -> str:
+        """What is expected."""
+        raise NotImplementedError
+
+    def read(self, value: Any, folder: Path) -> Any:
+        """A TOML value as what the setting holds; relative paths start at `folder`. Raises Wrong."""
+        raise NotImplementedError
+
+    def of_text(self, text: str) -> Any:
+        """A text, from the environment or the command line, as the TOML value that it stands for."""
+        return text
+
+    def shown(self, value: Any) -> str:
+        """What the setting holds, for people."""
+        return str(value)
+
+
+class Text(Kind, frozen=True):
+    """A string. `what`: what it is."""
+
+    what: str = "a string"
+    empty: bool = False
+
+    @property
+    def words(self) -> str:
+        return self.what
+
+    def read(self, value: Any, folder: Path) -> str:
+        if not isinstance(value, str):
+            raise Wrong
+        if not self.empty and not value.strip():
+            raise Wrong("this is empty")
+        return value
+
+    def shown(self, value: str) -> str:
+        return value or '""'
+
+
+class Choice(Kind, frozen=True):
+    """One of some words."""
+
+    among: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        return _or(f'"{word}"' for word in self.among)
+
+    def read(self, value: Any, folder: Path) -> str:
+        if value not in self.among or not isinstance(value, str):
+            raise Wrong
+        return value
+
+
+class Flag(Kind, frozen=True):
+    """True or false."""
+
+    @property
+    def words(self) -> str:
+        return "true or false"
+
+    def read(self, value: Any, folder: Path) -> bool:
+        if not isinstance(value, bool):
+            raise Wrong
+        return value
+
+    def of_text(self, text: str) -> Any:
+        return _FLAGS.get(text.strip().lower(), text)
+
+    def shown(self, value: bool) -> str:
+        return "true" if value else "false"
+
+
+class Whole(Kind, frozen=True):
+    """An integer in a range. `bound`: 0 stands for no limit, which is held as None."""
+
+    low: int = 0
+    high: int | None = None
+    bound: bool = False
+
+    @property
+    def words(self) -> str:
+        range_ = f"of at least {self.low}" if self.high is None else f"from {self.low} to {self.high}"
+        return f"an integer {range_}" + (", 0 for no limit" if self.bound else "")
+
+    def read(self, value: Any, folder: Path) -> int | None:
+        high = _WORST if self.high is None else self.high
+        if isinstance(value, bool) or not isinstance(value, int) or not self.low <= value <= high:
+            raise Wrong
+        return None if self.bound and not value else value
+
+    def of_text(self, text: str) -> Any:
+        return int(text) if re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text) else text
+
+    def shown(self, value: int | None) -> str:
+        return "no limit" if value is None else str(value)
+
+
+class Number(Kind, frozen=True):
+    """A number in a range."""
+
+    low: float
+    high: float
+
+    @property
+    def words(self) -> str:
+        return f"a number from {self.low:g} to {self.high:g}"
+
+    def read(self, value: Any, folder: Path) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
+            raise Wrong
+        return value
+
+    def of_text(self, text: str) -> Any:
+        try:
+            return float(text)
+        except ValueError:
+            return text
+
+
+class Size(Kind, frozen=True):
+    """A number of bytes, or a string with a unit. `bound`: 0 stands for no limit."""
+
+    bound: bool = False
+
+    @property
+    def words(self) -> str:
+        return 'a size such as "64 MB"' + (", 0 for no limit" if self.bound else "")
+
+    def read(self, value: Any, folder: Path) -> int | None:
+        size = int(_measured(value, _SIZES))
+        if not size and not self.bound:
+            raise Wrong
+        return size or None
+
+    def shown(self, value: int | None) -> str:
+        return "no limit" if value is None else _in_units(value, (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)), "B")
+
+
+class Seconds(Kind, frozen=True):
+    """A number of seconds, or a string with a unit. `bound`: 0 stands for no limit."""
+
+    bound: bool = False
+
+    @property
+    def words(self) -> str:
+        return 'a time such as "30 s"' + (", 0 for no limit" if self.bound else "")
+
+    def read(self, value: Any, folder: Path) -> float | None:
+        time = float(_measured(value, _TIMES))
+        if not time and not self.bound:
+            raise Wrong
+        return time or None
+
+    def shown(self, value: float | None) -> str:
+        return "no limit" if value is None else _in_units(value, (("d", 86_400), ("h", 3600), ("min", 60)), "s")
+
+
+class File(Kind, frozen=True):
+    """The path of a file or folder. `optional`: it may be said that there is to be none."""
+
+    optional: bool = False
+
+    @property
+    def words(self) -> str:
+        return f'a path, or "{IN_MEMORY}"' if self.optional else "a path"
+
+    def read(self, value: Any, folder: Path) -> Path | None:
+        if not isinstance(value, str) or not value.strip() or "\0" in value:
+            raise Wrong
+        if value == IN_MEMORY and self.optional:
+            return None
+        return located(value, folder)
+
+    def shown(self, value: Path | None) -> str:
+        return IN_MEMORY if value is None else str(value)
+
+
+class Texts(Kind, frozen=True):
+    """Several strings. A text stands for them with commas between, or as a TOML array."""
+
+    what: str = "strings"
+
+    @property
+    def words(self) -> str:
+        return f"an array of {self.what}"
+
+    def read(self, value: Any, folder: Path) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+            raise Wrong
+        return tuple(dict.fromkeys(value))
+
+    def of_text(self, text: str) -> Any:
+        return array_of(text)
+
+    def shown(self, value: tuple[str, ...]) -> str:
+        return ", ".join(value) if value else "none"
+
+
+class Addresses(Kind, frozen=True):
+    """Where a model runs, in one place or in several."""
+
+    @property
+    def words(self) -> str:
+        return 'a URL, "embedded:FILE" or "replay:FOLDER", or an array of these'
+
+    def read(self, value: Any, folder: Path) -> tuple[Address, ...]:
+        given = value if isinstance(value, list) else [value]
+        if not given or not all(isinstance(one, str) for one in given):
+            raise Wrong(quiet=not isinstance(value, str))
+        try:
+            return tuple(read_address(one, folder) for one in dict.fromkeys(given))
+        except ValueError as error:
+            raise Wrong(str(error), quiet=True) from None
+
+    def of_text(self, text: str) -> Any:
+        return array_of(text) if text.lstrip().startswith("[") or "," in text else text
+
+    def shown(self, value: tuple[Address, ...]) -> str:
+        return ", ".join(map(str, value))
+
+
+class Hidden(Kind, frozen=True):
+    """A secret."""
+
+    @property
+    def words(self) -> str:
+        return "a secret"
+
+    def read(self, value: Any, folder: Path) -> Secret:
+        if not isinstance(value, str) or not value.strip():
+            raise Wrong("this is empty or no string", quiet=True)
+        if not fits_header(value.strip()):
+            raise Wrong(f"this {UNFIT}", quiet=True)
+        return Secret(value.strip())
+
+    def shown(self, value: Secret) -> str:
+        return SHOWN
+
+
+class Variable(Kind, frozen=True):
+    """The name of an environment variable with a secret."""
+
+    @property
+    def words(self) -> str:
+        return "the name of an environment variable"
+
+    def read(self, value: Any, folder: Path) -> str:
+        if not isinstance(value, str) or not _VARIABLE.fullmatch(value):
+            raise Wrong("expected the name of an environment variable, not the secret itself", quiet=True)
+        return value
+
+
+class Named(Kind, frozen=True):
+    """A name of a list that turnscript has. `known` gives it; `others` are words that are no name."""
+
+    what: str
+    known: Callable[[], Iterable[str]]
+    others: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        return _or([f'"{word}"' for word in self.others] + [self.what])
+
+    def read(self, value: Any, folder: Path) -> str:
+        if not isinstance(value, str):
+            raise Wrong
+        names = (*self.others, *self.known())
+        if value not in names:
+            raise Wrong(str(UnknownName(self.what.removeprefix("the name of a "), value, names)))
+        return value
+
+
+class FormatName(Kind, frozen=True):
+    """A format's name, or a file that declares one. Whether it is known is asked later: files may declare some."""
+
+    @property
+    def words(self) -> str:
+        return "the name of a prompt format, or a .toml file"
+
+    def read(self, value: Any, folder: Path) -> str:
+        if not isinstance(value, str) or not value.strip():
+            raise Wrong
+        path, mark, member = value.rpartition("#") if not value.endswith(".toml") else (value, "", "")
+        if path.endswith(".toml") and is_format(value):
+            return f"{located(path, folder)}{mark}{member}"
+        return value
+
+
+class AnyTable(Kind, frozen=True):
+    """A table whose keys somebody else knows."""
+
+    what: str
+
+    @property
+    def words(self) -> str:
+        return self.what
+
+    def read(self, value: Any, folder: Path) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise Wrong
+        return dict(value)
+
+
+BACKEND = Named("the name of a backend", backends, (AUTO,))
+PRESET = Named("the name of a preset", presets)
+
+
+def preset_values(name: str | None) -> dict[str, float]:
+    """What a preset sets."""
+    return get_preset(name).values() if name else {}
+
+
+def fits_header(key: str) -> bool:
+    """Whether a key can be sent as one."""
+    return _IN_HEADER.fullmatch(key) is not None
+
+
+def located(path: str, folder: Path) -> Path:
+    """A path as an absolute one. `~` is the home folder."""
+    try:
+        return folder / Path(path).expanduser()
+    except RuntimeError:  # there is no home
+        raise Wrong("there is no home folder that `~` could stand for") from None
+
+
+def array_of(text: str) -> Any:
+    """A text as an array of strings: TOML in brackets, else words with commas between."""
+    if text.lstrip().startswith("["):
+        try:
+            return tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            return text
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _measured(value: Any, units: dict[str, Any]) -> Decimal:
+    if isinstance(value, str):
+        found = _MEASURE.fullmatch(value)
+        if not found or found[2].lower() not in units:
+            raise Wrong
+        number, unit = found[1], units[found[2].lower()]
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        number, unit = str(value), 1
+    else:
+        raise Wrong
+    amount = Decimal(number) * Decimal(str(unit))
+    if not amount.is_finite() or not 0 <= amount <= _WORST:
+        raise Wrong
+    return amount
+
+
+def _in_units(value: float, units: Iterable[tuple[str, int]], smallest: str) -> str:
+    """The largest unit that shows the number exactly, in few digits."""
+    for unit, size in units:
+        if value >= size and not value % (size / 10):
+            return f"{value / size:g} {unit}"
+    return f"{int(value) if value == int(value) else value} {smallest}"
+
+
+def _or(words: Iterable[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last

@@ -1,0 +1,139 @@
+"""Owns limits: how many requests run at once, how many wait and how long, and how much a key may use in a minute."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from time import monotonic
+
+from turnscript.errors import Overloaded, RateLimited
+from turnscript.gateway.config import Limits
+
+_MINUTE = 60.0
+
+
+class Gate:
+    """Lets so many requests run at once, and the next ones wait in the order in which they came."""
+
+    def __init__(self, limits: Limits, running: int | None, name: str) -> None:
+        self._limits = limits
+        self._most = running
+        self._name = name
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.running = 0
+
+    def change(self, limits: Limits, running: int | None) -> None:
+        """Other limits from now on. Nobody who has passed is stopped; who waits may go where there is more room."""
+        self._limits, self._most = limits, running
+        while self._waiting and (running is None or self.running < running):
+            self.running += 1
+            self._leave()
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return len(self._waiting)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs or waits."""
+        return not self.running and not self._waiting
+
+    async def __aenter__(self) -> None:
+        """Run inside once there is a place. Raises Overloaded where the queue is full or the wait too long."""
+        if self._most is None or (self.running < self._most and not self._waiting):
+            self.running += 1
+            return
+        if len(self._waiting) >= self._limits.queue:
+            message = f"{self._name}: {self.running} requests run and {self.waiting} wait; try again later"
+            raise Overloaded(message, retry_after=self._guess())
+        try:
+            async with asyncio.timeout(self._limits.wait):
+                await self._place()
+        except TimeoutError:
+            message = f"{self._name}: no place became free within {self._limits.wait:g} s; try again later"
+            raise Overloaded(message, retry_after=self._guess()) from None
+
+    async def __aexit__(self, *failed: object) -> None:
+        self._leave()
+
+    async def _place(self) -> None:
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.cancelled():
+                with suppress(ValueError):  # in the same moment it was passed over
+                    self._waiting.remove(place)
+            else:
+                self._leave()  # the place was given in the same moment, and is not wanted any more
+            raise
+
+    def _leave(self) -> None:
+        while self._waiting and (self._most is None or self.running <= self._most):
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(None)
+                return  # the place changes hands; `running` stays
+        self.running -= 1
+
+    def _guess(self) -> float:
+        return min(30.0, 1.0 + len(self._waiting))
+
+
+class Rate:
+    """How much was used in the last minute, of one thing."""
+
+    __slots__ = ("_limit", "_spent", "_total")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._spent: deque[tuple[float, int]] = deque()
+        self._total = 0
+
+    def wait(self, now: float) -> float:
+        """Seconds until something may be used again; 0 if now."""
+        self._forget(now)
+        if self._total < self._limit:
+            return 0.0
+        over, freed = self._total - self._limit + 1, 0
+        for when, amount in self._spent:
+            freed += amount
+            if freed >= over:
+                return max(0.05, when + _MINUTE - now)
+        return _MINUTE
+
+    def spend(self, amount: int, now: float) -> None:
+        """Note that so much was used."""
+        self._spent.append((now, amount))
+        self._total += amount
+
+    def _forget(self, now: float) -> None:
+        while self._spent and self._spent[0][0] <= now - _MINUTE:
+            self._total -= self._spent.popleft()[1]
+
+
+class Budget:
+    """The rates of one key."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._requests = Rate(limits.requests_per_minute) if limits.requests_per_minute is not None else None
+        self._tokens = Rate(limits.tokens_per_minute) if limits.tokens_per_minute is not None else None
+
+    def admit(self) -> None:
+        """Count a request. Raises RateLimited where this minute's requests or tokens are used up."""
+        now = monotonic()
+        for rate, what in ((self._requests, "requests"), (self._tokens, "tokens")):
+            wait = rate.wait(now) if rate is not None else 0.0
+            if wait:
+                message = f"this key has used up its {what} of a minute; try again in {wait:.1f}s"
+                raise RateLimited(message, retry_after=wait)
+        if self._requests is not None:
+            self._requests.spend(1, now)
+
+    def use(self, tokens: int) -> None:
+        """Count tokens that were used."""
+        if self._tokens is not None and tokens:
+            self._tokens.spend(tokens, monotonic())

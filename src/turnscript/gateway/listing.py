@@ -1,0 +1,117 @@
+"""Owns the small answers: models, health, metrics, reports, and a word for whoever opens the address in a browser."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response as HttpResponse
+
+from turnscript.api import Api
+from turnscript.errors import NotFound, TurnscriptError
+from turnscript.gateway.headers import by_name, new_request_id
+from turnscript.gateway.logs import say
+from turnscript.gateway.metrics import CONTENT_TYPE
+from turnscript.gateway.service import Service
+
+ApiOf = Callable[[dict[str, str]], Api]
+
+_WELCOME = "turnscript is running. /v1/models lists the models, /health says how their servers are.\n"
+
+
+class Endpoint:
+    """An ASGI callable for requests without a body worth reading; errors are told in the client's own API."""
+
+    def __init__(self, service: Service, api_of: ApiOf | None = None) -> None:
+        self.service = service
+        self._api_of = api_of
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        http = HttpRequest(scope, receive)
+        headers = by_name(scope["headers"])
+        api = self._api_of(headers) if self._api_of is not None else None
+        try:
+            response = await self.respond(http, headers, api)
+        except TurnscriptError as error:
+            if api is None:
+                response = HttpResponse(f"{error}\n", error.status, media_type="text/plain")
+            else:
+                response = refusal(api, error)
+        else:
+            if api is not None:
+                response.headers[api.request_id] = new_request_id()
+        await response(scope, receive, send)
+
+    async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
+        """The answer."""
+        raise NotImplementedError
+
+
+def refusal(api: Api, error: TurnscriptError) -> HttpResponse:
+    """An error as an answer."""
+    request_id = new_request_id()
+    status, body = api.render_error(error, request_id=request_id)
+    say(logging.INFO, "refused", request=request_id, status=status, error=error.code)
+    return HttpResponse(body, status, api.headers(error, request_id=request_id), "application/json")
+
+
+def as_json(body: bytes, status: int = 200) -> HttpResponse:
+    """A JSON body as an answer."""
+    return HttpResponse(body, status, media_type="application/json")
+
+
+class ListModels(Endpoint):
+    """The models, and the names that are no patterns under which they can be asked for."""
+
+    async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
+        assert api is not None
+        self.service.admit(headers, counted=False)
+        return as_json(api.serving.models(self.service.cards()))
+
+
+class ShowModel(Endpoint):
+    """One model, under whatever name it would be served."""
+
+    async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
+        assert api is not None
+        self.service.admit(headers, counted=False)
+        name = http.path_params["name"]
+        return as_json(api.serving.model(self.service.served_for(name).card(name)))
+
+
+class Health(Endpoint):
+    """Whether the gateway runs, and which of its models have a server that answers. 503 while it shuts down."""
+
+    async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
+        service = self.service
+        said = {"status": "draining" if service.draining else "ok", "models": service.health()}
+        return as_json(msgspec.json.encode(said), 503 if service.draining else 200)
+
+
+class MetricsPage(Endpoint):
+    """The metrics."""
+
+    async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
+        if not self.service.config.metrics.enabled:
+            raise NotFound("path", "/metrics")
+        if not self.service.config.metrics.public:
+            self.service.admit(headers, counted=False)
+        return HttpResponse(self.service.metrics_text(), media_type=CONTENT_TYPE)
+
+
+class Report(Endpoint):
+    """All that is to be said about one answer: what was lost, which calls were odd, what the model wrote badly."""
+
+    async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
+        caller = self.service.admit(headers, counted=False)
+        return as_json(self.service.report(caller, http.path_params["id"]))
+
+
+class Welcome(Endpoint):
+    """A word."""
+
+    async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
+        return HttpResponse(_WELCOME, media_type="text/plain")

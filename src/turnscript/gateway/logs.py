@@ -1,0 +1,135 @@
+"""Owns logs: a JSON object a line on stderr, or a short line for people; no secret and no conversation is in them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import traceback
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, TextIO
+
+import msgspec
+
+LOGGER = "turnscript"
+
+log = logging.getLogger(LOGGER)
+
+
+def say(level: int, event: str, /, **fields: Any) -> None:
+    """Log an event: a stable word, and what belongs to it. Fields hold names, numbers and ids; texts of users never."""
+    if log.isEnabledFor(level):
+        record = log.makeRecord(LOGGER, level, "", 0, event, (), None)  # nobody wants to know which line of code it was
+        record.fields = fields
+        log.handle(record)
+
+
+class _Formatter(logging.Formatter):
+    """What both kinds share. `redact`: messages of foreign errors are left out, because a text may be in them."""
+
+    def __init__(self, *, redact: bool = True) -> None:
+        super().__init__()
+        self._redact = redact
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802  (its name in the standard library)
+        """Where it happened, and which error it was."""
+        if not self._redact:
+            return super().formatException(ei)
+        told, error = [], ei[1]
+        while error is not None:
+            told.append("".join(traceback.format_tb(error.__traceback__)) + type(error).__name__)
+            error = error.__cause__ or error.__context__
+        return "\n\n".join(told[::-1])
+
+
+class JsonLines(_Formatter):
+    """A record as a JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {"time": _time(record), "level": record.levelname.lower(), "event": record.getMessage()}
+        line |= getattr(record, "fields", {})
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+class Lines(_Formatter):
+    """A record as a line that people read."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = " ".join(f"{key}={value}" for key, value in getattr(record, "fields", {}).items() if value is not None)
+        line = f"{_time(record)[11:19]} {record.levelname.lower():7} {record.getMessage()}"
+        line = f"{line} {fields}" if fields else line
+        line = line.replace("\r", "\\r").replace("\n", "\\n")
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def _time(record: logging.LogRecord) -> str:
+    second, thousandths = divmod(int(record.created * 1000), 1000)
+    return f"{_second(second)}.{thousandths:03}Z"
+
+
+@lru_cache(maxsize=4)
+def _second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+class _Gathering:
+    """A stream whose lines wait for others for a moment, while an event loop runs: a line each would cost a tenth of a
+    request."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._lines: list[str] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def write(self, text: str) -> None:
+        self._lines.append(text)
+
+    def flush(self) -> None:
+        """Write soon what there is; at once where there is no loop, as in a thread and at the end of the process."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.pour()
+            return
+        if self._timer is None:
+            self._timer = loop.call_later(_MOMENT, self.pour)
+
+    def pour(self) -> None:
+        """Write now what there is."""
+        timer, self._timer = self._timer, None
+        lines, self._lines = self._lines, []
+        if timer is not None:
+            timer.cancel()
+        if lines:
+            self._stream.write("".join(lines))
+            self._stream.flush()
+
+
+_MOMENT = 0.02
+
+
+class _Handler(logging.StreamHandler[_Gathering]):
+    """Writes records, warnings and what is worse at once."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        super().emit(record)
+        if record.levelno >= logging.WARNING:
+            self.stream.pour()
+
+
+def set_up(level: str = "info", *, as_json: bool = True, redact: bool = True, stream: TextIO | None = None) -> None:
+    """Send the logs of the gateway, and the warnings of what it is built on, to stderr."""
+    handler = _Handler(_Gathering(stream or sys.stderr))
+    handler.setFormatter(JsonLines(redact=redact) if as_json else Lines(redact=redact))
+    for name, least in (
+        (LOGGER, level.upper()),
+        ("uvicorn.error", "WARNING"),
+        ("aiohttp", "WARNING"),
+        ("asyncio", "WARNING"),
+    ):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(least)

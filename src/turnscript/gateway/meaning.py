@@ -1,0 +1,166 @@
+"""Owns the meaning of items: digests that stay the same however a client spells again what it was sent.
+
+Clients parse arguments and write them anew, move text between strings and lists, drop thoughts, strip white space at
+the ends, and put the texts of an answer before its calls. None of that is a change. Anything else is.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from turnscript.conversation import (
+    Assistant,
+    Item,
+    Opaque,
+    Part,
+    Refusal,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolsChange,
+)
+
+MODEL = (Assistant, Thinking, ToolCall)
+"""What a model writes."""
+SIZE = 16
+_FREE = "input"  # free text stands in an object under this name where an API wants an object
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def digest(*parts: object) -> bytes:
+    """A digest of some values, each apart from its neighbours."""
+    return blake2b(_encode(parts), digest_size=SIZE).digest()
+
+
+def turns(items: Sequence[Item]) -> Iterator[tuple[int, int]]:
+    """Where the model's turns are: first item and behind the last, as far as items of the model follow each other."""
+    start = -1
+    for index, item in enumerate(items):
+        if isinstance(item, MODEL):
+            start = index if start < 0 else start
+        elif start >= 0:
+            yield start, index
+            start = -1
+    if start >= 0:
+        yield start, len(items)
+
+
+def meanings(items: Sequence[Item], ids: bool = True) -> list[bytes]:
+    """What a turn says, thoughts left out: as it stands, and as it would be with each text stripped.
+
+    `ids`: the ids of its calls are a part of that.
+    """
+    texts: list[str] = []
+    others: list[object] = []
+    called: list[object] = []
+    for item in items:
+        if isinstance(item, Assistant):
+            text = "".join([part.text for part in item.content if isinstance(part, Text | Refusal)])
+            texts += [text] if text.strip() else []
+            others += [_part(part) for part in item.content if not isinstance(part, Text | Refusal)]
+            others += [item.name] if item.name is not None else []
+        elif isinstance(item, ToolCall):
+            name = f"{item.namespace}__{item.name}" if item.namespace else item.name
+            said = arguments(item.arguments, item.custom)
+            called.append((_bytes(name), said, _bytes(item.id) if ids and item.id is not None else None))
+    spoken = dict.fromkeys(("".join(texts).strip(), "".join([text.strip() for text in texts])))
+    return [digest(_bytes(text), others, called) for text in spoken]
+
+
+def thoughts(items: Iterable[Item]) -> list[bytes]:
+    """What each thought of a turn says, and last what all of them say as one; white space does not matter.
+
+    One without text, as clients may not see it, says nothing.
+    """
+    texts = [
+        "".join("".join([part.text for part in item.content if isinstance(part, Text)]).split())
+        for item in items
+        if isinstance(item, Thinking)
+    ]
+    texts = [text for text in texts if text]
+    return [digest(_bytes(text)) for text in (*texts, *(["".join(texts)] if texts else ()))]
+
+
+def arguments(text: str, custom: bool = False) -> bytes:
+    """The arguments of a call whatever their spelling: numbers as doubles, members in any order, the last of a name."""
+    return (_cached if len(text) < _SHORT else _arguments)(text, custom)
+
+
+def _arguments(text: str, custom: bool) -> bytes:
+    value: Any = text
+    if not custom:
+        try:
+            value = json.loads(text, parse_int=_number, parse_float=_number, parse_constant=_number)
+        except (ValueError, RecursionError):
+            value = text
+    said = json.dumps(value if isinstance(value, dict) else {_FREE: text}, sort_keys=True)
+    return blake2b(said.encode(), digest_size=SIZE).digest()
+
+
+_SHORT = 2048
+_cached = lru_cache(maxsize=4096)(_arguments)
+
+
+def _number(token: str) -> Any:
+    """A number as most programs read it. One that is none of theirs stays as it is spelled."""
+    number = float(token) if token[-1] not in "yN" else math.inf
+    return number + 0.0 if math.isfinite(number) else ["number", token]
+
+
+class History:
+    """The digest of a conversation as it grows: what was said, and nothing of how."""
+
+    def __init__(self, *start: object) -> None:
+        self._hash = blake2b(digest(*start), digest_size=SIZE)
+
+    def add(self, items: Sequence[Item]) -> None:
+        """Items that no model wrote, or one whole turn of the model."""
+        if items and isinstance(items[0], MODEL):
+            self._hash.update(meanings(items)[-1])
+        else:
+            for item in items:
+                self._hash.update(digest(*_said(item)))
+
+    @property
+    def digest(self) -> bytes:
+        """The digest of all so far."""
+        return self._hash.digest()
+
+
+def _said(item: Item) -> Iterator[object]:
+    """What an item says. The name of a participant counts; one that follows from an id does not, nor does the id of an
+    item that nothing refers to."""
+    yield item.kind
+    yield [_part(part) for part in getattr(item, "content", ())]
+    if isinstance(item, ToolResult):
+        yield _bytes(item.id or ""), item.is_error
+    elif isinstance(item, ToolsChange):
+        yield _bytes_of(item.added), _bytes_of(item.removed)
+    elif isinstance(item, Opaque):
+        yield _bytes(item.type), _bytes_of(item.value)
+    else:
+        yield getattr(item, "role", ""), _bytes(getattr(item, "name", None) or "")
+
+
+def _part(part: Part) -> object:
+    if isinstance(part, Text | Refusal):
+        return _bytes(part.text)
+    fields = [(field, getattr(part, field)) for field in part.__struct_fields__ if field != "extra"]
+    return type(part).__name__, [(field, _bytes_of(value)) for field, value in fields if value is not None]
+
+
+def _bytes_of(value: Any) -> bytes:
+    return _bytes(value) if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str)
+
+
+def _bytes(text: str) -> bytes:
+    """A text as bytes, half of a surrogate pair included."""
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,282 @@
+"""Owns the memory of what models wrote: a turn that a client sends back unchanged stands in the next prompt as it was.
+
+A turn is found by what was said before it and in it, by the ids of its calls, and by the signatures of its thoughts.
+Found or not, it counts only if the items that came back mean what the model wrote: a client that changed anything is
+taken at its word, and its items are rendered. What was remembered lately is in memory, all of it in a database.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from turnscript.conversation import Assistant, Item, Request, Response, Thinking, ToolCall
+from turnscript.engine.prompt import Prompt
+from turnscript.engine.replay import Generated, Replays
+from turnscript.gateway.database import Database, Schema, StorageUnavailable
+from turnscript.gateway.meaning import MODEL, History, digest, meanings, thoughts, turns
+
+MB = 1024 * 1024
+_TELLING = 16  # an id as long as this is nobody else's
+_PATIENCE = 0.5  # seconds that a request waits for the database
+_AT_ONCE = 400  # names in one query
+_MOST_NAMES = 64  # of one turn in memory
+
+SCHEMA = Schema(
+    version=1,
+    create=(
+        """CREATE TABLE IF NOT EXISTS turns (
+            id BLOB PRIMARY KEY, made REAL NOT NULL, used REAL NOT NULL, body BLOB NOT NULL)""",
+        "CREATE INDEX IF NOT EXISTS turns_by_use ON turns (used)",
+        """CREATE TABLE IF NOT EXISTS names (
+            name BLOB NOT NULL, turn BLOB NOT NULL REFERENCES turns ON DELETE CASCADE, PRIMARY KEY (name, turn)
+            ) WITHOUT ROWID""",
+        "CREATE INDEX IF NOT EXISTS names_by_turn ON names (turn)",
+    ),
+    expire=("DELETE FROM turns WHERE used < :before",),
+    oldest=(
+        """DELETE FROM turns WHERE rowid IN (
+            SELECT rowid FROM turns ORDER BY used LIMIT 1 + (SELECT count(*) FROM turns) / :share)""",
+    ),
+)
+
+
+class Turn(Struct, frozen=True, array_like=True, gc=False):
+    """What is remembered of a turn: its text, and what it means, so that an echo can be told from a change."""
+
+    generated: Generated
+    meanings: tuple[bytes, ...]
+    thoughts: tuple[bytes, ...]
+
+    def is_echoed(self, echo: Echo) -> bool:
+        """Whether items that mean this, with these thoughts, some of them or none, are the turn sent back."""
+        said = any(one in self.meanings for one in echo.meanings)
+        *each, joined = echo.thoughts or (b"",)
+        return said and (all(one in self.thoughts for one in each) or joined in self.thoughts)
+
+
+class Echo(Struct, frozen=True, gc=False):
+    """A turn of the model in a request: where it stands, what it means, and the names by which it may be known."""
+
+    start: int
+    end: int
+    meanings: tuple[bytes, ...]
+    thoughts: tuple[bytes, ...]
+    names: tuple[bytes, ...]
+
+
+class Recalled(Struct, frozen=True, kw_only=True):
+    """What is remembered of a request's turns: `replays` for its prompt, `reused` of `turns` that the model took.
+
+    The rest is for remembering the answer: what was said before it, and the text that the answer goes on from.
+    """
+
+    replays: Replays = ()
+    turns: int = 0
+    scope: str = ""
+    before: bytes = b""
+    begun: Sequence[Item] = ()
+
+    @property
+    def reused(self) -> int:
+        """How many turns came back as they were generated."""
+        return len(self.replays)
+
+
+class Memory:
+    """Remembers turns, in memory up to `held` bytes for `ttl` seconds, and in a database if there is one.
+
+    `scope` of `recall` is whatever two conversations must share to know each other's turns: the model, the prompt
+    format with its variant, the key of the client. `limit`: the longest turn, in characters.
+    """
+
+    def __init__(
+        self, database: Database | None = None, *, held: int = 64 * MB, limit: int = MB, ttl: float | None = None
+    ) -> None:
+        self._database = database
+        self._limit = limit
+        self._held = _Held(held, ttl)
+        self.counts: Counter[str] = Counter()
+
+    async def recall(self, scope: str, request: Request) -> Recalled:
+        """The turns of a request that came back unchanged. Never fails: what cannot be looked up is not known."""
+        echoes, history, begun = _read(scope, request.items)
+        found = {echo.start: self._held.find(echo) for echo in echoes}
+        missing = [echo for echo in echoes if found[echo.start] is None]
+        if missing and self._database is not None:
+            await self._look_up(self._database, missing)
+            found |= {echo.start: self._held.find(echo) for echo in missing}
+        replays = [(echo.start, echo.end, turn.generated) for echo in echoes if (turn := found[echo.start]) is not None]
+        self.counts["recalled"] += len(replays)
+        self.counts["unknown"] += len(echoes) - len(replays)
+        return Recalled(replays=replays, turns=len(echoes), scope=scope, before=history.digest, begun=begun)
+
+    def remember(self, recalled: Recalled, response: Response, prompt: Prompt) -> bool:
+        """Keep the text of an answer for its items as the client is told them: with their ids and signatures.
+
+        Returns whether there is anything to keep. `recalled` is what `recall` said of the request.
+        """
+        generated = prompt.generated(response)
+        if generated is None or not recalled.scope:
+            return False
+        if len(generated.opening) + len(generated.text) > self._limit:
+            self.counts["too_long"] += 1
+            return False
+        said = [*recalled.begun, *response.items]
+        nameless = any(item.id is None for item in said if isinstance(item, ToolCall))
+        meant = [*meanings(said), *(meanings(said, ids=False) if nameless else ())]
+        turn = Turn(generated, tuple(meant), tuple(thoughts(said)))
+        names = [name for one in meant for name in _names(recalled.scope, recalled.before, one, said)]
+        try:
+            body = msgspec.msgpack.encode(turn)
+        except UnicodeEncodeError:  # half of a surrogate pair, which no file can hold
+            return False
+        self._held.keep(turn, names, len(body))
+        self.counts["remembered"] += 1
+        if self._database is not None:
+            self._database.write(partial(_insert, body=body, names=set(names), now=time.time()), len(body))
+        return True
+
+    async def _look_up(self, database: Database, echoes: list[Echo]) -> None:
+        wanted = list(dict.fromkeys(name for echo in echoes for name in echo.names))
+        try:
+            rows = await database.read(partial(_select, names=wanted), timeout=_PATIENCE)
+        except (TimeoutError, StorageUnavailable):
+            self.counts["not_looked_up"] += 1
+            return
+        stale: list[bytes] = []
+        now = time.time()
+        for id_, used, body, names in rows:
+            if digest(body) != id_:  # the disk has changed it
+                self.counts["damaged"] += 1
+                continue
+            try:
+                turn = msgspec.msgpack.decode(body, type=Turn)
+            except msgspec.DecodeError:
+                self.counts["damaged"] += 1
+                continue
+            self._held.keep(turn, names, len(body))
+            stale += [id_] if used < now - 3600 else []
+        if stale:
+            database.write(partial(_touch, ids=stale, now=now))
+
+
+class _Held:
+    """Turns in memory, the ones used last, by any of their names. Of several with one name the newest counts first."""
+
+    def __init__(self, size: int, ttl: float | None) -> None:
+        self._size = size
+        self._ttl = math.inf if ttl is None else ttl
+        self._used = 0
+        self._turns: OrderedDict[int, tuple[Turn, tuple[bytes, ...], int, float]] = OrderedDict()
+        self._names: dict[bytes, list[int]] = {}
+        self._next = 0
+
+    def keep(self, turn: Turn, names: Iterable[bytes], size: int) -> None:
+        known = tuple(dict.fromkeys(names))
+        for name in known:
+            same = next((number for number in self._names.get(name, ()) if self._turns[number][0] == turn), None)
+            if same is not None:
+                known = tuple(dict.fromkeys((*known, *self._turns[same][1])))[:_MOST_NAMES]
+                self._forget(same)
+        size += 64 * (len(known) + 4)
+        number = self._next = self._next + 1
+        self._turns[number] = turn, known, size, time.monotonic()
+        self._used += size
+        for name in known:
+            self._names.setdefault(name, []).append(number)
+        while self._used > self._size and self._turns:
+            self._forget(next(iter(self._turns)))
+
+    def find(self, echo: Echo) -> Turn | None:
+        for name in echo.names:
+            for number in reversed(self._names.get(name, ())):
+                turn, _, _, kept = self._turns[number]
+                if turn.is_echoed(echo) and time.monotonic() - kept <= self._ttl:
+                    self._turns.move_to_end(number)
+                    return turn
+        return None
+
+    def _forget(self, number: int) -> None:
+        _, names, size, _ = self._turns.pop(number)
+        self._used -= size
+        for name in names:
+            numbers = self._names[name]
+            numbers.remove(number)
+            if not numbers:
+                del self._names[name]
+
+
+def _read(scope: str, items: Sequence[Item]) -> tuple[list[Echo], History, Sequence[Item]]:
+    """The turns of a conversation, what was said up to its answer, and the text that the answer goes on from."""
+    history, at = History(scope), 0
+    echoes: list[Echo] = []
+    for start, end in turns(items):
+        history.add(items[at:start])
+        said, at = items[start:end], end
+        if items[end - 1].open and end == len(items):
+            begun = said if len(said) == 1 and isinstance(said[0], Assistant) else ()
+            return echoes, history, begun
+        called = any(isinstance(item, ToolCall) for item in said)
+        meant = [*meanings(said), *(meanings(said, ids=False) if called else ())]
+        names = [name for one in meant for name in _names(scope, history.digest, one, said)]
+        echoes.append(Echo(start, end, tuple(meant), tuple(thoughts(said)), tuple(dict.fromkeys(names))))
+        history.add(said)
+    history.add(items[at:])
+    return echoes, history, ()
+
+
+def _names(scope: str, before: bytes, meaning: bytes, items: Sequence[Item]) -> list[bytes]:
+    """What a turn may be known by: all that was said, the ids of its calls, the proofs of its thoughts."""
+    names = [digest("said", scope, before, meaning)]
+    for item in items:
+        if isinstance(item, ToolCall) and item.id is not None and len(item.id) >= _TELLING:
+            names.append(digest("call", scope, item.id.encode("utf-8", "surrogatepass")))
+        elif isinstance(item, Thinking):
+            proofs = (item.signature, item.encrypted, item.redacted)
+            names += [digest("proof", scope, proof.encode("utf-8", "surrogatepass")) for proof in proofs if proof]
+    return names
+
+
+# What the database's thread does.
+
+
+def _insert(connection: sqlite3.Connection, *, body: bytes, names: Iterable[bytes], now: float) -> None:
+    id_ = digest(body)
+    connection.execute(
+        "INSERT INTO turns VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET made = ?, used = ?",
+        (id_, now, now, body, now, now),
+    )
+    connection.executemany("INSERT OR IGNORE INTO names VALUES (?, ?)", [(name, id_) for name in names])
+
+
+def _select(connection: sqlite3.Connection, *, names: Sequence[bytes]) -> list[tuple[bytes, float, bytes, list[bytes]]]:
+    """The turns with any of the names, oldest first."""
+    known: dict[bytes, list[bytes]] = {}
+    for start in range(0, len(names), _AT_ONCE):
+        some = names[start : start + _AT_ONCE]
+        query = f"SELECT name, turn FROM names WHERE name IN ({', '.join('?' * len(some))})"
+        for name, id_ in connection.execute(query, some):
+            known.setdefault(id_, []).append(name)
+    rows: list[Any] = []
+    ids = list(known)
+    for start in range(0, len(ids), _AT_ONCE):
+        part = ids[start : start + _AT_ONCE]
+        query = f"SELECT id, made, used, body FROM turns WHERE id IN ({', '.join('?' * len(part))})"
+        rows += connection.execute(query, part).fetchall()
+    return [(id_, used, body, known[id_]) for id_, made, used, body in sorted(rows, key=lambda row: row[1])]
+
+
+def _touch(connection: sqlite3.Connection, *, ids: Sequence[bytes], now: float) -> None:
+    connection.executemany("UPDATE turns SET used = ? WHERE id = ?", [(now, id_) for id_ in ids])
+
+
+__all__ = ["MODEL", "SCHEMA", "Memory", "Recalled"]

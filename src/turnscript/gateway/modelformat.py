@@ -1,0 +1,57 @@
+"""Owns which prompt format a model takes: the one that its settings name or make, else the one that its names tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from turnscript.detection import detect
+from turnscript.format import Format
+from turnscript.registry import formats, get_format
+from turnscript.tableio.prompts import SECTION, read_prompts
+from turnscript.tableio.tables import Table
+
+NONE: Mapping[str, Format] = {}
+
+
+class Found(Struct, frozen=True):
+    """A format, if there is one, and how it was found."""
+
+    format: Format | None
+    why: str
+
+    def finished(self, variant: str | None, first_token: str | None) -> Found:
+        """With a variant of the format, and another token before each document. Raises UnknownName."""
+        if self.format is None:
+            return self
+        format_ = self.format if variant is None else self.format.variant(variant)
+        if first_token is not None:
+            format_ = format_.with_ends(first_token, format_.document.end)
+        return Found(format_, self.why)
+
+
+def named(name: str, own: Mapping[str, Format] = NONE) -> Found:
+    """The format of that name; `own` go before others of the same name. Raises UnknownName and InvalidInput."""
+    return Found(own.get(name) or get_format(name), "set")
+
+
+def detected(names: Iterable[str], own: Mapping[str, Format] = NONE) -> Found:
+    """The format that the first telling name stands for; a name may be a model's file or folder.
+
+    Raises InvalidInput for a file that is none of a model, OSError for one that cannot be read.
+    """
+    why = "no name tells it"
+    for name in filter(None, names):
+        told = detect(name)
+        if told.format is not None:
+            return Found(own.get(told.format) or get_format(told.format), f"detected: {told.reason}")
+        why = told.reason
+    return Found(None, why)
+
+
+def prompted(prompts: Mapping[str, Any], path: str = SECTION) -> Found:
+    """The format that a table of ai00's `[prompts]` makes. Raises InvalidFormat with the key below `path`."""
+    known = {name: get_format(name) for name in formats()}
+    return Found(read_prompts(Table(prompts, path), known), f"[{path}]")

@@ -1,0 +1,424 @@
+"""Owns offers: which of the declared tools a model is offered, and what it is told of the choice between them.
+
+A prompt shows functions by one name each. So namespaces are flattened (`fs__read`), tools of free text become
+functions with one string, `input`, and the history's calls are spelled like that, too; a `Restorer` takes it back in
+the answer. A tool of any other type is run by its vendor and not here: by `Offering.hosted` it is reported and left
+out, which is the default because agents declare such tools in every request and do without them, or refused with the
+path of its definition. A choice that demands such a tool is always refused: the answer would be a lie.
+
+Choices of tools, and the law that a session's prompts only grow:
+- `none`: the tools stay in the prompt, which would otherwise begin anew, and the parser takes no text for a call.
+- `required`, a named tool: the prompt itself begins the call.
+- `allowed`: the other tools leave the prompt, which then begins differently (a loss says so); a small model calls what
+  it sees. With `Offering.allowed` as `keep` they stay, and a call of another tool is an `unknown_tool` for the checks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from turnscript.conversation import (
+    Conversation,
+    Item,
+    Request,
+    Settings,
+    System,
+    Text,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+    ToolsChange,
+)
+from turnscript.engine.bodies import tool_line
+from turnscript.engine.prompt import Prompt
+from turnscript.errors import InvalidRequest
+from turnscript.format import Format
+from turnscript.gateway.naming import INPUT, Origin, Restorer
+from turnscript.gateway.toolset import AT, NAMESPACE, place_of, tool_paths
+from turnscript.jsontext import Json, json_of, json_string, plain
+from turnscript.losses import Loss, LossKind
+
+FUNCTION = "function"
+CUSTOM = "custom"
+
+HOSTED_MEMBERS = ("web_search_options", "mcp_servers", "container")
+"""Members of a request that ask for tools of the vendor's without declaring them as such."""
+
+_NOTHING = frozenset({b"", b"null", b"[]", b"{}"})
+
+
+class Offering(Struct, frozen=True, kw_only=True):
+    """How tools are offered.
+
+    `hosted`: what to do with tools that only their vendor runs, `refuse`: types that are refused all the same
+    (patterns such as `computer*`). `custom`: whether tools of free text become functions. `separator`: what stands
+    between a namespace and a name.
+    """
+
+    hosted: Literal["report", "refuse"] = "report"
+    refuse: tuple[str, ...] = ()
+    custom: Literal["shim", "native"] = "shim"
+    allowed: Literal["filter", "keep"] = "filter"
+    separator: str = "__"
+
+
+OFFERING = Offering()
+
+
+class Offer:
+    """A request whose tools a prompt can show. `tools`: what may be called, by the model's names for it."""
+
+    def __init__(
+        self, request: Request, losses: list[Loss], tools: list[Tool], later: list[Tool], origins: dict[str, Origin]
+    ) -> None:
+        self.request = request
+        self.losses = losses
+        self.tools = tools
+        self._later = later
+        self._origins = origins
+
+    def prompt(self, format_: Format, *, thinking: bool | None = None, escape: str = "auto") -> Prompt:
+        """The prompt in a format. Its parser knows the tools that came later in the conversation, too."""
+        return self.bind(format_.prompt(self.request, thinking=thinking, escape=escape), format_)
+
+    def bind(self, prompt: Prompt, format_: Format) -> Prompt:
+        """Tell a prompt, such as one that extends another, of the tools that came later in the conversation."""
+        choice = self.request.settings.tool_choice
+        if self._later and (choice is None or choice.mode != "none"):
+            if not prompt.offered:
+                prompt.stops = list(format_.document.generation.stops_with_tools)
+            prompt.offered.update({tool.name: tool for tool in self._later if tool.name is not None})
+        return prompt
+
+    def restorer(self) -> Restorer:
+        """What gives the calls of one answer back the names and forms that the client knows."""
+        return Restorer(self._origins)
+
+    def located(self, losses: Iterable[Loss]) -> list[Loss]:
+        """Losses of a prompt, with tools at the places that their definitions had in the request."""
+        places = {f"$.tools[{index}]": place_of(tool) for index, tool in enumerate(self.request.tools)}
+        found = []
+        for loss in losses:
+            head, bracket, rest = loss.path.partition("]")
+            place = places.get(f"{head}{bracket}")
+            found.append(loss if place is None else Loss(f"{place}{rest}", loss.kind, loss.detail))
+        return found
+
+
+def offer(request: Request, format_: Format, options: Offering = OFFERING, *, hidden: Sequence[Tool] = ()) -> Offer:
+    """What a model is offered of a request's tools. `hidden`: tools that may be called though no prompt shows them.
+
+    Raises InvalidRequest, with a path, for tools that are refused and for a choice that cannot be met.
+    """
+    return _Offering(request, format_, options).run(hidden)
+
+
+class _Offering:
+    def __init__(self, request: Request, format_: Format, options: Offering) -> None:
+        self._request = request
+        self._options = options
+        self._losses: list[Loss] = []
+        self._names: dict[tuple[str | None, str], str] = {}
+        self._taken = {tool.name for tool in _plain_tools(request) if tool.name is not None}
+        self._origins: dict[str, Origin] = {}
+        self._callable: dict[str, Tool] = {}
+        self._changes_shown = any(
+            segment.kind == ToolsChange.kind and segment.prompt
+            for turn in format_.document.turns
+            for segment in turn.segments
+        )
+
+    def run(self, hidden: Sequence[Tool]) -> Offer:
+        request = self._request
+        self._callable.update(self._added(request.tools, []))
+        tools = list(self._callable.values())
+        later: list[Tool] = []
+        items = list(self._items(request.items, later))
+        self._members()
+        settings, shown, callable_ = self._choose(tools, list(self._callable.values()))
+        offered = copy(request)
+        offered.conversation = Conversation(items=items, tools=shown)
+        offered.settings = settings
+        quiet = [flat for tool in hidden for flat in self._flat(tool, report=False)]
+        return Offer(offered, self._losses, [*callable_, *quiet], later, self._origins)
+
+    def _lose(self, path: str, kind: LossKind, detail: str) -> None:
+        self._losses.append(Loss(path, kind, detail))
+
+    # Tools.
+
+    def _added(self, tools: Sequence[Tool], paths: Sequence[str]) -> dict[str, Tool]:
+        """Tools as functions that a prompt can show, by name. Of two with one name the first counts."""
+        added: dict[str, Tool] = {}
+        for flat in (flat for tool in _placed(tools, paths) for flat in self._flat(tool)):
+            name = flat.name or ""
+            if name in added:
+                self._lose(place_of(flat), "dropped", f"there is a tool named {name!r} already")
+            added.setdefault(name, flat)
+        return added
+
+    def _flat(self, tool: Tool, report: bool = True) -> Iterator[Tool]:
+        """A tool as functions that a prompt can show."""
+        losses = self._losses
+        if not report:
+            self._losses = []
+        if tool.type == NAMESPACE:
+            yield from self._opened(tool)
+        elif tool.type not in (FUNCTION, CUSTOM):
+            self._hosted(tool.type, place_of(tool))
+        elif tool.name is None:
+            self._lose(place_of(tool), "dropped", "a tool without a name cannot be called")
+        else:
+            yield self._function(tool, None, tool.name)
+        self._losses = losses
+
+    def _opened(self, space: Tool) -> Iterator[Tool]:
+        """The tools of a namespace. What describes it stands before the description of the first."""
+        about = space.description or ""
+        for inner in space.tools:
+            if inner.type not in (FUNCTION, CUSTOM) or inner.name is None:
+                self._hosted(inner.type, place_of(inner))
+                continue
+            function = self._function(inner, space.name, inner.name)
+            if about:
+                function.description = f"{about}\n\n{function.description or ''}".strip()
+                self._lose(f"{place_of(space)}.description", "moved", f"it describes {function.name!r} now")
+                about = ""
+            yield function
+
+    def _function(self, tool: Tool, namespace: str | None, bare: str) -> Tool:
+        function = copy(tool)
+        function.name = name = self._named(namespace, bare, place_of(tool))
+        shim = tool.type == CUSTOM and self._options.custom == "shim"
+        if shim:
+            function.type, function.format, function.strict = FUNCTION, None, None
+            function.parameters = _shim_schema(tool)
+            self._lose(place_of(tool), "approximated", f"free text is asked for as a string, {INPUT!r}")
+        if shim or namespace is not None:
+            self._origins[name] = Origin(bare, namespace, shim)
+        return function
+
+    def _named(self, namespace: str | None, name: str, path: str = "") -> str:
+        """The model's name for a tool: of one in a namespace both names, and a number where that is taken."""
+        if namespace is None:
+            return name
+        key = (namespace, name)
+        if key not in self._names:
+            flat = wanted = f"{namespace}{self._options.separator}{name}"
+            count = 1
+            while flat in self._taken:
+                count += 1
+                flat = f"{wanted}_{count}"
+            self._taken.add(flat)
+            self._names[key] = flat
+            if path:
+                self._lose(path, "renamed", f"the model knows it as {flat!r}")
+        return self._names[key]
+
+    def _hosted(self, type_: str, path: str) -> None:
+        """A tool that only its vendor can run."""
+        if self._options.hosted == "refuse" or any(fnmatchcase(type_, one) for one in self._options.refuse):
+            raise _refused(type_, path)
+        self._lose(path, "dropped", f"a tool of type {type_!r} is run by its vendor, and not here")
+
+    def _members(self) -> None:
+        for key in HOSTED_MEMBERS:
+            if bytes(self._request.extra.get(key, b"")).strip() not in _NOTHING:
+                self._hosted(key, f"$.{key}")
+
+    # The conversation.
+
+    def _items(self, items: Sequence[Item], later: list[Tool]) -> Iterator[Item]:
+        called: dict[str, ToolCall] = {}
+        for item in items:
+            if isinstance(item, ToolCall):
+                call = self._call(item)
+                if call is not item and call.id is not None:
+                    called[call.id] = call
+                yield call
+            elif isinstance(item, ToolResult) and (item.namespace is not None or item.custom or item.id in called):
+                result = copy(item)
+                if item.id in called:
+                    result.name = called[item.id].name if item.name is not None else None
+                elif item.name is not None:
+                    result.name = self._named(item.namespace, item.name)
+                result.namespace, result.custom = None, item.custom and self._options.custom == "native"
+                yield result
+            elif isinstance(item, ToolsChange):
+                yield self._change(item, later)
+            else:
+                yield item
+
+    def _call(self, call: ToolCall) -> ToolCall:
+        """A call as the model has written it, or would have."""
+        shim = call.custom and self._options.custom == "shim"
+        if call.namespace is None and not shim:
+            return call
+        flat = copy(call)
+        flat.name, flat.namespace = self._named(call.namespace, call.name), None
+        if shim:
+            flat.arguments, flat.custom = f'{{"{INPUT}": {_string(call.arguments)}}}', False
+        return flat
+
+    def _change(self, change: ToolsChange, later: list[Tool]) -> Item:
+        paths = [f"{change.at}.tools[{index}]" for index in range(len(change.added))]
+        for name in change.removed:
+            self._callable.pop(name, None)
+        found = self._added(change.added, paths)
+        self._callable.update(found)
+        added = list(found.values())
+        later += added
+        if self._changes_shown:
+            shown = copy(change)
+            shown.added = added
+            return shown
+        for tool in added:
+            self._lose(place_of(tool), "approximated", "told in words: this format has its tools at the beginning only")
+        return System(content=[Text(text=_in_words(added, change.removed))], at=change.at)
+
+    # The choice.
+
+    def _choose(self, shown: list[Tool], all_: list[Tool]) -> tuple[Settings, list[Tool], list[Tool]]:
+        """The settings with the choice in the model's names, and the tools that are shown and that may be called."""
+        settings = self._request.settings
+        choice, path = settings.tool_choice, self._request.paths.get("tool_choice", "$.tool_choice")
+        if choice is None:
+            self._unknown_choice(path)
+            return settings, shown, all_
+        made: ToolChoice | None = choice
+        may = all_
+        if choice.mode == "named":
+            made = self._one(choice, all_, path)
+        elif choice.mode == "allowed":
+            made, names = self._allowed(choice, all_, path)
+            may = [tool for tool in all_ if tool.name in names]
+            if self._options.allowed == "filter" and 0 < len(may) < len(all_):
+                shown = [tool for tool in shown if tool.name in names]
+                self._lose(path, "moved", "only the allowed tools are shown, so the prompt begins differently")
+        elif choice.mode == "required" and not all_:
+            self._lose(path, "dropped", "there is no tool that could be called")
+            made = None
+        if made is choice:
+            return settings, shown, may
+        settings = copy(settings)
+        settings.tool_choice = made
+        return settings, shown, may
+
+    def _unknown_choice(self, path: str) -> None:
+        """A choice that its API has not read: of a tool that the vendor runs, or a new word."""
+        value = self._request.extra.get("tool_choice")
+        if value is None or bytes(value).strip() in _NOTHING:
+            return
+        word = plain(value)
+        if isinstance(word, dict):
+            raise _refused(str(word.get("type")), path)
+        self._lose(path, "dropped", f"{word!r} is no choice that is known here")
+
+    def _one(self, choice: ToolChoice, tools: Sequence[Tool], path: str) -> ToolChoice:
+        names = self._flat_names(choice.name, tools)
+        if len(names) != 1:
+            hosted = next((tool for tool in self._request.tools if tool.name == choice.name and not names), None)
+            if hosted is not None and hosted.type not in (FUNCTION, CUSTOM, NAMESPACE):
+                raise _refused(hosted.type, path)
+            what = "is in several namespaces" if names else "is not among the tools"
+            known = ", ".join(tool.name for tool in tools if tool.name) or "no tools"
+            raise InvalidRequest(
+                f"the tool {choice.name!r} {what}", path=path, expected=f"one of {known}", got=repr(choice.name)
+            )
+        return ToolChoice("named", names[0])
+
+    def _flat_names(self, name: str | None, tools: Sequence[Tool]) -> list[str]:
+        """The model's names for what a client calls by a name: that of a tool, or one inside a namespace."""
+        known = [tool.name for tool in tools if tool.name is not None]
+        if name in known:
+            return [name]
+        return [one for one in known if one in self._origins and self._origins[one].name == name]
+
+    def _allowed(self, choice: ToolChoice, tools: Sequence[Tool], path: str) -> tuple[ToolChoice, set[str]]:
+        names: set[str] = set()
+        for index, entry in enumerate(_entries(choice.tools)):
+            type_, name = str(entry.get("type")), _entry_name(entry)
+            found = self._flat_names(name, tools)
+            if type_ == NAMESPACE:
+                found = [one for one, origin in self._origins.items() if origin.namespace == name]
+            names.update(found)
+            if not found:
+                self._lose(f"{path}.tools[{index}]", "dropped", f"{name or type_!r} is not among the tools here")
+        if not names:
+            self._lose(path, "approximated", "none of the allowed tools can be called here: none is")
+            return ToolChoice("none"), names
+        return ToolChoice("required" if choice.required else "auto"), names
+
+
+def _plain_tools(request: Request) -> Iterator[Tool]:
+    """All tools whose names are the client's own."""
+    yield from (tool for tool in request.tools if tool.type != NAMESPACE)
+    for item in request.items:
+        if isinstance(item, ToolsChange):
+            yield from (tool for tool in item.added if tool.type != NAMESPACE)
+
+
+def _placed(tools: Sequence[Tool], paths: Sequence[str] = ()) -> Iterator[Tool]:
+    """The tools, each knowing where it was defined."""
+    for tool, path in zip(tools, paths or tool_paths(tools), strict=True):
+        if AT in tool.hints:
+            yield tool
+            continue
+        placed = copy(tool)
+        placed.hints = {**tool.hints, AT: path}
+        inside = [f"{path}.tools[{index}]" for index in range(len(tool.tools))]
+        placed.tools = list(_placed(tool.tools, inside)) if inside else []
+        yield placed
+
+
+def _shim_schema(tool: Tool) -> Json:
+    """The parameters of a function that stands for a tool of free text. A grammar is told in words."""
+    form: Any = plain(tool.format) if tool.format is not None else None
+    about: dict[str, Any] = {"type": "string"}
+    if isinstance(form, dict) and form.get("type") == "grammar":
+        about["description"] = f"It must follow this {form.get('syntax')} grammar:\n{form.get('definition')}"
+    return json_of({"type": "object", "properties": {INPUT: about}, "required": [INPUT]})
+
+
+def _in_words(added: Sequence[Tool], removed: Sequence[str]) -> str:
+    lines = []
+    if added:
+        lines += ["From here on these tools can be called, too:", *(tool_line(tool, archive=False) for tool in added)]
+    if removed:
+        lines.append(f"From here on these tools can no longer be called: {', '.join(removed)}")
+    return "\n".join(lines)
+
+
+def _string(text: str) -> str:
+    """A JSON string; half of a surrogate pair, which no UTF-8 can hold, as an escape."""
+    try:
+        return json_string(text)
+    except UnicodeEncodeError:
+        return json.dumps(text)
+
+
+def _entries(tools: Json | None) -> list[dict[str, Any]]:
+    value = plain(tools) if tools is not None else []
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _entry_name(entry: dict[str, Any]) -> str | None:
+    """The name in an entry of a list of allowed tools, which one API wraps in an object of its type's name."""
+    inner = entry.get(str(entry.get("type")))
+    name = inner.get("name") if isinstance(inner, dict) else entry.get("name")
+    return name if isinstance(name, str) else None
+
+
+def _refused(type_: str, path: str) -> InvalidRequest:
+    message = f"a tool of type {type_!r} is run by its vendor, and not here; leave it out, or declare a function"
+    return InvalidRequest(message, path=path, expected="a function or a custom tool", got=repr(type_))
+
+
+__all__ = ["HOSTED_MEMBERS", "OFFERING", "Offer", "Offering", "offer"]

@@ -1,0 +1,282 @@
+"""Owns preparing a request: what the client sent becomes a prompt, and what is asked of a backend.
+
+The request itself stays as it came, because the answer is written for it; what the prompt is made from is another one.
+Each step says what was lost. The steps, in this order: the conversation so far is put before the request where the
+server keeps it; sealed thoughts are opened; what is not for a model is taken out; tools are offered; what the model
+wrote before is put back as it wrote it; and what is asked for is made to fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from secrets import token_hex
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from turnscript.api import PLAIN, Reply
+from turnscript.backend import Backend, Completion
+from turnscript.conversation import Request, ResponseFormat, System, User, text_content
+from turnscript.engine.fill import Fill
+from turnscript.engine.prompt import Prompt
+from turnscript.errors import ContextOverflow, InvalidRequest, LossyConversion
+from turnscript.events import Event
+from turnscript.format import Format
+from turnscript.gateway import forcing
+from turnscript.gateway.blanks import Blanks
+from turnscript.gateway.callers import Caller
+from turnscript.gateway.callids import CallIds, Unrepeated, without_marks
+from turnscript.gateway.checks import CallFinding, CallGate, CallPolicy
+from turnscript.gateway.config import Policy
+from turnscript.gateway.generation import Controls, Generation, Parser, Stage, TextParser
+from turnscript.gateway.headers import POLICY, Told
+from turnscript.gateway.hygiene import clean, unread
+from turnscript.gateway.memory import Memory, Recalled
+from turnscript.gateway.offers import Offering, offer
+from turnscript.gateway.served import Served
+from turnscript.gateway.sessions import Session, Sessions
+from turnscript.jsontext import plain
+from turnscript.losses import Loss
+from turnscript.thoughts import restore_thoughts, sealed
+
+HANDLED = ("store", "previous_response_id", "background", "stream_options")
+"""Unnamed members that the gateway itself reads."""
+CAREFUL = 1.25
+"""How much larger than estimated a prompt may really be: where even that fits, nobody needs to count."""
+LEAST = 16
+"""Tokens that an answer gets where nothing says how many."""
+
+
+class Prepared(Struct, kw_only=True):
+    """A request that is ready to be answered.
+
+    `request`: as the client sent it. `spoken`: the one that the prompt was made from. `session`: which conversation it
+    belongs to. `digest`: of the body.
+    """
+
+    request: Request
+    spoken: Request
+    served: Served
+    caller: Caller
+    ask: Completion
+    new_parser: Callable[[], Parser]
+    controls: Controls
+    losses: list[Loss]
+    tokens: int
+    session: Session
+    prompt: Prompt | None = None
+    recalled: Recalled | None = None
+    findings: list[CallFinding] = []
+    shape: ResponseFormat | None = None
+    digest: int = 0
+    body: bytes = b""
+    reply: Reply = PLAIN
+    told: Told = field(default_factory=Told)
+    streams: bool = False
+    detached: bool = False
+    keep: bool = False
+    previous: str | None = None
+
+    def generation(self) -> Generation:
+        """A generation that has not begun."""
+        served = self.served
+        return Generation(self.new_parser, self.controls, self.tokens, served.estimate, served.context)
+
+    def ask_from(self, generated: str) -> Completion:
+        """What to ask of a backend that has written so much already."""
+        if not generated:
+            return self.ask
+        left = self.ask.max_tokens - self.served.estimate(generated)
+        return replace(self.ask, prompt=f"{self.ask.prompt}{generated}", max_tokens=max(1, left))
+
+
+class Seals:
+    """Seals thoughts on their way out."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def feed(self, events: list[Event]) -> list[Event]:
+        """The events, with a seal on each thought that ends."""
+        return sealed(events, self._key)
+
+
+class Preparation(Struct, kw_only=True):
+    """What preparing needs beside the request."""
+
+    served: Served
+    caller: Caller
+    headers: Mapping[str, str]
+    memory: Memory
+    signing_key: bytes
+    sessions: Sessions
+    fits: bool = True
+    """Whether the prompt must fit: not where it is only counted."""
+
+    # A conversation.
+
+    async def conversation(self, request: Request) -> Prepared:
+        """A request that is a conversation. Raises InvalidRequest with the place, ContextOverflow, LossyConversion."""
+        served, policy = self.served, self.caller.policy
+        format_ = served.format
+        losses = restore_thoughts(request, self.signing_key)
+        cleaned = clean(without_marks(request))
+        offered = offer(cleaned.request, format_, Offering(hosted=policy.hosted_tools), hidden=cleaned.hidden)
+        asked = forcing.structured(offered.request)
+        offered.request = asked.request
+        losses += unread(request, HANDLED) + cleaned.losses + offered.losses + asked.losses
+        plan = self._thinking(offered.request, format_)
+        own = (self.caller.name, served.name, format_.name, served.model.variant, served.model.first_token)
+        scope = "\0".join([part or "" for part in own])
+        recalled = await self.memory.recall(scope, offered.request)
+        replays = recalled.replays
+        prompt = offered.bind(format_.prompt(offered.request, thinking=plan.opens, replays=replays), format_)
+        losses += [*offered.located(prompt.losses), *plan.losses]
+        self._judge(losses, policy)
+        text = prompt.text
+        tokens, allowed = await self._fitted(request, text, losses)
+        stages: list[Stage] = [offered.restorer(), Unrepeated(request), Seals(self.signing_key)]
+        return Prepared(
+            request=request,
+            spoken=offered.request,
+            served=served,
+            caller=self.caller,
+            ask=self._completion(request, text, allowed, prompt.stops, losses),
+            new_parser=prompt.parser,
+            controls=Controls(
+                ids=CallIds(),
+                meter=forcing.ThoughtMeter(plan.budget, served.estimate) if plan.budget is not None else None,
+                gate=CallGate(offered.tools, _call_policy(policy)) if offered.tools else None,
+                one_call=forcing.OneCall() if request.settings.parallel_tool_calls is False else None,
+                stops=prompt.client_stops,
+                blanks=Blanks() if offered.tools else None,
+                closing=forcing.closing(format_),
+                outward=stages,
+            ),
+            losses=losses,
+            tokens=tokens,
+            prompt=prompt,
+            recalled=recalled,
+            shape=asked.shape,
+            session=self._session(cleaned.request),
+        )
+
+    def _thinking(self, request: Request, format_: Format) -> forcing.ThinkingPlan:
+        default = {"on": True, "off": False}.get(self.served.model.thinking)
+        return forcing.plan_thinking(request, format_, default=default, max_tokens=request.settings.max_tokens)
+
+    def _judge(self, losses: Sequence[Loss], policy: Policy) -> None:
+        """By policy, a request that loses anything is refused."""
+        wanted = self.headers.get(POLICY, policy.losses)
+        if losses and wanted == "error":
+            raise LossyConversion(list(losses), f"the model {self.served.name!r}")
+
+    async def _fitted(self, request: Request, text: str, losses: list[Loss]) -> tuple[int, int]:
+        """The tokens of the prompt, and how many the answer may have."""
+        served, wanted = self.served, request.settings.max_tokens
+        if not self.fits:
+            return served.estimate(text), 1
+        path = request.paths.get("max_tokens", "$.max_tokens")
+        limit = served.model.max_tokens_limit
+        if wanted is None:
+            wanted = served.model.max_tokens
+        elif limit is not None and wanted > limit:
+            losses.append(Loss(path, "approximated", f"{wanted} became {limit}: the model's limit here"))
+            wanted = limit
+        tokens, context = served.estimate(text), served.context
+        if context is not None and tokens * CAREFUL + (wanted or LEAST) > context:
+            tokens, _ = await served.count(text)
+        fit = forcing.fit(wanted, tokens, context, path=path)
+        if fit.overflow is not None:
+            raise ContextOverflow(fit.overflow.asked, fit.overflow.limit)
+        losses += fit.losses
+        return tokens, max(1, fit.allowed)
+
+    def _completion(
+        self, request: Request, text: str, allowed: int, own_stops: Sequence[str], losses: list[Loss]
+    ) -> Completion:
+        served = self.served
+        backend = self._backend
+        sampling = forcing.sampling(
+            request, served.model.sampling_values, accepts=frozenset(backend.settings) | backend.also
+        )
+        visible = [*served.model.visible, *(served.special_tokens if own_stops else ())]
+        # A client is told at which of its strings a text ended: where the server does not say, only we look for them.
+        stops = forcing.stops(own_stops, request.settings.stop)
+        sent = stops.sent if backend.names_stops else list(own_stops)
+        losses += [*sampling.losses, *stops.losses]
+        return Completion(
+            prompt=text,
+            max_tokens=allowed,
+            stops=sent,
+            model=served.model.upstream_model,
+            sampling=sampling.values,
+            visible=visible,
+        )
+
+    # A text.
+
+    async def text(self, request: Request) -> Prepared:
+        """A request that is a text to go on from, or with a hole to fill. Raises InvalidRequest and ContextOverflow."""
+        losses = unread(request, handled=("suffix", "prompt"))
+        prompt, suffix = _prompt(request), _string(request, "suffix")
+        stops: Sequence[str] = ()
+        if suffix is not None and isinstance(prompt, str) and not self._backend.fills:
+            fill = self.served.format.fill_prompt(Fill(prompt, suffix))
+            prompt, stops, suffix = fill.text, fill.stops, None
+            losses += fill.losses
+        tokens, allowed = await self._fitted(request, prompt if isinstance(prompt, str) else "", losses)
+        ask = self._completion(request, "", allowed, stops, losses)
+        ends = [stop for stop in (*stops, *(request.settings.stop or ())) if stop]
+        self._judge(losses, self.caller.policy)
+        return Prepared(
+            request=request,
+            spoken=request,
+            served=self.served,
+            caller=self.caller,
+            ask=replace(ask, prompt=prompt, suffix=suffix, stops=ends),
+            new_parser=lambda: TextParser(ends),
+            controls=Controls(),
+            losses=losses,
+            tokens=tokens,
+            session=self._session(request),
+        )
+
+    def _session(self, request: Request) -> Session:
+        """Where a request belongs. What changes from one request to the next, and is not for a model, is out of it."""
+        return self.sessions.find(self.headers, request, self.caller.name)
+
+    @property
+    def _backend(self) -> Backend:
+        return self.served.pool.members[0].upstream.backend
+
+
+def new_response_id(prefix: str) -> str:
+    """An id for an answer."""
+    return f"{prefix}{token_hex(16)}"
+
+
+def _call_policy(policy: Policy) -> CallPolicy:
+    return CallPolicy(action=policy.invalid_calls)
+
+
+def _prompt(request: Request) -> str | list[int]:
+    """The text to go on from, or its tokens."""
+    said = request.extra.get("prompt")
+    if said is None:
+        return "".join([text_content(item.content) for item in request.items if isinstance(item, System | User)])
+    value = plain(said)
+    if isinstance(value, list) and value and all(isinstance(one, int) for one in value):
+        return value
+    message = "one prompt is answered at a time: send a request for each"
+    raise InvalidRequest(message, path="$.prompt", expected="a string, or an array of token ids")
+
+
+def _string(request: Request, key: str) -> str | None:
+    value = request.extra.get(key)
+    if value is None or bytes(value) == b"null":
+        return None
+    said = plain(value)
+    if not isinstance(said, str):
+        raise InvalidRequest(f"{key} is a string", path=f"$.{key}", expected="a string or null")
+    return said

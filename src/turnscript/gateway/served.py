@@ -1,0 +1,277 @@
+"""Owns a model that is served: its servers, the wire they speak, its prompt format, and how many tokens texts have.
+
+What the configuration leaves open the servers tell: which kind they are, how long their context is, which model they
+run and so which format it takes. They are asked when the gateway starts, and again with the next request if they did
+not answer then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from time import monotonic
+from urllib.parse import urlsplit
+
+from msgspec.structs import asdict, astuple, replace
+
+from turnscript.backend import Backend, Facts
+from turnscript.errors import InvalidInput, UpstreamError
+from turnscript.format import Format
+from turnscript.gateway.addresses import EMBEDDED, Address
+from turnscript.gateway.config import Config, Limits, Model
+from turnscript.gateway.embedded import Embedded
+from turnscript.gateway.kinds import AUTO
+from turnscript.gateway.limits import Gate
+from turnscript.gateway.pool import Member, Pool
+from turnscript.gateway.replay import Replay
+from turnscript.gateway.upstream import Timeouts, Upstream
+from turnscript.registry import backends, get_backend
+from turnscript.serving import ModelCard
+
+_FIRST_GUESS = 3.5
+"""Characters in a token, until a server has counted some."""
+_WEIGHT = 0.2
+_ASK_AGAIN = 5.0
+"""Seconds until a server that has told nothing of itself is asked again."""
+_PATIENCE = 0.1
+"""Seconds that a request waits for that."""
+
+
+class Served:
+    """One model. `ready()` before anything else; `format`, `context` and `pool` are known then."""
+
+    def __init__(self, model: Model, config: Config, created: int) -> None:
+        self.configured = model
+        self.model = model
+        self.created = created
+        self.gate = Gate(config.limits, None, f"the model {model.name!r}")
+        self._per_backend: int | None = None
+        self._engines: list[Embedded] = []
+        self._pool: Pool | None = None
+        self._facts = Facts()
+        self._tags: tuple[Format, list[str]] | None = None
+        self._asking: asyncio.Lock = asyncio.Lock()
+        self._ask_again = 0.0
+        self._learning: asyncio.Task[None] | None = None
+        self._characters = _FIRST_GUESS
+        self.counts_tokens = False
+        self.limit(config.limits)
+
+    def limit(self, limits: Limits) -> None:
+        """How many requests run and wait, from now on."""
+        most = self._per_backend = limits.backend_running
+        self.gate.change(limits, None if most is None else most * len(self.configured.backend))
+        for member in self._pool.members if self._pool is not None else ():
+            member.max_running = most
+
+    def is_as(self, other: Served) -> bool:
+        """Whether another one is configured in the same way. A format is what the settings say, made anew each time."""
+        mine, its = (replace(served.configured, takes=None, why="") for served in (self, other))
+        return bool(mine == its)
+
+    @property
+    def name(self) -> str:
+        """The model's name in the configuration."""
+        return self.model.name
+
+    @property
+    def pool(self) -> Pool:
+        """Its servers."""
+        assert self._pool is not None, "ready() was not called"
+        return self._pool
+
+    @property
+    def context(self) -> int | None:
+        """How many tokens a conversation may have, None if nobody knows."""
+        return self.model.context or self._facts.context
+
+    @property
+    def format(self) -> Format:
+        """The format of its prompts. Raises InvalidInput if nothing has told it."""
+        if self.model.takes is None:
+            message = f"nothing tells which prompt format the model {self.name!r} takes"
+            remedy = 'start the gateway with `--format NAME`, or say `format = "NAME"` in its configuration'
+            raise InvalidInput(f"{message}: {remedy}")
+        return self.model.takes
+
+    @property
+    def special_tokens(self) -> list[str]:
+        """The tags of the format."""
+        format_ = self.format
+        if self._tags is None or self._tags[0] is not format_:
+            self._tags = format_, format_.special_tokens
+        return self._tags[1]
+
+    async def ready(self) -> Served:
+        """The same, once what is needed is known of the servers. Raises UpstreamError where none answers yet.
+
+        What would only be good to know nobody waits for: a server that is busy may say nothing for minutes.
+        """
+        if self._pool is None or self.model.takes is None:
+            await self._learn()
+        elif self._facts == Facts() and self.model.context is None and monotonic() >= self._ask_again:
+            self._ask_again = monotonic() + _ASK_AGAIN
+            self._learning = asyncio.get_running_loop().create_task(self._learn())
+            await asyncio.wait((self._learning,), timeout=_PATIENCE)
+        return self
+
+    async def _learn(self) -> None:
+        async with self._asking:
+            await self._ask()
+
+    async def _ask(self) -> None:
+        if self._pool is None:
+            self._pool = Pool([Member(upstream, self._per_backend) for upstream in await self._upstreams()])
+            await self._pool.__aenter__()
+            self.counts_tokens = self._pool.members[0].upstream.backend.tokens_call("") is not None
+        if self._facts == Facts():
+            for member in self._pool.members:
+                facts = await member.upstream.facts()
+                if facts != Facts():
+                    self._facts = facts
+                    break
+            if self._facts.model:
+                self.model = self.model.told(self._facts.model)
+
+    async def _upstreams(self) -> list[Upstream]:
+        """Its servers. One that does not answer yet is taken for what the others are: they serve the same model."""
+        asked = [self._upstream(address) for address in self.model.backend]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        known = next((one.backend for one in found if isinstance(one, Upstream)), None)
+        upstreams: list[Upstream] = []
+        for address, one in zip(self.model.backend, found, strict=True):
+            if isinstance(one, BaseException):
+                if known is None or not isinstance(one, UpstreamError):
+                    raise one
+                upstreams.append(self._over_the_web(address, known))
+            else:
+                upstreams.append(one)
+        return upstreams
+
+    def _over_the_web(self, address: Address, backend: Backend) -> Upstream:
+        timeouts = Timeouts(**asdict(self.model.timeouts))
+        return Upstream(address.target, backend, self._key, timeouts)
+
+    @property
+    def _key(self) -> str | None:
+        return self.model.key.reveal() if self.model.key is not None else None
+
+    async def _upstream(self, address: Address) -> Upstream:
+        model = self.model
+        if address.is_web:
+            return self._over_the_web(address, await _kind(address.target, model.kind, self._key))
+        if str(address).startswith(EMBEDDED):
+            slots = {"context": model.context or 4096, "parallel": model.slots or 2}
+            engine = await asyncio.to_thread(lambda: Embedded(address.path, **slots))
+            self._engines.append(engine)
+            backend = await _kind(engine.url, model.kind, None)
+            return Upstream(engine.url, backend, None, Timeouts(**asdict(model.timeouts)))
+        return Replay(address.path, _generic() if model.kind == AUTO else get_backend(model.kind))
+
+    async def close(self) -> None:
+        """Let go of the servers; engines that run in here are stopped."""
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.gather(self._learning, return_exceptions=True)
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None
+        for engine in self._engines:
+            await asyncio.to_thread(engine.close)
+        self._engines = []
+
+    def health(self) -> dict[str, object]:
+        """How it is, in short."""
+        up = [up for _, up in self.servers()]
+        return {
+            "up": any(up),
+            "servers": len(self.model.backend),
+            "running": self.gate.running,
+            "waiting": self.gate.waiting,
+        }
+
+    def servers(self) -> list[tuple[str, bool]]:
+        """Its servers, and whether each answers. None before they were first asked."""
+        members = self._pool.members if self._pool is not None else ()
+        return [(member.upstream.url, member.healthy) for member in members]
+
+    # Tokens.
+
+    def estimate(self, text: str) -> int:
+        """About how many tokens a text has."""
+        return max(1, round(len(text) / self._characters)) if text else 0
+
+    def learn_ratio(self, characters: int, tokens: int) -> None:
+        """A server has counted: later estimates are better."""
+        if characters > 200 and tokens > 0:
+            ratio = min(20.0, max(0.5, characters / tokens))
+            self._characters += _WEIGHT * (ratio - self._characters)
+
+    async def count(self, text: str) -> tuple[int, bool]:
+        """How many tokens a prompt has, and whether that is exact."""
+        if self.counts_tokens:
+            for member in self.pool.members:
+                if member.healthy and (count := await member.upstream.count(text)) is not None:
+                    return count, True
+        return self.estimate(text), False
+
+    def card(self, name: str | None = None) -> ModelCard:
+        """The model as lists show it, under its own name or under an alias."""
+        takes = self.model.takes
+        thinks = takes is not None and takes.document.generation.thinking_kind is not None
+        answer = self.model.max_tokens_limit or self.context
+        return ModelCard(id=name or self.name, created=self.created, context=self.context, answer=answer, thinks=thinks)
+
+    def cards(self) -> list[ModelCard]:
+        """All names under which it can be asked for that are no patterns."""
+        plain = [alias for alias in self.model.aliases if "*" not in alias and "?" not in alias]
+        return [self.card(), *map(self.card, plain)]
+
+
+async def _kind(url: str, kind: str, key: str | None) -> Backend:
+    """The wire of a server: as configured, else that of the path in its URL, else the one to which it tells most."""
+    if kind != AUTO:
+        return get_backend(kind)
+    known = [get_backend(name) for name in backends()]
+    path = urlsplit(url).path.rstrip("/")
+    if path:
+        of_path = [backend for backend in known if backend.default_path and path.endswith(backend.default_path)]
+        return max(of_path or known, key=lambda backend: len(backend.default_path))
+    told = await asyncio.gather(*(_told(url, backend, key) for backend in known))
+    if not any(told) and await _answers(url, _generic(), key):
+        return _generic()
+    if not any(told):
+        kinds = ", ".join(backend.name for backend in known)
+        message = f"the model server at {url} does not answer, so its kind cannot be told; start it, or say `kind`"
+        raise UpstreamError(f"{message} ({kinds})", retryable=True)
+    return known[max(range(len(known)), key=told.__getitem__)]
+
+
+def _generic() -> Backend:
+    """The kind that a server is taken for that tells nothing of itself."""
+    return next(backend for backend in map(get_backend, backends()) if backend.generic)
+
+
+async def _told(url: str, backend: Backend, key: str | None) -> int:
+    """How much a server tells if it is asked in this way."""
+    if not backend.facts_calls():
+        return 0
+    async with Upstream(url, backend, key, Timeouts(connect=5.0)) as upstream:
+        return _known(await upstream.facts())
+
+
+async def _answers(url: str, backend: Backend, key: str | None) -> bool:
+    async with Upstream(url, backend, key, Timeouts(connect=5.0)) as upstream:
+        return await upstream.healthy()
+
+
+def _known(facts: Facts) -> int:
+    return sum(value is not None for value in astuple(facts))
+
+
+def served_models(config: Config, created: int) -> list[Served]:
+    """The models of a configuration."""
+    return [Served(model, config, created) for model in config.models]
+
+
+__all__: Sequence[str] = ["Served", "served_models"]

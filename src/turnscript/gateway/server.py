@@ -1,0 +1,259 @@
+"""Owns the HTTP server around the application: limits on connections, signals, and a shutdown that ends each answer.
+
+uvicorn serves; what it leaves open is closed here. A connection that does not send its head in time, or sends too long
+a one, is cut. So is one whose client does not take its answer, and one that goes on sending a body whose request was
+answered long ago. After SIGTERM nothing new is accepted, answers have some seconds to finish, and those still going on
+then are ended with the right last event; a second signal ends them at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+import threading
+from asyncio.events import TimerHandle
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from turnscript.gateway.app import Application
+from turnscript.gateway.headers import CUT, WATCH
+from turnscript.gateway.service import Service
+
+if sys.platform != "win32":
+    import resource
+
+_HEAD_LIMIT = 64 * 1024
+_TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_LINGER = 5.0
+"""Seconds in which the rest of a body is read, and thrown away, whose request is answered already: a client that sends
+before it reads would else never see that answer."""
+_AFTER_GRACE = 5.0
+_LAST_WORDS = 0.3
+"""Seconds in which clients may still take the ends of their answers when all else is over."""
+
+
+class Protocol(HttpToolsProtocol):
+    """A connection whose heads are bounded in size and in time, and which does not stay without a reason."""
+
+    head_timeout = 15.0
+    _head_timer: TimerHandle | None = None
+    _head_size = 0
+    _unfinished = 0
+    _linger: TimerHandle | None = None
+    _left: Callable[[], None] | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head_timer = self.loop.call_later(self.head_timeout, self._too_slow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        self._stop_lingering()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+        left, self._left = self._left, None
+        if left is not None:
+            left()
+
+    def _watch(self, left: Callable[[], None]) -> None:
+        """Call `left` when the client goes before its answer is whole; for the request that is answered now. Asking the
+        server for the next message would do the same, with a task of its own."""
+        if self.transport.is_closing():
+            self.loop.call_soon(left)
+            return
+        self.flow.resume_reading()
+        self._left = left
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._unfinished = self._unfinished + len(data) if self._head_timer is not None else 0
+        if self._unfinished > _HEAD_LIMIT and not self.transport.is_closing():
+            self._head_size = self._unfinished
+            self.send_400_response("")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope[CUT] = self.transport.abort  # type: ignore[literal-required]
+        self.scope[WATCH] = self._watch  # type: ignore[literal-required]
+        self._head_size = 0
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.head_timeout, self._too_slow)
+
+    def on_url(self, url: bytes) -> None:
+        self._grow(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._grow(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._disarm()
+        super().on_headers_complete()
+
+    def _grow(self, size: int) -> None:
+        self._head_size += size
+        if self._head_size > _HEAD_LIMIT:
+            raise ValueError("the head is too long")  # ends the parsing; `send_400_response` says why
+
+    def send_400_response(self, msg: str) -> None:
+        """What came is no request, or too long a one."""
+        if self._head_size <= _HEAD_LIMIT:
+            super().send_400_response(msg)
+        else:
+            self.transport.write(_TOO_LONG)
+            self.transport.close()
+
+    def _disarm(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _too_slow(self) -> None:
+        self._head_timer = None
+        self.transport.close()
+
+    # Behind an answer.
+
+    def on_response_complete(self) -> None:
+        self._left = None
+        unread = self.cycle.more_body
+        super().on_response_complete()
+        if unread and not self.transport.is_closing():
+            self._linger = self.loop.call_later(_LINGER, self.transport.abort)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        if self._linger is not None:
+            self._stop_lingering()
+            self._unset_keepalive_if_required()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def _stop_lingering(self) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Nothing came for a while. A client that has not even taken its last answer gets no more of it."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            super().timeout_keep_alive_handler()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """The application answers upgrades, and says so in its own log."""
+
+
+def allow_open_files(most: int = 65_536) -> None:
+    """Each stream takes two connections, and many systems begin with a soft limit of 1024 open files."""
+    if sys.platform == "win32":
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server around one service."""
+
+    def __init__(
+        self, service: Service, on_ready: Callable[[Service, str], None] | None = None, **settings: Any
+    ) -> None:
+        config = service.config.server
+        protocol = type("Connection", (Protocol,), {"head_timeout": config.header_timeout})
+        super().__init__(
+            uvicorn.Config(
+                Application(service),
+                host=config.host,
+                port=config.port,
+                http=protocol,
+                ws="none",
+                loop="uvloop",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                date_header=False,
+                timeout_keep_alive=config.idle_timeout,  # type: ignore[arg-type]
+                timeout_graceful_shutdown=int(config.grace + _AFTER_GRACE),
+                **settings,
+            )
+        )
+        self.service = service
+        self._on_ready = on_ready
+        self._loop: asyncio.AbstractEventLoop
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen."""
+        await super().startup(sockets)
+        if self.started and self._on_ready is not None:
+            host = self.config.host
+            self._on_ready(self.service, f"http://{f'[{host}]' if ':' in host else host}:{self.port}")
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until a signal; the service's own parts are started before and stopped after."""
+        self._loop = asyncio.get_running_loop()
+        allow_open_files()
+        if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+            self._loop.add_signal_handler(signal.SIGHUP, self.service.reload)
+        try:
+            await self.service.start()
+            await super().serve(sockets)
+        finally:
+            await self.service.stop()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept nothing more, let answers finish, end those that do not."""
+        service = self.service
+        service.drain()
+        timer = self._loop.call_later(service.config.server.grace, self._end)
+        try:
+            await super().shutdown(sockets)
+            await service.apart.settle()
+            await self._until_gone(_LAST_WORDS)
+            self._cut()
+            await self._until_gone(1.0)
+        finally:
+            timer.cancel()
+        self._captured_signals.clear()  # uvicorn would send them to itself, and nothing after this would be done
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal to stop. The second one is meant."""
+        if self.should_exit:
+            self.force_exit = True
+            self._loop.call_soon_threadsafe(self.service.end_answers)
+        super().handle_exit(sig, frame)
+
+    def _end(self) -> None:
+        """End all answers, and soon the connections of those who do not take the end of theirs."""
+        self.service.end_answers()
+        self._loop.call_later(_AFTER_GRACE / 2, self._cut)
+
+    def _cut(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
+    async def _until_gone(self, seconds: float) -> None:
+        """Wait until nobody is there any more, not for long."""
+        end = self._loop.time() + seconds
+        while (self.server_state.connections or self.server_state.tasks) and self._loop.time() < end:
+            await asyncio.sleep(0.01)
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on; of use where port 0 was asked for."""
+        for server in self.servers:
+            for sock in server.sockets:
+                return int(sock.getsockname()[1])
+        return self.config.port

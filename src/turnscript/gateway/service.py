@@ -1,0 +1,336 @@
+"""Owns the service: what lives as long as the gateway does, and how the parts of answering a request come together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from time import time
+
+import msgspec
+
+from turnscript.api import Reply
+from turnscript.conversation import Usage
+from turnscript.errors import Overloaded, TurnscriptError, UpstreamError
+from turnscript.gateway.apart import Apart
+from turnscript.gateway.callers import Caller, Callers
+from turnscript.gateway.config import Config
+from turnscript.gateway.database import Bounds, Database
+from turnscript.gateway.forcing import check_answer
+from turnscript.gateway.generation import Generation
+from turnscript.gateway.headers import Told
+from turnscript.gateway.keeping import Keeping
+from turnscript.gateway.logs import say, set_up
+from turnscript.gateway.memory import SCHEMA as MEMORY
+from turnscript.gateway.memory import Memory
+from turnscript.gateway.metrics import Metrics
+from turnscript.gateway.outlet import Heart
+from turnscript.gateway.preparing import Preparation, Prepared, new_response_id
+from turnscript.gateway.reload import Reloader
+from turnscript.gateway.reports import PATH, Reported, Reports
+from turnscript.gateway.served import Served, served_models
+from turnscript.gateway.sessions import Prefixes, Sessions
+from turnscript.gateway.signing import signing_key
+from turnscript.gateway.store import SCHEMA as STORE
+from turnscript.gateway.store import Store
+from turnscript.gateway.visit import GONE, Visit
+from turnscript.serving import ModelCard
+
+CLIENT_GONE = 499
+"""The status, in the log, of what nobody was there to be told."""
+STALL = 120.0
+"""Seconds that a client may take nothing of a stream that has something for it."""
+
+
+class Service:
+    """The gateway without its sockets. `start` before anything is asked, `stop` after everything."""
+
+    def __init__(self, config: Config, reloader: Reloader | None = None) -> None:
+        self.config = config
+        self.visits: set[Visit] = set()
+        self.draining = False
+        self.metrics = Metrics()
+        self.reports = Reports()
+        self.heart = Heart(config.server.keepalive, STALL)
+        self._reloader = reloader
+        self._created = int(time())
+        self._callers = Callers(config)
+        self._models = {served.name: served for served in served_models(config, self._created)}
+        self._signing_key = signing_key(config.signing)
+        self._tasks: set[asyncio.Task[None]] = set()
+        kept = config.memory
+        self._databases = [] if kept.path is None else [Database(kept.path, MEMORY, Bounds(kept.size, kept.ttl))]
+        self.memory = Memory(self._databases[0] if self._databases else None, ttl=kept.ttl)
+        self._databases.append(Database(config.store.path, STORE, Bounds(config.store.size, config.store.ttl)))
+        self.keeping = Keeping(Store(self._databases[-1]))
+        self.sessions = Sessions()
+        self.prefixes = Prefixes()
+        self.apart = Apart(self.keeping)
+
+    # Its life.
+
+    async def start(self) -> None:
+        """Open what is kept, and ask the models' servers what they are. Those that do not answer are asked later."""
+        await self.keeping.mend()
+        await asyncio.gather(*map(self._get_ready, self._models.values()))
+
+    async def _get_ready(self, served: Served) -> None:
+        try:
+            await served.ready()
+        except TurnscriptError as error:
+            say(logging.WARNING, "model not ready", model=served.name, error=str(error))
+
+    async def stop(self) -> None:
+        """Close everything."""
+        self.apart.cancel_all(Overloaded("the gateway is shutting down; try again", retry_after=2.0))
+        await self.apart.settle()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.heart.stop()
+        await asyncio.gather(*(served.close() for served in self._models.values()))
+        for database in self._databases:
+            await database.close()
+
+    def drain(self) -> None:
+        """Take nothing new."""
+        self.draining = True
+
+    def end_answers(self) -> None:
+        """End the answers that still go on, each with the error that its API has for it."""
+        error = Overloaded("the gateway is shutting down; try again", retry_after=2.0)
+        for visit in list(self.visits):
+            visit.give_up(error, "shutdown")
+        self.apart.cancel_all(error)
+
+    def reload(self) -> None:
+        """Read the configuration and the keys again. Models that are still the same keep their servers."""
+        self._callers.reload()
+        if self._reloader is None:
+            return
+        config = self._reloader.reload()
+        for sentence in self._reloader.report.sentences:
+            failed = self._reloader.report.error is not None
+            say(logging.ERROR if failed else logging.INFO, "configuration", said=sentence)
+        if config is not self.config:
+            self._take(config)
+
+    def _take(self, config: Config) -> None:
+        old, self.config = self._models, config
+        self._callers = Callers(config)
+        self.heart.interval = config.server.keepalive
+        set_up(config.logs.level, as_json=config.logs.json, redact=config.logs.redact)
+        gone = list(old.values())
+        self._models = {}
+        for fresh in served_models(config, self._created):
+            known = next((served for served in gone if served.is_as(fresh)), None)
+            if known is not None:
+                gone.remove(known)
+                known.limit(config.limits)
+            self._models[fresh.name] = known or fresh
+        for served in gone:
+            self._run(self._close_later(served))
+        for served in self._models.values():
+            self._run(self._get_ready(served))
+
+    async def _close_later(self, served: Served) -> None:
+        """Let go of a model that nobody asks any more; some may just be about to."""
+        idle = 0
+        while idle < 2:
+            await asyncio.sleep(0.25)
+            idle = idle + 1 if served.gate.idle else 0
+        await served.close()
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        """Do something that no request waits for."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # What is there.
+
+    def served_for(self, name: str | None) -> Served:
+        """The model that a client means. Raises UnknownName."""
+        return self._models[self.config.model_for(name).name]
+
+    def models(self) -> list[Served]:
+        """All models."""
+        return list(self._models.values())
+
+    def cards(self) -> list[ModelCard]:
+        """The models as lists show them."""
+        return [card for served in self._models.values() for card in served.cards()]
+
+    def health(self) -> dict[str, object]:
+        """Of each model, whether a server of it answers, and how busy it is."""
+        return {name: served.health() for name, served in self._models.items()}
+
+    def metrics_text(self) -> bytes:
+        """The metrics as they are now."""
+        for served in self._models.values():
+            self.metrics.waiting.labels(served.name).set(served.gate.waiting)
+            for url, up in served.servers():
+                self.metrics.backend_up.labels(served.name, url).set(up)
+        return self.metrics.text()
+
+    def report(self, caller: Caller, request_id: str) -> bytes:
+        """The report of an answer."""
+        return self.reports.body(request_id, caller.name)
+
+    # A request.
+
+    def admit(self, headers: dict[str, str], *, counted: bool = True) -> Caller:
+        """Who asks. Raises Unauthorized, Overloaded while the gateway shuts down, RateLimited where it is too often."""
+        caller = self._callers.caller(headers)
+        if self.draining:
+            raise Overloaded("the gateway is shutting down; try again", retry_after=2.0)
+        if counted:
+            caller.budget.admit()
+        return caller
+
+    async def prepare(self, visit: Visit, caller: Caller, body: bytes, *, fits: bool = True) -> Prepared:
+        """A request ready to be answered. Raises what its client is told."""
+        serving = visit.api.serving
+        request = visit.api.parse_request(body)
+        refused = serving.refusal(request) if serving.refusal is not None else None
+        if refused is not None:
+            raise refused
+        served = await self.served_for(request.settings.model).ready()
+        visit.model = served.name
+        previous = None
+        if serving.stored is not None:
+            previous = await self.keeping.complete(serving.stored, request, caller.name)
+        preparation = Preparation(
+            served=served,
+            caller=caller,
+            headers=visit.headers,
+            memory=self.memory,
+            signing_key=self._signing_key,
+            sessions=self.sessions,
+            fits=fits,
+        )
+        prepared = await (preparation.text(request) if serving.bare else preparation.conversation(request))
+        prepared.previous = previous
+        prepared.digest = hash(body)
+        prepared.body = body
+        prepared.streams = bool(request.settings.stream)
+        if serving.stored is not None:
+            prepared.keep = serving.stored.asks(request)
+            prepared.detached = serving.stored.detached(request) and fits
+        prepared.reply = Reply(
+            id=new_response_id(serving.id_prefix),
+            created=int(time()),
+            usage=Usage(input=prepared.tokens),
+            request_id=visit.request_id,
+        )
+        if prepared.keep and prepared.reply.id is not None:
+            self.sessions.note(prepared.session, prepared.reply.id, caller.name)
+        self._measure(visit, prepared, fits)
+        return prepared
+
+    def _measure(self, visit: Visit, prepared: Prepared, fits: bool) -> None:
+        """How much of the prompt was there before, for the headers."""
+        prepared.told = Told(len(prepared.losses), report=PATH + visit.request_id)
+        if prepared.prompt is not None and fits:
+            prefix = self.prefixes.measure(prepared.session.thread, prepared.prompt, prepared.spoken)
+            prepared.told.reused, prepared.told.total = prefix.reused, prefix.total
+
+    async def tokens(self, prepared: Prepared) -> tuple[int, bool]:
+        """How many tokens a prompt has, and whether that is exact."""
+        text = prepared.ask.prompt
+        return await prepared.served.count(text) if isinstance(text, str) else (len(text), True)
+
+    async def finish(self, visit: Visit, prepared: Prepared, generation: Generation) -> bytes:
+        """Keep what is to be kept of an answer, before its client is told that it is whole. Returns it as a body."""
+        response = generation.response
+        prepared.findings = [*generation.findings, *check_answer(response, prepared.shape)]
+        if prepared.prompt is not None and prepared.recalled is not None:
+            self.memory.remember(prepared.recalled, generation.own, prepared.prompt)
+        body = b""
+        if prepared.keep or not prepared.streams or prepared.detached:
+            rendered = visit.api.render_response(response, prepared.request, reply=prepared.reply)
+            if not prepared.streams:
+                prepared.losses += rendered.losses
+            prepared.told.losses = len(prepared.losses)
+            body = rendered.data
+        if body and not prepared.detached:
+            await self.keeping.keep(visit.api, prepared, body)
+        return body
+
+    def note_failure(self, request_id: str, model: str, error: UpstreamError, url: str) -> None:
+        """Count and log that a server has failed, whether or not another one could do it."""
+        self.metrics.backend_errors.labels(model, error.code).inc()
+        said = str(error) if not (error.body and self.config.logs.redact) else "see the answer's error"
+        say(
+            logging.WARNING,
+            "backend failed",
+            request=request_id,
+            model=model,
+            url=url,
+            code=error.code,
+            status=error.upstream,
+            error=said,
+        )
+
+    def note_end(self, visit: Visit) -> None:
+        """Count and log a request that is over."""
+        prepared, generation, metrics = visit.prepared, visit.generation, self.metrics
+        if visit.ended_by in GONE:
+            visit.status = CLIENT_GONE
+        api, model = visit.api.name, visit.model or "none"
+        metrics.requests.labels(api, model, str(visit.status)).inc()
+        metrics.duration.labels(api, model).observe(visit.age)
+        if prepared is not None:
+            metrics.running.labels(api, model).dec()
+        if visit.ended_by not in ("", "itself"):
+            metrics.cancelled.labels(api, model, visit.ended_by).inc()
+        if generation is not None and generation.first is not None:
+            metrics.first_token.labels(api, model).observe(generation.first - visit.began)
+        if prepared is not None and generation is not None and not prepared.detached:
+            self.note_answer(visit, prepared, generation)
+        say(
+            logging.INFO,
+            "answered",
+            request=visit.request_id,
+            path=visit.path,
+            model=model,
+            status=visit.status,
+            by=visit.ended_by,
+            seconds=round(visit.age, 4),
+            input=generation.usage.input if generation else None,
+            output=generation.usage.output if generation else None,
+            losses=visit.told.losses,
+            prefix=f"{visit.told.reused}/{visit.told.total}",
+            error=getattr(visit.error, "code", None),
+        )
+
+    def note_answer(self, visit: Visit, prepared: Prepared, generation: Generation) -> None:
+        """Count what an answer took, and keep its report."""
+        if prepared.prompt is not None:
+            self.prefixes.answered(prepared.session.thread, prepared.prompt, generation.text)
+        metrics, model, usage = self.metrics, visit.model, generation.used
+        metrics.tokens.labels(model, "input").inc(usage.input)
+        metrics.tokens.labels(model, "output").inc(usage.output)
+        prepared.caller.budget.use(usage.input + usage.output)
+        metrics.count_each(metrics.losses, visit.api.name, [loss.kind for loss in prepared.losses])
+        metrics.count_each(metrics.issues, model, [issue.kind for issue in generation.response.issues])
+        metrics.count_each(metrics.findings, model, [finding.kind for finding in prepared.findings])
+        if prepared.told.total:
+            metrics.reuse.labels(model).observe(prepared.told.reused / prepared.told.total)
+        took = visit.age - ((generation.first or visit.began) - visit.began)
+        if usage.output > 1 and took > 0:
+            metrics.speed.labels(model).observe(usage.output / took)
+        if usage.input and isinstance(prepared.ask.prompt, str) and generation.counted:
+            prepared.served.learn_ratio(len(prepared.ask.prompt), usage.input)
+        reported = Reported(
+            caller=prepared.caller.name,
+            model=model,
+            losses=prepared.losses,
+            findings=prepared.findings,
+            issues=generation.response.issues,
+            reused=prepared.told.reused,
+            total=prepared.told.total,
+            usage=msgspec.to_builtins(usage),
+            finish_reason=generation.response.finish_reason,
+        )
+        self.reports.keep(visit.request_id, reported)

@@ -1,0 +1,257 @@
+"""Owns sessions: which requests belong together, and how much of a prompt its backend has seen in its session already.
+
+A client may name its session in a header or in its body; all such names are data. One that names none is known by how
+its conversation begins. A session may hold several conversations, such as those of subagents: a `thread` is one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from turnscript.conversation import Request
+from turnscript.engine.prompt import Prompt
+from turnscript.gateway.meaning import MODEL, History, digest
+from turnscript.jsontext import Json
+
+MB = 1024 * 1024
+_LONGEST = 512  # characters of a name that a client gives
+
+
+class Source(Struct, frozen=True):
+    """A place where a client may name its session.
+
+    `header`, or `member`: a setting or unnamed member of the request, dots lead into objects. `pattern`: the name is
+    its first group. `inside`: the name is this member, where the text is a JSON object. `answer`: it is no name but the
+    id of an answer, whose session this is.
+    """
+
+    header: str = ""
+    member: str = ""
+    pattern: str = ""
+    inside: str = ""
+    answer: bool = False
+
+
+_USER = r"_session_([0-9A-Za-z-]+)"
+SOURCES = (
+    Source(header="x-claude-code-session-id"),
+    Source(header="x-session-id"),
+    Source(header="x-session-affinity"),
+    Source(header="session_id"),
+    Source(header="session-id"),
+    Source(header="conversation_id"),
+    Source(member="user", pattern=_USER, inside="session_id"),
+    Source(member="metadata.user_id", pattern=_USER, inside="session_id"),
+    Source(member="prompt_cache_key"),
+    Source(member="previous_response_id", answer=True),
+    Source(member="conversation"),
+    Source(member="conversation.id"),
+)
+"""What known clients do."""
+
+
+class Session(Struct, frozen=True):
+    """Where a request belongs: `key` is of the session, `thread` of the one conversation in it. Both are safe to log.
+
+    `source`: the name of the header or member that told it, empty where the conversation itself did.
+    """
+
+    key: str
+    thread: str
+    source: str = ""
+
+
+class Sessions:
+    """Finds the session of a request. `most`: how many answers are known by their ids."""
+
+    def __init__(self, sources: Sequence[Source] = SOURCES, most: int = 20_000) -> None:
+        self._sources = [(source, source.member.split(".")) for source in sources]
+        self._most = most
+        self._answers: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    def find(self, headers: Mapping[str, str], request: Request, owner: str = "") -> Session:
+        """The session of a request of a client (`owner`: the name of its key). Header names are in small letters."""
+        start = History(owner)
+        leading = next((at for at, item in enumerate(request.items) if isinstance(item, MODEL)), len(request.items))
+        start.add(request.items[:leading])
+        for source, members in self._sources:
+            name = headers.get(source.header, "") if source.header else _told(request, members)
+            name = name and _name(source, name)[:_LONGEST].strip()
+            if not name:
+                continue
+            known = self._answers.get((owner, name)) if source.answer else None
+            key = known or _short("name", owner, source.answer, name)
+            # A thread of answers has one beginning, which later requests need not repeat.
+            thread = key if source.answer else _short("thread", key, start.digest)
+            return Session(key, thread, source.header or source.member)
+        key = _short("start", start.digest)
+        return Session(key, key)
+
+    def note(self, session: Session, answer_id: str, owner: str = "") -> None:
+        """An answer of a session, which a later request may name."""
+        self._answers[owner, answer_id] = session.key
+        self._answers.move_to_end((owner, answer_id))
+        while len(self._answers) > self._most:
+            self._answers.popitem(last=False)
+
+
+def _short(*parts: object) -> str:
+    return digest(*[part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part for part in parts]).hex()
+
+
+def _told(request: Request, members: Sequence[str]) -> str:
+    """The text at a path in a request; nothing where there is none."""
+    first = members[0]
+    value: Any = getattr(request.settings, first, None)
+    if value is None:
+        value = request.extra.get(first)
+        if value is None:
+            return ""
+    for member in (None, *members[1:]):
+        if isinstance(value, Json):
+            try:
+                value = msgspec.json.decode(value)
+            except (msgspec.DecodeError, RecursionError):
+                return ""
+        if member is not None:
+            value = value.get(member) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def _name(source: Source, text: str) -> str:
+    if source.inside and text.lstrip().startswith("{"):
+        try:
+            found = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+            return ""
+        name = found.get(source.inside) if isinstance(found, dict) else None
+        return name if isinstance(name, str) else ""
+    if source.pattern:
+        match = _compiled(source.pattern).search(text)
+        return match[1] if match else ""
+    return text
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+class Divergence(Struct, frozen=True):
+    """Where a prompt leaves what its session has said before: the character, the item that it lies in and that one's
+    place in the request, and what stood and stands there."""
+
+    at: int
+    item: int
+    path: str
+    was: str
+    now: str
+
+
+class Prefix(Struct, frozen=True):
+    """How much of a prompt its session has said before, in characters.
+
+    `whole`: all that was said before is kept, so that a model without a way back can go on. `divergence` if not.
+    """
+
+    reused: int
+    total: int
+    whole: bool
+    divergence: Divergence | None = None
+
+    def __str__(self) -> str:
+        return f"{self.reused}/{self.total}"
+
+
+class Prefixes:
+    """Remembers what was said in each session: the last prompts with what was generated, up to `held` characters in
+    all and `branches` in a session, because a session may hold several conversations."""
+
+    def __init__(self, held: int = 64 * MB, branches: int = 8) -> None:
+        self._most, self._branches = held, branches
+        self._held = 0
+        self._said: OrderedDict[str, list[str]] = OrderedDict()
+        self._last: OrderedDict[str, Prefix] = OrderedDict()
+
+    def measure(self, session: str, prompt: Prompt, request: Request) -> Prefix:
+        """How much of a prompt is known, which from now on is known itself."""
+        text = prompt.text
+        branches = self._said.get(session, [])
+        shared = [common(branch, text) for branch in branches]
+        best = max(range(len(branches)), key=lambda at: (shared[at], at), default=-1)
+        if best < 0:
+            prefix = Prefix(0, len(text), True)
+        elif shared[best] == len(branches[best]):
+            prefix = Prefix(shared[best], len(text), True)
+            self._drop(session, best)
+        else:
+            where = _divergence(prompt, request, branches[best], text, shared[best])
+            prefix = Prefix(shared[best], len(text), False, where)
+        self._keep(session, text)
+        self._last[session] = prefix
+        self._last.move_to_end(session)
+        while len(self._last) > 10_000:
+            self._last.popitem(last=False)
+        return prefix
+
+    def answered(self, session: str, prompt: Prompt, generated: str) -> None:
+        """What was generated for a prompt that was measured."""
+        text = prompt.text
+        branches = self._said.get(session, [])
+        found = next((at for at in reversed(range(len(branches))) if branches[at] == text), -1)
+        if found >= 0 and generated:
+            self._drop(session, found)
+            self._keep(session, text + generated)
+
+    def explain(self, session: str) -> Prefix | None:
+        """What was measured last in a session, for people who ask why a prompt was read anew."""
+        return self._last.get(session)
+
+    def _keep(self, session: str, text: str) -> None:
+        branches = self._said.setdefault(session, [])
+        self._said.move_to_end(session)
+        branches.append(text)
+        self._held += len(text)
+        if len(branches) > self._branches:
+            self._drop(session, 0)
+        while self._held > self._most and self._said:
+            self._drop(next(iter(self._said)), 0)
+
+    def _drop(self, session: str, at: int) -> None:
+        branches = self._said[session]
+        self._held -= len(branches.pop(at))
+        if not branches:
+            del self._said[session]
+
+
+def common(first: str, second: str) -> int:
+    """How many characters two texts begin with in common."""
+    low, high = 0, min(len(first), len(second))
+    if first[:high] == second[:high]:
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if first[low:middle] == second[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _divergence(prompt: Prompt, request: Request, was: str, now: str, at: int) -> Divergence:
+    """The item in which two prompts part, from the spans of the later one."""
+    position, item = 0, -1
+    for span in prompt.spans:
+        position += len(span.text)
+        item = span.item
+        if position > at:
+            break
+    path = request.items[item].at or f"items[{item}]" if 0 <= item < len(request.items) else ""
+    return Divergence(at, item, path, was[at : at + 80], now[at : at + 80])

@@ -1,0 +1,59 @@
+"""Owns the key that thoughts are sealed with: made on first use, kept in a file that only its owner reads."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from turnscript.gateway.config import Signing
+from turnscript.gateway.invalidconfig import InvalidConfig
+
+SIZE = 32
+_SHORTEST = 16
+
+
+def signing_key(signing: Signing) -> bytes:
+    """The key: of the variable, of the file, which is made if there is none, else one that nobody knows later.
+
+    Raises InvalidConfig for a file that cannot be read or made, or is too short to be a key.
+    """
+    if signing.key is not None:
+        return _derived(signing.key.reveal().encode(), "signing.key_env")
+    if signing.file is None:
+        return secrets.token_bytes(SIZE)
+    try:
+        return _derived(_kept(signing.file), "signing.file")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        message = f'cannot keep the key for thoughts in {signing.file}: {reason}; set another path, or ":memory:"'
+        raise InvalidConfig(message, path="signing.file") from None
+
+
+def _derived(given: bytes, path: str) -> bytes:
+    """Any text will do for a key, if it is long enough."""
+    if len(given.strip()) < _SHORTEST:
+        message = f"a key for thoughts has at least {_SHORTEST} characters; anybody could guess this one"
+        raise InvalidConfig(message, path=path, expected=f"at least {_SHORTEST} random characters")
+    return hashlib.sha256(given.strip()).digest()
+
+
+def _kept(path: Path) -> bytes:
+    """What the file holds. Of several servers that start at once, one makes it and all read the same."""
+    with suppress(FileNotFoundError):
+        return path.read_bytes()
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    made = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(file, "w", encoding="ascii") as out:
+            out.write(f"{secrets.token_hex(SIZE)}\n")
+            out.flush()
+            os.fsync(file)
+        with suppress(FileExistsError):
+            os.link(made, path)  # unlike a rename, this never replaces what another server has made meanwhile
+    finally:
+        made.unlink(missing_ok=True)
+    return path.read_bytes()

@@ -1,0 +1,134 @@
+"""Owns lists of tools: where each definition stood, what is loaded later, and whether a session keeps their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+
+from turnscript.conversation import Conversation, Request, Tool
+from turnscript.engine.bodies import tool_from
+from turnscript.jsontext import Json, read_object
+from turnscript.losses import Loss
+
+AT = "at"
+"""The hint of a tool that says where its definition stood: lists of tools change, and a loss must name its place."""
+
+NAMESPACE = "namespace"
+_DEFER = "defer_loading"
+
+
+def tool_paths(tools: Sequence[Tool]) -> list[str]:
+    """Where the definitions of a request's tools stand, which may be two lists."""
+    counts: dict[str, int] = {}
+    paths = []
+    for tool in tools:
+        slot = tool.hints.get("slot", "tools")
+        paths.append(f"$.{slot}[{counts.setdefault(slot, 0)}]")
+        counts[slot] += 1
+    return paths
+
+
+def place_of(tool: Tool) -> str:
+    """Where the definition of a tool stood."""
+    return tool.hints.get(AT, "$.tools")
+
+
+def is_deferred(tool: Tool) -> bool:
+    """Whether a tool is loaded later."""
+    return bytes(tool.extra.get(_DEFER, b"")).strip() == b"true"
+
+
+def undeferred(tool: Tool) -> Tool:
+    """A tool without the mark that it is loaded later."""
+    tool = copy(tool)
+    tool.extra = {key: value for key, value in tool.extra.items() if key != _DEFER}
+    tool.tools = [undeferred(one) for one in tool.tools]
+    return tool
+
+
+def split(tool: Tool) -> tuple[Tool | None, list[Tool]]:
+    """What of a tool is offered at once, and what later: of a namespace each of its tools, in it."""
+    plain_tool = undeferred(tool)
+    if is_deferred(tool):
+        return None, [plain_tool]
+    later: list[Tool] = []
+    for whole, inner in zip(tool.tools, plain_tool.tools, strict=True):
+        if is_deferred(whole):
+            one = copy(plain_tool)
+            one.tools = [inner]
+            one.hints = {**one.hints, AT: place_of(inner)}
+            later.append(one)
+    if later:
+        shown = [inner for whole, inner in zip(tool.tools, plain_tool.tools, strict=True) if not is_deferred(whole)]
+        if not shown:
+            return None, later
+        plain_tool.tools = shown
+    return plain_tool, later
+
+
+def names_of(tool: Tool) -> list[str]:
+    """What tells a tool from others; of a namespace, what tells each of its tools."""
+    if tool.type == NAMESPACE and tool.tools:
+        return [f"{tool.name}__{one.name}" for one in tool.tools]
+    return [tool.name if tool.name is not None else f"{tool.type}:{place_of(tool)}"]
+
+
+def defined(members: dict[str, Json]) -> Tool:
+    """A tool from its wire object, which an API has left inside something that it does not read."""
+    schema = members.pop("input_schema", None)
+    inner = members.get("function")
+    if inner is not None:
+        members = read_object(inner)
+    tool = tool_from(members)
+    tool.parameters = schema if tool.parameters is None else tool.parameters
+    return tool
+
+
+# The order of a session's tools.
+
+
+def tool_order(request: Request) -> tuple[str, ...]:
+    """The tools in their order, to be compared with those of the session's next request."""
+    return tuple(name for tool in request.tools for name in names_of(tool))
+
+
+def reordered(before: Sequence[str], request: Request, *, keep: bool = False) -> tuple[Request, list[Loss]]:
+    """The loss for tools that are not where the session's last request had them, so that the prompt changes early.
+
+    Tools that follow all that were there before change it, too, but are no fault. `keep`: known tools in their old
+    order, then the new ones.
+    """
+    now = tool_order(request)
+    if now[: len(before)] == tuple(before):
+        return request, []
+    places = {name: place for place, name in enumerate(before)}
+    at = next((at for at, name in enumerate(now) if at >= len(before) or name != before[at]), len(now))
+    path = _path_of(request.tools, now[at] if at < len(now) else "")
+    gone = [name for name in before if name not in now]
+    what = f"{', '.join(gone)} left the list" if gone else f"{now[at]!r} came before others"
+    loss = Loss(path, "moved", f"tools_reordered: {what}, so the prompt changes from there on")
+    if not keep:
+        return request, [loss]
+    tools = sorted(request.tools, key=lambda tool: places.get(names_of(tool)[0], len(places)))
+    kept = copy(request)
+    kept.conversation = Conversation(request.items, tools)
+    return kept, [loss]
+
+
+def _path_of(tools: Sequence[Tool], name: str) -> str:
+    return next((place_of(tool) for tool in tools if name in names_of(tool)), "$.tools")
+
+
+__all__ = [
+    "AT",
+    "NAMESPACE",
+    "defined",
+    "is_deferred",
+    "names_of",
+    "place_of",
+    "reordered",
+    "split",
+    "tool_order",
+    "tool_paths",
+    "undeferred",
+]

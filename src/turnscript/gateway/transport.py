@@ -1,0 +1,211 @@
+"""Owns carrying calls to a model server: connections, bytes, and in plain words why none came."""
+
+from __future__ import annotations
+
+import base64
+import io
+import socket
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any, Protocol
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+
+import aiohttp
+from yarl import URL
+
+from turnscript.backend import SHOWN, Backend, HttpCall
+from turnscript.errors import BackendDown, InvalidInput, UpstreamError, UpstreamTimeout
+
+READ_SIZE = 16 * 1024
+"""How many bytes wait here before the server is told to pause; twice as much at most."""
+RECEIVE_BUFFER = 64 * 1024
+"""The same in the operating system. Left alone it would let a server run ahead by megabytes."""
+IDLE = 4.0
+"""Seconds that an idle connection is kept. Most servers close theirs after five."""
+_LARGE = 1024 * 1024
+
+
+class Reply(Protocol):
+    """What a server answers to one call."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    async def read(self) -> bytes:
+        """More of the body as soon as there is any; empty at its end. Raises UpstreamError."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it. Unless it was read to its end, its connection is closed; who waits in `read` gets an error."""
+        ...
+
+
+class Transport(Protocol):
+    """What carries calls to one server."""
+
+    async def send(self, call: HttpCall) -> Reply:
+        """Send a call and wait for the head of its answer. Raises UpstreamError."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        ...
+
+
+def base_of(url: str, backend: Backend) -> str:
+    """The URL that a backend's paths follow. Raises InvalidInput for what is no URL of a server."""
+    parts = _split(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path.rstrip("/") or backend.default_path, "", ""))
+
+
+def shown(url: str) -> str:
+    """A URL as people may see it: without a password."""
+    parts = _split(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _split(url: str) -> SplitResult:
+    expected = "the URL of a model server, such as http://127.0.0.1:8080"
+    try:
+        parts = urlsplit(url.strip())
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and not parts.query:
+            return parts
+    except ValueError:
+        pass  # a port or an address that is none
+    bare = url.rpartition("@")[2][:200]
+    raise InvalidInput(f"{bare!r} is not {expected}", expected=expected, got=bare)
+
+
+def secrets_of(url: str, key: str | None) -> list[str]:
+    """What no log and no recording may hold."""
+    parts = _split(url)
+    return [secret for secret in (key, parts.password and unquote(parts.password)) if secret]
+
+
+_fresh: ContextVar[list[socket.socket]] = ContextVar("turnscript_fresh_sockets")
+
+
+def _socket(address: tuple[Any, ...]) -> socket.socket:
+    """A new socket that does not take in more than is read."""
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setblocking(False)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+    _fresh.get([]).append(made)
+    return made
+
+
+class HttpTransport:
+    """Calls over HTTP, on connections that are kept. It belongs to the event loop in which it is first used."""
+
+    def __init__(
+        self,
+        url: str,
+        base: str,
+        key: str | None = None,
+        connect: float = 10.0,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        user = _split(url).netloc.rpartition("@")[0]
+        given = {"Authorization": f"Basic {base64.b64encode(unquote(user).encode()).decode()}"} if user else {}
+        given |= {"Authorization": f"Bearer {key}"} if key else {}
+        self._headers = _HEADERS | given | dict(headers or {})
+        self._base = base
+        self._shown = shown(url)
+        self._connect = connect
+        self._urls: dict[str, URL] = {}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def send(self, call: HttpCall) -> HttpReply:
+        """Send a call. One that fails on a connection that the server had closed meanwhile is sent again."""
+        fresh: list[socket.socket] = []
+        token = _fresh.set(fresh)
+        try:
+            while True:
+                try:
+                    return await self._send(call)
+                except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+                    if fresh or isinstance(error, aiohttp.ClientConnectorError):
+                        raise
+        except (aiohttp.ClientError, OSError) as error:
+            raise _failure(error, self._shown, self._connect) from None
+        finally:
+            _fresh.reset(token)
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _send(self, call: HttpCall) -> HttpReply:
+        url = self._urls.get(call.path)
+        if url is None:
+            url = self._urls[call.path] = URL(self._base + call.path)
+        body = call.body
+        data = io.BytesIO(body) if body is not None and len(body) > _LARGE else body
+        session = self._session or self._opened()
+        response = await session.request(
+            call.method, url, data=data, headers=_JSON if body is not None else None, allow_redirects=False
+        )
+        return HttpReply(response, self._shown)
+
+    def _opened(self) -> aiohttp.ClientSession:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE, socket_factory=_socket),
+            headers=self._headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect),
+            read_bufsize=READ_SIZE,
+        )
+        return self._session
+
+
+_HEADERS = {"User-Agent": "turnscript", "Accept": "application/json, text/event-stream", "Accept-Encoding": "identity"}
+_JSON = {"Content-Type": "application/json"}
+
+
+class HttpReply:
+    """The answer to a call over HTTP."""
+
+    def __init__(self, response: aiohttp.ClientResponse, url: str) -> None:
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+        self._response = response
+        self._url = url
+
+    async def read(self) -> bytes:
+        """More of the body."""
+        try:
+            return await self._response.content.readany()
+        except (aiohttp.ClientError, OSError):
+            message = f"the model server at {self._url} broke off its answer: the connection was lost"
+            raise UpstreamError(message, retryable=True) from None
+
+    def close(self) -> None:
+        """Keep the connection if the body is at its end; else close it."""
+        self._response.close()
+
+
+def _failure(error: aiohttp.ClientError | OSError, url: str, connect: float) -> UpstreamError:
+    """Why no answer came, and what to do about it."""
+    if isinstance(error, TimeoutError):
+        message = f"{url} has not accepted a connection after {connect:g} s: check that the server runs and is reached"
+        return UpstreamTimeout(message, retryable=True)
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return BackendDown(f"there is no host of that name: {url}; correct the URL")
+    if isinstance(error, aiohttp.ClientSSLError):
+        return BackendDown(f"no secure connection to {url}: {error}; check its certificate, or use http")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        if isinstance(error.os_error, ConnectionRefusedError):
+            why = "nothing listens there: start the model server, or correct its URL"
+        else:
+            why = f"{error.os_error.strerror or error}; check the network and the URL"
+        return BackendDown(f"cannot connect to {url}: {why}")
+    if isinstance(error, aiohttp.ServerDisconnectedError | OSError):
+        message = f"the model server at {url} closed the connection without an answer; its log may say why"
+        return UpstreamError(message, retryable=True)
+    # What the library says of it quotes the server, which is no business of a log.
+    said = str(error)[:SHOWN]
+    return UpstreamError(f"{url} does not answer in HTTP ({said}); check the URL", body=said, retryable=True)

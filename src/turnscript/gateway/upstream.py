@@ -1,0 +1,308 @@
+"""Owns asking a model server over HTTP: one request, its answer as pieces, and every way in which that fails.
+
+Theory of operation. A `Transport` sends one call and gives its `Reply`, whose bytes are read only when the next pieces
+are asked for: so a slow reader pauses the server, and nothing grows in between. `Answer` reads them through the
+backend's reader. All that came in one read is handed over in one list. Leaving an answer before its end closes the
+connection at once, and the server stops generating.
+
+One clock watches each answer. It does not run again for each piece: when it rings, it looks how long the answer has
+been waiting, and only for the server; the time that the reader of the pieces takes is nobody's fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import Self
+
+from msgspec import Struct
+
+from turnscript.backend import Backend, Completion, Facts, HttpCall, Piece
+from turnscript.errors import UpstreamError, UpstreamTimeout
+from turnscript.gateway.transport import HttpTransport, Reply, Transport, base_of, secrets_of, shown
+
+LONGEST_ERROR = 64 * 1024
+LONGEST_BODY = 16 * 1024 * 1024
+TAIL = 5.0
+"""Seconds to wait for what may follow a finish reason: token counts, `[DONE]`, the end."""
+_AFTER = 0.1  # seconds to wait for the end of a body whose answer is over
+_READS = 4  # and how often to look for it
+_SHORT = 10.0  # seconds for a small question
+
+
+class Timeouts(Struct, frozen=True, kw_only=True):
+    """How many seconds may pass until a connection stands, until the answer begins (the time in the server's queue and
+    for reading the prompt), between two pieces, and for all. An answer in one piece has only the first and the last."""
+
+    connect: float = 10.0
+    first_byte: float = 600.0
+    between: float = 120.0
+    total: float = 3600.0
+
+
+class Upstream:
+    """One model server: its URL, its wire, its key, and what it said of itself."""
+
+    def __init__(
+        self,
+        url: str,
+        backend: Backend,
+        key: str | None = None,
+        timeouts: Timeouts | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        self.backend = backend
+        self.timeouts = timeouts or Timeouts()
+        self.url = shown(url)
+        self.secrets = secrets_of(url, key)
+        self.transport = transport or HttpTransport(url, base_of(url, backend), key, self.timeouts.connect, headers)
+        self._facts: Facts | None = None
+
+    def open(self, ask: Completion) -> Answer:
+        """Ask for a completion: `async with upstream.open(ask) as answer: async for pieces in answer: ...`"""
+        return Answer(self, ask)
+
+    async def facts(self) -> Facts:
+        """What the server says of itself; asked once it answers. Nothing if it cannot be asked now."""
+        if self._facts is None:
+            bodies = [await self._told(call) for call in self.backend.facts_calls()]
+            facts = self.backend.read_facts([body or b"" for body in bodies]) if any(bodies) else Facts()
+            if bodies and bodies[0] is None:
+                return facts
+            self._facts = facts
+        return self._facts
+
+    def forget(self) -> None:
+        """Ask for the facts again: the server may be another one now."""
+        self._facts = None
+
+    async def tokens(self, text: str, *, plain: bool = False) -> list[int] | None:
+        """The ids of a text's tokens, as a prompt or, `plain`, as content; None if the server cannot tell."""
+        call = self.backend.tokens_call(text, plain=plain)
+        body = await self._told(call) if call is not None else None
+        return self.backend.read_tokens(body) if body is not None else None
+
+    async def count(self, text: str) -> int | None:
+        """How many tokens a prompt has; None if the server cannot tell."""
+        try:
+            ids = await self.tokens(text)
+        except UpstreamError:
+            return None
+        return None if ids is None else len(ids)
+
+    async def healthy(self) -> bool:
+        """Whether the server answers."""
+        try:
+            async with asyncio.timeout(_SHORT):
+                reply = await self.transport.send(self.backend.health_call())
+                reply.close()
+        except (UpstreamError, TimeoutError):
+            return False
+        return reply.status < 500
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self.transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _told(self, call: HttpCall) -> bytes | None:
+        """The body of the answer to a small question, None if there is none."""
+        try:
+            async with asyncio.timeout(_SHORT):
+                reply = await self.transport.send(call)
+                try:
+                    body = await whole(reply, LONGEST_BODY)
+                finally:
+                    reply.close()
+        except (UpstreamError, TimeoutError):
+            return None
+        return body if reply.status < 300 else None
+
+
+class Answer:
+    """An answer that goes on: a context and, inside it, an iterator of lists of pieces, none of them empty.
+
+    Entering sends the request. It raises UpstreamError for a refusal or a failure, and so does each step. `status` and
+    `headers` are those of the server.
+    """
+
+    def __init__(self, upstream: Upstream, ask: Completion) -> None:
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
+        self._upstream = upstream
+        self._ask = ask
+        self._reader = upstream.backend.reader(ask)
+        self._reply: Reply | None = None
+        self._ready: list[Piece] = []
+        self._begun = self._ended = False
+        # The clock: what is late, when all must be over, how long a wait may last, since when there is one.
+        self._late = ""
+        self._end = self._limit = self._since = 0.0
+        self._waiting = False
+        self._alarm: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> Self:
+        upstream, limits = self._upstream, self._upstream.timeouts
+        call = upstream.backend.call(self._ask)
+        self._loop = asyncio.get_running_loop()
+        began = self._loop.time()
+        self._end = began + limits.total
+        self._limit = min(limits.first_byte, limits.total) if self._ask.stream else limits.total
+        try:
+            async with asyncio.timeout(self._limit):
+                self._reply = await upstream.transport.send(call)
+        except TimeoutError:
+            raise self._timeout(f"has not begun to answer after {self._limit:.3g} s") from None
+        self.status, self.headers = self._reply.status, self._reply.headers
+        self._allow(began + self._limit - self._loop.time())
+        if self.status >= 300:
+            try:
+                body = await whole(self, LONGEST_ERROR)
+            finally:
+                self._leave()
+            error = upstream.backend.read_error(self.status, body)
+            error.retry_after = _seconds(self.headers.get("retry-after", ""))
+            raise error
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None and self._reader.over and self._reply is not None:
+                await self._reach_end(self._reply)
+        finally:
+            self._leave()
+
+    def __aiter__(self) -> AsyncIterator[list[Piece]]:
+        return self
+
+    async def __anext__(self) -> list[Piece]:
+        if self._ready:
+            pieces, self._ready = self._ready, []
+            return pieces
+        while not self._ended:
+            pieces = await self._more()
+            if pieces:
+                return pieces
+        raise StopAsyncIteration
+
+    async def first(self) -> None:
+        """Wait until there are pieces, or the end. They are kept for the next step."""
+        while not self._ready and not self._ended:
+            self._ready = await self._more()
+
+    async def read(self) -> bytes:
+        """More bytes of the answer, as they are."""
+        reply = self._reply
+        if reply is None:
+            return b""
+        self._since, self._waiting = self._loop.time(), True
+        try:
+            return await reply.read()
+        except UpstreamError:
+            if self._late:
+                raise self._timeout(self._late) from None
+            raise
+        finally:
+            self._waiting = False
+
+    async def _more(self) -> list[Piece]:
+        reader = self._reader
+        finished = reader.finished
+        try:
+            data = await self.read()
+            pieces = reader.feed(data) if data else reader.close()
+        except UpstreamError:
+            self._ended = True
+            if reader.finished:  # the answer was whole; what did not come is nothing that anybody needs
+                return []
+            raise
+        self._ended = reader.over or not data
+        if self._ended:
+            return pieces
+        if reader.finished and not finished:
+            self._allow(TAIL)
+        elif not self._begun and self._ask.stream:
+            self._allow(self._upstream.timeouts.between)
+        self._begun = True
+        return pieces
+
+    async def _reach_end(self, reply: Reply) -> None:
+        """Read the end that follows the last piece, so that the connection can be used again; not for long."""
+        try:
+            async with asyncio.timeout(_AFTER):
+                for _ in range(_READS):
+                    if not await reply.read():
+                        return
+        except (UpstreamError, TimeoutError):
+            return
+
+    def _leave(self) -> None:
+        self._ended = True
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._reply is not None:
+            self._reply.close()
+            self._reply = None
+
+    # The clock.
+
+    def _allow(self, seconds: float) -> None:
+        """From now on, a wait may last so long."""
+        self._limit, self._since = seconds, self._loop.time()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = self._loop.call_at(min(self._since + seconds, self._end), self._ring)
+
+    def _ring(self) -> None:
+        """Look whether the server is late; if not, look again when it may be."""
+        now, limits = self._loop.time(), self._upstream.timeouts
+        due = self._since + self._limit if self._waiting else now + self._limit
+        if now < min(due, self._end):
+            self._alarm = self._loop.call_at(min(due, self._end), self._ring)
+            return
+        if now >= self._end:
+            self._late = f"has not come to an end after {limits.total:g} s"
+        elif self._begun:
+            self._late = f"sent nothing for {self._limit:g} s"
+        else:
+            self._late = f"has not begun to answer after {limits.first_byte:g} s"
+        if self._reply is not None:
+            self._reply.close()
+
+    def _timeout(self, what: str) -> UpstreamTimeout:
+        return UpstreamTimeout(f"the model server at {self._upstream.url} {what}")
+
+
+def _seconds(said: str) -> float | None:
+    """What a `retry-after` says in seconds; one that says a date is not read."""
+    return float(said) if said.isascii() and said.isdigit() and len(said) < 9 else None
+
+
+async def whole(source: Reply | Answer, limit: int) -> bytes:
+    """All that there is to read, as far as `limit`; the beginning of it where it breaks off."""
+    found = bytearray()
+    try:
+        while len(found) < limit:
+            data = await source.read()
+            if not data:
+                break
+            found += data
+    except UpstreamTimeout:
+        raise
+    except UpstreamError:
+        if not found:
+            raise
+    return bytes(found[:limit])

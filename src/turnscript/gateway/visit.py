@@ -1,0 +1,202 @@
+"""Owns one request while it is answered: its body, its client's leaving, its end, and the answer or error it gets.
+
+Whoever ends a request early says why with `give_up`: an error that the client is told, or nobody if the client itself
+has gone. Either way its task is cancelled, and with it the generation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any
+
+from turnscript.api import Api, StreamRenderer
+from turnscript.errors import Timeout, TooLarge, TurnscriptError
+from turnscript.gateway.callers import Caller
+from turnscript.gateway.generation import Generation
+from turnscript.gateway.headers import CUT, WATCH, RawHeaders, Told, by_name, json_headers, new_request_id
+from turnscript.gateway.outlet import Outlet, Receive, Send
+from turnscript.gateway.preparing import Prepared
+
+LEFT, STALLED = "client", "stalled"
+GONE = (LEFT, STALLED)
+"""What ends a request whose client is not there any more."""
+
+
+class SlowBody(Timeout):
+    """The client takes too long to send its request."""
+
+    status = 408
+
+
+class ClientGone(Exception):
+    """The client has left before its request was whole."""
+
+
+class Visit:
+    """One request."""
+
+    def __init__(self, api: Api, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        self.api = api
+        self.path: str = scope["path"]
+        self.headers = by_name(scope["headers"])
+        self.request_id = new_request_id()
+        self.began = monotonic()
+        self.told = Told()
+        self.renderer: StreamRenderer | None = None
+        self.outlet: Outlet | None = None
+        self.headers_out: RawHeaders = []
+        self.caller: Caller | None = None
+        self.generation: Generation | None = None
+        self.prepared: Prepared | None = None
+        self.more_headers: RawHeaders = []
+        self.mark: tuple[str, str, int] | None = None
+        self.model = ""
+        self.error: TurnscriptError | None = None
+        self.reason: TurnscriptError | None = None
+        self.ended_by = ""
+        self.status = 200
+        self._cut: Callable[[], None] = scope.get(CUT, _nothing)
+        self._watch: Callable[[Callable[[], None]], None] | None = scope.get(WATCH)
+        self._receive = receive
+        self._send = send
+        self._task = asyncio.current_task()
+        self._watcher: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._beginning: asyncio.Task[None] | None = None
+
+    async def body(self, limit: int, timeout: float) -> bytes:
+        """The whole body. Raises TooLarge, Timeout, or ClientGone where there is nobody to tell."""
+        length = self.headers.get("content-length", "")
+        if length.isdigit() and int(length) > limit:
+            raise TooLarge(limit, int(length))
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._whole_body(limit)
+        except TimeoutError:
+            raise SlowBody(f"the request's body did not arrive within {timeout:g} s") from None
+
+    async def _whole_body(self, limit: int) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            chunk = message.get("body", b"")
+            size += len(chunk)
+            if size > limit:
+                raise TooLarge(limit)
+            chunks.append(chunk)
+            if not message.get("more_body"):
+                return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def watch(self) -> None:
+        """From now on the client's leaving ends the request."""
+        if self._watch is not None:
+            self._watch(self._left)
+            return
+        self._watcher = asyncio.get_running_loop().create_task(self._until_gone())
+
+    async def _until_gone(self) -> None:
+        await self.gone()
+        self._left()
+
+    def _left(self) -> None:
+        self.give_up(None, LEFT)
+
+    async def gone(self) -> None:
+        """Wait until the client is not there any more."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    def give_up(self, error: TurnscriptError | None, by: str) -> None:
+        """End the request early. `error`: what the client is told; None if it is not there any more."""
+        if not self.ended_by and self._task is not None:
+            self.reason, self.ended_by = error, by
+            self._task.cancel()
+
+    def stalled(self) -> None:
+        """The client takes nothing: end the request, and with it the connection, which else would wait for ever."""
+        self.give_up(None, STALLED)
+        self._cut()
+
+    def settle(self) -> None:
+        """The request is over: nothing can end it early any more."""
+        self.ended_by = self.ended_by or "itself"
+        if self._watcher is not None:
+            self._watcher.cancel()
+            self._watcher = None
+
+    def take_back(self) -> None:
+        """The task goes on, to tell the client why it was ended."""
+        if self._task is not None:
+            self._task.uncancel()
+
+    # Answers.
+
+    def open(self, renderer: StreamRenderer) -> Outlet:
+        """Make the answer a stream."""
+        self.renderer, self.outlet = renderer, Outlet(self._send, renderer)
+        return self.outlet
+
+    def begin_in(self, seconds: float) -> None:
+        """Begin the stream, if this is one, so many seconds from now, unless it has begun by then."""
+        if self.outlet is not None and not self.outlet.begun:
+            self.begin_never()
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._begin_now)
+
+    def begin_never(self) -> None:
+        """Do not begin it by the clock."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _begin_now(self) -> None:
+        self._timer = None
+        self._beginning = asyncio.get_running_loop().create_task(self.begin())
+
+    async def begin(self) -> None:
+        """Begin the stream, unless it has begun."""
+        self.begin_never()
+        beginning = self._beginning
+        if beginning is not None and beginning is not asyncio.current_task():
+            await self._begun()
+        elif self.outlet is not None and not self.outlet.begun:
+            await self.outlet.begin(self.headers_out)
+
+    async def _begun(self) -> None:
+        """Wait for a beginning that is on its way. Not by awaiting it: who is cancelled here would cancel it."""
+        if self._beginning is not None:
+            await asyncio.wait((self._beginning,))
+
+    async def answer(self, body: bytes, status: int = 200) -> None:
+        """Answer with a JSON body."""
+        self.status = status
+        headers = json_headers(len(body), self.api.headers(request_id=self.request_id), self.told.raw())
+        headers += self.more_headers
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def refuse(self, error: TurnscriptError) -> None:
+        """Answer with an error: as the last event of a stream that has begun, else as a body with its status."""
+        status, body = self.api.render_error(error, request_id=self.request_id)
+        self.status = status
+        self.begin_never()
+        await self._begun()
+        if self.outlet is not None and self.renderer is not None and self.outlet.begun:
+            await self.outlet.end(self.renderer.fail(error))
+            return
+        headers = json_headers(len(body), self.api.headers(error, request_id=self.request_id), self.told.raw())
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    @property
+    def age(self) -> float:
+        """Seconds since the request came."""
+        return monotonic() - self.began
+
+
+def _nothing() -> None:
+    """A connection that cannot be cut."""

@@ -1,0 +1,185 @@
+"""Owns the gateway before the real llama.cpp: its own wire and the common one, slots and caches as it tells them.
+
+Grammars make models of random weights write what a model of the format would, through the real sampler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+from msgspec.structs import replace
+
+import turnscript as ts
+from tests.gateway import tinygguf
+from tests.gateway.dialogue import DIALOGUES, STREAM, WHOLE, Dialogue, Way
+from tests.gateway.running import Running
+from tests.gateway.speaker import Turn, call, odd, text, thought, written
+from tests.gateway.stage import NO_TLS, WEATHER
+from tests.gateway.tinygguf import gbnf
+from turnscript.backend import Backend, Completion, HttpCall
+from turnscript.backends.completions import Completions
+from turnscript.backends.llamacpp import LlamaCpp
+from turnscript.conversation import Item
+from turnscript.format import Format
+from turnscript.gateway.config import Config
+
+FORMAT = "rwkv-goose-hermes"
+EACH = pytest.mark.parametrize("api", DIALOGUES)
+BOTH = pytest.mark.parametrize("way", [WHOLE, STREAM], ids=str)
+
+
+class Forced:
+    """A backend whose server may write one text only, the next of `texts`, and what it was asked."""
+
+    def __init__(self, own: Backend, format_: Format) -> None:
+        self.own, self.format = own, format_
+        self.asked: list[Completion] = []
+        self.turns: list[Turn] = []
+        self.generated: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.own, name)
+
+    def call(self, ask: Completion) -> HttpCall:
+        """The request, with a grammar."""
+        self.asked.append(ask)
+        assert isinstance(ask.prompt, str)
+        whole = written(self.format, ask.prompt, self.turns.pop(0), [WEATHER])
+        end = min((at + len(stop) for stop in ask.stops if (at := whole.find(stop)) >= 0), default=len(whole))
+        found = [at for stop in ask.stops if (at := whole.find(stop)) >= 0]
+        self.generated.append(whole[: min(found, default=len(whole))])
+        return self.own.configured(extra={"grammar": gbnf(whole[:end])}).call(ask)
+
+    def say(self, *items: Item, change: Any = str) -> None:
+        """The next turn."""
+        self.turns.append(Turn(items, change))
+
+
+@contextmanager
+def forced(url: str, own: Backend, format_name: str = FORMAT, **model: Any) -> Iterator[tuple[str, Forced]]:
+    """A gateway before a real server, and what that server is made to say."""
+    backend = Forced(own, ts.get_format(format_name))
+    config = Config.for_backend(url, format_name, kind=own.name, **model)
+    with Running(config) as gateway:
+        for member in gateway.service.models()[0].pool.members:
+            member.upstream.backend = backend  # type: ignore[assignment]
+        yield gateway.url, backend
+
+
+def tokens(dialogue: Dialogue, said: Any) -> tuple[int, int]:
+    """The tokens of the last prompt, and how many of them the server had read before."""
+    usage = said.whole.usage
+    if hasattr(usage, "cache_read_input_tokens"):
+        return usage.input_tokens + usage.cache_read_input_tokens, usage.cache_read_input_tokens
+    details = getattr(usage, "prompt_tokens_details", None) or usage.input_tokens_details
+    return getattr(usage, "prompt_tokens", None) or usage.input_tokens, details.cached_tokens
+
+
+def turns_of(
+    dialogue: Dialogue, backend: Forced, name: str, thinking: Sequence[Item] = ()
+) -> Iterator[tuple[int, int]]:
+    """A dialogue with a call, told turn by turn by its tokens."""
+    backend.say(*thinking, call("get_weather", city="Tokyo"), change=odd)
+    dialogue.user(f"This is {name}, and I would like to know how the weather is in Tokyo today, if you please.")
+    said = dialogue.ask()
+    assert [{"city": "Tokyo"}] == [one.arguments for one in said.calls]
+    yield tokens(dialogue, said)
+    dialogue.results({one.id: '{"sky": "clear"}' for one in said.calls})
+    for words in ("It is clear.", "You are welcome.", "Bye."):
+        backend.say(*thinking, text(words))
+        said = dialogue.ask()
+        assert words == said.text.strip()
+        yield tokens(dialogue, said)
+        dialogue.user("Thank you very much.")
+
+
+@EACH
+@BOTH
+@pytest.mark.parametrize("thinking", [False, True], ids=["plain", "thinking"])
+def test_a_recurrent_model_reads_nothing_twice(rwkv: str, api: str, way: Way, thinking: bool) -> None:
+    """What the server itself counts as cached is all but the last tokens of what was said before."""
+    more = {"thinking": "on"} if thinking else {}
+    with forced(rwkv, LlamaCpp(), **more) as (url, backend):
+        dialogue = DIALOGUES[api](url, way, [WEATHER])
+        before = 0
+        thoughts = [thought(f"Hm, {api} {way}.")] if thinking else []
+        for turn, (whole, cached) in enumerate(turns_of(dialogue, backend, f"{api} {way} {thinking}", thoughts)):
+            if turn:
+                assert before - 8 <= cached < whole, turn
+            before = whole
+    prompts = [ask.prompt for ask in backend.asked]
+    for prompt, generated, after in zip(prompts, backend.generated, prompts[1:], strict=False):
+        assert str(after).startswith(f"{prompt}{generated}")
+
+
+def test_two_conversations_side_by_side_keep_their_slots(rwkv: str) -> None:
+    with forced(rwkv, LlamaCpp()) as (url, backend):
+        dialogues = [DIALOGUES[api](url, WHOLE, [WEATHER]) for api in ("openai-chat", "anthropic-messages")]
+        both = [turns_of(dialogue, backend, f"side {at}") for at, dialogue in enumerate(dialogues)]
+        before = [0, 0]
+        for turn, pair in enumerate(zip(*both, strict=True)):
+            for number, (whole, cached) in enumerate(pair):
+                assert turn == 0 or cached >= before[number] - 8
+                before[number] = whole
+    slots = [ask.slot for ask in backend.asked]
+    assert [slots[0], slots[1]] * 4 == slots
+    assert {0, 1} == set(slots)
+
+
+@EACH
+def test_the_common_wire_of_the_same_server_works_too(rwkv: str, api: str) -> None:
+    with forced(f"{rwkv}/v1", Completions()) as (url, backend):
+        dialogue = DIALOGUES[api](url, STREAM, [WEATHER])
+        counts = list(turns_of(dialogue, backend, f"common {api}"))
+    assert [1, 1, 1] == [int(after[1] >= before[0] - 8) for before, after in pairwise(counts)]
+
+
+@EACH
+@pytest.mark.parametrize("format_name", ["batuta-chatml"])
+def test_control_tokens_of_a_transformer_end_its_turns(llamacpp: str, api: str, format_name: str) -> None:
+    with forced(llamacpp, LlamaCpp(), format_name) as (url, backend):
+        dialogue = DIALOGUES[api](url, WHOLE, [WEATHER])
+        assert 4 == len(list(turns_of(dialogue, backend, f"control {api}")))
+
+
+def test_a_stop_string_of_the_client_is_named_by_the_server(rwkv: str) -> None:
+    with forced(rwkv, LlamaCpp()) as (url, backend):
+        dialogue = DIALOGUES["anthropic-messages"](url, STREAM, stop_sequences=["END"])
+        backend.say(text("One two END three"))
+        dialogue.user("Count")
+        said = dialogue.ask()
+    assert ("One two", "stop_sequence", "END") == (said.text.strip(), said.reason, said.whole.stop_sequence)
+    assert "END" in backend.asked[0].stops
+
+
+def test_tokens_are_counted_by_the_server(rwkv: str) -> None:
+    with forced(rwkv, LlamaCpp()) as (url, backend):
+        ask = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hello " * 30}]}
+        told = httpx2.post(f"{url}/v1/messages/count_tokens", json=ask, verify=NO_TLS)
+        assert "exact" == told.headers["x-turnscript-token-count"]
+        backend.say(text("Hi."))
+        answer = httpx2.post(f"{url}/v1/messages", json=ask, verify=NO_TLS).json()["usage"]
+        whole = answer["input_tokens"] + answer["cache_read_input_tokens"]
+        assert abs(told.json()["input_tokens"] - whole) <= 1
+
+
+def test_a_model_file_is_served_as_it_is(tmp_path: Path) -> None:
+    path = tinygguf.write_rwkv7(tmp_path / "rwkv7-g1-test.gguf")
+    config = Config.for_backend(f"embedded:{path}", "rwkv-goose")
+    config = replace(config, models=(replace(config.models[0], context=512, max_tokens=5),))
+    with Running(config) as gateway:
+        dialogue = DIALOGUES["openai-chat"](gateway.url, STREAM)
+        dialogue.user("Hello")
+        with pytest.raises(openai.LengthFinishReasonError) as cut:
+            dialogue.ask()
+        assert cut.value.completion.usage is not None
+        assert 5 == cut.value.completion.usage.completion_tokens
+        served = gateway.service.models()[0]
+        assert ("llamacpp", 512) == (served.pool.members[0].upstream.backend.name, served.context)

@@ -1,0 +1,92 @@
+"""Owns the first minutes with `turnscript serve`: what it says when something is wrong or missing, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.cli.running import run
+from tests.gateway.running import Running
+from tests.gateway.scripted import Asked, Script, said
+from tests.gateway.stage import NO_TLS, Threaded
+from turnscript.cli.serve import _banner, _overrides
+from turnscript.gateway.config import Config
+from turnscript.gateway.configfile import load
+
+ASK = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
+
+
+def unknown(asked: Asked) -> Script:
+    """A server whose model's name tells nothing."""
+    return said({"data": [{"id": "mystery"}]})
+
+
+@pytest.fixture(scope="module")
+def mystery() -> Iterator[Running]:
+    """A gateway before it."""
+    with Threaded() as thread, thread.server(unknown) as server, Running(unsaid(server.url)) as gateway:
+        yield gateway
+
+
+def unsaid(url: str) -> Config:
+    """A configuration that says where a model runs, and nothing else."""
+    return Config.for_backend(f"{url}/v1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["no model is configured", "--backend URL"]),
+        (["--backend", "localhost:8080"], ["http://127.0.0.1:8080", "embedded:FILE"]),
+        (["--backend", "http://127.0.0.1:9", "--format", "rwkv-univresal"], ["rwkv-univresal", "'rwkv-universal'"]),
+        (["--backend", "http://127.0.0.1:9", "--kind", "llama"], ["llama", "'llamacpp'"]),
+        (["--backend", "embedded:nothere.gguf"], ["there is no file", "nothere.gguf"]),
+        (["--backend", "http://127.0.0.1:9", "--port", "99999"], ["65535", "99999"]),
+        (["--backend", "http://127.0.0.1:9", "--host", "0.0.0.0"], ["turnscript keys add", "public"]),
+        (["--config", "nothere.toml"], ["nothere.toml", "no such file"]),
+    ],
+    ids=["nothing", "no scheme", "format", "kind", "file", "port", "host", "config"],
+)
+def test_what_is_wrong_is_said_with_what_to_do(
+    arguments: list[str], words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = run("serve", *arguments)
+    assert told.exit_code in (1, 2)
+    assert "Traceback" not in told.stderr
+    for word in words:
+        assert word in told.stderr
+
+
+def test_options_of_the_command_line_are_settings_of_the_model() -> None:
+    given = {"host": None, "port": 0, "public": None, "backend": "http://127.0.0.1:9", "format_": "rwkv-goose"}
+    config = load(None, {}, _overrides(given | {"kind": "llamacpp"}))
+    (model,) = config.models
+    assert ("llamacpp", "rwkv-goose", 0) == (model.kind, model.takes.name if model.takes else "", config.server.port)
+
+
+def test_a_model_that_tells_no_format_is_pointed_at(mystery: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    _banner(mystery.service, mystery.url)
+    shown = capsys.readouterr().err
+    assert "with no prompt format yet" in shown
+    assert "--format NAME" in shown
+    assert "does not answer" not in shown
+    told = httpx2.post(f"{mystery.url}/v1/chat/completions", json=ASK, verify=NO_TLS)
+    assert 400 == told.status_code
+    assert "--format NAME" in told.json()["error"]["message"]
+
+
+def test_a_server_that_is_down_is_pointed_at_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    with Running(Config.for_backend("http://127.0.0.1:9", "rwkv-goose")) as gateway:
+        _banner(gateway.service, gateway.url)
+        shown = capsys.readouterr().err
+        assert "http://127.0.0.1:9 with rwkv-goose  (does not answer yet)" in shown
+        assert f"OPENAI_BASE_URL={gateway.url}/v1" in shown
+        health = httpx2.get(f"{gateway.url}/health", verify=NO_TLS).json()["models"]["default"]
+        assert (False, 1) == (health["up"], health["servers"])
+        told = httpx2.post(f"{gateway.url}/v1/chat/completions", json=ASK, verify=NO_TLS)
+        assert 502 == told.status_code
+        assert "http://127.0.0.1:9 does not answer" in told.json()["error"]["message"]

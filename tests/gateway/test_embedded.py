@@ -1,0 +1,101 @@
+"""Owns running a model inside this process: it answers, stops, and says what is wrong with a file."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway import tinygguf
+from turnscript import registry
+from turnscript.backend import Completion
+from turnscript.errors import InvalidInput, Unsupported, UpstreamError
+from turnscript.gateway import embedded
+from turnscript.gateway.embedded import Embedded
+from turnscript.gateway.upstream import Upstream
+
+LLAMA = registry.get_backend("llamacpp")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A tiny model."""
+    return tinygguf.write_llama(tmp_path / "tiny.gguf")
+
+
+def test_a_file_becomes_a_server_with_the_slots_and_context_that_were_asked_for(model: Path) -> None:
+    async def run(url: str) -> tuple[int | None, int | None, str]:
+        async with Upstream(url, LLAMA) as upstream:
+            facts = await upstream.facts()
+            ask = Completion(prompt="Hi", max_tokens=20, grammar=tinygguf.gbnf("hello"))
+            async with upstream.open(ask) as answer:
+                text = "".join([piece.text async for pieces in answer for piece in pieces])
+            return facts.context, facts.slots, text
+
+    with Embedded(model, context=512, parallel=3, threads=1) as one, Embedded(model, threads=1) as two:
+        assert one.url != two.url
+        assert one.url.startswith("http://127.0.0.1:")
+        assert (512, 3, "hello") == asyncio.run(run(one.url))
+        assert (4096, 2, "hello") == asyncio.run(run(two.url))
+
+
+def test_a_closed_server_is_gone_and_its_answers_break_off(model: Path) -> None:
+    async def run() -> None:
+        served = Embedded(model, threads=1)
+        async with Upstream(served.url, LLAMA) as upstream:
+            ask = Completion(prompt="Hi", max_tokens=10**6, sampling={"ignore_eos": True})
+            async with upstream.open(ask) as answer:
+                await anext(answer)
+                await asyncio.to_thread(served.close)
+                with pytest.raises(UpstreamError):
+                    async for _ in answer:
+                        pass
+            served.close()
+            assert not await upstream.healthy()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data[:-9000], "cut off"),
+        (lambda data: data[:5000], "cut off"),
+        (lambda data: data[:20], "cut off"),
+        (lambda data: data.replace(b"llama", b"lambda"[:5]), "does not know"),
+        (lambda data: b"GGUF" + b"\xff" * 5000, "llama.cpp cannot load"),
+        (lambda data: b"PK\x03\x04", "is no GGUF file: it begins with"),
+        (lambda data: b"", "is no GGUF file"),
+    ],
+)
+def test_a_file_that_is_no_model_is_an_error_that_names_it(model: Path, change: Any, message: str) -> None:
+    model.write_bytes(change(model.read_bytes()))
+    with pytest.raises(InvalidInput, match=message) as caught:
+        Embedded(model)
+    assert str(model) in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.gguf", tmp_path):
+        with pytest.raises(InvalidInput, match="cannot read the model"):
+            Embedded(path)
+
+
+def test_without_the_library_the_extra_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "_MODULE", "no_such_library")
+    with pytest.raises(Unsupported, match=r"pip install 'turnscript\[embedded\]'"):
+        Embedded(model)
+
+
+def test_tiny_models_are_the_same_for_the_same_seed_and_small(tmp_path: Path) -> None:
+    for write in (tinygguf.write_llama, tinygguf.write_rwkv7):
+        one, two, other = (write(tmp_path / name, seed=seed) for name, seed in (("a", 1), ("b", 1), ("c", 2)))
+        assert one.read_bytes() == two.read_bytes() != other.read_bytes()
+        assert one.stat().st_size < 1_000_000
+
+
+def test_the_library_is_not_needed_to_import_this() -> None:
+    assert "xllamacpp" not in importlib.reload(embedded).__dict__

@@ -1,0 +1,165 @@
+"""Owns sizes and speeds: how large and how slow a request may be, and how slowly its answer may be taken."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+from tests.gateway.stage import APIS, Stage, Told, answer, body_of, connected, is_refused, named, post, quiet
+from turnscript.api import Api
+from turnscript.errors import TooLarge
+
+EACH = pytest.mark.parametrize("api", APIS, ids=named)
+LONGEST = 100_000
+SERVER = {"max_body": LONGEST, "header_timeout": 0.2, "idle_timeout": 0.25}
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with Stage(server=SERVER) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    with quiet(caplog):
+        yield
+
+
+@EACH
+@pytest.mark.parametrize("declared", [True, False], ids=["declared", "chunked"])
+def test_too_large_a_body_is_refused_and_its_client_hears_so(stage: Stage, api: Api, declared: bool) -> None:
+    block = bytes(64 * 1024)
+
+    def body() -> Iterator[bytes]:
+        for _ in range(160):
+            yield block
+
+    headers = {"content-length": str(160 * len(block))} if declared else {}
+    tracemalloc.start()
+    response = stage.client.post(api.endpoint, content=body(), headers=headers)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    told = Told(api, response.status_code, dict(response.headers), response.content)
+    is_refused(told, TooLarge(LONGEST))
+    assert peak < 4_000_000
+    stage.play(answer("Hello"))
+    assert "Hello" == stage.ask(api, stream=False).text
+
+
+@EACH
+def test_too_large_a_body_is_refused_before_it_is_sent(stage: Stage, api: Api) -> None:
+    async def run() -> bytes:
+        async with connected(stage.url) as (reader, writer):
+            head = post(api, b"", content_length=str(10**12), expect="100-continue")
+            writer.write(head)
+            return await asyncio.wait_for(reader.readuntil(b"\r\n"), 5)
+
+    assert b"HTTP/1.1 413 " == asyncio.run(run())[:13]
+
+
+@EACH
+def test_who_sends_for_ever_behind_the_answer_is_cut(stage: Stage, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnscript.gateway.server._LINGER", 0.2)
+    assert asyncio.run(dripped(stage, post(api, b"", content_length=str(10**12)), b"x" * 1000)) < 2.0
+
+
+async def dripped(stage: Stage, start: bytes, drop: bytes) -> float:
+    """Send a start, then drop after drop, until the server has had enough: how long that took."""
+    began = time.monotonic()
+    async with connected(stage.url) as (reader, writer):
+        writer.write(start)
+        gone = asyncio.ensure_future(reader.read())
+        while not gone.done() and not writer.transport.is_closing():
+            writer.write(drop)
+            await asyncio.sleep(0.05)
+            assert time.monotonic() - began < 5, "never cut"
+        await asyncio.gather(gone, return_exceptions=True)
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize(
+    ("start", "drop"),
+    [(b"", b""), (b"", b"\r\n"), (b"GET / HTTP/1.1\r\n", b""), (b"GET / HTTP/1.1\r\nx: ", b"x")],
+    ids=["nothing", "empty lines", "a line", "drop by drop"],
+)
+def test_a_head_that_comes_too_slowly_is_cut(stage: Stage, start: bytes, drop: bytes) -> None:
+    assert 0.15 < asyncio.run(dripped(stage, start, drop)) < 2.0
+
+
+@EACH
+@pytest.mark.parametrize("drop", [b"", b" "], ids=["silent", "dripping"])
+def test_a_body_that_comes_too_slowly_is_refused(
+    stage: Stage, api: Api, drop: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnscript.gateway.server._LINGER", 0.1)
+
+    async def run() -> bytes:
+        async with connected(stage.url) as (reader, writer):
+            writer.write(post(api, b"{", content_length="1000"))
+            gone = asyncio.ensure_future(reader.readuntil(b"\r\n\r\n"))
+            while not gone.done():
+                writer.write(drop)
+                await asyncio.sleep(0.05)
+            return await gone
+
+    head = asyncio.run(asyncio.wait_for(run(), 5))
+    assert head.startswith(b"HTTP/1.1 408 "), head
+
+
+def test_an_idle_connection_is_closed(stage: Stage) -> None:
+    async def run() -> float:
+        async with connected(stage.url) as (reader, writer):
+            writer.write(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+            await reader.readuntil(b"}}}")
+            began = time.monotonic()
+            assert b"" == await asyncio.wait_for(reader.read(), 5)
+            return time.monotonic() - began
+
+    assert 0.2 < asyncio.run(run()) < 2.0
+
+
+@EACH
+def test_who_does_not_take_a_whole_answer_is_cut(stage: Stage, api: Api) -> None:
+    stage.play(answer(*["And so on. " * 10_000] * 100))
+
+    async def run() -> bytes:
+        async with connected(stage.url, room=10_000) as (_, writer):
+            writer.write(post(api, body_of(api, stream=False, limit=10_000_000)))
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            server = stage.gateway._server
+            assert server is not None
+            while not stage.asks[0] or stage.gateway.service.visits:
+                await asyncio.sleep(0.01)
+            before = len(server.server_state.connections)
+            while len(server.server_state.connections) >= before:
+                await asyncio.sleep(0.01)
+            return b""
+
+    asyncio.run(asyncio.wait_for(run(), 10))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /v1/messages HTTP/1.1\r\n" + b"".join(b"x-%d: %s\r\n" % (at, bytes([120]) * 1000) for at in range(100)),
+        b"POST /v1/messages HTTP/1.1\r\nx-one: " + b"x" * 200_000,
+        b"GET /" + b"x" * 200_000,
+    ],
+    ids=["many", "long", "path"],
+)
+def test_too_large_a_head_is_refused(stage: Stage, head: bytes) -> None:
+    async def run() -> bytes:
+        async with connected(stage.url) as (reader, writer):
+            writer.write(head)
+            try:
+                return await asyncio.wait_for(reader.read(), 5)
+            except ConnectionResetError:
+                return b"HTTP/1.1 431 (its bytes were overtaken by the end of the connection)"
+
+    assert asyncio.run(run()).startswith(b"HTTP/1.1 431 ")
+    assert 200 == stage.client.get("/health").status_code

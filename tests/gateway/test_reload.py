@@ -1,0 +1,210 @@
+"""The configuration is read again while a server runs, and the key for thoughts stays the same."""
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from turnscript.gateway.config import Signing
+from turnscript.gateway.configfile import load
+from turnscript.gateway.invalidconfig import InvalidConfig
+from turnscript.gateway.reload import Reloader
+from turnscript.gateway.secret import Secret
+from turnscript.gateway.signing import signing_key
+from turnscript.signatures import seal, unseal
+
+MAIN = '[models.main]\nbackend = "http://h"\nformat = "rwkv-goose"\n'
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "turnscript.toml"
+    file.write_text(MAIN, encoding="utf-8")
+    return file
+
+
+def test_a_server_does_not_start_with_a_bad_configuration(path: Path) -> None:
+    path.write_text("[server]\nprot = 1\n", encoding="utf-8")
+    with pytest.raises(InvalidConfig, match="did you mean 'port'"):
+        Reloader(path, {})
+
+
+def test_a_good_change_is_in_force_at_once(path: Path) -> None:
+    reloader = Reloader(path, {})
+    assert reloader.config == load(path, {})
+    path.write_text(
+        MAIN + 'aliases = ["x"]\n[limits]\nrunning = 3\n[models.more]\nbackend = "http://m"\n', encoding="utf-8"
+    )
+    new = reloader.reload()
+    assert new is reloader.config
+    assert new == load(path, {})
+    assert {"limits.running", "models.main.aliases", "models.more"} <= set(reloader.report.changed)
+    assert not any(name.startswith("models.main.b") for name in reloader.report.changed)
+    assert (None, ()) == (reloader.report.error, reloader.report.restart)
+    assert "limits.running" in reloader.report.sentences[0]
+
+
+def test_without_a_change_nothing_is_said_to_have_changed(path: Path) -> None:
+    reloader = Reloader(path, {})
+    old = reloader.config
+    assert old == reloader.reload()
+    assert ("the configuration was read again; changed: nothing",) == reloader.report.sentences
+
+
+@pytest.mark.parametrize("text", ["[server", "[server]\nprot = 1\n[logs]\nlevel = 1\n", MAIN + "context = 0", None])
+def test_a_bad_change_leaves_the_last_good_one_in_force(path: Path, text: str | None) -> None:
+    reloader = Reloader(path, {})
+    old = reloader.config
+    if text is None:
+        path.unlink()
+    else:
+        path.write_text(text, encoding="utf-8")
+    assert old is reloader.reload() is reloader.config
+    assert reloader.report.error is not None
+    (sentence,) = reloader.report.sentences
+    assert "the last good one stays in force" in sentence
+    assert str(path) in sentence
+    assert ("(and 1 more)" in sentence) == (text is not None and "prot" in text)
+    path.write_text(MAIN + "context = 9", encoding="utf-8")
+    assert 9 == reloader.reload().models[0].context
+    assert reloader.report.error is None
+
+
+def test_what_counts_at_the_start_only_stays_and_is_told_each_time(path: Path) -> None:
+    reloader = Reloader(path, {})
+    path.write_text(
+        '[server]\nport = 9\nkeepalive = 3\n[memory]\npath = "m"\n[metrics]\nenabled = false\n' + MAIN, encoding="utf-8"
+    )
+    for _ in range(2):
+        new = reloader.reload()
+        assert (8400, 3.0, True) == (new.server.port, new.server.keepalive, new.metrics.enabled)
+        assert new.memory.path is None
+        assert ("server.port", "memory.path", "metrics.enabled") == reloader.report.restart
+        assert "start" in reloader.report.sentences[1]
+        shown = {setting.path: (setting.value, setting.where) for setting in new.describe()}
+        assert ("8400", "default") == shown["server.port"]
+        assert ("3 s", str(path)) == shown["server.keepalive"]
+    path.write_text(MAIN, encoding="utf-8")
+    reloader.reload()
+    assert () == reloader.report.restart
+
+
+def test_where_an_old_value_came_from_is_kept_with_it(path: Path) -> None:
+    path.write_text("[server]\nport = 5\n" + MAIN, encoding="utf-8")
+    reloader = Reloader(path, {})
+    path.write_text(MAIN, encoding="utf-8")
+    shown = {setting.path: (setting.value, setting.where) for setting in reloader.reload().describe()}
+    assert ("5", str(path)) == shown["server.port"]
+
+
+def test_a_server_that_others_reach_never_loses_its_keys_by_a_reload(path: Path) -> None:
+    path.write_text('[server]\nhost = "0.0.0.0"\nkeys = "k"\n' + MAIN, encoding="utf-8")
+    reloader = Reloader(path, {})
+    path.write_text(MAIN, encoding="utf-8")  # alone it is right: it listens on this machine only
+    kept = reloader.reload()
+    assert ("0.0.0.0", path.parent / "k") == (kept.server.host, kept.server.keys)
+    assert reloader.report.error is not None
+    assert "0.0.0.0" in str(reloader.report.error)
+    path.write_text("[server]\npublic = true\n" + MAIN, encoding="utf-8")
+    assert (None, True) == (reloader.reload().server.keys, reloader.config.server.public)
+    assert ("server.host",) == reloader.report.restart
+
+
+def test_a_secret_that_changed_is_told_without_being_shown(path: Path) -> None:
+    (path.parent / "key").write_text("planted-1", encoding="utf-8")
+    path.write_text(MAIN + 'api_key_file = "key"', encoding="utf-8")
+    reloader = Reloader(path, {})
+    (path.parent / "key").write_text("planted-2", encoding="utf-8")
+    assert Secret("planted-2") == reloader.reload().models[0].key
+    assert ("models.main.key",) == reloader.report.changed
+    assert "planted" not in f"{reloader.report!r} {reloader.report.sentences}"
+
+
+def test_a_changed_file_of_formats_is_read_again(path: Path) -> None:
+    tagged = Path(__file__).resolve().parents[2] / "examples" / "formats" / "tagged.toml"
+    (path.parent / "own.toml").write_text(tagged.read_text(encoding="utf-8"), encoding="utf-8")
+    path.write_text(MAIN.replace("rwkv-goose", "own.toml"), encoding="utf-8")
+    reloader = Reloader(path, {})
+    changed = tagged.read_text(encoding="utf-8").replace("</assistant>", "</bot>").replace("<assistant>", "<bot>")
+    (path.parent / "own.toml").write_text(changed, encoding="utf-8")
+    takes = reloader.reload().models[0].takes
+    assert takes is not None
+    assert ["</bot>"] == takes.stops
+    assert ("models.main.format",) == reloader.report.changed
+
+
+def test_overrides_hold_after_a_reload_too(path: Path) -> None:
+    reloader = Reloader(path, {"TURNSCRIPT_LIMITS_QUEUE": "5"}, {"limits.running": 2})
+    path.write_text("[limits]\nrunning = 9\nqueue = 9\n" + MAIN, encoding="utf-8")
+    limits = reloader.reload().limits
+    assert (2, 5) == (limits.running, limits.queue)
+
+
+def test_without_a_file_there_is_nothing_to_read_but_the_rest() -> None:
+    reloader = Reloader(None, {}, {"models.default.backend": "http://h"})
+    assert reloader.config == reloader.reload()
+
+
+# The key for thoughts.
+
+
+def test_the_key_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+    file = tmp_path / "a" / "b" / "signing.key"
+    first = signing_key(Signing(file=file))
+    assert 32 == len(first)
+    assert first == signing_key(Signing(file=file))
+    assert 0o600 == stat.S_IMODE(file.stat().st_mode)
+    assert 0o700 == stat.S_IMODE(file.parent.stat().st_mode)
+    assert [file] == list(file.parent.iterdir())
+    assert "a thought" == unseal(seal("a thought", first), signing_key(Signing(file=file)))
+
+
+def test_without_a_file_each_start_has_a_key_of_its_own() -> None:
+    assert signing_key(Signing()) != signing_key(Signing())
+
+
+def test_a_key_of_ones_own_is_the_same_everywhere(tmp_path: Path) -> None:
+    own = load(None, {"K": "a key of my own 123 "}, {"signing.key_env": "K"})
+    (tmp_path / "k").write_text("a key of my own 123\n", encoding="utf-8")
+    assert signing_key(own.signing) == signing_key(Signing(file=tmp_path / "k"))
+    assert signing_key(own.signing) != signing_key(Signing(key=Secret("another key of mine")))
+
+
+def test_a_short_key_is_none(tmp_path: Path) -> None:
+    (tmp_path / "k").write_text("short   \n" + " " * 20, encoding="utf-8")
+    for signing, place in (
+        (Signing(file=tmp_path / "k"), "signing.file"),
+        (Signing(key=Secret("planted")), "signing.key_env"),
+    ):
+        with pytest.raises(InvalidConfig, match="at least 16") as caught:
+            signing_key(signing)
+        assert place == caught.value.path
+        assert "planted" not in str(caught.value)
+
+
+def test_a_place_where_no_key_can_be_kept_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidConfig, match=":memory:"):
+        signing_key(Signing(file=tmp_path / "file" / "key"))
+
+
+def test_servers_that_start_at_once_share_the_key(tmp_path: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+from turnscript.gateway.config import Signing
+from turnscript.gateway.signing import signing_key
+sys.stdin.read()
+sys.stdout.write(signing_key(Signing(file=Path(sys.argv[1]))).hex())
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "key")]
+    running = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(4)]
+    for process in running:
+        assert process.stdin
+        process.stdin.close()  # now they go
+        process.stdin = None
+    found = {process.communicate(timeout=60)[0] for process in running}
+    assert [64] == [len(key) for key in found]
+    assert ["key"] == [file.name for file in tmp_path.iterdir()]

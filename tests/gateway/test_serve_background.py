@@ -1,0 +1,214 @@
+"""Owns answers that are made apart from their clients: asked for again, followed, cancelled, forgotten, and never lost
+without a word."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+
+from tests.gateway.scripted import HANG, RESET, STREAM, Script, chunk, event
+from tests.gateway.stage import APIS, Stage, Told, answer, body_of, named, piece, quiet
+from turnscript.api import Api
+
+STORING = [api for api in APIS if api.serving.stored]
+EACH = pytest.mark.parametrize("api", STORING, ids=named)
+BEGUN: Script = [STREAM, chunk(event(piece("Once upon a time")))]
+ENDS = answer(" there was", " a king.")[1:]
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with Stage(server={"keepalive": 0.1}) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    with quiet(caplog):
+        yield
+
+
+def begun(stage: Stage, api: Api, **more: Any) -> str:
+    """The id of an answer that is being made."""
+    told = stage.ask(api, stream=False, background=True, **more)
+    assert (200, "queued", []) == (told.status, told.json["status"], told.json["output"])
+    return str(told.json["id"])
+
+
+def look(stage: Stage, api: Api, id_: str) -> Any:
+    return stage.client.get(f"{api.endpoint}/{id_}").json()
+
+
+def until_over(stage: Stage, api: Api, id_: str) -> Any:
+    stage.until(lambda: look(stage, api, id_)["status"] not in ("queued", "in_progress"))
+    return look(stage, api, id_)
+
+
+def events_of(body: bytes) -> list[Any]:
+    """The events of a stream, as data."""
+    found = re.findall(rb"^data: (.*)$", body, re.MULTILINE)
+    return [httpx2.Response(200, content=one).json() for one in found]
+
+
+@EACH
+def test_an_answer_is_made_whether_or_not_anybody_waits(stage: Stage, api: Api) -> None:
+    stage.play([*BEGUN, 0.2, *ENDS])
+    id_ = begun(stage, api)
+    stage.until(lambda: stage.asks[0])
+    assert "in_progress" == look(stage, api, id_)["status"]
+    over = until_over(stage, api, id_)
+    assert "completed" == over["status"]
+    assert "Once upon a time there was a king." == over["output"][0]["content"][0]["text"]
+    assert id_ == over["id"]
+    next_ = stage.ask(api, stream=False, text="And then?", previous_response_id=id_)
+    assert b"there was a king." in stage.asks[0][-1].body
+    assert next_.error is None
+
+
+@EACH
+def test_a_stream_that_was_left_is_gone_on_with_from_any_event(stage: Stage, api: Api) -> None:
+    stage.play([*BEGUN, 0.4, *ENDS])
+    with stage.client.stream("POST", api.endpoint, content=body_of(api, stream=True, background=True)) as response:
+        heard = b""
+        for data in response.iter_raw():
+            heard += data
+            if b"Once upon" in heard:
+                break
+    first = [one for one in events_of(heard.rpartition(b"\n\n")[0]) if "sequence_number" in one]
+    id_ = first[0]["response"]["id"]
+    assert "in_progress" == look(stage, api, id_)["status"]
+    at = first[-1]["sequence_number"]
+    query = {"stream": "true", "starting_after": str(at)}
+    rest = stage.client.get(f"{api.endpoint}/{id_}", params=query)
+    assert b": keepalive" in rest.content
+    again = stage.client.get(f"{api.endpoint}/{id_}", params=query)
+    assert events_of(rest.content) == events_of(again.content)
+    whole = stage.client.get(f"{api.endpoint}/{id_}", params={"stream": "true"}).content
+    assert events_of(whole) == first + events_of(rest.content)
+    assert list(range(len(events_of(whole)))) == [one["sequence_number"] for one in events_of(whole)]
+    told = Told(api, 200, {"content-type": "text/event-stream"}, whole)
+    assert "Once upon a time there was a king." == told.text
+    assert look(stage, api, id_) == events_of(whole)[-1]["response"]
+    assert 1 == len(stage.asks[0])
+
+
+@EACH
+def test_the_sdk_goes_on_with_a_stream(stage: Stage, api: Api) -> None:
+    stage.play([*BEGUN, 0.15, *ENDS])
+    with openai.OpenAI(base_url=f"{stage.url}/v1", api_key="k", max_retries=0) as client:
+        with client.responses.create(model="m", input="Hello", background=True, stream=True) as stream:
+            first = next(iter(stream))
+        assert "response.created" == first.type
+        with client.responses.retrieve(first.response.id, stream=True, starting_after=0) as rest:
+            kinds = [one.type for one in rest]
+        assert ["response.in_progress", "response.completed"] == [kinds[0], kinds[-1]]
+        assert "Once upon a time there was a king." == client.responses.retrieve(first.response.id).output_text
+
+
+@EACH
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_a_cancelled_answer_ends_the_generation(stage: Stage, api: Api, stream: bool) -> None:
+    stage.play([*BEGUN, HANG])
+    if stream:
+        body = body_of(api, stream=True, background=True)
+        with stage.client.stream("POST", api.endpoint, content=body) as response:
+            data = next(iter(response.iter_raw()))
+        id_ = events_of(data)[0]["response"]["id"]
+    else:
+        id_ = begun(stage, api)
+    stage.until(lambda: stage.asks[0] and stage.asks[0][0].written)
+    began = time.monotonic()
+    told = [stage.client.post(f"{api.endpoint}/{id_}/cancel") for _ in range(2)]
+    assert [200, 200] == [one.status_code for one in told]
+    assert ["cancelled"] * 3 == [one["status"] for one in (*(one.json() for one in told), look(stage, api, id_))]
+    stage.until(lambda: stage.asks[0][0].gone)
+    assert time.monotonic() - began < 1.0
+    if stream:
+        ends = events_of(stage.client.get(f"{api.endpoint}/{id_}", params={"stream": "true"}).content)
+        assert "response.failed" == ends[-1]["type"]
+    stage.until(stage.idle)
+
+
+@EACH
+def test_only_what_was_asked_for_apart_can_be_cancelled(stage: Stage, api: Api) -> None:
+    stage.play(answer("Hello"))
+    id_ = stage.ask(api, stream=False).json["id"]
+    assert 409 == stage.client.post(f"{api.endpoint}/{id_}/cancel").status_code
+    assert 404 == stage.client.post(f"{api.endpoint}/resp_none/cancel").status_code
+    assert "completed" == look(stage, api, id_)["status"]
+    told = stage.ask(api, stream=False, background=True, store=False)
+    assert 400 == told.status
+    assert "$.background" in str(told.json["error"]["param"])
+
+
+@EACH
+def test_a_deleted_answer_ends_and_stays_deleted(stage: Stage, api: Api) -> None:
+    stage.play([*BEGUN, HANG])
+    id_ = begun(stage, api)
+    stage.until(lambda: stage.asks[0] and stage.asks[0][0].written)
+    assert stage.client.delete(f"{api.endpoint}/{id_}").json()["deleted"]
+    stage.until(lambda: stage.asks[0][0].gone)
+    stage.until(stage.idle)
+    for path in ("", "/input_items", "?stream=true"):
+        assert 404 == stage.client.get(f"{api.endpoint}/{id_}{path}").status_code
+    assert 404 == stage.client.delete(f"{api.endpoint}/{id_}").status_code
+
+
+@EACH
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_a_failure_is_kept_with_its_reason(stage: Stage, api: Api, stream: bool) -> None:
+    stage.play([*BEGUN, RESET])
+    told = stage.ask(api, stream=stream, background=True)
+    if stream:
+        assert told.error is not None
+        assert told.end is None
+        last = events_of(told.body)[-1]
+        assert "response.failed" == last["type"]
+        id_ = last["response"]["id"]
+    else:
+        id_ = told.json["id"]
+    over = until_over(stage, api, id_)
+    assert ("failed", "server_error") == (over["status"], over["error"]["code"])
+    assert "broke off" in over["error"]["message"]
+    assert 400 <= stage.ask(api, stream=False, previous_response_id="resp_none").status < 500
+
+
+@EACH
+def test_a_fault_of_the_gateway_leaves_no_answer_open(
+    stage: Stage, api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*given: object) -> bytes:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr("turnscript.gateway.generation.Generation.close", broken)
+    stage.play(answer("Hello"))
+    over = until_over(stage, api, begun(stage, api))
+    assert "failed" == over["status"]
+    assert "a bug" not in over["error"]["message"]
+    stage.until(stage.idle)
+    caplog.clear()
+
+
+@EACH
+def test_when_the_gateway_stops_answers_finish_or_are_told_to_have_failed(tmp_path: Path, api: Api) -> None:
+    store = {"path": tmp_path / "store.sqlite"}
+    with Stage(store=store, server={"grace": 0.5}) as stage:
+        stage.play([*BEGUN, 0.2, *ENDS], [*BEGUN, HANG])
+        short = begun(stage, api)
+        stage.until(lambda: stage.asks[0])
+        long = begun(stage, api, text="And so on.")
+        stage.until(lambda: 2 == len(stage.asks[0]))
+        began = time.monotonic()
+    assert time.monotonic() - began < 3.0
+    with Stage(store=store) as stage:
+        assert "completed" == look(stage, api, short)["status"]
+        over = look(stage, api, long)
+        assert "failed" == over["status"]
+        assert "shutting down" in over["error"]["message"]

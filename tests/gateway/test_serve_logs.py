@@ -1,0 +1,215 @@
+"""Owns what operators see: logs without a secret, ids that lead from an answer to its line, metrics that move."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.gateway.scripted import END, HANG, RESET, STREAM, Asked, Script, chunk, event, said, sse
+from tests.gateway.serving import Serving
+from tests.gateway.stage import APIS, WEATHER, Stage, Threaded, answer, body_of, connected, piece, post, text_of_call
+from turnscript.gateway.keyfile import add_key
+from turnscript.gateway.metrics import Metrics
+
+SECRET = "xyzzy-plugh"  # what somebody says
+ANSWERED = "frobozz-grue"  # what the model says
+FAILURES: list[Script] = [
+    said({"error": {"message": f"cannot read {ANSWERED}"}}, status=500),
+    said(f"<html>{ANSWERED}</html>", status=502, media="text/html"),
+    said(f"<html>{ANSWERED}</html>", media="text/html"),
+    said({"detail": f"cannot read {ANSWERED}"}, status=400),
+    sse({"error": f"cannot read {ANSWERED}"}),
+    sse(piece(ANSWERED), {"error": {"message": ANSWERED}}),
+    [STREAM, chunk(event(piece(ANSWERED))), RESET],
+    [STREAM, chunk(f"data: {ANSWERED}\n\n"), END],
+    [STREAM, chunk(f"{ANSWERED}\n\n"), END],
+    [STREAM, chunk(f'data: {{"choices": "{ANSWERED}"}}\n\n'), END],
+    [STREAM, chunk(f"data: {ANSWERED}".encode() + b"\xff\xfe\n\n"), END],
+    [f"HTTP/1.1 200 OK\r\nx y: {ANSWERED}\r\n\r\n".encode()],
+    answer(f'<<TOOL_CALL name="{ANSWERED}">>\n{{"{ANSWERED}": \n<<END_TOOL_CALL>>\n'),
+    answer(ANSWERED),
+]
+
+
+@pytest.mark.parametrize("as_json", [True, False], ids=["json", "lines"])
+def test_no_key_and_no_word_of_a_conversation_is_in_the_log(tmp_path: Path, as_json: bool) -> None:
+    scripts: list[Script] = []
+
+    def script(asked: Asked) -> Script:
+        return said({"data": []}) if asked.line.startswith("GET") else scripts[0]
+
+    key = add_key(tmp_path / "keys", "anna").reveal()
+    keys, logs = {"keys": str(tmp_path / "keys")}, {"json": as_json, "level": "debug"}
+    with (
+        Threaded() as thread,
+        thread.server(script) as server,
+        Serving(tmp_path, server.url, server=keys, logs=logs) as process,
+    ):
+        ids = [one for failure in FAILURES for one in all_of(process, key, failure, scripts)]
+        ids += wrong_ones(process, key)
+        asyncio.run(broken_off(process.url))
+        time.sleep(0.1)
+        for word in (SECRET, ANSWERED, key, key[-20:]):
+            assert [] == [line for line in process.lines if word in line]
+        for one in ids:
+            assert any(one in line for line in process.lines)
+        if as_json:
+            told = [json.loads(line) for line in process.lines if line.startswith("{")]
+            assert {"answered", "counted", "refused", "backend failed"} <= {line["event"] for line in told}
+            assert {"time", "level", "event"} <= set.intersection(*map(set, told))
+    assert len(ids) > 100
+    assert len(set(ids)) == len(ids)
+
+
+def send(process: Serving, path: str, body: bytes, key: str) -> str:
+    """Send a request that is full of secrets; returns its id."""
+    headers = {"authorization": f"Bearer {key}", "x-session-id": SECRET, "cookie": SECRET}
+    told = process.client.post(f"{path}?api_key={SECRET}", content=body, headers=headers)
+    return next(value for name, value in told.headers.items() if name in ("request-id", "x-request-id"))
+
+
+def all_of(process: Serving, key: str, failure: Script, scripts: list[Script]) -> list[str]:
+    """Every API in both ways, while the model server does one thing."""
+    scripts[:] = [failure]
+    bodies = [
+        (api, body_of(api, stream=stream, text=SECRET, tools=[WEATHER])) for api in APIS for stream in (True, False)
+    ]
+    return [send(process, api.endpoint, body, key) for api, body in bodies]
+
+
+def wrong_ones(process: Serving, key: str) -> list[str]:
+    """Requests that are refused, and some that are counted."""
+    ids = []
+    for api in APIS:
+        good = body_of(api, stream=False, text=SECRET)
+        other = good.replace(b'"m"', json.dumps({SECRET: [SECRET]}).encode())
+        half = good.replace(SECRET.encode(), b"\\ud800" + SECRET.encode())
+        ids += [send(process, api.endpoint, body, key) for body in (good[:-20], other, half)]
+        ids += [send(process, api.endpoint, good, SECRET), send(process, f"{api.endpoint}/none", good, key)]
+        if api.serving.count_path:
+            ids += [send(process, api.serving.count_path, body, key) for body in (good, good[:-5])]
+    return ids
+
+
+async def broken_off(url: str) -> None:
+    """What is no request at all."""
+    for head in (f"{SECRET}\r\n\r\n", f"GET /{SECRET} HTTP/9.9\r\n\r\n", f"POST / HTTP/1.1\r\n{SECRET}\r\n\r\n"):
+        async with connected(url) as (reader, writer):
+            writer.write(head.encode())
+            await reader.read()
+
+
+def test_a_fault_of_the_gateway_is_logged_without_its_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def script(asked: Asked) -> Script:
+        return said({"data": []}) if asked.line.startswith("GET") else answer(ANSWERED)
+
+    bug = "import turnscript.gateway.generation as g\n"
+    bug += "def broken(self): raise KeyError(self.text)\n"
+    bug += "g.Generation.close = broken"
+    with (
+        Threaded() as thread,
+        thread.server(script) as server,
+        Serving(tmp_path, server.url, prepare=bug) as process,
+    ):
+        told = process.client.post(APIS[0].endpoint, content=body_of(APIS[0], stream=False))
+        assert 500 == told.status_code
+        time.sleep(0.1)
+        lines = [line for line in process.lines if "traceback" in line]
+        assert 1 == len(lines)
+        assert "KeyError" in lines[0]
+        assert "answers.py" in lines[0]
+        assert ANSWERED not in lines[0]
+
+
+# Metrics.
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with Stage(limits={"backend_running": 1}) as made:
+        yield made
+
+
+def numbers(stage: Stage) -> dict[str, float]:
+    """Every number that Prometheus reads, by its name and labels."""
+    text = stage.client.get("/metrics").text
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()) if name != "le")
+            found[f"{sample.name}{{{labels}}}"] = sample.value
+    return found
+
+
+def moved(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
+    return {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
+
+
+def test_every_metric_moves_as_it_should(stage: Stage) -> None:
+    api = next(one for one in APIS if not one.serving.bare)
+    of_api, model = f"api={api.name},model=default", "model=default"
+    start = numbers(stage)
+
+    stage.play(answer("Hello", " you", pause=0.01))
+    stage.ask(api, stream=True)
+    done = moved(start, after := numbers(stage))
+    assert 1 == done[f"turnscript_requests_total{{{of_api},status=200}}"]
+    assert 12 == done[f"turnscript_tokens_total{{direction=input,{model}}}"]
+    assert 2 == done[f"turnscript_tokens_total{{direction=output,{model}}}"]
+    for name in ("first_token_seconds", "answer_seconds"):
+        assert 1 == done[f"turnscript_{name}_count{{{of_api}}}"]
+    for name in ("tokens_per_second", "prefix_reuse_ratio"):
+        assert 1 == done[f"turnscript_{name}_count{{{model}}}"]
+    assert 0 == after[f"turnscript_running{{{of_api}}}"]
+    assert 1 == after[f"turnscript_backend_up{{{model},url={stage.models[0].url}/v1}}"]
+
+    stage.play(said({"error": {"message": "no"}}, status=500))
+    stage.ask(api, stream=False)
+    done = moved(after, after := numbers(stage))
+    assert 1 == done[f"turnscript_backend_errors_total{{kind=upstream_error,{model}}}"]
+    assert 1 == done[f"turnscript_requests_total{{{of_api},status=502}}"]
+
+    stage.play(answer(text_of_call().replace("city", "town")))
+    stage.ask(api, stream=False, tools=[WEATHER], made_up_member=1)
+    done = moved(after, after := numbers(stage))
+    assert done[next(name for name in done if name.startswith("turnscript_call_findings_total"))] >= 1
+    assert done[next(name for name in done if name.startswith("turnscript_losses_total"))] >= 1
+
+    stage.play(answer(text_of_call()[:-10]))
+    stage.ask(api, stream=False, tools=[WEATHER])
+    done = moved(after, after := numbers(stage))
+    assert done[next(name for name in done if name.startswith("turnscript_parse_issues_total"))] >= 1
+
+    stage.play([HANG])
+    asyncio.run(two_at_once(stage, api, of_api, model))
+    stage.until(stage.idle)
+    done = moved(after, numbers(stage))
+    assert 2 == done[f"turnscript_cancelled_total{{{of_api},reason=client}}"]
+    assert 2 == done[f"turnscript_requests_total{{{of_api},status=499}}"]
+
+    kinds = (Counter, Gauge, Histogram)
+    known = {one._name for one in vars(Metrics()).values() if isinstance(one, kinds)}
+    seen = {name.partition("{")[0] for name in moved({}, numbers(stage))} | {"turnscript_running", "turnscript_queue"}
+    assert not {name for name in known if not any(one.startswith(name) for one in seen)}
+
+
+async def two_at_once(stage: Stage, api: Any, of_api: str, model: str) -> None:
+    """One that runs and one that waits, as the metrics show them."""
+    async with connected(stage.url) as (_, first), connected(stage.url) as (_, second):
+        first.write(post(api, body_of(api, stream=True)))
+        while not stage.asks[0]:
+            await asyncio.sleep(0.005)
+        second.write(post(api, body_of(api, stream=False)))
+        while not stage.gateway.service.models()[0].gate.waiting:
+            await asyncio.sleep(0.005)
+        now = numbers(stage)
+        assert 2 == now[f"turnscript_running{{{of_api}}}"]
+        assert 1 == now[f"turnscript_queue{{{model}}}"]

@@ -1,0 +1,263 @@
+"""Owns the tests of sessions: requests that belong together meet, and a prompt's known beginning is counted."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import turnscript as ts
+from turnscript.gateway.sessions import Prefixes, Session, Sessions, Source, common
+
+FORMAT = ts.get_format("batuta-chatml")
+UUID = "0a1b2c3d-1111-2222-3333-444455556666"
+
+
+def find(
+    body: dict[str, Any], api: str = "openai-responses", headers: dict[str, str] | None = None, owner: str = ""
+) -> Session:
+    """The session of one request."""
+    return Sessions().find(headers or {}, ts.parse(body, api), owner)
+
+
+def messages(metadata: Any = None, *, said: str = "Hi", system: str = "S") -> dict[str, Any]:
+    """A body of Messages."""
+    body = {"model": "m", "max_tokens": 1, "system": system, "messages": [{"role": "user", "content": said}]}
+    return body | ({} if metadata is None else {"metadata": metadata})
+
+
+@pytest.mark.parametrize(
+    "user_id",
+    [
+        f"user_0123_account__session_{UUID}",
+        f"user_0123_account_{UUID[::-1]}_session_{UUID}",
+        json.dumps({"device_id": "d", "account_uuid": "a", "session_id": UUID}),
+    ],
+)
+def test_claude_code_says_its_session_in_a_user_id(user_id: str) -> None:
+    found = find(messages({"user_id": user_id}), "anthropic-messages")
+    assert "user" == found.source
+    assert found.key == find(messages({"user_id": f"x_session_{UUID}"}, said="else"), "anthropic-messages").key
+    other = user_id.replace(UUID, UUID[::-1])
+    assert found.key != find(messages({"user_id": other}), "anthropic-messages").key
+
+
+@pytest.mark.parametrize("user_id", ["just a user", "{", "[1]", '{"session_id": 5}', '{"device_id": "d"}', ""])
+def test_a_user_id_without_a_session_is_none(user_id: str) -> None:
+    assert "" == find(messages({"user_id": user_id}), "anthropic-messages").source
+
+
+def test_a_header_comes_before_all_else() -> None:
+    body = messages({"user_id": f"u_session_{UUID}"})
+    found = find(body, "anthropic-messages", {"x-claude-code-session-id": "h"})
+    assert "x-claude-code-session-id" == found.source
+    assert found.key == find(messages(), "anthropic-messages", {"x-claude-code-session-id": "h"}).key
+    assert found.key != find(messages(), "anthropic-messages", {"x-claude-code-session-id": "g"}).key
+
+
+@pytest.mark.parametrize(
+    ("more", "source"),
+    [
+        ({"prompt_cache_key": "k"}, "prompt_cache_key"),
+        ({"prompt_cache_key": "k", "previous_response_id": "resp_1"}, "prompt_cache_key"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"conversation": "conv_1"}, "conversation"),
+        ({"conversation": {"id": "conv_1"}}, "conversation.id"),
+        ({"prompt_cache_key": ""}, ""),
+        ({"conversation": None}, ""),
+    ],
+)
+def test_members_of_the_body_are_looked_at_in_order(more: dict[str, Any], source: str) -> None:
+    assert source == find({"model": "m", "input": "q"} | more).source
+
+
+def test_the_turns_of_a_chain_of_answers_are_one_session() -> None:
+    sessions = Sessions()
+    first = sessions.find({}, ts.parse({"model": "m", "input": "q"}, "openai-responses"), "me")
+    sessions.note(first, "resp_1", "me")
+    second = sessions.find(
+        {}, ts.parse({"model": "m", "input": "r", "previous_response_id": "resp_1"}, "openai-responses"), "me"
+    )
+    sessions.note(second, "resp_2", "me")
+    third = ts.parse({"model": "m", "input": "s", "previous_response_id": "resp_2"}, "openai-responses")
+    assert first.key == second.key == sessions.find({}, third, "me").key
+    assert first.thread == second.thread
+    assert first.key != sessions.find({}, third, "you").key
+
+
+def test_no_more_answers_are_known_than_allowed() -> None:
+    sessions = Sessions(most=10)
+    session = Session("k", "t")
+    for number in range(1000):
+        sessions.note(session, f"resp_{number}")
+    assert 10 == len(sessions._answers)
+
+
+def test_a_conversation_that_names_no_session_is_known_by_how_it_begins() -> None:
+    sessions = Sessions()
+
+    def of(*said: str, system: str = "S") -> Session:
+        roles = ("user", "assistant")
+        turns = [{"role": roles[at % 2], "content": text} for at, text in enumerate(said)]
+        return sessions.find({}, ts.parse(messages(system=system) | {"messages": turns}, "anthropic-messages"), "me")
+
+    first = of("Hi")
+    assert first == of("Hi", "Hello", "More") == of("Hi", "Other", "More", "Yes", "No")
+    assert first.key == first.thread
+    assert first != of("Ho", "Hello", "More")
+    assert first != of("Hi", system="T")
+
+
+def test_subagents_of_a_session_are_threads_of_their_own() -> None:
+    header = {"x-claude-code-session-id": "h"}
+    main = find(messages(), "anthropic-messages", header)
+    later = messages() | {
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}]},
+            {"role": "assistant", "content": "Hello"},
+            {"role": "user", "content": "More"},
+        ]
+    }
+    assert main == find(later, "anthropic-messages", header)
+    sub = find(messages(system="You are a subagent"), "anthropic-messages", header)
+    assert main.key == sub.key
+    assert main.thread != sub.thread
+
+
+def test_clients_with_different_keys_share_no_session() -> None:
+    for more in ({"prompt_cache_key": "k"}, {}):
+        body = {"model": "m", "input": "q"} | more
+        assert find(body, owner="me").key != find(body, owner="you").key
+
+
+def test_names_of_headers_and_members_are_data() -> None:
+    source = Source(member="client_metadata.place", pattern=r"at (\w+)")
+    sessions = Sessions((Source(header="x-mine"), source))
+    body = {"model": "m", "input": "q", "client_metadata": {"place": "I am at home"}}
+    assert "client_metadata.place" == sessions.find({}, ts.parse(body, "openai-responses")).source
+    assert "x-mine" == sessions.find({"x-mine": "1"}, ts.parse(body, "openai-responses")).source
+
+
+def test_a_name_may_be_long_or_odd() -> None:
+    for name in ("k" * 100_000, "\x00", "é\U0001f600"):
+        found = find({"model": "m", "input": "q"}, headers={"x-session-id": name})
+        assert 32 == len(found.key) == len(found.thread)
+
+
+# How much of a prompt is known.
+
+
+@given(st.text("ab", max_size=40), st.text("ab", max_size=40), st.text("ab", max_size=40))
+def test_what_two_texts_begin_with_in_common_is_counted(shared: str, first: str, second: str) -> None:
+    one, other = shared + first, shared + second
+    expected = next(
+        (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+    assert expected == common(one, other) == common(other, one)
+
+
+def asked(*texts: str) -> ts.Request:
+    """A request in which user and model take turns."""
+    kinds = (ts.User, ts.Assistant)
+    items: list[ts.Item] = [kinds[at % 2](content=[ts.Text(text=text)]) for at, text in enumerate(texts)]
+    request = ts.Request(conversation=ts.Conversation(items=items))
+    request.locate()
+    return request
+
+
+def test_a_prompt_that_goes_on_from_its_answer_is_known_up_to_there() -> None:
+    prefixes = Prefixes()
+    first = FORMAT.prompt(asked("Hi"))
+    assert f"0/{len(first.text)}" == str(prefixes.measure("s", first, asked("Hi")))
+    prefixes.answered("s", first, "Hello")
+    request = asked("Hi", "Hello", "More")
+    second = FORMAT.prompt(request)
+    found = prefixes.measure("s", second, request)
+    assert (len(first.text) + len("Hello"), len(second.text), True) == (found.reused, found.total, found.whole)
+    assert found.divergence is None
+    assert found == prefixes.explain("s")
+    assert 0 == prefixes.measure("another", second, request).reused
+
+
+def test_where_a_prompt_parts_from_what_was_said_the_item_is_named() -> None:
+    prefixes = Prefixes()
+    before = FORMAT.prompt(asked("Hi", "Hello there", "More"))
+    prefixes.measure("s", before, asked("Hi", "Hello there", "More"))
+    prefixes.answered("s", before, "Yes")
+    request = asked("Hi", "Hello you", "More", "Yes", "And?")
+    prompt = FORMAT.prompt(request)
+    found = prefixes.measure("s", prompt, request)
+    assert not found.whole
+    assert found.divergence is not None
+    assert (1, "items[1]") == (found.divergence.item, found.divergence.path)
+    assert found.reused == found.divergence.at == prompt.text.index("you")
+    assert found.divergence.was.startswith("there")
+    assert found.divergence.now.startswith("you")
+
+
+def test_a_change_in_the_tools_belongs_to_no_item() -> None:
+    prefixes = Prefixes()
+    request = asked("Hi")
+    prefixes.measure("s", FORMAT.prompt(request), request)
+    request.conversation.tools = [ts.Tool(name="f", description="d")]
+    found = prefixes.measure("s", FORMAT.prompt(request), request)
+    assert found.divergence is not None
+    assert (-1, "") == (found.divergence.item, found.divergence.path)
+
+
+def test_conversations_of_one_session_do_not_disturb_each_other() -> None:
+    prefixes = Prefixes()
+    said = {"main": ["Hi"], "sub": ["You search files"], "title": ["Name this"]}
+    for _ in range(5):
+        for texts in said.values():
+            request = asked(*texts)
+            prompt = FORMAT.prompt(request)
+            found = prefixes.measure("s", prompt, request)
+            assert found.whole or len(texts) == 1
+            assert len(texts) == 1 or found.reused > len(FORMAT.prompt(asked(*texts[:-2])).text)
+            prefixes.answered("s", prompt, "Hello")
+            texts += ["Hello", "More"]
+
+
+def test_the_same_prompt_again_is_known_and_goes_back_behind_its_answer() -> None:
+    """A model without a way back must read it anew, and that is said."""
+    prefixes = Prefixes()
+    request = asked("Hi")
+    prompt = FORMAT.prompt(request)
+    prefixes.measure("s", prompt, request)
+    again = prefixes.measure("s", prompt, request)
+    assert (again.total, True) == (again.reused, again.whole)
+    prefixes.answered("s", prompt, "Hello")
+    again = prefixes.measure("s", prompt, request)
+    assert (again.total, False) == (again.reused, again.whole)
+
+
+def test_what_is_remembered_of_prompts_is_bounded() -> None:
+    prefixes = Prefixes(held=100_000)
+    for number in range(500):
+        request = asked(f"{number} " + "x" * 1000)
+        prefixes.measure(f"s{number % 50}", FORMAT.prompt(request), request)
+        assert prefixes._held <= 100_000
+        assert prefixes._held == sum(len(text) for texts in prefixes._said.values() for text in texts)
+    assert max(map(len, prefixes._said.values())) <= 8
+    huge = asked("x" * 200_000)
+    prefixes.measure("s1", FORMAT.prompt(huge), huge)
+    assert 0 == prefixes._held == len(prefixes._said)
+
+
+def test_measuring_takes_time_that_grows_with_the_prompt() -> None:
+    times = []
+    for size in (200_000, 800_000):
+        prefixes = Prefixes()
+        request = asked("x" * size)
+        prompt = FORMAT.prompt(request)
+        prefixes.measure("s", prompt, request)
+        least = 1.0
+        for _ in range(3):
+            start = time.process_time()
+            prefixes.measure("s", prompt, request)
+            least = min(least, time.process_time() - start)
+        times.append(least)
+    assert times[1] < 10 * times[0] + 0.05
