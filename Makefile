@@ -11,13 +11,16 @@ JS_STAMP := $(JS)/node_modules/.installed
 PYTEST := $(BIN)/pytest -q -n auto
 # `make test TESTS=tests/unit` or `make fuzz TESTS=tests/conformance` narrows a run; by default pyproject.toml says what runs.
 TESTS ?=
+AGENTS := .venv-agents
+# The environment may have a node of its own, newer than the machine's.
+NODE := PATH="$(CURDIR)/$(BIN):$$PATH"
 EXAMPLE := examples/claude_code_request.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup hooks test cover check lint format types demo fuzz bench golden map lock clean
+.PHONY: help setup hooks test cover check lint format types demo fuzz bench golden map lock agents agents-test agents-lock clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) $(JS_STAMP) ## make .venv with the project and its development tools, and install the JavaScript SDKs
 
@@ -87,6 +90,32 @@ lock: ## rewrite requirements/dev.txt with today's versions
 	{ sed '/^[^#]/d' requirements/dev.txt; \
 	  .venv-lock/bin/python -m pip freeze --disable-pip-version-check --exclude-editable; } > requirements/dev.new
 	mv requirements/dev.new requirements/dev.txt
+	rm -rf .venv-lock
+
+agents: setup $(AGENTS)/.installed ## install the real agents that agents-test drives (1.6 GB, a minute)
+
+# One folder for both: a virtual environment, and node's modules in it. Not `npm ci`, which wants every system's binaries.
+$(AGENTS)/.installed: tests/agents/package.json tests/agents/package-lock.json tests/agents/requirements.txt
+	@$(NODE) node -e 'process.exit(parseInt(process.versions.node) < 22 ? 1 : 0)' 2>/dev/null || { \
+		echo "the agents need node 22 or newer in PATH"; exit 1; } >&2
+	$(BIN)/python -m venv $(AGENTS)
+	$(AGENTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps -r tests/agents/requirements.txt
+	cp tests/agents/package.json tests/agents/package-lock.json tests/agents/.npmrc $(AGENTS)/
+	$(NODE) npm install --no-save --prefix $(AGENTS)
+	@touch $@
+
+agents-test: agents ## run real agents against the gateway
+	$(PYTEST) tests/agents
+
+agents-lock: ## rewrite the locks of the agents with what package.json and requirements.in name
+	$(PYTHON) -m venv --clear .venv-lock
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check -r tests/agents/requirements.in
+	{ sed '/^[^#]/d' tests/agents/requirements.txt; \
+	  .venv-lock/bin/python -m pip freeze --disable-pip-version-check; } > tests/agents/requirements.new
+	mv tests/agents/requirements.new tests/agents/requirements.txt
+	cp tests/agents/package.json tests/agents/.npmrc .venv-lock/
+	$(NODE) npm install --package-lock-only --prefix .venv-lock
+	mv .venv-lock/package-lock.json tests/agents/
 	rm -rf .venv-lock
 
 clean: ## remove .venv and everything that the tools left behind

@@ -17,6 +17,7 @@ from turnscript.cli.detect import detect
 from turnscript.cli.doctor import doctor
 from turnscript.cli.failures import BAD_INPUT, INTERRUPTED, OK, PIPE_CLOSED, USAGE, Failed
 from turnscript.cli.keys import keys
+from turnscript.cli.launch import launch
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.prompt import prompt
 from turnscript.cli.read import read
@@ -101,6 +102,7 @@ group.add_command(convert)
 group.add_command(detect)
 group.add_command(doctor)
 group.add_command(keys)
+group.add_command(launch)
 group.add_command(prompt)
 group.add_command(read)
 group.add_command(serve)

@@ -1,0 +1,213 @@
+"""Owns `turnscript launch`: starting a client so that it speaks to a gateway, or printing how to start it.
+
+The client takes the place of this process, so that its signals, its terminal and its exit code are its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+from click.shell_completion import CompletionItem
+from msgspec import Struct
+
+from turnscript.cli.agents import clients
+from turnscript.cli.agents.gateway import DEFAULT_URL, Found, ask, base_url, direct
+from turnscript.cli.agents.recipe import Client, Gateway, Setup, program, settings_text, setup
+from turnscript.cli.failures import OK, Failed, writing
+from turnscript.cli.output import STREAM, Files
+from turnscript.cli.report import Screen, table
+
+_KEY = "turnscript"
+"""What clients send where the gateway asks for no key: most refuse to start without one."""
+
+_COMMENTS = {"python": "#", "js": "//"}
+_EPILOG = """\b
+Examples:
+  turnscript launch claude
+  turnscript launch codex exec "What does this project do?"
+  turnscript launch --url http://192.168.0.7:8400 --key tsk-... claude --bare
+  turnscript launch --print opencode
+  turnscript launch --list
+
+\b
+Options stand before the client's name; all that follows it is the client's own.
+"""
+
+
+class ClientName(click.ParamType[Client]):
+    """The name of a client."""
+
+    name = "client"
+
+    def convert(self, value: str | Client, param: click.Parameter | None, ctx: click.Context | None) -> Client:
+        if isinstance(value, Client):
+            return value
+        found = next((client for client in clients() if client.name == value), None)
+        if found is None:
+            self.fail(f"{value!r} is not one of {', '.join(client.name for client in clients())}", param, ctx)
+        return found
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(client.name) for client in clients() if client.name.startswith(incomplete)]
+
+
+class Given(Struct, frozen=True):
+    """What the command line says."""
+
+    client: Client | None
+    arguments: tuple[str, ...]
+    url: str
+    key: str | None
+    model: str | None
+    context: int | None
+    printing: bool
+    listing: bool
+
+
+@click.command(
+    epilog=_EPILOG,
+    short_help="Start an agent so that it uses the gateway.",
+    context_settings={"allow_interspersed_args": False},
+)
+@click.argument("client", type=ClientName(), required=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENTS]...")
+@click.option(
+    "--url",
+    default=DEFAULT_URL,
+    envvar="TURNSCRIPT_URL",
+    show_default=True,
+    show_envvar=True,
+    metavar="URL",
+    help="Where the gateway is.",
+)
+@click.option("--key", envvar="TURNSCRIPT_KEY", show_envvar=True, metavar="KEY", help="A key of the gateway's.")
+@click.option("--model", metavar="NAME", help="The model to ask for (default: the gateway's first).")
+@click.option("--context", type=click.IntRange(1), metavar="TOKENS", help="How many tokens the model takes.")
+@click.option("--print", "printing", is_flag=True, help="Print what to set and run instead; starts nothing.")
+@click.option("--list", "listing", is_flag=True, help="List the clients.")
+def launch(**given: Any) -> int:
+    """Start CLIENT with ARGUMENTS so that it uses the gateway, without touching its own configuration."""
+    return run(Given(**given))
+
+
+def run(given: Given) -> int:
+    """Do it; returns only where nothing is started. Raises Failed or UsageError."""
+    if given.listing:
+        _write(_table())
+        return OK
+    client = given.client
+    if client is None:
+        raise click.UsageError("name a client; --list lists them")
+    if not client.command and not given.printing:
+        raise click.UsageError(f"nothing to start, {client.title} is a library: --print says how a program uses it")
+    address = base_url(given.url)
+    found = _asked(given, address)
+    gateway = Gateway(address, given.key or _KEY, given.model or found.model, given.context or found.context)
+    if not given.printing:
+        _start(client, gateway, given.arguments)
+    _write(recipe(client, gateway, state_folder(os.environ) / client.name, given.arguments))
+    return OK
+
+
+def recipe(client: Client, gateway: Gateway, folder: Path, arguments: tuple[str, ...] = ()) -> str:
+    """All that a person must do to use a client with a gateway: lines for a shell, or for a program."""
+    if not client.command:
+        mark = _COMMENTS[client.language]
+        return "\n".join(f"{mark} {path}\n{program(text, gateway)}" for path, text in client.code.items())
+    made = setup(client, gateway, folder)
+    lines = [f"unset {' '.join(client.unset)}"] if client.unset else []
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in made.variables.items()]
+    for path, text in made.files.items():
+        lines += [f"mkdir -p {shlex.quote(str(path.parent))}", f"cat > {shlex.quote(str(path))} <<'END'", f"{text}END"]
+    lines.append(shlex.join([client.command, *made.arguments, *arguments]))
+    return "\n".join(lines) + "\n"
+
+
+def kept_settings(client: Client, gateway: Gateway) -> str:
+    """The settings of a client as the file holds them that its users keep; empty if all it needs are variables."""
+    return settings_text(client.settings, gateway) if client.settings else ""
+
+
+def state_folder(env: Mapping[str, str]) -> Path:
+    """Where the files of launched clients are: not among their users' own."""
+    state = env.get("XDG_STATE_HOME", "")
+    base = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
+    return base / "turnscript" / "clients"
+
+
+def _asked(given: Given, address: str) -> Found:
+    """What the gateway says; a recipe can do without."""
+    try:
+        return ask(address, given.key, given.model)
+    except Failed as trouble:
+        if not given.printing:
+            raise
+        Screen().note(f"{trouble.place}: {trouble.message}; the recipe is for when it does")
+        return Found()
+
+
+def _start(client: Client, gateway: Gateway, arguments: tuple[str, ...]) -> NoReturn:
+    """Become the client."""
+    path = shutil.which(client.command)
+    if path is None:
+        raise Failed(f"{client.title} is not installed: there is no {client.command} in PATH", remedy=client.install)
+    made = setup(client, gateway, state_folder(os.environ) / client.name)
+    _write_files(made)
+    env = {name: value for name, value in os.environ.items() if name not in client.unset}
+    env |= made.variables | direct(os.environ, gateway.url)
+    screen = Screen()
+    if screen.is_terminal:
+        screen.note(f"{client.title} uses {gateway.model} at {gateway.url}")
+    if gateway.context is not None and gateway.context < client.prompt:
+        needs = f"{client.title} needs about {client.prompt} for its instructions and tools"
+        screen.note(f"the model takes {gateway.context} tokens, but {needs}")
+    _become(path, [client.command, *made.arguments, *arguments], env)
+
+
+def _become(path: str, command: list[str], env: dict[str, str]) -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    if os.name == "nt":  # there, exec would give the shell its prompt back while the client runs
+        sys.exit(subprocess.run([path, *command[1:]], env=env, check=False).returncode)
+    # Python ignores this signal for itself, and what is ignored stays so in the next program.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    with writing(path):
+        os.execve(path, command, env)
+
+
+def _write_files(made: Setup) -> None:
+    """Files that only their owner reads, each whole or not at all."""
+    for path, text in made.files.items():
+        with writing(str(path.parent)):
+            path.parent.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
+        with Files() as files:
+            files.open(str(path)).write(text.encode())
+        with writing(str(path)):
+            path.chmod(stat.S_IRUSR | stat.S_IWUSR)
+
+
+def _table() -> str:
+    rows = [(client.name, client.title, _state(client), client.install) for client in clients()]
+    return table(("NAME", "WHAT", "HERE", "INSTALL WITH"), rows) + "\n"
+
+
+def _state(client: Client) -> str:
+    if not client.command:
+        return "library"
+    return "yes" if shutil.which(client.command) else "no"
+
+
+def _write(text: str) -> None:
+    with Files() as files:
+        files.open(STREAM).write(text.encode())
