@@ -236,14 +236,6 @@ def test_a_digest_tells_texts_and_weights_apart_and_nothing_else() -> None:
     assert same == sample(bytewise, Example(TALK)).digest
 
 
-def test_turns_that_a_later_prompt_shows_differently_are_counted() -> None:
-    request = corpora.load("many_turns")
-    turns = sum(item.kind in MODEL for item in request.items)
-    goose, chatml = (Encoder(ts.get_format(name), WORLD, Train()) for name in ("rwkv-goose", "batuta-chatml"))
-    assert turns - 1 == sample(goose, Example(request)).again
-    assert bool(chatml.format.document.grows) == bool(sample(chatml, Example(request)).again)
-
-
 def test_tokens_without_bytes_of_their_own_stay_in_their_row(tmp_path: Path) -> None:
     """Where an accent changed the text, the first piece of a character has all of its bytes."""
     tokenizer = get_tokenizer(tinytokenizers.byte_level(tmp_path / "t.json", normalizer=normalizers.NFC()))

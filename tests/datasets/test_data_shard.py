@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import turnscript as ts
 from tests.datasets.jobs import built, chat, documents, plan_for, rejects, written
 from turnscript.datasets.form_registry import get_form
 from turnscript.datasets.ordercheck import CALL_ALONE, CALL_FIRST, NO_ANSWER, NO_RESULT, SHOWN_ANEW, order_warnings
@@ -153,10 +154,36 @@ def test_turns_with_tools_in_an_unusual_order_are_counted(
     [example] = get_form("messages").read(json.dumps({"messages": messages}).encode())
     assert expected == order_warnings(example.request.items)
     report, samples, _ = made(tmp_path, [{"messages": messages}, chat("q", "a")])
-    report.warnings.pop(SHOWN_ANEW, None)
-    assert dict.fromkeys(sorted(expected), 1) == report.warnings
+    anew = {SHOWN_ANEW} if CALL_ALONE in expected or CALL_FIRST in expected else set()
+    assert dict.fromkeys(sorted(expected | anew), 1) == report.warnings
     assert 2 == len(samples)
     assert len(expected) <= len(list(report.notes()))
+
+
+THOUGHT = {**SAID, "reasoning_content": "hm"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "anew"),
+    [
+        ([USER, SAID, USER, SAID], False),
+        ([USER, THOUGHT], False),
+        ([USER, THOUGHT, USER, SAID], True),
+        ([USER, SAID, USER, THOUGHT], False),
+        ([USER, {**call(), "content": "so"}, RESULT, SAID, USER, SAID], False),
+        ([USER, {**call(), **THOUGHT}, RESULT, SAID], False),
+        ([USER, {**call(), **THOUGHT}, RESULT, SAID, USER, SAID], True),
+        ([USER, call(), RESULT, SAID], True),
+        ([USER, call()], False),
+    ],
+)
+@pytest.mark.parametrize("name", ["rwkv-goose", "batuta-chatml"])
+def test_turns_that_later_prompts_may_show_otherwise_are_counted(
+    tmp_path: Path, messages: list[Any], anew: bool, name: str
+) -> None:
+    report, _, _ = made(tmp_path, [{"messages": messages}], format=name)
+    changes = bool(ts.get_format(name).document.grows)
+    assert int(anew and changes) == report.warnings.get(SHOWN_ANEW, 0)
 
 
 def test_dropping_turns_never_tries_more_than_it_must(tmp_path: Path) -> None:

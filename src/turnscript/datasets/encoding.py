@@ -33,8 +33,7 @@ class Sample(NamedTuple):
     """Tokens, and how much each counts in the loss: 0 to the encoder's `scale`.
 
     `trained`: how many count. `straddling`: how many lie across a border of what is trained. `losses`: how much of the
-    conversation the format does not show. `digest`: equal for samples with the same text and weights. `again`: how many
-    turns are trained that a later prompt shows in another way than they are here, in a format where that is so.
+    conversation the format does not show. `digest`: equal for samples with the same text and weights.
     """
 
     ids: Ids
@@ -43,7 +42,6 @@ class Sample(NamedTuple):
     straddling: int
     losses: int
     digest: bytes
-    again: int = 0
 
 
 class Wishes(TypedDict, total=False):
@@ -154,7 +152,7 @@ class Encoder:
             if trained == (draft.end != 0 and self.end is not None):
                 found.append(problem_of(untrained(examples[at], draft)))
                 continue
-            found.append(Sample(ids[first:last], worth, trained, across, draft.losses, draft.digest, draft.again))
+            found.append(Sample(ids[first:last], worth, trained, across, draft.losses, draft.digest))
         return found
 
     def _samples(self, examples: Sequence[Example], drafts: Sequence[Draft]) -> list[Sample | Problem]:

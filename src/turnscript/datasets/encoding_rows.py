@@ -46,11 +46,10 @@ class Draft:
     """An example as pieces: texts, marks (as a Writer has them) and values, which are weight bytes.
 
     `data` is the whole text as UTF-8, `starts` and `kept` its stretches: where each begins, in bytes, and what it is
-    worth. `end`: the weight of the token behind the document. `again`: how many trained turns a later prompt shows in
-    another way than the model wrote them.
+    worth. `end`: the weight of the token behind the document.
     """
 
-    __slots__ = ("again", "data", "end", "kept", "losses", "marks", "starts", "text", "texts", "values")
+    __slots__ = ("data", "end", "kept", "losses", "marks", "starts", "text", "texts", "values")
 
     def __init__(self, texts: list[str], marks: list[int], values: list[int]) -> None:
         self.texts = texts
@@ -58,7 +57,7 @@ class Draft:
         self.values = values
         self.text = "".join(texts)
         self.data = self.text.encode()
-        self.losses = self.end = self.again = 0
+        self.losses = self.end = 0
         starts, kept = self.starts, self.kept = [0], [values[0]]
         at, value = 0, values[0]
         sizes = map(len, texts) if len(self.data) == len(self.text) else [len(text.encode()) for text in texts]
@@ -86,7 +85,6 @@ class Drafter:
         self.options = options
         self.scale = WEIGHTS[options.weights]
         self._plain = train.is_plain()
-        self._grows = bool(format_.document.grows)
 
     def draft(self, example: Example) -> Draft:
         """The example in pieces. Raises BadRow, or another error of the library, with what is wrong and where."""
@@ -115,8 +113,6 @@ class Drafter:
         draft.losses = len(losses)
         if not items[-1].open and (self.train.end or (marks[-1] & TRAINABLE and self.format.ends_late(items[-1]))):
             draft.end = scale if self.train.end else values[-1]
-        if self._grows:
-            draft.again = max(sum(map(bool, draft.kept)) - 1, 0)
         return draft
 
     def _write(self, request: Request) -> Writer:

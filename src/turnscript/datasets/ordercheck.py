@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from turnscript.conversation import Assistant, Item, ToolCall, ToolResult, User
+from turnscript.conversation import Assistant, Item, Thinking, ToolCall, ToolResult, User
+from turnscript.datasets.train import MODEL
 
 CALL_FIRST = "W_CALL_BEFORE_USER"
 """A tool is called before any user said something."""
@@ -19,13 +20,13 @@ NO_RESULT = "W_CALL_WITHOUT_RESULT"
 NO_ANSWER = "W_RESULT_WITHOUT_ANSWER"
 """A user speaks, or the conversation ends, and the model said nothing after a result."""
 SHOWN_ANEW = "W_SHOWN_ANEW"
-"""A turn is trained as it was written, and a later prompt of the same conversation shows it in another way."""
+"""A turn before the last has a thought, or begins with a call, and later prompts may show it in another way."""
 WARNINGS = {
     CALL_FIRST: "a tool is called before any user said something",
     CALL_ALONE: "a tool is called without a word to the user before",
     NO_RESULT: "a call has no result before the user speaks again, or at the end",
     NO_ANSWER: "a result is not followed by an answer",
-    SHOWN_ANEW: "a turn is trained that later prompts show in another way, such as without its thoughts",
+    SHOWN_ANEW: "a turn before the last thinks or calls at once, which later prompts of this format may show otherwise",
 }
 
 
@@ -34,6 +35,23 @@ def order_warnings(items: Sequence[Item]) -> set[str]:
     if ToolCall not in map(type, items):
         return set()
     return set(_warnings(items))
+
+
+def shown_anew(items: Sequence[Item]) -> bool:
+    """Whether the model calls a tool at once and then goes on, or thinks, and goes on after another word of the user.
+
+    Those are the turns that a format shows in another way once they are past, if it has such (`Document.grows`).
+    """
+    if {Thinking, ToolCall}.isdisjoint(map(type, items)):
+        return False
+    speaks = thought = changes = False
+    for item in items:
+        spoke, speaks = speaks, item.kind in MODEL
+        if changes and speaks and not spoke:
+            return True
+        thought |= isinstance(item, Thinking)
+        changes |= (thought and isinstance(item, User)) or (isinstance(item, ToolCall) and not spoke)
+    return False
 
 
 def _warnings(items: Sequence[Item]) -> Iterator[str]:

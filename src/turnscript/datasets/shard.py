@@ -25,7 +25,7 @@ from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.encoding_rows import DIGEST
 from turnscript.datasets.files import read
 from turnscript.datasets.form import Example, Form
-from turnscript.datasets.ordercheck import SHOWN_ANEW, order_warnings
+from turnscript.datasets.ordercheck import SHOWN_ANEW, order_warnings, shown_anew
 from turnscript.datasets.overflow import Overflow
 from turnscript.datasets.plan import STOP, Plan
 from turnscript.datasets.preparation import Part, Prepared, encoder_of, forms_of, load_prepared
@@ -156,6 +156,7 @@ class _Work:
         self._writer = writer
         self._tell = tell
         self._limit = plan.limit
+        self._changes = bool(self._encoder.format.document.grows)
         self._overflow = Overflow(self._encoder, plan.overflow, plan.limit or 0)
         self._stop = plan.on_bad == STOP
         self._waiting: list[_Row] = []
@@ -230,7 +231,7 @@ class _Work:
                 samples += fitted.samples
                 cuts.append(fitted.cuts)
             warnings |= order_warnings(example.request.items)
-            if result.again:
+            if self._changes and shown_anew(example.request.items):
                 warnings.add(SHOWN_ANEW)
         assert samples, "a form gave no examples for a row"
         for cut in cuts:
