@@ -7,6 +7,7 @@ import re
 import select
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -199,3 +200,11 @@ def test_rejects_of_many_rows_are_not_kept_in_memory(tmp_path: Path) -> None:
     assert (1, True) == (code, "and 49995 more" in seen)
     assert peak < 64
     assert 50_000 == len(read_rows(tmp_path / "out.jsonl.rejects.jsonl"))
+
+
+def test_the_package_is_a_program_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "turnscript", "--version"], capture_output=True, timeout=60, check=False
+    )
+    assert (0, b"") == (done.returncode, done.stderr)
+    assert process("--version").stdout == done.stdout
