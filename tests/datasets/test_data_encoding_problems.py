@@ -102,7 +102,7 @@ def test_a_loss_is_counted_or_refused() -> None:
     goose = ts.get_format("rwkv-goose")
     found = Encoder(goose, WORLD, Train()).encode([example])[0]
     assert isinstance(found, Sample)
-    assert len(goose.render(example.request, view="prompt").losses) == found.losses > 0
+    assert len(goose.render(example.request, view="prompt").losses) == len(found.losses) > 0
     strict = problem(Encoder(goose, WORLD, Train(), strict=True), example)
     assert Code.LOSSY == strict.code
     assert strict.pointer.startswith("items[0]")

@@ -1,6 +1,7 @@
 """One shard: rows kept or set aside whole, samples that are too long, and what is counted on the way."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,13 @@ import pytest
 import turnscript as ts
 from tests.datasets.jobs import built, chat, documents, plan_for, rejects, written
 from turnscript.datasets.form_registry import get_form
+from turnscript.datasets.losskinds import MOST, OTHER, count_losses, loss_lines
 from turnscript.datasets.ordercheck import CALL_ALONE, CALL_FIRST, NO_ANSWER, NO_RESULT, SHOWN_ANEW, order_warnings
 from turnscript.datasets.overflow import Overflow
 from turnscript.datasets.preparation import encoder_of, prepare
 from turnscript.datasets.shard import run_shard
 from turnscript.datasets.shardfiles import REJECTS, find_record, shard_file
+from turnscript.losses import Loss
 
 LONG = chat("q1", "first answer", "q2", "second answer", "q3", "the third and longest answer of all")
 
@@ -184,6 +187,33 @@ def test_turns_that_later_prompts_may_show_otherwise_are_counted(
     report, _, _ = made(tmp_path, [{"messages": messages}], format=name)
     changes = bool(ts.get_format(name).document.grows)
     assert int(anew and changes) == report.warnings.get(SHOWN_ANEW, 0)
+
+
+def test_what_a_format_cannot_say_is_counted_by_what_and_where(tmp_path: Path) -> None:
+    rows = [{"messages": [USER, {**call(), "content": "so"}, RESULT, SAID] * turns} for turns in (1, 2, 2)]
+    report, samples, _ = made(tmp_path, rows, format="rwkv-goose")
+    expected = {
+        f"$.messages[].{place}: dropped: this format has no place for it": 5 for place in ("id", "tool_calls[].id")
+    }
+    assert expected == report.loss_kinds
+    assert (10, 3) == (report.losses, len(samples))
+    # A sample that is cut in two says nothing twice, and what was set aside says nothing.
+    short = made(tmp_path, rows, format="rwkv-goose", max_tokens=60, overflow="split")[0]
+    assert short.cuts.split
+    assert expected == short.loss_kinds
+    assert {} == made(tmp_path, rows, format="rwkv-goose", max_tokens=20)[0].loss_kinds
+    assert {} == made(tmp_path, rows, format="rwkv-universal")[0].loss_kinds
+
+
+def test_kinds_of_losses_are_told_apart_up_to_a_limit() -> None:
+    counts: Counter[str] = Counter()
+    many = [Loss(f"$.a[{at}].m{at % (MOST + 5)}", "dropped", "no place") for at in range(3 * MOST)]
+    count_losses(counts, many)
+    assert (MOST + 1, 3 * MOST) == (len(counts), counts.total())
+    assert counts[OTHER] == sum(at % (MOST + 5) >= MOST for at in range(3 * MOST))
+    assert 3 == counts["$.a[].m0: dropped: no place"]
+    shown = list(loss_lines(counts, most=2))
+    assert ["  3 x $.a[].m0: dropped: no place", f"  and {MOST - 1} more kinds, which manifest.json has"] == shown[1:]
 
 
 def test_dropping_turns_never_tries_more_than_it_must(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from turnscript.engine.escape import POLICIES
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Span
 from turnscript.errors import LossyConversion, TurnscriptError, UnknownName, Unsupported
 from turnscript.format import Format
+from turnscript.losses import Loss
 
 MODES = ("auto", "ids", "text")
 
@@ -32,7 +33,7 @@ MODES = ("auto", "ids", "text")
 class Sample(NamedTuple):
     """Tokens, and how much each counts in the loss: 0 to the encoder's `scale`.
 
-    `trained`: how many count. `straddling`: how many lie across a border of what is trained. `losses`: how much of the
+    `trained`: how many count. `straddling`: how many lie across a border of what is trained. `losses`: what of the
     conversation the format does not show. `digest`: equal for samples with the same text and weights.
     """
 
@@ -40,7 +41,7 @@ class Sample(NamedTuple):
     weights: NDArray[np.uint8]
     trained: int
     straddling: int
-    losses: int
+    losses: Sequence[Loss]
     digest: bytes
 
 

@@ -21,6 +21,7 @@ from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Writer
 from turnscript.errors import InvalidConversation, InvalidInput, LossyConversion, TurnscriptError
 from turnscript.format import Format
 from turnscript.jsontext import is_object
+from turnscript.losses import Loss
 
 WEIGHTS = {"binary": 1, "scaled": 255}
 """How weights are written, and the byte that stands for 1."""
@@ -46,7 +47,7 @@ class Draft:
     """An example as pieces: texts, marks (as a Writer has them) and values, which are weight bytes.
 
     `data` is the whole text as UTF-8, `starts` and `kept` its stretches: where each begins, in bytes, and what it is
-    worth. `end`: the weight of the token behind the document.
+    worth. `end`: the weight of the token behind the document. `losses`: what of the example the text does not show.
     """
 
     __slots__ = ("data", "end", "kept", "losses", "marks", "starts", "text", "texts", "values")
@@ -57,7 +58,8 @@ class Draft:
         self.values = values
         self.text = "".join(texts)
         self.data = self.text.encode()
-        self.losses = self.end = 0
+        self.losses: Sequence[Loss] = ()
+        self.end = 0
         starts, kept = self.starts, self.kept = [0], [values[0]]
         at, value = 0, values[0]
         sizes = map(len, texts) if len(self.data) == len(self.text) else [len(text.encode()) for text in texts]
@@ -110,7 +112,7 @@ class Drafter:
         losses = out.all_losses()
         if losses and self.options.strict:
             raise LossyConversion(losses, f"{self.format.name} (prompt view)")
-        draft.losses = len(losses)
+        draft.losses = losses
         if not items[-1].open and (self.train.end or (marks[-1] & TRAINABLE and self.format.ends_late(items[-1]))):
             draft.end = scale if self.train.end else values[-1]
         return draft

@@ -214,6 +214,7 @@ class _Count:
             written=sum(file.written for file in self._files),
             duplicates=sum(file.duplicates for file in self._files),
             rejected=_summed([record.rejected for record in self._records]),
+            loss_kinds=_summed([record.losses for record in self._records]),
             warnings=_summed([record.warnings for record in self._records]),
             samples=self.samples,
             files=self._files,

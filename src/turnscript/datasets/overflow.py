@@ -66,7 +66,7 @@ class Overflow:
         if not kept:
             return self._nothing_left(sample)
         # What is known of the sample as a whole is counted once.
-        kept[1:] = [piece._replace(straddling=0, losses=0) for piece in kept[1:]]
+        kept[1:] = [piece._replace(straddling=0, losses=()) for piece in kept[1:]]
         return Fitted(kept, Cuts(split=1, tokens=sum(len(piece.ids) for piece in pieces if not piece.trained)))
 
     def _drop_turns(self, example: Example, sample: Sample) -> Fitted | Problem:

@@ -6,6 +6,7 @@ Nothing is loaded and nothing runs: no script, no font, no picture. Whatever com
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
@@ -187,7 +188,9 @@ def _facts_table(stats: Stats) -> str:
     rows = [("samples without a trained token", stats.untrained), ("tokens that straddle", stats.straddling)]
     rows += [("things that the format could not say", stats.losses)]
     kept = [(name, f"{count:,}") for name, count in rows if count]
-    return _table(("worth a look", "how many"), kept) if kept else ""
+    lost = [(kind, f"{count:,}") for kind, count in Counter(stats.loss_kinds).most_common()]
+    tables = [(("worth a look", "how many"), kept), (("what the format could not say", "how often"), lost)]
+    return "".join(_table(heads, cells) for heads, cells in tables if cells)
 
 
 def _bars(heads: tuple[str, str], entries: Sequence[tuple[str, int]]) -> str:

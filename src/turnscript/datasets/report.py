@@ -27,8 +27,8 @@ class Report(Struct, kw_only=True):
 
     `rejected`: rows that were set aside, by code. `documents`, `tokens` and `trained`: what the outputs hold, without
     padding, each repetition counted. `straddling`: tokens of these that hold a piece that is trained and one that is
-    not. `losses`: what the format could not say. `cuts` and `warnings` count in all rows but the rejected, duplicates
-    included. `outputs`: the files' names.
+    not. `losses`: how much the format could not say. `loss_kinds` (by what and where), `cuts` and `warnings` count in
+    all rows but the rejected, duplicates included. `outputs`: the files' names.
     """
 
     rows: int = 0
@@ -41,6 +41,7 @@ class Report(Struct, kw_only=True):
     trained: int = 0
     straddling: int = 0
     losses: int = 0
+    loss_kinds: dict[str, int] = {}
     cuts: Cuts = msgspec.field(default_factory=Cuts)
     warnings: dict[str, int] = {}
     files: list[FileReport] = []

@@ -37,6 +37,7 @@ def stats_of(folder: str | os.PathLike[str], *, roles: int = LOOKED_AT) -> Stats
             begins = np.cumsum(batch.lengths) - batch.lengths
             stats.add(batch.lengths, np.add.reduceat(batch.weights > 0, begins, dtype=np.int64))
     stats.straddling, stats.losses = report.straddling, report.losses
+    stats.loss_kinds = report.loss_kinds
     stats.documents = report.documents
     stats.rejects.update(report.rejected)
     for file in report.files:

@@ -25,6 +25,7 @@ from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.encoding_rows import DIGEST
 from turnscript.datasets.files import read
 from turnscript.datasets.form import Example, Form
+from turnscript.datasets.losskinds import count_losses
 from turnscript.datasets.ordercheck import SHOWN_ANEW, order_warnings, shown_anew
 from turnscript.datasets.overflow import Overflow
 from turnscript.datasets.plan import STOP, Plan
@@ -110,6 +111,7 @@ def run_shard(prepared: Prepared, out: str | os.PathLike[str], number: int, tell
             files={},
             pieces=work.pieces,
             rejected=dict(sorted(work.rejected.items())),
+            losses=dict(sorted(work.losses.items())),
             warnings=dict(sorted(work.warnings.items())),
             cuts=work.cuts,
         )
@@ -164,6 +166,7 @@ class _Work:
         self._done = Done()
         self.pieces = [PieceCounts() for _ in self._parts]
         self.rejected: Counter[str] = Counter()
+        self.losses: Counter[str] = Counter()
         self.warnings: Counter[str] = Counter()
         self.cuts = Cuts()
 
@@ -236,6 +239,9 @@ class _Work:
         assert samples, "a form gave no examples for a row"
         for cut in cuts:
             self.cuts.add(cut)
+        for sample in samples:
+            if sample.losses:
+                count_losses(self.losses, sample.losses)
         if warnings:
             self.warnings.update(warnings)
         batch.add(row.piece, row.raw.number, samples, _row_digest(results))
@@ -280,7 +286,7 @@ class _Batch:
             self.ids.append(sample.ids)
             self.weights.append(sample.weights)
             self._facts.append(
-                (len(sample.ids), sample.trained, sample.straddling, sample.losses, piece, place, number)
+                (len(sample.ids), sample.trained, sample.straddling, len(sample.losses), piece, place, number)
             )
             self._digests.append(digest)
 

@@ -54,6 +54,7 @@ class Stats(Struct):
     documents: int = 0
     straddling: int = 0
     losses: int = 0
+    loss_kinds: dict[str, int] = field(default_factory=dict)
     forms: Counter[str] = field(default_factory=Counter)
     looked_at: int = 0
     roles: dict[str, list[int]] = {}
@@ -146,6 +147,7 @@ class Stats(Struct):
             "untrained_samples": self.untrained,
             "straddling_tokens": self.straddling,
             "losses": self.losses,
+            "loss_kinds": ranked(self.loss_kinds),
             "length": {
                 "shortest": self.shortest,
                 "mean": round(self.mean, 3),

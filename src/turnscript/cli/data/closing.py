@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from turnscript.cli.report import plural, shown, table
+from turnscript.datasets.losskinds import loss_lines
 from turnscript.datasets.magic import Magic, magic, trainer_change
 from turnscript.datasets.manifest import Manifest, read_manifest
 from turnscript.datasets.merge import REJECTS_FILE
@@ -72,6 +73,7 @@ class Closing:
         )
         for note in self._notes():
             yield f"note: {shown(note)}"
+        yield from self._losses()
         yield from self._rejected()
         if kept:
             yield ""
@@ -89,13 +91,17 @@ class Closing:
 
     def _notes(self) -> Iterator[str]:
         yield from self.report.notes()
-        if self.report.losses:
-            things = plural(self.report.losses, "thing", "things")
-            yield f"{things} in the rows cannot be said in {self.manifest.plan.format}"
         facts = OutputFacts(self.manifest.size, self.manifest.end, window=self.window)
         for name in self.manifest.plan.outputs:
             yield from get_output(name).notes(facts)
         yield from read_packing(self.manifest.plan.pack).notes()
+
+    def _losses(self) -> Iterator[str]:
+        """What the format cannot say, by what and where, the most frequent first."""
+        if self.report.losses:
+            things = plural(self.report.losses, "thing", "things")
+            yield f"note: {things} in the rows cannot be said in {shown(self.manifest.plan.format)}"
+            yield from map(shown, loss_lines(self.report.loss_kinds))
 
     def _rejected(self) -> Iterator[str]:
         """The reasons, the most frequent first, each with its first row."""

@@ -10,6 +10,7 @@ from turnscript.cli.data.options import as_json
 from turnscript.cli.failures import OK
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.report import Screen, plural, shown, table
+from turnscript.datasets.losskinds import loss_lines
 from turnscript.datasets.page import shares_of, stats_page
 from turnscript.datasets.runstats import stats_of
 from turnscript.datasets.stats import Stats
@@ -64,6 +65,8 @@ def page(stats: Stats, *, rows: bool = True) -> Iterator[str]:
     for count, what in (*notes, (stats.losses, "things that the format could not say")):
         if count:
             yield f"{count:,} {what}"
+    if rows:
+        yield from map(shown, loss_lines(stats.loss_kinds))
     if not stats.samples:
         return
     yield ""
