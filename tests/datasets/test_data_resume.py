@@ -14,6 +14,8 @@ from turnscript.datasets.preparation import prepare
 from turnscript.datasets.shardfiles import FOLDER, PART
 
 FIELDS = {"dedup": "exact", "shuffle": 3, "pack": "stream:256"}
+KILLS = 20
+"""At so many random times builds are killed."""
 
 WORKERS = """
 import sys
@@ -76,11 +78,11 @@ def test_a_build_that_is_killed_at_any_time_ends_with_the_same_bytes(tmp_path: P
     lasts = time.monotonic() - began
     rng = random.Random(1)
     kills, job = 0, 0
-    while kills < 8:
+    while kills < KILLS:
         out = tmp_path / f"job{job}"
         before: dict[str, tuple[int, int]] = {}
         running = True
-        while running and kills < 8:
+        while running and kills < KILLS:
             running = killed(file, out, rng.uniform(0.05, 0.8) * lasts)
             kills += running
             now = stamps(out)
