@@ -47,9 +47,16 @@ class Run:
         torch.manual_seed(settings.seed)
         self.settings, self.device = settings, device
         self.model = Model(shape).to(device)
-        self.optimizer = torch.optim.AdamW(
-            self.model.groups(settings.decay), lr=settings.rate, betas=(0.9, 0.99), eps=1e-9, fused=True
-        )
+        matrices, others = self.model.groups()
+        self.optimizers: list[torch.optim.Optimizer] = [
+            torch.optim.AdamW(others, lr=settings.rate, betas=(0.9, 0.99), eps=1e-9, weight_decay=0.0, fused=True),
+            torch.optim.Muon(
+                [{"params": matrices, "scale": 1.0}],
+                lr=settings.rate,
+                weight_decay=settings.decay,
+                adjust_lr_fn="match_rms_adamw",
+            ),
+        ]
         self.read = self.model.hidden
         self.step, self.elapsed = 0, 0.0
 
@@ -63,7 +70,7 @@ class Run:
             "shape": dataclasses.asdict(self.model.shape),
             "settings": dataclasses.asdict(self.settings),
             "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizers": [one.state_dict() for one in self.optimizers],
             "step": self.step,
             "elapsed": self.elapsed,
         }
@@ -77,7 +84,8 @@ class Run:
         if whole["shape"] != dataclasses.asdict(self.model.shape):
             raise ValueError(f"{path} holds another model: {whole['shape']}")
         self.model.load_state_dict(whole["model"])
-        self.optimizer.load_state_dict(whole["optimizer"])
+        for one, state in zip(self.optimizers, whole["optimizers"], strict=True):
+            one.load_state_dict(state)
         self.step, self.elapsed = whole["step"], whole["elapsed"]
 
     @property
@@ -100,10 +108,12 @@ class Run:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip)
         cosine = settings.rest + (1 - settings.rest) * (1 + math.cos(math.pi * self.progress)) / 2
-        for group in self.optimizer.param_groups:
-            group["lr"] = settings.rate * group["scale"] * cosine * min(1.0, (self.step + 1) / max(1, settings.warmup))
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        share = cosine * min(1.0, (self.step + 1) / max(1, settings.warmup))
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = settings.rate * group["scale"] * share
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
         self.step += 1
         return loss.item()
 
