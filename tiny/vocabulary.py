@@ -15,10 +15,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 END = 0
-# Pieces never reach across these: a word with the space before it, one digit, Chinese and the like, spaces, and marks.
+# Pieces never reach across these: a word, one digit, one Chinese sign, spaces, and marks. A word is cut alike wherever
+# it stands, behind a space or a quotation mark, so that copying it is copying its pieces.
 _CUT = re.compile(
-    r" ?[^\W\d_\u2e80-\u9fff\uac00-\ud7ff]+|\d|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7ff]+"
-    r"|[ \t]+|\n+| ?(?:[^\w\s]|_)+|\w|\s"
+    r"[^\W\d_\u2e80-\u9fff\uac00-\ud7ff]+|\d|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7ff]"
+    r"|[ \t]+|\n+|(?:[^\w\s]|_)+|\w|\s"
 )
 _LONGEST = 24
 _SPARE = 1.6
