@@ -147,7 +147,7 @@ def _new_tool(random: Random) -> Iterator[Case]:
     made = random.random() < 0.5
     topic = invented(random, held=True) if made else random.choice(UNSEEN)
     dialog = Dialog(random, held=True, zh=False)
-    tool = offer(topic, random)
+    tool = offer(topic, random, strange=0)
     dialog.tools = [tool, *(offer(other, random) for other in random.sample(TOPICS, random.choice((0, 1, 2, 3))))]
     random.shuffle(dialog.tools)
     dialog.system()

@@ -25,6 +25,8 @@ Weights = Mapping[str, NDArray[np.float32]]
 
 END_NAME = r"<|end of text|>\xff"
 CONTEXT = 1048576
+NAME = "tiny RWKV-7 universal"
+"""The format is in the name, so that who finds the file alone knows how to talk to the model."""
 _WHOLE = {
     "emb.weight": "token_embd.weight",
     "blocks.0.ln0.weight": "token_embd_norm.weight",
@@ -71,7 +73,7 @@ def tensors(weights: Weights) -> dict[str, NDArray[Any]]:
     return {name: _typed(name, values) for name, values in out.items()}
 
 
-def write(path: Path, weights: Weights, vocabulary: Vocabulary, *, name: str = "tiny RWKV-7") -> Path:
+def write(path: Path, weights: Weights, vocabulary: Vocabulary, *, name: str = NAME) -> Path:
     """Write the file; the same weights give the same bytes. Returns `path`."""
     rows, width = weights["emb.weight"].shape
     if rows != len(vocabulary):
@@ -129,7 +131,7 @@ def main() -> None:
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("vocabulary", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--name", default="tiny RWKV-7")
+    parser.add_argument("--name", default=NAME)
     given = parser.parse_args()
     write(given.out, load(given.checkpoint), Vocabulary.load(given.vocabulary), name=given.name)
     print(f"{given.out}: {given.out.stat().st_size / 1e6:.2f} MB")

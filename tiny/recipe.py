@@ -9,10 +9,11 @@ from pathlib import Path
 
 import turnscript
 from tiny import vocabulary
+from tiny.dialogs.values import SIGNS
 
-SEED = "train1"
-COUNT = 120_000
-SIZE = 1536
+SEED = "train2"
+COUNT = 200_000
+SIZE = 1664
 FORMAT = "rwkv-universal"
 SAMPLE = 5_000
 """How many rows the vocabulary is chosen from."""
@@ -33,6 +34,12 @@ JOINTS = (
 )
 """What stands between the words of a transcript."""
 
+WORDS = (
+    *(" a ", " an ", " and ", " at ", " for ", " from ", " i ", " in ", " is ", " it ", " me ", " my ", " of ", " on "),
+    *(" or ", " please ", " that ", " the ", " to ", " with ", " you "),
+)
+"""Small words with the spaces around them: whatever follows begins a piece of its own."""
+
 
 def sample(lines: Iterator[bytes]) -> str:
     """Rows as the model reads them, one behind another."""
@@ -49,7 +56,7 @@ def main() -> None:
     given = parser.parse_args()
     with given.rows.open("rb") as file:
         text = sample(islice(file, SAMPLE))
-    chosen = vocabulary.build([text], SIZE, tags=TAGS, pieces=JOINTS)
+    chosen = vocabulary.build([text], SIZE, tags=TAGS, pieces=(*JOINTS, *WORDS, *SIGNS))
     chosen.save(given.out)
     print(f"{len(chosen)} ids, {len(text.encode()) / len(chosen.encode(text)):.2f} bytes a token")
 

@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+import turnscript
 from tests.cli.running import run
 from tests.gateway.stage import NO_TLS
 from tools.demo import Server
@@ -47,6 +48,10 @@ def test_the_model_is_small_and_says_of_itself_how_it_is_served() -> None:
     assert ("tiny", {"temperature": 0.0}) == (model.name, model.sampling_values)
     assert model.takes is not None
     assert "set" == model.why
+
+
+def test_the_file_alone_says_which_format_it_wants() -> None:
+    assert "rwkv-universal" == turnscript.detect(shipped.FILE).format
 
 
 def test_the_banner_says_that_it_is_for_demonstrations_and_how_to_serve_a_real_one(tiny: Server) -> None:

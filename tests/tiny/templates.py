@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from tiny.dialogs import conversations, talk, tools
+from tiny.dialogs import conversations, shapes, talk, tools, values
 from tiny.dialogs.phrases import Node, parsed
 from tiny.dialogs.topics import TOPICS, UNSEEN
 
@@ -13,6 +13,8 @@ _NUMBER = r"-?\d[\d.]*"
 _WORDS = r"[^\d\"“”`,.?!:;]{1,40}"
 _KINDS = {
     **dict.fromkeys(("city", "city2", "person"), r"[^\W\d_]+(?: [^\W\d_]+)?"),
+    "label": r"[\w./-]+(?: \w+){0,3}",
+    "choice": r"\w+",
     "expression": r"[\d.()+*/ -]+",
     "time": r"\d\d:\d\d",
     "code": r"[A-Z]+-?\d+",
@@ -27,41 +29,50 @@ _KINDS = {
     **dict.fromkeys(("currency", "currency2", "language"), r"[^\W\d_]+"),
     **dict.fromkeys(("quantity", "minutes", "percent", "few", "number", "small"), _NUMBER),
 }
-_JOINTS = (" and ", ", and ", "? And ", ", then ", ". also, ", "; ", "，还有", "，", "。")
+_JOINTS = tuple(dict.fromkeys((*conversations._JOINTS, *conversations._JOINTS_ZH)))
+_MADE = r"[a-z]{3,}"
 _BEHIND = "|".join(re.escape(text.strip()) for text in conversations._BACK)
 _BEFORE = "|".join(re.escape(text.strip()) for text in conversations._FRONT)
 
 
-def fits(text: str) -> list[str]:
-    """The lines that make this text, whatever its values: none, one, or those of two requests in one message."""
-    whole = _line(text)
+def fits(text: str, *, made: bool = True) -> list[str]:
+    """The lines that make this text, whatever its values: none, one, or those of two requests in one message.
+
+    `made`: also those of made-up things and verbs. Any word may be one, so without them only the known ones count.
+    """
+    whole = _line(text, made)
     if whole:
         return [whole]
     for joint in _JOINTS:
         for place in (found.start() for found in re.finditer(re.escape(joint), text)):
-            first = next(filter(None, (_line(text[:place] + end) for end in ("", "?", "？"))), "")
-            if first and (second := _line(text[place + len(joint) :])):
+            first = next(filter(None, (_line(text[:place] + end, made) for end in ("", "?", "？", ".", "!", "。"))), "")
+            if first and (second := _line(text[place + len(joint) :], made)):
                 return [first, second]
     return []
 
 
-def _line(text: str) -> str:
-    return next((line for line, pattern in _patterns() if pattern.fullmatch(text.strip())), "")
+def _line(text: str, made: bool) -> str:
+    return next((line for line, pattern in _patterns(made) if any(map(pattern.fullmatch, (text, text.strip())))), "")
 
 
 @cache
-def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
+def _patterns(made: bool) -> tuple[tuple[str, re.Pattern[str]], ...]:
     lines: list[tuple[str, dict[str, str]]] = []
-    for topic in (*TOPICS, *UNSEEN):
-        kinds = {one.slot: _KINDS.get(one.kind, _WORDS) for one in topic.parameters}
+    words = {
+        "verb": "|".join((*values.VERBS, *((_MADE,) if made else ()))),
+        "noun": "|".join((*values.NOUNS, *((_MADE,) if made else ()))),
+    }
+    for topic in (*TOPICS, *UNSEEN, *shapes._SHAPES):
+        kinds = words | {one.slot: _KINDS.get(one.kind, _WORDS) for one in topic.parameters}
         if topic.several:
             kinds[topic.several] = f"(?:{kinds[topic.several]})(?:(?:, | and |、|和)(?:{kinds[topic.several]}))*"
         lines += [(line, kinds) for line in (*topic.asks, *topic.asks_zh)]
-    made = {"tool": r"\w+", "verb": "|".join(tools.VERBS), "noun": r"\w+", "list": ".+"}
-    lines += [(line, made) for line in tools._INVENTED]
-    said = {"text": r"[^\"“”]+", "name": _WORDS}
+    listed = words | {"tool": r"\w+" if made else r"[a-z]+_\w+", "list": r".+"}
+    lines += [(line, listed) for line in (*tools._INVENTED, *tools._INVENTED_ZH)]
+    said = {"text": r"[^\"“”]+", "name": _WORDS, "facts": r".+(?: is |: | = ).+"}
     fixed = [line for line, _ in (*talk._FIXED, *talk._FIXED_ZH)]
-    lines += [(line, said) for line in (*fixed, *talk._SAY, *talk._SAY_ZH, *talk._NAMED, *talk._WHO_AM_I)]
+    talked = (*fixed, *talk._SAY, *talk._SAY_ZH, *talk._NAMED, *talk._WHO_AM_I, *talk._RECALL)
+    lines += [(line, said) for line in talked]
     return tuple((line, _compiled(line, kinds)) for line, kinds in lines)
 
 
@@ -75,7 +86,7 @@ def _expression(nodes: tuple[Node, ...], kinds: dict[str, str]) -> str:
     for node in nodes:
         if isinstance(node, str):
             cut = re.split(r"\{(\w+)\}", node)
-            pieces += [f"(?:{kinds[text]})" if place % 2 else re.escape(text) for place, text in enumerate(cut)]
+            pieces += [f"(?:{kinds[text.lower()]})" if place % 2 else re.escape(text) for place, text in enumerate(cut)]
         else:
             pieces.append("(?:" + "|".join(_expression(choice, kinds) for choice in node) + ")")
     return "".join(pieces)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tiny.dialogs import talk
 from tiny.dialogs.phrases import say
+from tiny.dialogs.shapes import shaped
 from tiny.dialogs.tools import Call, JsonObject, Offered, ask, asked_of, invented, offer
 from tiny.dialogs.topics import TOPICS, Topic
 
@@ -39,8 +40,58 @@ _FRONT = (
     "Also, ",
     "Ok, ",
     "I have a question: ",
+    "Well, ",
+    "So, ",
+    "Listen, ",
+    "Yes, ",
+    "Thanks, ",
+    "Good morning, ",
+    "Hello! ",
+    "One more thing: ",
+    "Next: ",
+    "Alright, ",
+    "By the way, ",
 )
-_BACK = (" Thanks!", " Thank you.", " Thanks.", " please", " It is urgent.", " I am curious.", " :)")
+_BACK = (
+    " Thanks!",
+    " Thank you.",
+    " Thanks.",
+    " please",
+    " It is urgent.",
+    " I am curious.",
+    " :)",
+    "!",
+    " ASAP",
+    " Ok?",
+    " That is all.",
+    " Cheers.",
+    " thx",
+    "...",
+)
+
+
+def _made(random: Random, zh: bool) -> Topic:
+    """A tool that only one conversation has."""
+    return invented(random) if zh or random.random() < 0.45 else shaped(random)
+
+
+_JOINTS = (
+    *(
+        " and ",
+        " and ",
+        ", and ",
+        "? And ",
+        ", then ",
+        ". also, ",
+        "; ",
+        " and then ",
+        ". After that, ",
+        ". Then ",
+        " plus ",
+    ),
+    *(". And ", ", also ", ". Besides, ", " & "),
+)
+_JOINTS_ZH = ("，", "。", "，还有", "，然后", "，再", "；")
 
 
 class Dialog:
@@ -65,8 +116,8 @@ class Dialog:
             topics[0] = random.choice(self._known)
         offered: dict[str, Offered] = {}
         for topic in topics:
-            made = not self.zh and random.random() < 0.3
-            tool = offer(invented(random) if made else topic, random)
+            made = random.random() < 0.4
+            tool = offer(_made(random, self.zh) if made else topic, random)
             offered[tool.name] = tool
         found = list(offered.values())
         random.shuffle(found)
@@ -90,9 +141,9 @@ class Dialog:
     def user(self, text: str) -> None:
         random = self.random
         if not self.zh:
-            if random.random() < 0.15:
+            if random.random() < 0.2:
                 text = random.choice(_FRONT) + text
-            if random.random() < 0.1:
+            if random.random() < 0.15:
                 text += random.choice(_BACK)
             if random.random() < 0.6:
                 text = text[:1].upper() + text[1:]
@@ -113,7 +164,7 @@ class Dialog:
             named.append({"id": f"call_{self._calls}", "type": "function", "function": function})
         names = " and ".join(dict.fromkeys(one.tool.name for one in calls))
         thought = f"需要调用 {names}。" if self.zh else f"I should call {names}."
-        said = ACK[self.zh] if self.random.random() < 0.9 else None
+        said = ACK[self.zh] if self.random.random() < 0.96 else None
         self.messages.append({**self._thinking(thought), "role": "assistant", "content": said, "tool_calls": named})
         for one, sent in zip(calls, named, strict=True):
             self.messages.append({"role": "tool", "tool_call_id": sent["id"], "content": one.result})
@@ -145,22 +196,21 @@ class Dialog:
             texts.append(text)
             calls += made
         first = texts[0].rstrip(".?!。？，")
-        joint = (
-            self.random.choice(("，", "。", "，还有"))
-            if self.zh
-            else self.random.choice((" and ", ", and ", "? And ", ", then ", ". also, ", "; "))
-        )
+        joint = self.random.choice(_JOINTS_ZH) if self.zh else self.random.choice(_JOINTS)
         self.user(first + joint + texts[1])
         self.call(calls)
         return True
 
     def ask_in_vain(self) -> bool:
         """A request that no tool can serve."""
-        offered = {tool.topic.name for tool in self.tools}
-        others = [topic for topic in asked_of(TOPICS, self.zh) if topic.name not in offered]
-        text, _ = ask(
-            offer(self.random.choice(others), self.random), self.random, zh=self.zh, held=self.held, several=False
-        )
+        random, offered = self.random, {tool.topic.name for tool in self.tools}
+        if not self.zh and random.random() < 0.25:
+            wanted = _made(random, self.zh)
+        else:
+            others = [topic for topic in asked_of(TOPICS, self.zh) if topic.name not in offered]
+            near = [topic for topic in others if any(_alike(topic, tool.topic) for tool in self.tools)]
+            wanted = random.choice(near if near and random.random() < 0.5 else others)
+        text, _ = ask(offer(wanted, random), random, zh=self.zh, held=self.held, several=False)
         self.user(text)
         self.answer(NO_TOOL[self.zh], "没有合适的工具。" if self.zh else "No tool can do this.")
         return True
@@ -170,7 +220,9 @@ class Dialog:
         kind = random.random()
         if kind < 0.15:
             turns = talk.naming(random, self.zh, self.held)
-        elif kind < 0.5:
+        elif kind < 0.3 and not self.zh:
+            turns = [talk.recalling(random, self.held)]
+        elif kind < 0.6:
             turns = [talk.saying(random, self.zh, self.held)]
         else:
             turns = [talk.fixed(random, self.zh)]
@@ -183,20 +235,26 @@ class Dialog:
         """Whatever happens next."""
         kind = self.random.random()
         done = (
-            (kind < 0.58 and self.ask_tool())
-            or (kind < 0.7 and self.ask_tool(several=True))
-            or (kind < 0.78 and self.ask_two())
-            or (kind < 0.86 and self.ask_in_vain())
+            (kind < 0.5 and self.ask_tool())
+            or (kind < 0.64 and self.ask_tool(several=True))
+            or (kind < 0.77 and self.ask_two())
+            or (kind < 0.88 and self.ask_in_vain())
         )
         if not done:
             self.chat()
 
 
+def _alike(one: Topic, other: Topic) -> bool:
+    """Whether two tools are about the same kind of thing, such as cities."""
+    kinds = {parameter.kind for parameter in other.parameters}
+    return any(parameter.kind in kinds for parameter in one.parameters)
+
+
 def conversation(random: Random, *, topics: tuple[Topic, ...] = TOPICS, held: bool = False) -> JsonObject:
-    """A conversation of one to three exchanges."""
+    """A conversation of one to four exchanges."""
     dialog = Dialog(random, topics=topics, held=held)
     dialog.system()
-    for _ in range(random.choice((1, 1, 1, 2, 2, 3))):
+    for _ in range(random.choice((1, 1, 2, 2, 3, 4))):
         dialog.exchange()
     return dialog.row()
 

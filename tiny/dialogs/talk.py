@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from tiny.dialogs.phrases import say
-from tiny.dialogs.values import draw
+from tiny.dialogs.values import draw, made_word
 
 _FIXED = (
     ("[hi|hello|hey|good morning|good evening|hi there|hello there|greetings][!|.||, how are you?| there!]", "Hello! How can I help you?"),
@@ -43,6 +43,12 @@ _NAME_SAID = ("Nice to meet you, {name}!", "很高兴认识你，{name}！")
 _WHO_AM_I = ("[what is my name|what's my name|who am i|do you know my name|do you remember my name|how am i called][?|]", "[我叫什么|我是谁|你知道我的名字吗][？|]")
 _YOUR_NAME = ("Your name is {name}.", "你叫{name}。")
 
+_RECALL = (
+    "{facts}. [what is|what's|tell me|give me|and] {name}[?|.|]",
+    "[what is|tell me] {name} if {facts}[?|.|]",
+    "[given that|knowing that|suppose] {facts}[,|:] [what is|give me|which value has] {name}[?|.|]",
+)
+
 Turn = tuple[str, str]
 """What the user says, and the answer."""
 
@@ -57,6 +63,16 @@ def saying(random: Random, zh: bool, held: bool) -> Turn:
     """A text that is to be said."""
     text = draw("phrase", random, zh=zh, held=held)
     return say(random.choice(_SAY_ZH if zh else _SAY), {"text": text}, random), text
+
+
+def recalling(random: Random, held: bool) -> Turn:
+    """A list of facts, and one of them asked for."""
+    names = list({made_word(random): None for _ in range(random.randint(2, 6))})
+    facts = {name: draw(random.choice(("word", "number", "code", "label", "phrase")), random, held=held) for name in names}
+    joint = random.choice((" is ", ": ", " = "))
+    told = random.choice(("; ", ", ", ". ")).join(f"{name}{joint}{value}" for name, value in facts.items())
+    wanted = random.choice(names)
+    return say(random.choice(_RECALL), {"facts": told, "name": wanted}, random), facts[wanted]
 
 
 def naming(random: Random, zh: bool, held: bool) -> list[Turn]:

@@ -10,13 +10,12 @@ from typing import Any
 
 from tiny.dialogs.phrases import say, slots_of
 from tiny.dialogs.topics import Parameter, Topic
-from tiny.dialogs.values import draw, draw_several, draw_units, word
+from tiny.dialogs.values import NOUNS, VERBS, draw, draw_several, draw_units, made_word, noun_of, word
 
 JsonObject = dict[str, Any]
-_ENUMS = {"onoff": ("on", "off"), "degree": ("celsius", "fahrenheit"), "priority": ("low", "medium", "high")}
+_CHOICES = {"onoff": ("on", "off"), "degree": ("celsius", "fahrenheit"), "priority": ("low", "medium", "high")}
+_SWITCH_ZH = {"on": "打开", "off": "关闭"}
 _NUMBERS = {"number", "decimal", "small", "thousand", "temperature", "zero", "minutes", "percent", "few", "quantity"}
-VERBS = "rotate blend polish stack paint launch measure scan inspect repair label sort freeze melt fold wrap weigh tag merge split archive ping mount reset lock unlock sync tune trim dock".split()
-NOUNS = "widget panel basket valve lamp crate drone probe engine pump filter mirror sensor ticket parcel shelf robot kiln printer boat rocket battery cable door gate bridge tower wheel".split()
 MEMBERS = "mode speed size colour level count name code label angle depth width target source owner region format color weight index key tag shape batch zone user_id item_id color_name max_size first_name start_date".split()
 HELD_VERBS = "calibrate etch dredge hoist glaze thaw braid rinse inflate prune solder graft".split()
 HELD_NOUNS = "turbine anvil canopy spindle ladder lantern funnel saddle beacon vault hinge quilt".split()
@@ -31,12 +30,28 @@ _FAILURES = (
     "too many requests",
     "service is down",
 )
+_LABELLED = (" ", " ", " = ", " set to ", ": ", "=", " is ", " of ")
 FAILED = ("That did not work: ", "出错了：")
 _INVENTED = (
-    "[use|call|run|start|please use|please call] {tool} with {list}[.|| please]",
+    "[use|call|run|start|please use|please call|try|invoke|execute] {tool} [with|for|using|on] {list}[.|| please]",
     "{verb} the {noun} with {list}[.|| please|, please]",
-    "[please |can you |could you |i want you to |]{verb} [a|the] {noun}[:|,| with|, with|, using] {list}[.|]",
+    (
+        "[please |can you |could you |i want you to |you should |now |]{verb} [a|the|my|this] {noun}"
+        "[:|,| with|, with|, using| for] {list}[.|]"
+    ),
+    "{tool}: {list}[.|]",
+    "[the|a|my] {noun} [needs|wants|is waiting for] you to {verb} it[:|, with|,] {list}[.|]",
+    "[i need|we need|i want] [a|the|this] {noun} to {verb}[:|,| with|, with] {list}[.|]",
+    "with {list}, {verb} [a|the] {noun}[.|| please]",
+    "{list}: [use|take|that is for] {tool}[.|| please]",
 )
+_INVENTED_ZH = (
+    "[请|帮我|]用{tool}[，|：]{list}[。|]",
+    "[调用|运行|执行]{tool}[，参数是|：|，]{list}[。|]",
+)
+_GENERIC = ("arg", "value", "input", "data", "x", "param", "item", "text", "field", "arg1", "a", "p1", "key", "option")
+_PREFIXES = ("do_", "fn_", "api_", "tool_", "my_", "run_", "mcp__", "x_", "get_", "the_")
+_SUFFIXES = ("_tool", "_v2", "_fn", "_api", "_now", "_1", "_call", "_action", "Tool")
 
 
 @dataclass(frozen=True)
@@ -59,49 +74,106 @@ class Call:
     answer: str
 
 
-def offer(topic: Topic, random: Random) -> Offered:
-    """A topic's tool, declared in one of its ways."""
-    name = random.choice(topic.names)
-    names = {parameter.slot: random.choice(parameter.names) for parameter in topic.parameters}
+def offer(topic: Topic, random: Random, *, strange: float = 0.3) -> Offered:
+    """A topic's tool, declared in one of its ways; `strange`: how often under names that say nothing.
+
+    What a name does not say, a description does: from every declaration one can tell what belongs where.
+    """
+    odd = random.random() < strange
+    name = _strange_name(topic, random) if odd else random.choice(topic.names)
+    if not odd and random.random() < 0.04:
+        name = f"mcp__{made_word(random)}__{name}"
+    names = _member_names(topic, random, odd)
     described = random.random() < 0.6
-    properties = {names[one.slot]: _schema(one, random, described) for one in topic.parameters}
+    properties = {}
+    for one in topic.parameters:
+        known = names[one.slot] in one.names
+        properties[names[one.slot]] = _schema(one, random, described or (not known and len(topic.parameters) > 1))
     schema: JsonObject = {"type": "object", "properties": properties}
     if random.random() < 0.85:
         schema["required"] = [names[one.slot] for one in topic.parameters if not one.optional]
     if random.random() < 0.15:
         schema["additionalProperties"] = False
     function: JsonObject = {"name": name}
-    if random.random() < 0.85:
+    if odd or random.random() < 0.85:
         function["description"] = random.choice(topic.about)
     function["parameters"] = schema
     return Offered(topic, name, names, {"type": "function", "function": function})
 
 
+def _member_names(topic: Topic, random: Random, odd: bool) -> dict[str, str]:
+    """The parameters' names by slot; a strange tool has strange ones, too, more often than not."""
+    names: dict[str, str] = {}
+    for one in topic.parameters:
+        made = random.choice(one.names)
+        while made in names.values() or (odd and made in one.names and random.random() < 0.6):
+            made = random.choice(_GENERIC) if random.random() < 0.3 else _joined(random)
+        names[one.slot] = made
+    return names
+
+
+def _joined(random: Random) -> str:
+    """A made-up name of one word or two, as programs have them."""
+    first = made_word(random)
+    if random.random() < 0.6:
+        return first
+    second = made_word(random) if random.random() < 0.5 else random.choice(MEMBERS)
+    return random.choice((f"{first}_{second}", f"{first}_{second}", f"{first}{second.title().replace('_', '')}"))
+
+
+def _strange_name(topic: Topic, random: Random) -> str:
+    kind = random.random()
+    if kind < 0.5:
+        return _joined(random)
+    if kind < 0.65:
+        return random.choice(_PREFIXES) + made_word(random)
+    if kind < 0.8:
+        return made_word(random) + random.choice(_SUFFIXES)
+    return f"{made_word(random)}_{random.choice(topic.names)}"
+
+
 def _schema(parameter: Parameter, random: Random, described: bool) -> JsonObject:
     schema: JsonObject = {"type": parameter.type}
-    if described and parameter.about:
+    choices = parameter.choices or _CHOICES.get(parameter.kind, ())
+    listed = bool(choices) and random.random() < 0.6
+    if parameter.choices and described and not listed:
+        schema["description"] = f"One of {', '.join(choices)}"
+    elif described and parameter.about:
         schema["description"] = parameter.about
-    if parameter.kind in _ENUMS and random.random() < 0.5:
-        schema["enum"] = list(_ENUMS[parameter.kind])
+    if listed:
+        schema["enum"] = list(choices)
     return schema
 
 
 def invented(random: Random, *, held: bool = False) -> Topic:
-    """A tool that there is nowhere else. `held`: of words that no tool in training has."""
-    verb, noun = random.choice(HELD_VERBS if held else VERBS), random.choice(HELD_NOUNS if held else NOUNS)
+    """A tool that there is nowhere else, asked for by its parameters. `held`: of words that no tool in training has."""
+    verb = random.choice(HELD_VERBS if held else VERBS)
+    noun = random.choice(HELD_NOUNS if held else NOUNS)
     if random.random() < 0.3:
-        noun = word(random, 1, 2)
+        noun = word(random, 1, 2) if held else noun_of(random)
+    if not held and random.random() < 0.3:
+        verb = made_word(random)
     members = random.sample(HELD_MEMBERS if held else MEMBERS, random.randint(1, 3))
+    if not held:
+        members = [_joined(random) if random.random() < 0.4 else member for member in members]
     kinds = ("word", "number", "phrase", "code", "small", "word")
     parameters = []
-    for member in members:
+    for member in dict.fromkeys(members):
         kind = random.choice(kinds)
         parameters.append(Parameter(member, (member,), kind, "number" if kind in _NUMBERS else "string"))
     asks = tuple(line.replace("{verb}", verb).replace("{noun}", noun) for line in _INVENTED)
     name = random.choice((f"{verb}_{noun}", f"{verb}_{noun}", f"{noun}_{verb}", f"{verb}{noun.title()}"))
     about = f"{verb.title()} a {noun}"
     result = random.choice(({"status": "word"}, {"status": "word", "id": "small"}, {"result": "word"}, {noun: "word"}))
-    return Topic("invented", (name,), (about, f"{verb.title()}s the {noun}."), tuple(parameters), asks, result=result)
+    return Topic(
+        "invented",
+        (name,),
+        (about, f"{verb.title()}s the {noun}."),
+        tuple(parameters),
+        asks,
+        _INVENTED_ZH,
+        result=result,
+    )
 
 
 def ask(tool: Offered, random: Random, *, zh: bool, held: bool, several: bool) -> tuple[str, list[Call]]:
@@ -118,8 +190,15 @@ def ask(tool: Offered, random: Random, *, zh: bool, held: bool, several: bool) -
         joint, last = ("、", "和") if zh else (", ", " and ")
         values = values | {topic.several: joint.join(more[:-1]) + last + more[-1]}
     said = slots_of(line) or {one.slot for one in topic.parameters}
-    text = say(line, values, random)
+    spoken = _spoken(topic, values) if zh else values
+    text = say(line, spoken, random)
     return text, [_call(tool, one, said, random, zh) for one in asked]
+
+
+def _spoken(topic: Topic, values: Mapping[str, str]) -> dict[str, str]:
+    """Values as a Chinese user says them: a switch is on or off in the call only."""
+    switches = {one.slot for one in topic.parameters if one.kind == "onoff"}
+    return {slot: _SWITCH_ZH[value] if slot in switches else value for slot, value in values.items()}
 
 
 def _kind(topic: Topic, slot: str) -> str:
@@ -128,7 +207,7 @@ def _kind(topic: Topic, slot: str) -> str:
 
 def _values(topic: Topic, random: Random, zh: bool, held: bool) -> dict[str, str]:
     values = {
-        one.slot: draw(one.kind, random, zh=zh, held=held)
+        one.slot: random.choice(one.choices) if one.choices else draw(one.kind, random, zh=zh, held=held)
         for one in topic.parameters
         if one.kind not in ("unit", "unit2")
     }
@@ -146,10 +225,13 @@ def _others(values: Mapping[str, str], slot: str) -> list[str]:
 
 def _listed(tool: Offered, values: Mapping[str, str], random: Random) -> str:
     said = []
+    same = random.random() < 0.5
+    joint = random.choice(_LABELLED)
     for one in tool.topic.parameters:
+        joint = joint if same else random.choice(_LABELLED)
         label = tool.names[one.slot].replace("_", random.choice((" ", "_")))
         value = f'"{values[one.slot]}"' if one.kind == "phrase" else values[one.slot]
-        said.append(f"{label} {random.choice(('', '', '= ', 'set to '))}{value}")
+        said.append(f"{label}{joint}{value}")
     return said[0] if len(said) == 1 else ", ".join(said[:-1]) + random.choice((" and ", ", ", ", and ")) + said[-1]
 
 
@@ -171,9 +253,10 @@ def _result(topic: Topic, values: Mapping[str, str], random: Random, zh: bool) -
     if random.random() < 0.07:
         return _failure(random, zh)
     members: JsonObject = {}
+    numbers = {f"@{one.slot}" for one in topic.parameters if one.type != "string"} | _NUMBERS
     for name, kind in topic.result.items():
         value = _member(kind, values, random, zh)
-        members[name] = _typed(value, True) if kind in _NUMBERS else value
+        members[name] = _typed(value, True) if kind in numbers else value
     spaced = random.choice(((", ", ": "), (",", ":")))
     if topic.said:
         line = topic.said_zh if zh else topic.said

@@ -7,6 +7,9 @@ and Chinese; and the shape of a result. Values are drawn by kind, see `values`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
+
+_ASKS = Path(__file__).with_name("asks")
 
 
 @dataclass(frozen=True)
@@ -14,6 +17,7 @@ class Parameter:
     """A parameter: the `slot` of requests that fills it, its possible names, and the kind of its values.
 
     `type`: as JSON Schema has it. An optional one is only filled by requests that mention its slot.
+    `choices`: its values are one of these, whatever its kind.
     """
 
     slot: str
@@ -22,6 +26,7 @@ class Parameter:
     type: str = "string"
     about: str = ""
     optional: bool = False
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,12 @@ class Topic:
 
 
 
+def asked(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The lines of `asks/NAME.txt`: English ones, an empty line, and Chinese ones, if there are any."""
+    english, _, chinese = (_ASKS / f"{name}.txt").read_text(encoding="utf-8").partition("\n\n")
+    return tuple(english.splitlines()), tuple(chinese.splitlines())
+
+
 TOPICS = (
     Topic(
         "weather",
@@ -58,23 +69,7 @@ TOPICS = (
             Parameter("city", ("city", "location", "place", "city_name", "town", "where"), "city", about="Name of the city"),
             Parameter("unit", ("unit", "units", "scale", "temperature_unit"), "degree", about="celsius or fahrenheit", optional=True),
         ),
-        (
-            "[what is|what's|how is|how's|tell me|show me|i want to know|check|get] the [weather|weather like|current weather|weather today|temperature] [in|for|at|over in] {city}[?|.|| right now?| today?| please]",
-            "[is it|will it be] [warm|cold|hot|raining|sunny|windy|snowing|nice|rainy] in {city}[ today| now| outside| tonight|]?",
-            "[do i need|should i take] [an umbrella|a coat|a jacket|sunglasses] in {city}[ today|]?",
-            "{city} weather[?||, please| now| today]",
-            "weather {city}[?||!]",
-            "[i am|i'm] [going to|travelling to|flying to|on my way to|in] {city}[, | and |. ][what is the weather like there|how is the weather|is it cold there|what should i wear]?",
-            "how [warm|cold|hot] is it in {city}[ right now| today|][?|]",
-            "[what is|how is|give me|tell me] the weather in {city} in {unit}[?|.| please|]",
-            "[temperature|weather] in {city} in degrees {unit}[?|, please|]",
-        ),
-        (
-            "{city}[的|今天的|现在的|今天]天气[怎么样|如何|好吗|][？|?|]",
-            "[今天|现在|]{city}[冷吗|热吗|下雨吗|会下雨吗|多少度]？",
-            "[请问|告诉我|我想知道|查一下|帮我查一下|看看]{city}的[天气|气温|温度][。|，谢谢。||？]",
-            "我要去{city}[，|]那里天气[怎么样|如何][？|]",
-        ),
+        *asked("weather"),
         {"temperature": "temperature", "condition": "sky"},
         "It is {temperature} degrees and {condition} in {city}.",
         "{city}现在{temperature}度，{condition}。",
@@ -85,17 +80,7 @@ TOPICS = (
         ("calculator", "calculate", "calc", "evaluate", "math", "compute", "eval_expression", "do_math", "arithmetic"),
         ("Evaluate an arithmetic expression", "A calculator", "Does arithmetic.", "Computes the value of an expression"),
         (Parameter("expression", ("expression", "expr", "formula", "input", "query", "calculation"), "expression", about="Such as 2 + 2"),),
-        (
-            "[what is|what's|how much is|compute|calculate|work out|evaluate|solve|find|tell me] {expression}[?|.|| please]",
-            "{expression}[ = ?|=?| equals what?| is what?|?]",
-            "[can you|could you|please|i need you to|i want to] [calculate|compute|work out|solve|evaluate] {expression}[?|.||, thanks]",
-            "[i need|give me|what is] the [result|value|answer] of {expression}[?|.|]",
-        ),
-        (
-            "{expression}[等于多少|是多少|得多少|等于几][？|?|]",
-            "[请|帮我|请帮我|]计算[一下|]{expression}[。||，谢谢]",
-            "算[一下|一算|]{expression}[。|]",
-        ),
+        *asked("calculator"),
         {"result": "number"},
         "The result is {result}.",
         "结果是{result}。",
@@ -106,18 +91,7 @@ TOPICS = (
         ("get_time", "clock", "current_time", "time_in", "get_current_time", "world_clock", "what_time", "local_time", "getTime"),
         ("Current time in a city", "Tells the time", "Time of day in a place", "Local time of a city."),
         (Parameter("city", ("city", "location", "place", "zone", "city_name", "timezone"), "city", about="City whose time is wanted"),),
-        (
-            "[what time is it|what is the time|what's the time|tell me the time|current time|local time] in {city}[ now| right now|][?|]",
-            "[how late is it|what hour is it] in {city}[?| now?]",
-            "[is it|would it be] [late|early|night|morning|too late to call] in {city}[ now|]?",
-            "time in {city}[?||, please]",
-            "[i have to call|i want to call|i need to phone] [somebody|a friend|my boss] in {city}, what time is it there?",
-        ),
-        (
-            "{city}[现在|]几点[了|]？",
-            "[请问|告诉我|]{city}现在[几点|是几点|的时间]？",
-            "[查一下|看看]{city}的时间[。|]",
-        ),
+        *asked("clock"),
         {"time": "time"},
         "It is {time} in {city}.",
         "{city}现在是{time}。",
@@ -132,17 +106,7 @@ TOPICS = (
             Parameter("unit", ("from", "from_unit", "source", "unit", "source_unit"), "unit", about="Unit to convert from"),
             Parameter("target", ("to", "to_unit", "target", "target_unit", "into"), "unit2", about="Unit to convert to"),
         ),
-        (
-            "[convert|change|turn] {value} {unit} [to|into] {target}[.|| please|, please]",
-            "[how many|how much] {target} [is|are|are in|are there in|make] {value} {unit}[?|]",
-            "[what is|what's|how much is] {value} {unit} in {target}[?|]",
-            "{value} {unit} [to|in|into] {target}[?||, please]",
-            "[express|give me|write] {value} {unit} [in|as] {target}[.|]",
-        ),
-        (
-            "{value}{unit}[等于多少|是多少|换算成多少]{target}？",
-            "[请|帮我|]把{value}{unit}[换算成|转换成|换成]{target}[。|]",
-        ),
+        *asked("units"),
         {"result": "decimal"},
         "{value} {unit} is {result} {target}.",
         "{value}{unit}是{result}{target}。",
@@ -156,13 +120,7 @@ TOPICS = (
             Parameter("currency", ("from", "from_currency", "source", "base"), "currency", about="Code of the currency"),
             Parameter("target", ("to", "to_currency", "target", "quote"), "currency2", about="Code of the wanted currency"),
         ),
-        (
-            "[convert|change|exchange] {amount} {currency} [to|into|for] {target}[.|| please]",
-            "[how much|how many] {target} [is|are|do i get for|can i get for|will i get for] {amount} {currency}[?|]",
-            "[what is|what's|how much is] {amount} {currency} in {target}[?|]",
-            "{amount} {currency} [in|to] {target}[?|]",
-        ),
-        ("{amount}{currency}[等于多少|是多少|能换多少]{target}？", "[请|帮我|]把{amount}{currency}换成{target}[。|]"),
+        *asked("currency"),
         {"amount": "decimal", "currency": "@target"},
     ),
     Topic(
@@ -173,12 +131,7 @@ TOPICS = (
             Parameter("text", ("text", "sentence", "input", "phrase", "source_text"), "phrase", about="What to translate"),
             Parameter("language", ("language", "target", "to", "target_language", "lang"), "language", about="Language to translate into"),
         ),
-        (
-            "[translate|please translate|can you translate|i need you to translate] \"{text}\" [to|into] {language}[.||?| please]",
-            "[how do you say|how do i say|what is] \"{text}\" in {language}[?|]",
-            "[say|write|put] \"{text}\" in {language}[.|| please]",
-        ),
-        ("[请|帮我|]把“{text}”翻译成{language}[。|]", "“{text}”用{language}怎么说？"),
+        *asked("translate"),
         {"translation": "foreign"},
     ),
     Topic(
@@ -189,12 +142,7 @@ TOPICS = (
             Parameter("task", ("text", "task", "message", "what", "title", "note"), "task", about="What to be reminded of"),
             Parameter("time", ("time", "at", "when", "due"), "time", about="Time as HH:MM"),
         ),
-        (
-            "[remind me to|please remind me to|can you remind me to|don't let me forget to|set a reminder to|make sure that i] {task} at {time}[.|| please]",
-            "[at {time} remind me to|at {time}, remind me to|at {time} i have to] {task}[.|]",
-            "i [must not forget|have|need|want] to {task} at {time}[, remind me|, please remind me|. remind me][.|]",
-        ),
-        ("{time}提醒我{task}[。|]", "[请|帮我|]设[一个|个]提醒[：|，]{time}{task}[。|]"),
+        *asked("reminder"),
         {"status": "=done", "id": "small"},
     ),
     Topic(
@@ -205,13 +153,7 @@ TOPICS = (
             Parameter("person", ("to", "recipient", "name", "contact", "person", "receiver"), "person", about="Who gets it"),
             Parameter("text", ("text", "message", "body", "content"), "phrase", about="What it says"),
         ),
-        (
-            "[send|write] {person} [a message|a text|an sms] [saying|that says|with the text|:] \"{text}\"[.|| please]",
-            "[tell|text|message|let] {person} \"{text}\"[.|| please]",
-            "[send|write|text] \"{text}\" to {person}[.|| please|, please]",
-            "[can you|could you] [message|text|tell] {person}: \"{text}\"[?|]",
-        ),
-        ("[请|帮我|]给{person}[发消息|发短信|发一条消息][：|说]“{text}”[。|]", "[告诉|通知]{person}：“{text}”[。|]"),
+        *asked("message"),
         {"status": "=sent", "to": "@person"},
         several="person",
     ),
@@ -223,14 +165,7 @@ TOPICS = (
             Parameter("room", ("room", "where", "location", "place", "lamp"), "room", about="Which room"),
             Parameter("state", ("state", "on", "action", "switch", "value"), "onoff", about="on or off"),
         ),
-        (
-            "[turn|switch|put] {state} the [light|lights|lamp|lamps] in the {room}[.|| please]",
-            "[turn|switch|put] the {room} [light|lights|lamp] {state}[.|| please| now]",
-            "{room} [light|lights] {state}[!|.||, please]",
-            "[can you|could you|please] [turn|switch] the [light|lights] in the {room} {state}[?||, please]",
-            "i want the [light|lights] in the {room} {state}[.|]",
-        ),
-        ("把{room}的灯{state}[。|]", "{state}{room}的灯[。|]"),
+        *asked("lights"),
         {"room": "@room", "state": "@state"},
         several="room",
     ),
@@ -239,14 +174,7 @@ TOPICS = (
         ("set_timer", "timer", "start_timer", "countdown", "create_timer"),
         ("Start a timer", "Starts a countdown", "A kitchen timer"),
         (Parameter("minutes", ("minutes", "duration", "length", "mins", "time"), "minutes", "integer", "How many minutes"),),
-        (
-            "[set|start] a timer [for|of] {minutes} minutes[.|| please]",
-            "[start|set|run] a {minutes} minute [timer|countdown][.|| please]",
-            "timer {minutes} minutes[.||, please]",
-            "[wake me|call me|tell me|let me know|ping me] in {minutes} minutes[.|| please]",
-            "[count down|countdown] {minutes} minutes[.|]",
-        ),
-        ("[设|定|开始][一个|]{minutes}分钟的[计时器|倒计时][。|]", "{minutes}分钟后[叫我|提醒我][。|]"),
+        *asked("timer"),
         {"status": "=started", "minutes": "@minutes"},
     ),
     Topic(
@@ -254,14 +182,7 @@ TOPICS = (
         ("search", "web_search", "google", "search_web", "find_online", "lookup", "internet_search"),
         ("Search the web", "Finds pages on the internet", "Web search"),
         (Parameter("query", ("query", "q", "text", "term", "keywords", "search_term"), "subject", about="What to look for"),),
-        (
-            "[search|search the web|look|look online|google|search online] for {query}[.|| please]",
-            "[find|get] [information|something|articles|pages|news] [about|on] {query}[.|| please| online]",
-            "[google|search] {query}[.|| please]",
-            "[what can you find|what do you find|see what you find] about {query}[?|.|]",
-            "[i want to|i'd like to] [read|know more|learn] about {query}[.|]",
-        ),
-        ("[搜索|搜一下|查一下|上网查]{query}[。|]", "[帮我|请|]找[一些|]关于{query}的[信息|资料|文章][。|]"),
+        *asked("search"),
         {"results": "small", "first": "site"},
         several="query",
     ),
@@ -273,12 +194,7 @@ TOPICS = (
             Parameter("title", ("song", "title", "track", "name"), "title", about="Title of the song"),
             Parameter("artist", ("artist", "by", "singer", "band"), "person", about="Who sings it", optional=True),
         ),
-        (
-            "[play|put on|start|i want to hear|let me hear|play me] {title}[.|| please]",
-            "[play|put on|start|i want to hear|play me] {title} by {artist}[.|| please]",
-            "[can you|could you|please] play [the song |]{title}[?||, please]",
-        ),
-        ("[播放|放|我想听|来一首]{title}[。|]", "[播放|放|我想听]{artist}的{title}[。|]"),
+        *asked("music"),
         {"playing": "@title"},
     ),
     Topic(
@@ -286,13 +202,7 @@ TOPICS = (
         ("stock_price", "get_stock", "stock", "quote", "get_stock_price", "share_price"),
         ("Price of a stock", "Current share price", "Looks up a stock by its symbol."),
         (Parameter("symbol", ("symbol", "ticker", "stock", "code"), "symbol", about="Ticker symbol"),),
-        (
-            "[what is|what's|tell me|get|check] the [price|stock price|share price|quote] of {symbol}[?|.||now]",
-            "[how is|how's|how is the stock] {symbol} [doing|trading][ today|][?|]",
-            "[price|stock price|quote] [of|for] {symbol}[?||, please]",
-            "[how much is|what is] {symbol} [worth|stock worth|trading at][ now|][?|]",
-        ),
-        ("{symbol}的股价[是多少|多少|][？|]", "[查一下|看看]{symbol}的股票[。|]"),
+        *asked("stock"),
         {"symbol": "@symbol", "price": "decimal"},
         several="symbol",
     ),
@@ -301,12 +211,7 @@ TOPICS = (
         ("save_note", "add_note", "note", "write_note", "create_note", "remember"),
         ("Save a note", "Writes something down", "Stores a note"),
         (Parameter("text", ("text", "note", "content", "body"), "phrase", about="The note"),),
-        (
-            "[save|write|make|add|take] a note[:| that says| saying|] \"{text}\"[.|| please]",
-            "[write down|note down|note|remember|save] \"{text}\"[.|| please]",
-            "[put|add] \"{text}\" [in|to] my notes[.|| please]",
-        ),
-        ("[记下|记一下|记录]“{text}”[。|]", "[请|帮我|]记[一条|]笔记：“{text}”[。|]"),
+        *asked("note"),
         {"status": "=saved", "id": "small"},
     ),
     Topic(
@@ -318,13 +223,7 @@ TOPICS = (
             Parameter("day", ("date", "day", "on", "when"), "day", about="Which day"),
             Parameter("time", ("time", "at", "start", "hour"), "time", about="Time as HH:MM", optional=True),
         ),
-        (
-            "[schedule|plan|book|add|create|set up] [a |the |]{title} [on|for] {day}[.|| please]",
-            "[schedule|plan|book|add|create|set up] [a |the |]{title} [on|for] {day} at {time}[.|| please]",
-            "[put|add] [a |the |]{title} [in|into|on] my calendar [on|for] {day}[.|| please]",
-            "i have [a |]{title} on {day} at {time}[, put it in my calendar|, add it to my calendar][.|| please]",
-        ),
-        ("[安排|新建|添加]{day}的{title}[。|]", "[请|帮我|]把{day}{time}的{title}加到日历[。|]"),
+        *asked("event"),
         {"status": "=created", "title": "@title", "day": "@day"},
     ),
     Topic(
@@ -335,13 +234,7 @@ TOPICS = (
             Parameter("city", ("from", "origin", "start", "source", "city_a"), "city", about="Where from"),
             Parameter("other", ("to", "destination", "end", "target", "city_b"), "city2", about="Where to"),
         ),
-        (
-            "[how far is it|how far|what is the distance|how many kilometres is it] from {city} to {other}[?|]",
-            "[what is|what's|tell me|get] the distance between {city} and {other}[?|.|]",
-            "[distance|how far]: {city} to {other}[?|]",
-            "how far [is|away is] {other} from {city}[?|]",
-        ),
-        ("{city}到{other}[有多远|多远|的距离是多少]？", "[查一下|告诉我]{city}到{other}的距离[。|]"),
+        *asked("distance"),
         {"kilometres": "thousand"},
         "It is {kilometres} kilometres from {city} to {other}.",
         "{city}到{other}有{kilometres}公里。",
@@ -351,12 +244,7 @@ TOPICS = (
         ("read_file", "open_file", "cat", "get_file", "view_file", "Read"),
         ("Read a file", "Shows what a file holds", "Reads a text file."),
         (Parameter("path", ("path", "file", "filename", "file_path", "name"), "path", about="Path of the file"),),
-        (
-            "[read|open|show|show me|print|cat|display] [the file |]{path}[.|| please]",
-            "[what is in|what's in|what does|what is inside] [the file |]{path}[?| say?|]",
-            "[can you|could you|please] [read|open|look at|check] {path}[?||, please]",
-        ),
-        ("[读|打开|看看|读取][文件|]{path}[。|]", "{path}[里有什么|的内容是什么]？"),
+        *asked("file"),
         {"content": "phrase"},
         several="path",
     ),
@@ -365,12 +253,7 @@ TOPICS = (
         ("run_command", "shell", "bash", "execute", "terminal", "Bash", "run"),
         ("Run a shell command", "Executes a command", "Runs a command in a terminal."),
         (Parameter("command", ("command", "cmd", "script", "line"), "command", about="The command"),),
-        (
-            "[run|execute|start] [the command |]`{command}`[.|| please]",
-            "[what does|what is the output of|what do you get from] `{command}`[ say| print|][?|]",
-            "[can you|could you|please] [run|execute] `{command}`[?||, please]",
-        ),
-        ("[运行|执行]`{command}`[。|]",),
+        *asked("command"),
         {"output": "word", "code": "zero"},
     ),
     Topic(
@@ -378,12 +261,7 @@ TOPICS = (
         ("define", "dictionary", "define_word", "get_definition", "lookup_word", "meaning"),
         ("Meaning of a word", "A dictionary", "Looks up what a word means."),
         (Parameter("word", ("word", "term", "entry", "text"), "word", about="The word"),),
-        (
-            "[what does|what does the word] {word} mean[?|]",
-            "[define|look up|explain] [the word |]{word}[.|| please]",
-            "[what is|give me|tell me|find] the [definition|meaning] of {word}[?|.|]",
-        ),
-        ("{word}是什么意思？", "[查一下|解释]{word}[这个词|][。|]"),
+        *asked("define"),
         {"definition": "phrase"},
         several="word",
     ),
@@ -392,12 +270,7 @@ TOPICS = (
         ("set_volume", "volume", "change_volume", "sound_level"),
         ("Set the volume", "Changes how loud it is", "Sound volume in percent"),
         (Parameter("level", ("level", "volume", "percent", "value"), "percent", "integer", "0 to 100"),),
-        (
-            "[set|turn|put|change] the [volume|sound] to {level}[ percent|%|][.|| please]",
-            "volume {level}[%||, please| percent]",
-            "[make it|make the music] [louder|quieter][:|, to] {level} percent[.|]",
-        ),
-        ("[把|]音量[调到|设为|设成]{level}[。|]",),
+        *asked("volume"),
         {"volume": "@level"},
     ),
     Topic(
@@ -405,12 +278,7 @@ TOPICS = (
         ("find_contact", "contact", "get_phone", "phone_number", "lookup_contact", "contacts"),
         ("Phone number of a contact", "Finds a person in the address book", "Looks up a contact."),
         (Parameter("person", ("name", "person", "contact", "who"), "person", about="Name of the person"),),
-        (
-            "[what is|what's|find|get|give me|look up] [the phone number|the number|the contact] of {person}[?|.|]",
-            "[what is|what's|find|get|give me|look up] {person}'s [phone number|number|contact][?|.|]",
-            "[how can i reach|how do i reach|i need to call|do you have the number of] {person}[?|.|]",
-        ),
-        ("{person}的电话[是多少|号码][？|]", "[查一下|找一下]{person}的[电话|联系方式][。|]"),
+        *asked("contact"),
         {"name": "@person", "phone": "phone"},
         several="person",
     ),
@@ -423,12 +291,7 @@ TOPICS = (
             Parameter("people", ("people", "guests", "persons", "party_size", "seats"), "few", "integer", "How many people"),
             Parameter("time", ("time", "at", "hour"), "time", about="Time as HH:MM"),
         ),
-        (
-            "[book|reserve|get me|get us] a table [at|in] {place} for {people}[ people|] at {time}[.|| please]",
-            "[i want|we want|we'd like] to eat at {place}[,| with] {people} [people|of us|persons][,|] at {time}[.|]",
-            "table for {people} at {place}[,|] {time}[.||, please]",
-        ),
-        ("[请|帮我|]在{place}订[一张|]{people}人的桌子[，|]{time}[。|]",),
+        *asked("book_table"),
         {"status": "=booked", "place": "@place", "people": "@people"},
     ),
 )
@@ -440,11 +303,7 @@ UNSEEN = (
         ("flight_status", "track_flight"),
         ("Status of a flight",),
         (Parameter("flight", ("flight", "flight_number", "number"), "code", about="Number of the flight"),),
-        (
-            "[what is|tell me|check] the status of flight {flight}[?|.|]",
-            "is flight {flight} [on time|late|delayed]?",
-        ),
-        (),
+        *asked("flight"),
         {"status": "word", "gate": "small"},
     ),
     Topic(
@@ -452,8 +311,7 @@ UNSEEN = (
         ("track_parcel", "package_status"),
         ("Where a parcel is",),
         (Parameter("code", ("tracking_code", "parcel", "package_id"), "code", about="Code of the parcel"),),
-        ("[where is|track|find] [my parcel|my package|parcel|package] {code}[?|.|]",),
-        (),
+        *asked("parcel"),
         {"status": "word", "city": "city"},
     ),
     Topic(
@@ -464,8 +322,7 @@ UNSEEN = (
             Parameter("room", ("room", "zone"), "room", about="Which room"),
             Parameter("degrees", ("degrees", "target_temperature"), "minutes", "integer", "Degrees"),
         ),
-        ("[set|heat|warm] the {room} to {degrees} degrees[.|| please]",),
-        (),
+        *asked("thermostat"),
         {"room": "@room", "degrees": "@degrees"},
     ),
     Topic(
@@ -476,8 +333,7 @@ UNSEEN = (
             Parameter("title", ("summary", "headline"), "phrase", about="What is wrong"),
             Parameter("priority", ("priority", "urgency"), "priority", about="low, medium or high"),
         ),
-        ("[open|create|file] a {priority} priority ticket[:| saying] \"{title}\"[.|]",),
-        (),
+        *asked("ticket"),
         {"ticket": "small", "priority": "@priority"},
     ),
     Topic(
@@ -485,8 +341,7 @@ UNSEEN = (
         ("cast_vote", "vote_for"),
         ("Vote for somebody",),
         (Parameter("person", ("candidate", "nominee"), "person", about="Who gets the vote"),),
-        ("[vote for|cast my vote for|give my vote to] {person}[.|| please]",),
-        (),
+        *asked("vote"),
         {"votes": "small", "candidate": "@person"},
     ),
 )

@@ -33,7 +33,8 @@ PEOPLE = (
     "Hana", "Ivan", "Jin", "Karim", "Lena", "Marco", "Nina", "Omar", "Priya", "my mother", "my boss", "my sister", "Alice",
 )
 HELD_PEOPLE = ("Beatrice", "Dmitri", "Fatima", "Gustav", "Ingrid", "Mateo", "Penelope", "Ravi", "Sigrid", "Thomas")
-PEOPLE_ZH = tuple("小明 小红 王伟 李娜 张敏 刘洋 陈静 妈妈 老板 爸爸".split())
+HELD_PEOPLE_ZH = tuple("赵雷 孙莉 周杰 吴倩 郑涛 冯雪 蒋欣 沈浩 韩梅 杨帆".split())
+PEOPLE_ZH = tuple("小明 小红 王伟 李娜 张敏 刘洋 陈静 妈妈 老板 爸爸 姐姐 同事 房东 老师".split())
 _PHRASES = (
     "good morning", "see you soon", "i am late", "the meeting is at noon", "thank you", "buy milk", "call me back",
     "happy birthday", "where are you", "i love this song", "the door is open", "dinner is ready", "we won the game",
@@ -41,12 +42,28 @@ _PHRASES = (
     "please bring the keys", "the report is done", "the cat sleeps on the sofa", "i will be there in ten minutes",
     "the code does not work", "water the plants", "do not wait for me", "all tests pass", "the server is down",
 )
+_CITY_SIGNS = "北上广深成杭南武西重天苏青大厦昆香台东巴伦柏罗纽长郑沈哈福合贵首莫悉山海州京阳门岛都庆津安汉波温泉江河湖林龙凤石金银桥港宁平原城连科尔滨肥斯尼新乡德马里亚加洛维沙"
+_SURNAMES = "王李张刘陈黄徐何高林罗梁宋谢唐许邓曹彭曾赵孙周吴郑冯蒋沈韩杨"
+_GIVEN = "伟娜敏洋静明红强磊军霞芳婷丽勇杰超艳涛雷莉倩雪欣浩梅帆宇轩晨佳琪鹏飞龙云晓文建国平东海"
+SIGNS = tuple(dict.fromkeys(_CITY_SIGNS + _SURNAMES + _GIVEN))
+"""The signs that names of Chinese cities and people are made of."""
+_WHO_ZH = ("我", "你", "他", "她", "我们", "他们", "妈妈", "老师", "小狗", "老板", "邻居", "客人")
+_WHEN_ZH = ("今天", "明天", "昨天", "晚上", "早上", "周末", "下午", "刚才", "马上", "")
+_DO_ZH = ("买", "看", "写", "做", "修", "洗", "找", "卖", "送", "拿", "带", "画", "检查", "准备", "打扫", "寄")
+_WHAT_ZH = ("书", "花", "牛奶", "面包", "钥匙", "报告", "房间", "车", "窗户", "蛋糕", "照片", "礼物", "衣服", "鱼", "茶", "电脑", "信", "苹果", "雨伞", "作业")
 _PHRASES_ZH = ("早上好", "我迟到了", "谢谢你", "生日快乐", "明天见", "晚饭好了", "我在路上", "记得买牛奶", "会议取消了", "我爱你")
 _WORDS = (
     "red", "green", "blue", "house", "garden", "river", "mountain", "summer", "winter", "window", "table", "paper", "music",
     "bread", "coffee", "apple", "train", "ship", "bridge", "market", "school", "forest", "island", "engine", "number",
     "light", "water", "stone", "cloud", "story", "letter", "travel", "north", "silver", "simple", "quiet", "open", "early",
     "old", "new", "small", "large", "first", "last", "green tea", "road", "box", "key", "bird", "horse", "planet", "winter",
+    "chair", "candle", "basket", "doctor", "kitten", "lemon", "ocean", "pencil", "queen", "rabbit", "shadow", "tiger", "uncle",
+    "valley", "wagon", "yellow", "zebra", "annual", "budget", "client", "design", "error", "final", "growth", "health", "invoice",
+    "journey", "kingdom", "library", "machine", "network", "office", "party", "quality", "recipe", "science", "theory", "update",
+    "village", "weekend", "young", "broken", "careful", "deep", "empty", "free", "gentle", "hungry", "long", "modern", "narrow",
+    "plain", "quick", "round", "sweet", "tall", "useful", "warm", "bake", "carry", "drive", "finish", "give", "help", "jump",
+    "keep", "learn", "move", "order", "paint", "read", "sing", "teach", "visit", "wait", "about", "after", "because", "before",
+    "every", "from", "into", "never", "often", "over", "the", "their", "under", "with", "without", "your", "of",
 )
 _SUBJECTS = (
     "recurrent neural networks", "the history of tea", "cheap flights", "electric cars", "python decorators", "climate change",
@@ -80,15 +97,56 @@ _STARTS = ("b", "d", "f", "g", "h", "k", "l", "m", "n", "p", "r", "s", "t", "v",
 _MIDDLES = ("a", "e", "i", "o", "u", "ai", "ea", "ou", "ie", "y")
 _ENDS = ("", "", "n", "r", "l", "s", "t", "m", "nd", "rk", "x", "ck", "sh")
 
+_TOWNS = (
+    tuple("Ash Oak Kings Green White Black Nor Sun Spring Stone Mill Cross Wood Lake Red North West East New Hill Bright Fair Clear Rock Elm".split()),
+    tuple("ton ville burg field stad grad pur abad ham ford mouth port land haven wick by dale ridge brook side bury gate holm dorf".split()),
+)
+_VOWELS, _CONSONANTS = "aeiou", "bcdfghjklmnpqrstvwxyz"
+
+VERBS = tuple(
+    "rotate blend polish stack paint launch measure scan inspect repair label sort freeze melt fold wrap weigh tag merge split"
+    " archive ping mount reset lock unlock sync tune trim dock invite hire greet follow mute rate choose praise remove warn"
+    " show open close delete load start stop copy print pause resume clean feed charge connect publish approve reject sign test"
+    " deploy install update upload download watch hide collect deliver pack fill drain open rent return reserve cancel confirm".split()
+)
+NOUNS = tuple(
+    "widget panel basket valve lamp crate drone probe engine pump filter mirror sensor shelf robot kiln printer boat rocket"
+    " battery cable door gate bridge tower wheel order invoice job task account server machine device report project shipment"
+    " claim loan member train bus car bike elevator heater fan oven fridge curtain blind radio screen camera alarm fountain"
+    " garden pool fence desk chair book album movie recipe photo document folder list page post comment review survey form"
+    " contract letter card badge pass key tool toy plant tree flower bottle cup plate pizza burger coffee sandwich cake brightness"
+    " speed humidity channel station queue build branch release backup cluster container".split()
+)
+
+
+def noun_of(random: Random) -> str:
+    """A thing, known or made up."""
+    return made_word(random) if random.random() < 0.35 else random.choice(NOUNS)
+
+
+_HELD = frozenset(name.lower() for name in (*HELD_CITIES, *HELD_PEOPLE))
+
 Draw = Callable[[Random, bool, bool], str]
 """Draws a value: whether the conversation is Chinese, and whether the value may only be a held one."""
 
 
 def word(random: Random, least: int = 1, most: int = 3) -> str:
     """A word that nobody knows."""
-    count = random.randint(least, most)
-    made = "".join(random.choice(_STARTS) + random.choice(_MIDDLES) + random.choice(_ENDS) for _ in range(count))
-    return made if len(made) > 2 else made + random.choice("nrst") + "a"
+    made = ""
+    while len(made) < 3 or made in _HELD:
+        count = random.randint(least, most)
+        made = "".join(random.choice(_STARTS) + random.choice(_MIDDLES) + random.choice(_ENDS) for _ in range(count))
+    return made
+
+
+def odd(random: Random) -> str:
+    """Letters that make no syllables."""
+    return "".join(random.choice(_VOWELS + _CONSONANTS) for _ in range(random.randint(3, 9)))
+
+
+def made_word(random: Random) -> str:
+    """A word in small letters that nobody knows, of any kind."""
+    return odd(random) if random.random() < 0.2 else word(random, 1, 3)
 
 
 def words(random: Random, least: int, most: int) -> str:
@@ -96,26 +154,64 @@ def words(random: Random, least: int, most: int) -> str:
     return " ".join(random.choice(_WORDS) if random.random() < 0.75 else word(random) for _ in range(random.randint(least, most)))
 
 
-def _name(random: Random, known: tuple[str, ...], share: float) -> str:
-    return random.choice(known) if random.random() < share else word(random, 2, 3).capitalize()
+def _town(random: Random) -> str:
+    """A name of a place that nobody knows."""
+    kind = random.random()
+    if kind < 0.45:
+        name = random.choice(_TOWNS[0]) + random.choice(_TOWNS[1])
+    elif kind < 0.85:
+        name = word(random, 2, 3).capitalize()
+    else:
+        name = odd(random).capitalize()
+    if random.random() < 0.1:
+        name = f"{random.choice(('Port', 'New', 'San', 'Saint', 'Los', 'Fort', 'Bad', 'El'))} {name}"
+    return name
 
 
 def _city(random: Random, zh: bool, held: bool) -> str:
     if zh:
-        return random.choice(HELD_CITIES_ZH if held else CITIES_ZH)
-    return random.choice(HELD_CITIES) if held else _name(random, CITIES, 0.55)
+        if held:
+            return random.choice(HELD_CITIES_ZH)
+        name = random.choice(CITIES_ZH)
+        while random.random() < 0.6 or any(held in name for held in HELD_CITIES_ZH):
+            name = "".join(random.choice(_CITY_SIGNS) for _ in range(random.choice((2, 2, 2, 3, 3, 4))))
+        return name
+    if held:
+        return random.choice(HELD_CITIES)
+    return random.choice(CITIES) if random.random() < 0.35 else _town(random)
 
 
 def _person(random: Random, zh: bool, held: bool) -> str:
     if zh:
-        return random.choice(PEOPLE_ZH)
-    return random.choice(HELD_PEOPLE) if held else _name(random, PEOPLE, 0.6)
+        if held:
+            return random.choice(HELD_PEOPLE_ZH)
+        name = random.choice(PEOPLE_ZH)
+        while random.random() < 0.6 or any(held in name for held in HELD_PEOPLE_ZH):
+            name = random.choice(_SURNAMES) + "".join(random.choice(_GIVEN) for _ in range(random.choice((1, 1, 2))))
+        return name
+    if held:
+        return random.choice(HELD_PEOPLE)
+    if random.random() < 0.4:
+        return random.choice(PEOPLE)
+    name = made_word(random).capitalize()
+    return f"{name} {made_word(random).capitalize()}" if random.random() < 0.15 else name
 
 
 def _phrase(random: Random, zh: bool, held: bool) -> str:
     if zh:
-        return random.choice(_PHRASES_ZH)
-    return random.choice(_PHRASES) if random.random() < 0.35 and not held else words(random, 2, 6)
+        if random.random() < 0.3 and not held:
+            return random.choice(_PHRASES_ZH)
+        return _sentence_zh(random)
+    if held:
+        return words(random, 2, 6)
+    return random.choice(_PHRASES) if random.random() < 0.2 else words(random, 1, 8)
+
+
+def _sentence_zh(random: Random) -> str:
+    who, when = random.choice(_WHO_ZH), random.choice(_WHEN_ZH)
+    first = who + when if random.random() < 0.5 else when + who
+    more = random.choice(("", "", "了", "吗", "和" + random.choice(_WHAT_ZH)))
+    return first + random.choice(("", "去", "要", "想", "没")) + random.choice(_DO_ZH) + random.choice(_WHAT_ZH) + more
 
 
 def _expression(random: Random, zh: bool, held: bool) -> str:
@@ -157,6 +253,20 @@ def _command(random: Random, zh: bool, held: bool) -> str:
     return f"{random.choice(('cat', 'python', 'rm', 'ls', 'head', 'git add', 'touch', 'wc -l'))} {_path(random, zh, held)}"
 
 
+def _title(random: Random, zh: bool, held: bool) -> str:
+    return words(random, 1, 4).title()
+
+
+def _label(random: Random, zh: bool, held: bool) -> str:
+    made = made_word(random)
+    kind = random.random()
+    if kind < 0.3:
+        return made.capitalize()
+    if kind < 0.5:
+        return f"{made}{random.choice('-_.')}{random.choice((made_word(random), str(random.randint(1, 99))))}"
+    return made
+
+
 KINDS: dict[str, Draw] = {
     "city": _city,
     "city2": _city,
@@ -173,10 +283,11 @@ KINDS: dict[str, Draw] = {
     "currency": _one_of(_MONEY, _MONEY_ZH),
     "currency2": _one_of(_MONEY, _MONEY_ZH),
     "language": _one_of(_LANGUAGES, _LANGUAGES_ZH),
-    "task": lambda random, zh, held: random.choice(_TASKS_ZH) if zh else (random.choice(_TASKS) if random.random() < 0.5 else f"{random.choice(('buy', 'call', 'check', 'clean', 'bring', 'visit', 'fix'))} {words(random, 1, 3)}"),
+    "task": lambda random, zh, held: (random.choice(_TASKS_ZH) if random.random() < 0.4 else random.choice(_DO_ZH) + random.choice(_WHAT_ZH)) if zh else (random.choice(_TASKS) if random.random() < 0.5 else f"{random.choice(('buy', 'call', 'check', 'clean', 'bring', 'visit', 'fix'))} {words(random, 1, 3)}"),
     "time": lambda random, zh, held: f"{random.randint(0, 23):02}:{random.randint(0, 59):02}",
     "room": _one_of(_ROOMS, _ROOMS_ZH),
-    "onoff": lambda random, zh, held: random.choice(("打开", "关闭") if zh else ("on", "off")),
+    "onoff": _one_of(("on", "off")),
+    "label": lambda random, zh, held: random.choice((_label, _code, _path, _title))(random, zh, held),
     "minutes": _range(1, 99),
     "percent": _range(0, 100),
     "few": _range(1, 12),
@@ -185,13 +296,14 @@ KINDS: dict[str, Draw] = {
     "temperature": _range(-20, 42),
     "zero": lambda random, zh, held: random.choice(("0", "0", "1")),
     "subject": lambda random, zh, held: random.choice(_SUBJECTS) if random.random() < 0.4 and not held else words(random, 1, 4),
-    "title": lambda random, zh, held: words(random, 1, 4).title(),
+    "title": _title,
     "place": lambda random, zh, held: random.choice(("", "", "The ", "Chez ", "Café ")) + word(random, 1, 3).capitalize(),
     "symbol": lambda random, zh, held: "".join(random.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZ") for _ in range(random.randint(2, 5))),
     "meeting": lambda random, zh, held: random.choice(_MEETINGS) if random.random() < 0.6 else words(random, 1, 3),
     "day": _one_of(_DAYS, _DAYS_ZH),
-    "word": lambda random, zh, held: random.choice(_WORDS).split()[0] if random.random() < 0.4 and not held else word(random),
+    "word": lambda random, zh, held: random.choice(_WORDS).split()[0] if random.random() < 0.4 and not held else made_word(random),
     "sky": _one_of(_SKIES, _SKIES_ZH),
+    "odd": lambda random, zh, held: odd(random),
     "site": lambda random, zh, held: f"{word(random)}.{random.choice(('com', 'org', 'net'))}",
     "foreign": lambda random, zh, held: " ".join(word(random) for _ in range(random.randint(1, 4))),
     "phone": lambda random, zh, held: f"{random.choice(('+49 ', '+1 ', '0', '+86 '))}{random.randint(100, 999)} {random.randint(10_000, 9_999_999)}",
