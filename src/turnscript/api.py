@@ -134,7 +134,8 @@ class Reply(Struct, frozen=True):
     """How an answer is told: what a server decides, and neither the request nor the model says.
 
     `id` and `created` (Unix seconds): those of the response; else they are what the response says, or made from what
-    it holds, so that the same response is the same bytes. `usage`: what is known before the model begins, the tokens of
+    it holds, so that the same response is the same bytes. `completed`: asked when the answer was complete, None as long
+    as it is not; for an API that says so. `usage`: what is known before the model begins, the tokens of
     the prompt, for an API whose streams begin with it. `reasoning_name`: the member for thoughts, where an API has no
     official one. `incomplete_as`: the status of an answer that met a limit; some clients take only `completed` for an
     end. `request_id`: that of errors, where a body holds one.
@@ -142,6 +143,7 @@ class Reply(Struct, frozen=True):
 
     id: str | None = None
     created: int | None = None
+    completed: Callable[[], int | None] | None = None
     usage: Usage | None = None
     reasoning_name: Literal["reasoning_content", "reasoning"] = "reasoning_content"
     incomplete_as: Literal["incomplete", "completed"] = "incomplete"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -109,6 +110,41 @@ def test_the_async_client_asks_several_at_once(talk: Talk, speaker: Speaker) -> 
             return await asyncio.gather(*map(one, range(8)))
 
     assert [f"Echo {number}" for number in range(8)] == asyncio.run(run())
+
+
+@pytest.mark.parametrize("background", [False, True], ids=["waited for", "background"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_complete_answer_says_since_when_wherever_it_is_told(
+    web: httpx2.Client, speaker: Speaker, stream: bool, background: bool
+) -> None:
+    speaker.say(text("Hello you."))
+    began = int(time.time())
+    body = {"input": "Hello", "stream": stream, "background": background}
+    told = web.post(URL, json=body).text
+    seen = (
+        [
+            json.loads(line[6:])["response"]
+            for line in told.splitlines()
+            if line.startswith('data: {"type":"response.') and '"response":{' in line
+        ]
+        if stream
+        else [json.loads(told)]
+    )
+    kept = web.get(f"{URL}/{seen[0]['id']}").json()
+    while kept["status"] != "completed":
+        assert kept["completed_at"] is None
+        kept = web.get(f"{URL}/{seen[0]['id']}").json()
+    assert began <= kept["created_at"] <= kept["completed_at"] <= time.time()
+    for one in seen:
+        assert one["completed_at"] == (kept["completed_at"] if one["status"] == "completed" else None)
+    assert "completed" == seen[-1]["status"] or background
+    assert "default" == kept["model"]
+
+
+def test_an_answer_that_met_its_limit_was_never_complete(web: httpx2.Client, speaker: Speaker) -> None:
+    speaker.say(text("One two three four five"))
+    told = web.post(URL, json={"input": "Hello", "max_output_tokens": 3}).json()
+    assert ("incomplete", None) == (told["status"], told["completed_at"])
 
 
 # What is kept.

@@ -1,15 +1,23 @@
-"""Owns running a model inside this process: it answers, stops, and says what is wrong with a file."""
+"""Owns running a model inside this process: it answers, stops, and says what is wrong with a file, and to whom."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
+import os
+import signal
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.running import CODE, process
 from tests.gateway import tinygguf
+from tests.gateway.scripted import said
+from tests.gateway.serving import Serving
+from tests.gateway.stage import APIS, Threaded, Told, body_of
 from turnscript import registry
 from turnscript.backend import Completion
 from turnscript.errors import InvalidInput, Unsupported, UpstreamError
@@ -76,6 +84,59 @@ def test_a_file_that_is_no_model_is_an_error_that_names_it(model: Path, change: 
     with pytest.raises(InvalidInput, match=message) as caught:
         Embedded(model)
     assert str(model) in str(caught.value)
+
+
+def served(model: Path, code: str = CODE) -> subprocess.CompletedProcess[bytes]:
+    """`turnscript serve` with a model, run to its end."""
+    arguments = ["--backend", f"embedded:{model}", "--format", "rwkv-universal", "--port", "0"]
+    return process("serve", *arguments, code=code, env=os.environ | {"XDG_STATE_HOME": str(model.parent)})
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(None, "llama.cpp cannot load"), (b"root:x:0:0::/root:/bin/sh\n", "is no GGUF file: it begins with b'root'")],
+    ids=["cut off", "another file"],
+)
+def test_a_server_does_not_start_with_a_file_that_is_no_model(model: Path, content: bytes | None, reason: str) -> None:
+    model.write_bytes(model.read_bytes()[:-9000] if content is None else content)
+    told = served(model)
+    shown = told.stderr.decode()
+    assert 1 == told.returncode
+    assert reason in shown.splitlines()[-2]
+    assert str(model) in shown
+    assert "listening on" not in shown
+    assert "Traceback" not in shown
+
+
+def test_a_server_does_not_start_without_the_library_that_its_model_needs(model: Path) -> None:
+    told = served(model, f"import turnscript.gateway.embedded as one; one._MODULE = 'no_such_library'\n{CODE}")
+    assert 1 == told.returncode
+    assert told.stderr.decode().splitlines()[-1].endswith("pip install 'turnscript[embedded]'")
+
+
+def test_a_model_that_is_damaged_while_the_server_runs_is_no_fault_of_a_client(model: Path) -> None:
+    model.write_bytes(model.read_bytes()[:-9000])
+    script = said({"data": [{"id": "model"}]})
+    with (
+        Threaded() as thread,
+        thread.server(lambda _: script) as server,
+        Serving(model.parent, server.url) as serving,
+    ):
+        serving.backend = f"embedded:{model}"
+        serving.configure()
+        serving.signal(signal.SIGHUP)
+        end = time.monotonic() + 20
+        while not serving.events("model not ready"):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        for api in APIS:
+            response = serving.client.post(api.endpoint, content=body_of(api, stream=False))
+            told = Told(api, response.status_code, dict(response.headers), response.content)
+            assert api.render_error(UpstreamError("?"))[0] == told.status
+            assert "the model 'default' cannot be run; the log of this server says why" in str(told.error)
+            assert str(model).encode() not in told.body
+        assert not serving.client.get("/health").json()["models"]["default"]["up"]
+        assert str(model) in serving.events("model not ready")[-1]["error"]
 
 
 def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -237,6 +237,20 @@ def test_a_server_may_give_the_id_and_the_time() -> None:
     assert [] == writer.losses
 
 
+def test_a_server_may_say_when_an_answer_was_complete() -> None:
+    reply = Reply(completed=lambda: 9)
+
+    def times(reason: str, reply: Reply = reply) -> list[int | None]:
+        writer = API.stream_renderer(REQUEST, reply)
+        bodies = payloads(writer.send(answer(TEXT, reason=reason)))
+        return [body["response"]["completed_at"] for body in bodies if "response" in body]
+
+    assert [None, None, 9] == times("stop")
+    assert [None] * 3 == times("length") == times("stop", Reply()) == times("stop", Reply(completed=lambda: None))
+    whole: Any = API.render_response(fold(answer(TEXT)), REQUEST, reply=reply).value
+    assert 9 == whole["completed_at"]
+
+
 def test_another_id_that_comes_too_late_is_reported() -> None:
     writer = API.stream_renderer(REQUEST)
     writer.start()

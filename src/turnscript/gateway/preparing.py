@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from secrets import token_hex
+from typing import get_args
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ from turnscript.gateway.blanks import Blanks
 from turnscript.gateway.callers import Caller
 from turnscript.gateway.callids import CallIds, Unrepeated, without_marks
 from turnscript.gateway.checks import CallFinding, CallGate, CallPolicy
-from turnscript.gateway.config import Policy
+from turnscript.gateway.config import Losses, Policy
 from turnscript.gateway.generation import Controls, Generation, Parser, Stage, TextParser
 from turnscript.gateway.headers import POLICY, Told
 from turnscript.gateway.hygiene import clean, unread
@@ -45,13 +46,20 @@ CAREFUL = 1.25
 """How much larger than estimated a prompt may really be: where even that fits, nobody needs to count."""
 LEAST = 16
 """Tokens that an answer gets where nothing says how many."""
+_LOSS_POLICIES: tuple[str, ...] = get_args(Losses)
+
+
+class Ended(Struct):
+    """When an answer was complete, in Unix seconds; None as long as it is not. A stream and what is kept say the same."""
+
+    at: int | None = None
 
 
 class Prepared(Struct, kw_only=True):
     """A request that is ready to be answered.
 
-    `request`: as the client sent it. `spoken`: the one that the prompt was made from. `session`: which conversation it
-    belongs to. `digest`: of the body.
+    `request`: as the client sent it, and naming the model that answers where it names none. `spoken`: the one that the
+    prompt was made from. `session`: which conversation it belongs to. `digest`: of the body.
     """
 
     request: Request
@@ -71,6 +79,7 @@ class Prepared(Struct, kw_only=True):
     digest: int = 0
     body: bytes = b""
     reply: Reply = PLAIN
+    ended: Ended = field(default_factory=Ended)
     told: Told = field(default_factory=Told)
     streams: bool = False
     detached: bool = False
@@ -132,16 +141,17 @@ class Preparation(Struct, kw_only=True):
         replays = recalled.replays
         prompt = offered.bind(format_.prompt(offered.request, thinking=plan.opens, replays=replays), format_)
         losses += [*offered.located(prompt.losses), *plan.losses]
-        self._judge(losses, policy)
         text = prompt.text
         tokens, allowed = await self._fitted(request, text, losses)
+        ask = self._completion(request, text, allowed, prompt.stops, losses)
+        self._judge(losses, policy)
         stages: list[Stage] = [offered.restorer(), Unrepeated(request), Seals(self.signing_key)]
         return Prepared(
             request=request,
             spoken=offered.request,
             served=served,
             caller=self.caller,
-            ask=self._completion(request, text, allowed, prompt.stops, losses),
+            ask=ask,
             new_parser=prompt.parser,
             controls=Controls(
                 ids=CallIds(),
@@ -166,31 +176,42 @@ class Preparation(Struct, kw_only=True):
         return forcing.plan_thinking(request, format_, default=default, max_tokens=request.settings.max_tokens)
 
     def _judge(self, losses: Sequence[Loss], policy: Policy) -> None:
-        """By policy, a request that loses anything is refused."""
-        wanted = self.headers.get(POLICY, policy.losses)
+        """By policy, a request that loses anything is refused; so `losses` has to be all of them."""
+        said = self.headers.get(POLICY)
+        wanted = policy.losses if said is None else said.strip().lower()
+        if wanted not in _LOSS_POLICIES:
+            expected = "ignore, report or error"
+            raise InvalidRequest(f"expected {expected}, found {said!r}", path=POLICY, expected=expected, got=repr(said))
         if losses and wanted == "error":
             raise LossyConversion(list(losses), f"the model {self.served.name!r}")
 
     async def _fitted(self, request: Request, text: str, losses: list[Loss]) -> tuple[int, int]:
         """The tokens of the prompt, and how many the answer may have."""
-        served, wanted = self.served, request.settings.max_tokens
+        served, said = self.served, request.settings.max_tokens
         if not self.fits:
             return served.estimate(text), 1
         path = request.paths.get("max_tokens", "$.max_tokens")
-        limit = served.model.max_tokens_limit
-        if wanted is None:
-            wanted = served.model.max_tokens
-        elif limit is not None and wanted > limit:
-            losses.append(Loss(path, "approximated", f"{wanted} became {limit}: the model's limit here"))
-            wanted = limit
+        # What the client did not ask for it does not lose: only its own number is worth a word.
+        found = losses if said is not None else []
+        wanted = self._within_limit(served.model.max_tokens if said is None else said, path, found)
         tokens, context = served.estimate(text), served.context
         if context is not None and tokens * CAREFUL + (wanted or LEAST) > context:
             tokens, _ = await served.count(text)
         fit = forcing.fit(wanted, tokens, context, path=path)
         if fit.overflow is not None:
             raise ContextOverflow(fit.overflow.asked, fit.overflow.limit)
-        losses += fit.losses
+        found += fit.losses
+        if fit.allowed < 1:
+            found.append(Loss(path, "approximated", f"{fit.allowed} became 1: a model writes at least one token"))
         return tokens, max(1, fit.allowed)
+
+    def _within_limit(self, wanted: int | None, path: str, losses: list[Loss]) -> int | None:
+        """So many tokens, or as many as an answer of this model may have whatever a request says."""
+        limit = self.served.model.max_tokens_limit
+        if limit is None or (wanted is not None and wanted <= limit):
+            return wanted
+        losses.append(Loss(path, "approximated", f"{wanted} became {limit}: the model's limit here"))
+        return limit
 
     def _completion(
         self, request: Request, text: str, allowed: int, own_stops: Sequence[str], losses: list[Loss]

@@ -11,7 +11,7 @@ import msgspec
 
 from turnscript.api import Reply
 from turnscript.conversation import Usage
-from turnscript.errors import Overloaded, TurnscriptError, UpstreamError
+from turnscript.errors import InvalidInput, Overloaded, TurnscriptError, Unsupported, UpstreamError
 from turnscript.gateway.apart import Apart
 from turnscript.gateway.callers import Caller, Callers
 from turnscript.gateway.config import Config
@@ -41,6 +41,9 @@ CLIENT_GONE = 499
 STALL = 120.0
 """Seconds that a client may take nothing of a stream that has something for it."""
 
+_BROKEN = (InvalidInput, Unsupported)
+"""What is wrong with a model that cannot be run here at all, such as a damaged file: waiting does not mend it."""
+
 
 class Service:
     """The gateway without its sockets. `start` before anything is asked, `stop` after everything."""
@@ -57,7 +60,7 @@ class Service:
         self._callers = Callers(config)
         self._models = {served.name: served for served in served_models(config, self._created)}
         self._signing_key = signing_key(config.signing)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         kept = config.memory
         self._databases = [] if kept.path is None else [Database(kept.path, MEMORY, Bounds(kept.size, kept.ttl))]
         self.memory = Memory(self._databases[0] if self._databases else None, ttl=kept.ttl)
@@ -70,15 +73,24 @@ class Service:
     # Its life.
 
     async def start(self) -> None:
-        """Open what is kept, and ask the models' servers what they are. Those that do not answer are asked later."""
-        await self.keeping.mend()
-        await asyncio.gather(*map(self._get_ready, self._models.values()))
+        """Open what is kept, and ask the models' servers what they are. Those that do not answer are asked later.
 
-    async def _get_ready(self, served: Served) -> None:
+        Raises InvalidInput or Unsupported for a model that cannot be run here at all.
+        """
+        await self.keeping.mend()
+        errors = await asyncio.gather(*map(self._get_ready, self._models.values()))
+        broken = next((error for error in errors if isinstance(error, _BROKEN)), None)
+        if broken is not None:
+            raise broken
+
+    async def _get_ready(self, served: Served) -> TurnscriptError | None:
+        """Ask a model's servers what they are. Returns why they cannot be asked."""
         try:
             await served.ready()
         except TurnscriptError as error:
             say(logging.WARNING, "model not ready", model=served.name, error=str(error))
+            return error
+        return None
 
     async def stop(self) -> None:
         """Close everything."""
@@ -141,7 +153,7 @@ class Service:
             idle = idle + 1 if served.gate.idle else 0
         await served.close()
 
-    def _run(self, work: Coroutine[None, None, None]) -> None:
+    def _run(self, work: Coroutine[None, None, object]) -> None:
         """Do something that no request waits for."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -152,6 +164,19 @@ class Service:
     def served_for(self, name: str | None) -> Served:
         """The model that a client means. Raises UnknownName."""
         return self._models[self.config.model_for(name).name]
+
+    async def _ready(self, name: str | None) -> Served:
+        """The same, ready to be asked. Raises UnknownName, and UpstreamError where no server of it can be asked.
+
+        A damaged file is no fault of the client, who is not told where on this machine it is either.
+        """
+        served = self.served_for(name)
+        try:
+            return await served.ready()
+        except _BROKEN as error:
+            say(logging.WARNING, "model not ready", model=served.name, error=str(error))
+            message = f"the model {served.name!r} cannot be run; the log of this server says why"
+            raise UpstreamError(message) from None
 
     def models(self) -> list[Served]:
         """All models."""
@@ -195,8 +220,9 @@ class Service:
         refused = serving.refusal(request) if serving.refusal is not None else None
         if refused is not None:
             raise refused
-        served = await self.served_for(request.settings.model).ready()
+        served = await self._ready(request.settings.model)
         visit.model = served.name
+        request.settings.model = request.settings.model or served.name  # an answer says who gave it
         previous = None
         if serving.stored is not None:
             previous = await self.keeping.complete(serving.stored, request, caller.name)
@@ -217,9 +243,11 @@ class Service:
         if serving.stored is not None:
             prepared.keep = serving.stored.asks(request)
             prepared.detached = serving.stored.detached(request) and fits
+        ended = prepared.ended
         prepared.reply = Reply(
             id=new_response_id(serving.id_prefix),
             created=int(time()),
+            completed=lambda: ended.at,
             usage=Usage(input=prepared.tokens),
             request_id=visit.request_id,
         )
@@ -243,6 +271,7 @@ class Service:
     async def finish(self, visit: Visit, prepared: Prepared, generation: Generation) -> bytes:
         """Keep what is to be kept of an answer, before its client is told that it is whole. Returns it as a body."""
         response = generation.response
+        prepared.ended.at = int(time())
         prepared.findings = [*generation.findings, *check_answer(response, prepared.shape)]
         if prepared.prompt is not None and prepared.recalled is not None:
             self.memory.remember(prepared.recalled, generation.own, prepared.prompt)

@@ -30,6 +30,13 @@ class SlowBody(Timeout):
     status = 408
 
 
+class Encoded(TurnscriptError):
+    """The body is compressed, or changed in another way that is not undone here."""
+
+    status = 415
+    code = "unsupported_media_type"
+
+
 class ClientGone(Exception):
     """The client has left before its request was whole."""
 
@@ -67,15 +74,23 @@ class Visit:
         self._beginning: asyncio.Task[None] | None = None
 
     async def body(self, limit: int, timeout: float) -> bytes:
-        """The whole body. Raises TooLarge, Timeout, or ClientGone where there is nobody to tell."""
+        """The whole body. Raises TooLarge, Timeout, Encoded, or ClientGone where there is nobody to tell."""
         length = self.headers.get("content-length", "")
         if length.isdigit() and int(length) > limit:
             raise TooLarge(limit, int(length))
         try:
             async with asyncio.timeout(timeout):
-                return await self._whole_body(limit)
+                body = await self._whole_body(limit)
         except TimeoutError:
             raise SlowBody(f"the request's body did not arrive within {timeout:g} s") from None
+        self._check_encoding(body)
+        return body
+
+    def _check_encoding(self, body: bytes) -> None:
+        """Refuse what is not readable as it came. Some clients name an encoding and send plain JSON: that is read."""
+        encoding = self.headers.get("content-encoding", "").strip()
+        if encoding.lower() not in ("", "identity") and body and not _is_json_text(body):
+            raise Encoded(f"content-encoding {encoding!r} is not read here; send the body uncompressed")
 
     async def _whole_body(self, limit: int) -> bytes:
         chunks: list[bytes] = []
@@ -196,6 +211,14 @@ class Visit:
     def age(self) -> float:
         """Seconds since the request came."""
         return monotonic() - self.began
+
+
+def _is_json_text(body: bytes) -> bool:
+    """Whether bytes are text that begins as a request does."""
+    try:
+        return body.decode("utf-8-sig").lstrip()[:1] in ("{", "[")
+    except UnicodeDecodeError:
+        return False
 
 
 def _nothing() -> None:

@@ -31,7 +31,7 @@ _KINDS: dict[Kind, tuple[int, str]] = {
     "timeout": (504, "timeout_error"),
     "server": (500, "api_error"),
 }
-_BY_STATUS = (405, 408)
+_BY_STATUS = (405, 408, 415)
 """What HTTP itself has a word for, and clients and proxies know by it."""
 _STATUS = {type_: status for status, type_ in _KINDS.values()}
 """The status behind a type, which is all that an error in a stream says."""

@@ -17,6 +17,7 @@ from turnscript.apis.openai_responses.errors import failure
 from turnscript.apis.openai_responses.naming import response_id
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import (
+    COMPLETED,
     COUNTS,
     INCOMPLETE,
     Lose,
@@ -105,7 +106,7 @@ def render_response(api: Api, response: Response, request: Request, reply: Reply
     status, reason = write_ending(response.finish_reason, response.items, output.lose)
     written = output.all(response.items, status == INCOMPLETE)
     status = told_status(status, reply, output.lose)
-    report = Report(api, request, id_, reply.created)
+    report = Report(api, request, id_, reply)
     extra = own_extra(response.extra, response.origin, output.losses)
     end = MessageEnd(usage=response.usage, model=response.model, extra=extra)
     body = report.body(status, written, end, reason=reason)
@@ -139,11 +140,14 @@ def own_extra(extra: Extra, origin: str | None, losses: list[Loss]) -> Extra:
 
 
 class Report:
-    """Writes the response object. `created_at` is 0 unless somebody says when: two renders must be the same."""
+    """Writes the response object.
 
-    def __init__(self, api: Api, request: Request, id_: str, created_at: float | None) -> None:
+    `created_at` is 0 and `completed_at` null unless somebody says when: two renders must be the same.
+    """
+
+    def __init__(self, api: Api, request: Request, id_: str, reply: Reply) -> None:
         self.id = id_
-        self._created_at = created_at
+        self._reply = reply
         self._model = request.settings.model
         self._echo = Echo(api, request)
 
@@ -151,11 +155,11 @@ class Report:
         self, status: str, output: list[Any], end: MessageEnd, *, reason: str | None = None, error: Body | None = None
     ) -> Body:
         """The response object with that output. The model's name is the one that the client asked for."""
-        extra = end.extra
+        extra, reply = end.extra, self._reply
         body: Body = {
             "id": self.id,
             "object": "response",
-            "created_at": _number(extra.get("created_at")) if self._created_at is None else self._created_at,
+            "created_at": _number(extra.get("created_at")) if reply.created is None else reply.created,
             "status": status,
             "error": error,
             "incomplete_details": {"reason": reason} if reason is not None else None,
@@ -163,6 +167,8 @@ class Report:
             "output": output,
             "usage": None,
         }
+        if status == COMPLETED and reply.completed is not None:
+            body["completed_at"] = reply.completed()
         if end.usage is not None:
             body["usage"] = write_usage(end.usage, _members(extra.get("usage")), COUNTS)
         if reason is not None:

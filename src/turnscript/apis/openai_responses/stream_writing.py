@@ -172,7 +172,7 @@ class StreamWriter:
         end = next((event for event in given if isinstance(event, MessageEnd)), MessageEnd())
         id_ = self._reply.id or end.id or response_id(self._request)
         self._output.naming.seed = id_
-        self._report = Report(self._api, self._request, id_, self._reply.created)
+        self._report = Report(self._api, self._request, id_, self._reply)
         extra = own_extra(end.extra, end.origin, [])
         begun = self._report.body(IN_PROGRESS, [], MessageEnd(model=end.model, extra=extra))
         body = self._opened = RawJson(_bytes(begun))

@@ -1,0 +1,219 @@
+"""Owns what becomes of a request on its way to the model: its limit, its losses by policy, its encoding, its name."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.gateway.stage import APIS, Stage, Told, answer, body_of, is_refused, named, quiet
+from turnscript.api import Api
+from turnscript.errors import InvalidRequest
+from turnscript.gateway.headers import LOSSES, POLICY, REPORT
+from turnscript.gateway.visit import Encoded
+from turnscript.registry import get_api
+
+EACH = pytest.mark.parametrize("api", APIS, ids=named)
+BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+COUNTED = [api for api in APIS if api.serving.count_path]
+CHAT = get_api("openai-chat")
+LIMIT = 100
+LIMITS = {"max_tokens", "max_completion_tokens", "max_output_tokens"}
+STRICT = {POLICY: "error"}
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with Stage(model={"max_tokens_limit": LIMIT, "context": 4000}) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_wrong(stage: Stage, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    stage.play(answer("Hello"))
+    with quiet(caplog):
+        yield
+
+
+def body_without(api: Api, *names: str, stream: bool = False) -> bytes:
+    """A request that does not say some of its members."""
+    members = json.loads(body_of(api, stream=stream))
+    return json.dumps({name: value for name, value in members.items() if name not in names}).encode()
+
+
+def limit_of(stage: Stage) -> int:
+    """How many tokens the model was asked for."""
+    [asked] = stage.asks[0]
+    return int(asked.json["max_tokens"])
+
+
+def losses_of(stage: Stage, told: Told) -> list[tuple[str, str, str]]:
+    """What was lost, as the report of an answer lists it."""
+    assert 200 == told.status, told.body
+    found = stage.client.get(told.headers[REPORT]).json()["losses"]
+    assert int(told.headers[LOSSES]) == len(found)
+    return [(loss["path"], loss["kind"], loss["detail"]) for loss in found]
+
+
+# How long an answer may be.
+
+
+@EACH
+@BOTH
+def test_an_answer_whose_request_says_no_limit_has_that_of_its_model(stage: Stage, api: Api, stream: bool) -> None:
+    told = stage.post(api, body_without(api, *LIMITS, stream=stream))
+    assert LIMIT == limit_of(stage)
+    assert [] == losses_of(stage, told)
+
+
+@EACH
+def test_a_limit_of_the_client_beyond_that_of_the_model_is_a_loss_at_its_place(stage: Stage, api: Api) -> None:
+    [(path, kind, detail)] = losses_of(stage, stage.ask(api, stream=False, limit=LIMIT + 1))
+    assert LIMIT == limit_of(stage)
+    assert (path[2:] in LIMITS, "approximated") == (True, kind)
+    assert "101 became 100: the model's limit here" == detail
+
+
+@EACH
+def test_what_the_context_leaves_of_the_models_own_limit_is_no_loss(api: Api) -> None:
+    with Stage(model={"max_tokens_limit": 4000, "context": 1000}) as stage:
+        assert [] == losses_of(stage, stage.post(api, body_without(api, *LIMITS)))
+        assert 0 < limit_of(stage) < 1000
+
+
+@EACH
+def test_no_tokens_at_all_became_one_and_that_is_said(stage: Stage, api: Api) -> None:
+    [(path, kind, detail)] = losses_of(stage, stage.ask(api, stream=False, limit=0))
+    assert 1 == limit_of(stage)
+    assert (path[2:] in LIMITS, "approximated") == (True, kind)
+    assert detail.startswith("0 became 1")
+
+
+# What is lost, by policy.
+
+
+@EACH
+@pytest.mark.parametrize("members", [{"limit": 99_999_999}, {"limit": 0}, {"temperature": 3}], ids=str)
+def test_a_request_that_loses_in_what_it_asks_for_is_refused_if_it_must_not(
+    stage: Stage, api: Api, members: dict[str, Any]
+) -> None:
+    assert 1 == len(losses_of(stage, stage.ask(api, stream=False, **members)))
+    stage.asks[0].clear()
+    told = stage.ask(api, stream=False, headers=STRICT, **members)
+    assert 400 == told.status
+    assert "1 thing would be lost" in str(told.error)
+    assert [] == stage.asks[0]
+    assert 200 == stage.ask(api, stream=False, headers=STRICT).status
+
+
+@pytest.mark.parametrize("members", [{"logprobs": True}, {"n": 2}, {"seed": -1}, {"stop": [""]}], ids=str)
+def test_every_loss_of_sampling_is_one_before_the_model_is_asked(stage: Stage, members: dict[str, Any]) -> None:
+    told = stage.ask(CHAT, stream=True, headers=STRICT, **members)
+    assert (400, False) == (told.status, told.streamed)
+    assert next(iter(members)) in str(told.error)
+    assert [] == stage.asks[0]
+
+
+@EACH
+def test_all_losses_are_listed(stage: Stage, api: Api) -> None:
+    told = stage.ask(api, stream=False, headers=STRICT, limit=5000, temperature=3, made_up=1)
+    assert "3 things would be lost" in str(told.error)
+    for name in ("temperature", "5000 became 100", "made_up"):
+        assert name in str(told.error)
+
+
+@EACH
+@pytest.mark.parametrize("said", ["error", "Error", "ERROR"])
+def test_a_policy_is_read_in_any_case(stage: Stage, api: Api, said: str) -> None:
+    assert 400 == stage.ask(api, stream=False, headers={POLICY: said}, temperature=3).status
+    assert 200 == stage.ask(api, stream=False, headers={POLICY: said}).status
+
+
+@EACH
+@pytest.mark.parametrize("said", ["errors", "strict", "", "report, error"])
+def test_a_policy_that_is_none_is_a_bad_request_that_names_those_there_are(stage: Stage, api: Api, said: str) -> None:
+    told = stage.ask(api, stream=False, headers={POLICY: said})
+    is_refused(told, InvalidRequest("?"))
+    assert f"{POLICY}: expected ignore, report or error, found {said!r}" in str(told.error)
+    assert [] == stage.asks[0]
+
+
+@pytest.mark.parametrize("said", ["ignore", "report", "Report"])
+def test_other_policies_let_a_loss_through(stage: Stage, said: str) -> None:
+    assert 200 == stage.ask(CHAT, stream=False, headers={POLICY: said}, temperature=3).status
+
+
+# How its body is encoded.
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("encoding", "packed"),
+    [
+        ("gzip", gzip.compress),
+        ("GZIP", gzip.compress),
+        ("deflate", zlib.compress),
+        ("br", lambda body: b"{\xff" + body),
+    ],
+    ids=["gzip", "capitals", "deflate", "text at first"],
+)
+def test_a_body_that_is_compressed_is_refused_in_words_that_say_so(
+    stage: Stage, api: Api, encoding: str, packed: Any
+) -> None:
+    told = stage.post(api, packed(body_of(api, stream=False)), {"content-encoding": encoding})
+    is_refused(told, Encoded("?"))
+    assert 415 == told.status
+    assert f"content-encoding {encoding!r} is not read here; send the body uncompressed" in str(told.error)
+
+
+@pytest.mark.parametrize("api", COUNTED, ids=named)
+def test_a_compressed_body_is_not_counted_either(stage: Stage, api: Api) -> None:
+    body = gzip.compress(body_of(api, stream=False))
+    told = stage.client.post(api.serving.count_path, content=body, headers={"content-encoding": "gzip"})
+    assert 415 == told.status_code
+    assert "send the body uncompressed" in told.text
+
+
+@EACH
+@pytest.mark.parametrize("encoding", ["gzip", "identity", "", "utf-8"])
+def test_plain_json_is_read_whatever_the_header_says(stage: Stage, api: Api, encoding: str) -> None:
+    told = stage.post(api, b" \n" + body_of(api, stream=False), {"content-encoding": encoding})
+    assert "Hello" == told.text
+
+
+@EACH
+def test_text_that_is_no_json_is_told_as_such_where_nothing_is_compressed(stage: Stage, api: Api) -> None:
+    for headers in ({}, {"content-encoding": "identity"}, {"content-encoding": "Identity"}):
+        told = stage.post(api, b"\x8b\xff", headers)
+        assert 400 == told.status
+        assert "is not UTF-8" in str(told.error)
+    assert 400 == stage.post(api, b"", {"content-encoding": "gzip"}).status
+
+
+# Who answers.
+
+
+@EACH
+@BOTH
+@pytest.mark.parametrize("said", [{}, {"model": ""}, {"model": None}], ids=["missing", "empty", "null"])
+def test_an_answer_names_the_model_where_its_request_names_none(
+    stage: Stage, api: Api, stream: bool, said: dict[str, Any]
+) -> None:
+    body = json.loads(body_without(api, "model", stream=stream)) | said
+    told = stage.post(api, json.dumps(body).encode())
+    assert 200 == told.status, told.body
+    assert {"default"} == names_in(told)
+    assert {"m"} == names_in(stage.ask(api, stream=stream))
+
+
+def names_in(told: Told) -> set[str]:
+    """Every name of a model in an answer."""
+    if not told.streamed:
+        return {told.json["model"]}
+    events = [json.loads(line[6:]) for line in told.body.splitlines() if line.startswith(b"data: {")]
+    holders = [one.get("response") or one.get("message") or one for one in events]
+    return {one["model"] for one in holders if "model" in one}
