@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import Result
 
@@ -162,6 +163,24 @@ def test_losses_are_summed_up_and_listed() -> None:
 
 def test_settings_are_no_losses_because_no_prompt_shows_them() -> None:
     assert 0 == prompt("--format", "rwkv-goose", "--strict", body=LOSSY).exit_code
+
+
+ELSEWHERE = {"input": "hi", "previous_response_id": "resp_1", "conversation": "c", "prompt": {"id": "p"}}
+
+
+@pytest.mark.parametrize("name", ts.formats())
+def test_members_that_stand_for_a_text_elsewhere_are_losses_as_in_a_conversion(name: str) -> None:
+    body = ELSEWHERE | {"temperature": 0.5, "stop": None, "unheard_of": None}
+    paths = ["$.previous_response_id", "$.conversation", "$.prompt"]
+    result = prompt("--format", name, "--json", body=body)
+    converted = ts.convert(body, "openai-responses", name, view="prompt").losses
+    assert [msgspec.structs.asdict(loss) for loss in converted if loss.path in paths] == [
+        loss for loss in json.loads(result.stdout)["losses"] if loss["path"].startswith("$.")
+    ]
+    assert (0, True) == (result.exit_code, "3 dropped" in result.stderr)
+    refused = prompt("--format", name, "--strict", "--quiet", body=body)
+    assert (3, "") == (refused.exit_code, refused.stdout)
+    assert all(f"  {path}: dropped: " in refused.stderr for path in paths)
 
 
 def test_strict_refuses_losses_and_writes_nothing(tmp_path: Path) -> None:

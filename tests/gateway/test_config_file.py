@@ -207,6 +207,32 @@ def test_the_command_line_goes_before_the_environment_before_the_file(folder: Pa
     assert "default" == where["server.host"]
 
 
+def test_a_backend_of_the_command_line_leaves_out_the_models_of_the_file(folder: Path) -> None:
+    text = '[policy]\nlosses = "error"\n[models.main]\nbackend = "http://m"\n[models.default]\napi_key = "k"\n'
+    env = {"TURNSCRIPT_MODELS_DEFAULT_CONTEXT": "9"}
+    found = read(folder, text, env, models__default__backend="http://h")
+    assert [("default", None, 9)] == [(model.name, model.key, model.context) for model in found.models]
+    assert "error" == found.policy.losses
+    (note,) = found.notes
+    assert f"the models in {folder / 'turnscript.toml'} are left out" in note
+    assert () == read(folder, "[limits]\nqueue = 1\n", models__default__backend="http://h").notes
+
+
+@pytest.mark.parametrize(
+    ("env", "overrides", "source"),
+    [
+        ({}, {"models__new__format": "rwkv-goose"}, "the command line"),
+        ({"TURNSCRIPT_MODELS_NEW_CONTEXT": "9"}, {}, "TURNSCRIPT_MODELS_NEW_CONTEXT"),
+    ],
+)
+def test_what_is_missing_in_a_table_that_the_file_does_not_have_is_not_told_of_the_file(
+    folder: Path, env: dict[str, str], overrides: dict[str, Any], source: str
+) -> None:
+    with pytest.raises(InvalidConfig, match="has no backend") as caught:
+        read(folder, '[models.main]\nbackend = "http://m"\n', env, **overrides)
+    assert ("models.new.backend", source) == (caught.value.path, caught.value.source)
+
+
 def test_an_override_that_is_none_is_none(folder: Path) -> None:
     assert 5 == read(folder, "[server]\nport = 5", server__port=None).server.port
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,7 +40,8 @@ def unsaid(url: str) -> Config:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--format", "rwkv-universal"], ["models.default.backend", "say where it runs"]),
+        (["--format", "rwkv-universal"], ["there is no model for --format", "add --backend URL"]),
+        (["--kind", "ai00", "--format", "rwkv-universal"], ["no model for --format and --kind", "add --backend URL"]),
         (["--backend", "localhost:8080"], ["http://127.0.0.1:8080", "embedded:FILE"]),
         (["--backend", "http://127.0.0.1:9", "--format", "rwkv-univresal"], ["rwkv-univresal", "'rwkv-universal'"]),
         (["--backend", "http://127.0.0.1:9", "--kind", "llama"], ["llama", "'llamacpp'"]),
@@ -48,7 +50,7 @@ def unsaid(url: str) -> Config:
         (["--backend", "http://127.0.0.1:9", "--host", "0.0.0.0"], ["turnscript keys add", "public"]),
         (["--config", "nothere.toml"], ["nothere.toml", "no such file"]),
     ],
-    ids=["no backend", "no scheme", "format", "kind", "file", "port", "host", "config"],
+    ids=["no backend", "kind alone", "no scheme", "format", "kind", "file", "port", "host", "config"],
 )
 def test_what_is_wrong_is_said_with_what_to_do(
     arguments: list[str], words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -59,6 +61,64 @@ def test_what_is_wrong_is_said_with_what_to_do(
     assert "Traceback" not in told.stderr
     for word in words:
         assert word in told.stderr
+
+
+GUARDED = """
+[server]
+keys = "keys.jsonl"
+
+[policy]
+losses = "error"
+
+[models.mine]
+backend = "https://models.example.org/v1"
+api_key_env = "THERE_IS_NO_SUCH_VARIABLE"
+"""
+
+
+@pytest.mark.parametrize("named", [[], ["--config", "turnscript.toml"]], ids=["found", "named"])
+def test_beside_a_backend_the_file_counts_and_its_models_do_not(
+    named: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "turnscript.toml").write_text(GUARDED, encoding="utf-8")
+    told = run("serve", "--backend", "http://127.0.0.1:9", *named, "--check", "--json")
+    assert 0 == told.exit_code, told.stderr
+    settings = {one["path"]: (one["value"], one["where"]) for one in json.loads(told.stdout)}
+    assert ("keys.jsonl", "turnscript.toml") == (Path(settings["server.keys"][0]).name, settings["server.keys"][1])
+    assert ("error", "turnscript.toml") == settings["policy.losses"]
+    assert ("http://127.0.0.1:9", "the command line") == settings["models.default.backend"]
+    assert [] == [path for path in settings if "mine" in path]
+    assert "the models in turnscript.toml are left out" in told.stderr
+
+
+def test_a_server_with_a_backend_asks_for_the_keys_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "turnscript.toml").write_text('[server]\nkeys = "keys.jsonl"\n', encoding="utf-8")
+    assert 0 == run("serve", "--backend", "http://127.0.0.1:9", "--host", "0.0.0.0", "--check").exit_code
+
+
+def test_a_format_alone_is_not_blamed_on_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "turnscript.toml"
+    file.write_text('[models.mine]\nbackend = "http://127.0.0.1:9"\n', encoding="utf-8")
+    told = run("serve", "--format", "rwkv-goose", "--check")
+    assert 2 == told.exit_code
+    assert "no --backend is given, so there is no model for --format\n  add --backend URL" in told.stderr
+    assert "models.default" not in told.stderr
+    file.write_text('[models.default]\nbackend = "http://127.0.0.1:9"\n', encoding="utf-8")
+    assert "rwkv-goose" in run("serve", "--format", "rwkv-goose", "--check").stdout
+
+
+def test_every_fault_of_a_configuration_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = '[server]\nprot = 1\n[limits]\nwait = "soon"\n[models.main]\nbackend = "h"\nformat = "rwkv-gose"\n'
+    (tmp_path / "turnscript.toml").write_text(text, encoding="utf-8")
+    told = run("serve", "--check")
+    assert (1, "") == (told.exit_code, told.stdout)
+    shown = [line for line in told.stderr.splitlines() if not line.startswith(" ")]
+    places = ["server.prot", "limits.wait", "models.main.backend", "models.main.format"]
+    assert [f"turnscript: error: {place}" for place in places] == [": ".join(line.split(": ")[:3]) for line in shown]
 
 
 def test_options_of_the_command_line_are_settings_of_the_model() -> None:

@@ -72,7 +72,16 @@ def test_the_file_is_found_by_the_configuration(folder: Path, monkeypatch: pytes
         (["list"], 2, "which file of keys? there is no turnscript.toml here"),
         (["add", "x", "--config", "none.toml"], 1, "cannot read the configuration"),
         (["add", "x", "--config", "empty.toml"], 2, "empty.toml does not set server.keys"),
-        (["list", "--file", "none"], 1, "cannot read this: no such file"),
+        (["list", "--file", "none"], 1, "none: there is no such file\n  check the path; `turnscript keys add NAME"),
+        (["list", "--file", "no/k"], 1, "no/k: there is no such file"),
+        (["list", "--file", "k/k"], 1, "k/k: there is no such file"),
+        (
+            ["remove", "there", "--file", "none"],
+            1,
+            "none: there is no such file\n  check the path; `turnscript keys add",
+        ),
+        (["remove", "there", "--file", "no/k"], 1, "no/k: there is no such file"),
+        (["remove", "there", "--file", "void"], 1, "void: there is no key in this file\n  `turnscript keys add NAME"),
         (["add", "x", "--file", "none/k"], 1, "make the folder first"),
         (["add", "x", "--file", "k", "--limit", "running"], 2, "--limit running: write it as SETTING=VALUE"),
         (["add", "x", "--file", "k", "--limit", "runningg=1"], 2, "did you mean 'running'"),
@@ -89,9 +98,11 @@ def test_what_goes_wrong_is_told(folder: Path, arguments: list[str], code: int, 
     added("there", "--file", "k")
     (folder / "bad").write_text("x\n", encoding="utf-8")
     (folder / "empty.toml").write_text("", encoding="utf-8")
+    (folder / "void").touch()
     result = keys(*arguments)
     assert (code, "") == (result.exit_code, result.stdout), result.stderr
     assert words in result.stderr
+    assert "standard input" not in result.stderr
     assert result.stderr.startswith("turnscript: error: ")
 
 

@@ -63,10 +63,12 @@ def test_a_bad_change_leaves_the_last_good_one_in_force(path: Path, text: str | 
         path.write_text(text, encoding="utf-8")
     assert old is reloader.reload() is reloader.config
     assert reloader.report.error is not None
-    (sentence,) = reloader.report.sentences
+    sentence, *more = reloader.report.sentences
     assert "the last good one stays in force" in sentence
     assert str(path) in sentence
-    assert ("(and 1 more)" in sentence) == (text is not None and "prot" in text)
+    wrong = [] if text is None or "prot" not in text else [str(error) for error in reloader.report.error.others]
+    assert [f"this is wrong in it, too: {error}" for error in wrong] == more
+    assert ("logs.level" in "".join(more)) == (text is not None and "prot" in text)
     path.write_text(MAIN + "context = 9", encoding="utf-8")
     assert 9 == reloader.reload().models[0].context
     assert reloader.report.error is None

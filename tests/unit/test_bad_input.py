@@ -175,3 +175,19 @@ def test_a_source_of_another_type_is_an_error() -> None:
         ts.parse(wrong, "openai-chat")
     with pytest.raises(ts.InvalidTranscript, match="expected the text of a transcript"):
         ts.parse({}, "rwkv-universal")
+
+
+@pytest.mark.parametrize("api", BODIES)
+def test_of_a_member_given_twice_the_last_one_counts(api: str) -> None:
+    whole = json.dumps(BODIES[api])
+    for name in BODIES[api]:
+        twice = f'{{"{name}": "first", {whole[1:]}'
+        assert ts.parse(whole, api) == ts.parse(twice, api)
+
+
+def test_arguments_with_a_member_twice_keep_both() -> None:
+    arguments = '{"a": 1, "a": 2}'
+    use = json.dumps(USE).replace("{}", arguments)
+    body = f'{{"model": "m", "max_tokens": 1, "messages": [{{"role": "assistant", "content": [{use}]}}]}}'
+    chat: Any = ts.convert(body, "anthropic-messages", "openai-chat").value
+    assert arguments == chat["messages"][-1]["tool_calls"][0]["function"]["arguments"]

@@ -22,7 +22,7 @@ from turnscript.cli.launch import launch
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.prompt import prompt
 from turnscript.cli.read import read
-from turnscript.cli.report import Screen, fault, table, usage
+from turnscript.cli.report import Screen, fault, faults, table, usage
 from turnscript.cli.serve import serve
 from turnscript.cli.show import show
 from turnscript.errors import TurnscriptError
@@ -54,9 +54,10 @@ class Edge(click.Group):
         except click.UsageError as error:
             code = _wrong_usage(error)
         except (TurnscriptError, Failed) as error:
-            found = fault(error)
-            Screen().fault(found)
-            code = found.exit_code
+            found = faults(error)
+            for one in found:
+                Screen().fault(one)
+            code = found[0].exit_code
         except KeyboardInterrupt:
             Screen().note("interrupted; unfinished files are removed")
             code = INTERRUPTED

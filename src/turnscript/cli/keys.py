@@ -22,6 +22,7 @@ from turnscript.gateway.keys import KEY_LIMITS, Key, read_entries
 
 CONFIG = "turnscript.toml"
 _SETTING = "server.keys"
+_ADD = "`turnscript keys add NAME` makes a key, and the file if need be"
 _EPILOG = """\b
 Examples:
   turnscript keys add laptop --file keys.jsonl
@@ -78,6 +79,7 @@ def list_keys(file: str | None, config: str | None, as_json: bool) -> int:
     """List the keys with what they have of their own. The keys themselves are nowhere."""
     path = _path(file, config)
     with reading(str(path)):
+        _check_there(path)
         found = [entry.key for entry in read_entries(path.read_bytes(), str(path)).values()]
     if as_json:
         _write(json.dumps([_record(key) for key in found], ensure_ascii=False, indent=2))
@@ -105,8 +107,11 @@ def remove(name: str, file: str | None, config: str | None) -> int:
     path = _path(file, config)
     try:
         with writing(str(path)):
+            _check_there(path)
             remove_key(path, name)
     except UnknownName as error:
+        if not error.known:
+            raise Failed("there is no key in this file", place=str(path), remedy=_ADD) from None
         raise Failed(str(error), place=str(path), remedy="`turnscript keys list` lists them") from None
     Screen().note(f"removed the key {name!r} from {path}")
     return OK
@@ -123,6 +128,12 @@ def _path(file: str | None, config: str | None) -> Path:
         return found
     where = f"{config} does not set {_SETTING}" if config else f"there is no {CONFIG} here"
     raise Failed(f"which file of keys? {where}", remedy="give --file FILE", code=USAGE)
+
+
+def _check_there(path: Path) -> None:
+    """Raise Failed if there is no file. Only `add` makes one."""
+    if not path.exists():
+        raise Failed("there is no such file", place=str(path), remedy=f"check the path; {_ADD}")
 
 
 def _settings(option: str, given: Iterable[str], table: type[Struct], names: tuple[str, ...]) -> dict[str, Any]:

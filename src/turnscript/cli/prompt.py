@@ -20,11 +20,13 @@ from turnscript.cli.output import STREAM, Files, Sink, is_special
 from turnscript.cli.report import Losses, Screen, fault
 from turnscript.cli.rows import write_losses
 from turnscript.cli.source import Source
+from turnscript.conversation import Request
 from turnscript.convert import AUTO, parse
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.spans import Span
 from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError
 from turnscript.format import Format
+from turnscript.losses import Loss
 from turnscript.reference import has_thoughts
 from turnscript.registry import formats, get_format
 from turnscript.rendered import Rendered
@@ -112,16 +114,17 @@ def run(given: Given) -> int:
     _check_places(given)
     with Source(given.file) as source:
         made = prompt_of(source, given.source, format_, given.thinking)
-    refused = LossyConversion(made.losses, format_.name) if given.strict and made.losses else None
+    lost = [*made.losses, *_unnamed(made.request, format_)]
+    refused = LossyConversion(lost, format_.name) if given.strict and lost else None
     with Files() as files:
         out: Sink | None = None
         if refused is None:
             out = files.open(STREAM)
-            out.write(_payload(given, format_, made, out))
+            out.write(_payload(given, format_, made, lost, out))
         if given.losses is not None:
             sink = files.open(given.losses)
-            write_losses(files.after(sink) if sink is out else sink, made.losses)
-    _report(given, made, refused)
+            write_losses(files.after(sink) if sink is out else sink, lost)
+    _report(given, lost, refused)
     return OK if refused is None else LOSSY
 
 
@@ -140,6 +143,15 @@ def prompt_of(source: Source, name: str, format_: Format, thinking: bool | None)
         message = f"{found.path}: {found.message}" if found.path else found.message
         remedy = _advice(error, name, data) or found.remedy
         raise Failed(message, place=found.place, remedy=remedy, code=found.exit_code) from error
+
+
+def _unnamed(request: Request, format_: Format) -> list[Loss]:
+    """Members that are no settings, so that nobody knows what is in them: the conversation so far may be.
+
+    Settings are no losses, because no prompt shows them, and a member without a value says nothing.
+    """
+    paths = {f"$.{key}" for key, value in request.extra.items() if bytes(value) != b"null"}
+    return [loss for loss in format_.render(request, view="prompt").losses if loss.path in paths] if paths else []
 
 
 def format_of(name: str, thinking: bool | None) -> Format:
@@ -175,37 +187,37 @@ def _check_places(given: Given) -> None:
         raise click.UsageError(f"--losses {given.losses} would overwrite the input")
 
 
-def _payload(given: Given, format_: Format, made: Prompt, out: Sink) -> bytes:
+def _payload(given: Given, format_: Format, made: Prompt, lost: list[Loss], out: Sink) -> bytes:
     if given.as_json:
-        record = _record(format_, made, with_spans=given.spans)
-        return spaced(Rendered(record, made.losses).data, pretty=out.is_terminal or None) + b"\n"
+        record = _record(format_, made, lost, with_spans=given.spans)
+        return spaced(Rendered(record, lost).data, pretty=out.is_terminal or None) + b"\n"
     if given.spans:
         return (painted(made.spans) + "\n" if has_colours(out) else marked(made.spans)).encode()
-    data = Rendered(made.text, made.losses).data
+    data = Rendered(made.text, lost).data
     return data + b"\n" if out.is_terminal else data
 
 
-def _record(format_: Format, made: Prompt, *, with_spans: bool) -> dict[str, Any]:
+def _record(format_: Format, made: Prompt, lost: list[Loss], *, with_spans: bool) -> dict[str, Any]:
     record: dict[str, Any] = {
         "format": format_.name,
         "prompt": made.text,
         "stops": made.stops,
         "prefill": made.prefill,
         "client_stops": list(made.client_stops),
-        "losses": [msgspec.structs.asdict(loss) for loss in made.losses],
+        "losses": [msgspec.structs.asdict(loss) for loss in lost],
     }
     if with_spans:
         record["spans"] = [span._asdict() for span in made.spans]
     return record
 
 
-def _report(given: Given, made: Prompt, refused: LossyConversion | None) -> None:
+def _report(given: Given, lost: list[Loss], refused: LossyConversion | None) -> None:
     screen = Screen()
     if refused is not None:
         screen.fault(fault(refused, "<stdin>" if given.file == STREAM else given.file))
     elif given.quiet:
         return
-    losses = Losses(made.losses)
+    losses = Losses(lost)
     screen.note(losses.summary)
     if given.losses != STREAM:
         losses.list_on(screen, given.losses)

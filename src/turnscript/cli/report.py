@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from turnscript.cli.failures import BAD_INPUT, LOSSY, USAGE, Failed
 from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError, UnknownName, Unsupported
+from turnscript.gateway.invalidconfig import InvalidConfig
 from turnscript.losses import Loss
 
 SHOWN = 20
@@ -61,6 +62,12 @@ def fault(error: TurnscriptError | Failed, name: str = "", line: int = 0) -> Fau
         return Fault("", "", str(error), "`turnscript apis` and `turnscript formats` list the names", error.code, USAGE)
     remedy = "choose another --to" if isinstance(error, Unsupported) else ""
     return Fault(place, "", str(error), remedy, error.code, BAD_INPUT)
+
+
+def faults(error: TurnscriptError | Failed) -> list[Fault]:
+    """The same of an error and of those that were found together with it, as in a configuration."""
+    others = error.others if isinstance(error, InvalidConfig) else ()
+    return [fault(one) for one in (error, *others)]
 
 
 def _strict_fault(error: LossyConversion, place: str, *, of_row: bool) -> Fault:

@@ -17,12 +17,15 @@ import click
 from turnscript.cli.failures import OK, USAGE, Failed
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.report import Screen, table
+from turnscript.errors import Unsupported
 
 if TYPE_CHECKING:
     from turnscript.gateway.config import Config
+    from turnscript.gateway.reload import Reloader
     from turnscript.gateway.service import Service
 
 CONFIG = "turnscript.toml"
+_BACKEND = "models.default.backend"
 _NEEDS = {
     "starlette": "starlette",
     "uvicorn": "uvicorn",
@@ -59,20 +62,20 @@ def serve(**options: Any) -> int:
     """Serve the chat APIs over a backend that only continues text.
 
     Clients of all APIs use the same address: http://127.0.0.1:8400, or http://127.0.0.1:8400/v1 where they want one
-    that ends in a version. Where neither --backend nor a configuration says which model, it is a tiny one that comes
-    with turnscript, for demonstrations.
+    that ends in a version. With --backend there is that model alone; all else that the configuration says counts.
+    Where neither says which model, it is a tiny one that comes with turnscript, for demonstrations.
     """
     _require_extra()
     # Not before we know that their libraries are there.
     from turnscript.gateway import shipped  # noqa: PLC0415
     from turnscript.gateway.embedded import can_embed  # noqa: PLC0415
-    from turnscript.gateway.reload import Reloader  # noqa: PLC0415
 
-    path = _config_file(options["config"], options["backend"])
-    reloader = Reloader(path, overrides=_overrides(options))
+    reloader = _reloader(options)
     demonstrates = not reloader.config.models
     if demonstrates:
-        reloader = Reloader(path, overrides=_overrides(options), shipped=shipped.settings())
+        reloader = _reloader(options, shipped.settings())
+    for note in reloader.config.notes:
+        Screen().note(note)
     if options["check"]:
         return _check(reloader.config, as_json=options["as_json"])
     if demonstrates and not can_embed():
@@ -90,10 +93,28 @@ def _require_extra() -> None:
         raise Failed(f"the server needs {', '.join(missing)}", remedy="pip install 'turnscript[serve]'", code=USAGE)
 
 
-def _config_file(named: str | None, backend: str | None) -> Path | None:
+def _reloader(options: dict[str, Any], shipped: dict[str, Any] | None = None) -> Reloader:
+    """The configuration. Raises InvalidConfig, and Failed where options are about a model that nothing names."""
+    from turnscript.gateway.invalidconfig import InvalidConfig  # noqa: PLC0415
+    from turnscript.gateway.layers import COMMAND_LINE  # noqa: PLC0415
+    from turnscript.gateway.reload import Reloader  # noqa: PLC0415
+
+    path = _config_file(options["config"])
+    try:
+        return Reloader(path, overrides=_overrides(options), shipped=shipped)
+    except InvalidConfig as error:
+        if options["backend"] is not None or (error.path, error.source) != (_BACKEND, COMMAND_LINE):
+            raise
+        given = [name for name, key in (("--format", "format_"), ("--kind", "kind")) if options[key] is not None]
+        message = f"no --backend is given, so there is no model for {' and '.join(given)}"
+        remedy = f"add --backend URL; for a model of {path or CONFIG}, set it there"
+        raise Failed(message, remedy=remedy, code=USAGE) from None
+
+
+def _config_file(named: str | None) -> Path | None:
     if named is not None:
         return Path(named)
-    return Path(CONFIG) if backend is None and Path(CONFIG).is_file() else None
+    return Path(CONFIG) if Path(CONFIG).is_file() else None
 
 
 def _overrides(options: dict[str, Any]) -> dict[str, Any]:
@@ -104,7 +125,7 @@ def _overrides(options: dict[str, Any]) -> dict[str, Any]:
         "server.public": options["public"],
     }
     if options["backend"] is not None:
-        said |= {"models.default.backend": options["backend"], "server.default_model": "default"}
+        said |= {_BACKEND: options["backend"], "server.default_model": "default"}
     said |= {"models.default.format": options["format_"], "models.default.kind": options["kind"]}
     return {path: value for path, value in said.items() if value is not None}
 
@@ -117,24 +138,25 @@ def _check(config: Config, *, as_json: bool) -> int:
         text = table(("SETTING", "VALUE", "FROM"), [(one.path, one.value, one.where) for one in settings])
     with Files() as files:
         files.open(STREAM).write(f"{text}\n".encode())
-    for note in config.notes:
-        Screen().note(note)
     return OK
 
 
-def _run(reloader: Any) -> int:
+def _run(reloader: Reloader) -> int:
     import uvloop  # noqa: PLC0415
 
     from turnscript.gateway.logs import set_up  # noqa: PLC0415
     from turnscript.gateway.server import Server  # noqa: PLC0415
     from turnscript.gateway.service import Service  # noqa: PLC0415
 
-    config: Config = reloader.config
+    config = reloader.config
     set_up(config.logs.level, as_json=config.logs.json, redact=config.logs.redact)
     sock = _listening(config.server.host, config.server.port)
     server = Server(Service(config, reloader), on_ready=_ready)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(server.serve([sock]))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(server.serve([sock]))
+    except Unsupported as error:  # a model that this installation cannot run
+        raise Failed(error.message) from None
     return OK
 
 

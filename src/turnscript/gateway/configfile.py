@@ -34,7 +34,8 @@ def load(
 ) -> Config:
     """The configuration in the file at `path`, with the environment over it, and `overrides` over both.
 
-    `overrides`: values or texts, by dotted key (`server.port`). `shipped`: those of a model of the package itself.
+    `overrides`: values or texts, by dotted key (`server.port`); where a backend is among them, the models of the file
+    do not count. `shipped`: those of a model of the package itself.
     Raises InvalidConfig for the first error that is found; its `others` are the rest.
     """
     environment = os.environ if env is None else env

@@ -40,7 +40,7 @@ class Origin(Struct, frozen=True):
 
 
 class Layers(Struct):
-    """The values of all layers as one tree of tables, and the origins of those that are not from the file."""
+    """The values of all layers as one tree of tables; `origins`: of values and tables that are not from the file."""
 
     tree: dict[str, Any]
     file: Origin
@@ -48,14 +48,18 @@ class Layers(Struct):
     notes: list[str]
 
     def origin(self, path: Place) -> Origin:
-        """Where the value at a path came from."""
-        return self.origins.get(path, self.file)
+        """Where the value at a path came from; where there is none, the nearest table around it."""
+        around = (path[:end] for end in range(len(path), 0, -1))
+        return next((self.origins[one] for one in around if one in self.origins), self.file)
 
     def put(self, path: Place, value: Any, origin: Origin) -> None:
         """Set a value over what is there. Raises InvalidConfig where a table is needed and something else stands."""
         table = self.tree
         for depth, key in enumerate(path[:-1], 1):
-            table = table.setdefault(key, {})
+            if key not in table:
+                table[key] = {}
+                self.origins[path[:depth]] = origin
+            table = table[key]
             if not isinstance(table, dict):
                 place = dotted(path[:depth])
                 raise InvalidConfig("expected a table", path=place, source=self.file.name, expected="a table")
@@ -68,10 +72,14 @@ def layered(
 ) -> Layers:
     """The file at `path`, if one is given, the environment over it, and `overrides` over both.
 
-    `shipped`: what the package says of a model of its own that is served beside what the others say.
+    A backend among the `overrides` says which model is meant: those of the file are left out then, so that no key or
+    format of theirs meets another server. `shipped`: what the package says of a model of its own that is served beside
+    what the others say.
     """
     file = Origin(str(path), path.absolute().parent) if path else Origin("", Path.cwd())
     layers = Layers(_file(path) if path else {}, file, {}, [])
+    if any(map(_is_backend, overrides)) and layers.tree.pop(MODELS, None):
+        layers.notes.append(f"the models in {path} are left out, because {COMMAND_LINE} names a backend")
     _lay_environment(layers, env)
     _lay(layers, overrides, COMMAND_LINE)
     _lay(layers, shipped or {}, PACKAGE)
@@ -87,6 +95,11 @@ def _lay(layers: Layers, said: Mapping[str, Any], name: str) -> None:
         if value is not None:
             told = kind.of_text(value) if isinstance(value, str) else value
             layers.put(place, told, Origin(name, Path.cwd()))
+
+
+def _is_backend(key: str) -> bool:
+    place = parts_of(key)
+    return place[:1] == (MODELS,) and place[2:] == ("backend",)
 
 
 def dotted(path: Place) -> str:

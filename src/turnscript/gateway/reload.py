@@ -27,8 +27,8 @@ class Report(Struct, frozen=True):
     def sentences(self) -> tuple[str, ...]:
         """The same for people."""
         if self.error is not None:
-            more = f" (and {len(self.error.others)} more)" if self.error.others else ""
-            return (f"the configuration was not changed, the last good one stays in force: {self.error}{more}",)
+            first = f"the configuration was not changed, the last good one stays in force: {self.error}"
+            return (first, *(f"this is wrong in it, too: {other}" for other in self.error.others))
         said = [f"the configuration was read again; changed: {', '.join(self.changed) or 'nothing'}"]
         if self.restart:
             said.append(f"these count when the server is started again: {', '.join(self.restart)}")
