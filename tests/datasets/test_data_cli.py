@@ -18,7 +18,7 @@ from turnscript.cli.data.group import COMMANDS, EXTRAS
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.opened import open_rows
 from turnscript.datasets.tokenizers import get_tokenizer
-from turnscript.datasets.train import Train
+from turnscript.datasets.train import WORDS, Train
 from turnscript.registry import get_format
 
 ROWS = EXAMPLES / "training_rows.jsonl"
@@ -346,7 +346,31 @@ def test_check_gives_programs_figures_too() -> None:
     assert {"assistant", "user"} <= set(found["stats"]["roles"])
 
 
+def test_a_file_without_rows_is_looked_at_like_any_other() -> None:
+    Path("empty.jsonl").write_bytes(b"")
+    assert "no row was usable" in data("check", "empty.jsonl", *TO, code=1)
+    whole = json.loads(data("check", "rows.jsonl", "empty.jsonl", *TO, "--json"))
+    assert whole["stats"] == json.loads(data("check", "rows.jsonl", *TO, "--json"))["stats"]
+
+
+def test_the_help_names_every_word_of_what_is_trained() -> None:
+    told = " ".join(data("build", "--help").split())
+    assert f"with commas: {', '.join(WORDS)}" in told
+
+
 # Stats, verify, tokens.
+
+
+def test_the_figures_are_there_without_the_map() -> None:
+    roles = '[roles]\nuser = "user"\nassistant = "assistant"\n'
+    fields = 'messages = "messages"\nrole = "role"\ncontent = "content"\n'
+    Path("map.toml").write_text(fields + roles, encoding="utf-8")
+    Path("two.jsonl").write_bytes(b"".join(LINES[place] for place in (1, 3)))
+    data("build", "two.jsonl", *TO, "--map", "map.toml", "--out", "run")
+    whole = json.loads(data("stats", "run", "--json"))
+    Path("map.toml").unlink()
+    found = json.loads(data("stats", "run", "--json"))
+    assert (whole["tokens"], 0) == (found["tokens"], found["looked_at"])
 
 
 def test_the_figures_are_those_of_the_report() -> None:

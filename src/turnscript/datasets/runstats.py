@@ -41,20 +41,24 @@ def stats_of(folder: str | os.PathLike[str], *, roles: int = LOOKED_AT) -> Stats
     stats.documents = report.documents
     stats.rejects.update(report.rejected)
     for file in report.files:
-        stats.forms[file.form] += file.rows
+        if file.form:  # one without rows has none
+            stats.forms[file.form] += file.rows
     _add_roles(stats, manifest, roles)
     return stats
 
 
 def _add_roles(stats: Stats, manifest: Manifest, most: int) -> None:
     """Whose the tokens of the first rows are. Inputs that were moved or changed tell nothing."""
-    files = [source for source in manifest.inputs if _is_there(source.name, source.size)]
+    files = [source for source in manifest.inputs if source.form and _is_there(source.name, source.size)]
     if not files or not most:
         return
     encoder = encoder_of(manifest.plan)
     each = -(-most // len(files))
     for source in files[:most]:
-        rows = RowReader(source.name, source.form, manifest.plan.map).rows()
+        try:
+            rows = RowReader(source.name, source.form, manifest.plan.map).rows()
+        except InvalidInput:
+            continue  # the map file is gone
         for row in islice(rows, each):
             for example in row.examples:
                 try:

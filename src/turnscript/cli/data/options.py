@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 from turnscript.cli.options import Option
 from turnscript.cli.prompt import FormatName
 from turnscript.datasets.plan import DEDUPS, ESCAPES, MODES, ON_BAD, OVERFLOWS, WEIGHTS, Plan, plan_of, read_plan
+from turnscript.datasets.train import WORDS
 from turnscript.errors import InvalidInput
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -97,7 +98,7 @@ encoding_options = all_of(
         TOKENS,
         "--train",
         metavar="LIST",
-        help="What is trained, with commas: assistant, tool_calls, reasoning, last, flags, ... Default: assistant.",
+        help=f"What is trained, with commas: {', '.join(WORDS)}; `no-` before one takes it away. Default: assistant.",
     ),
     _choice(TOKENS, "--mode", MODES, "Tags as ids of their own (ids), or the whole as text (text)."),
     _choice(TOKENS, "--weights", WEIGHTS, "Weights in the mask: 0 and 1, or fractions too (scaled)."),
