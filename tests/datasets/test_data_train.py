@@ -71,3 +71,10 @@ def test_a_word_that_is_none_is_named_with_those_there_are(text: str) -> None:
 def test_nothing_left_to_train_is_an_error() -> None:
     with pytest.raises(InvalidInput, match="leaves nothing to train"):
         parse_train("answers,no-assistant")
+
+
+@pytest.mark.parametrize("text", ["all,no-user", "all,last", "no-thinking,all", "all,assistant", "user,all"])
+def test_every_token_is_every_token(text: str) -> None:
+    with pytest.raises(InvalidInput, match="`all` is every token"):
+        parse_train(text)
+    assert parse_train("all,end,no-flags").everything

@@ -95,6 +95,9 @@ def parse_train(text: str) -> Train:
         else:
             kinds = MODEL if name == "assistant" else {(_KINDS | _OTHERS)[name]}
             (wanted if positive else removed).update(kinds)
+    if switches["all"] and (wanted or removed or switches["last"]):
+        message = f"{text!r}: `all` is every token, so no word can add to it or take from it; take one of them out"
+        raise InvalidInput(message, got=text)
     found = MODEL if switches["all"] else (wanted or MODEL) - removed
     if not found:
         raise InvalidInput(f"{text!r} leaves nothing to train; take out a word that begins with `no-`", got=text)
