@@ -67,6 +67,10 @@ def _values(array: Any, place: str, written: bool) -> list[Any]:
     if _types.is_fixed_size_list(kind):
         array = array.cast(pa.list_(kind.value_field))
         kind = array.type
+    plain = next((plain for is_view, plain in _VIEWS if is_view(kind)), None)
+    if plain is not None:
+        array = array.cast(plain(kind))
+        kind = array.type
     if _types.is_list(kind) or _types.is_large_list(kind):
         return _lists(array, place, written)
     for belongs, convert in _LEAVES:
@@ -197,6 +201,13 @@ def _durations(array: Any, place: str) -> list[Any]:
     return [None if count is None else f"PT{Decimal(count).scaleb(-digits):f}S" for count in counts]
 
 
+_VIEWS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
+    (_types.is_string_view, lambda kind: pa.large_string()),
+    (_types.is_binary_view, lambda kind: pa.large_binary()),
+    (_types.is_list_view, lambda kind: pa.list_(kind.value_field)),
+    (_types.is_large_list_view, lambda kind: pa.large_list(kind.value_field)),
+)
+"""Types that hold their values in another way, and the ordinary type of each."""
 _LEAVES: tuple[tuple[Callable[[Any], bool], Callable[[Any, str], list[Any]]], ...] = (
     (_types.is_string, _strings),
     (_types.is_large_string, _strings),
