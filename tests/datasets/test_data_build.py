@@ -206,6 +206,81 @@ def test_files_in_the_output_folder_are_no_inputs(tmp_path: Path) -> None:
         prepare(plan_for(tmp_path / "run", form="messages"), tmp_path / "run")
 
 
+def test_an_input_that_is_named_is_never_left_out_without_a_word(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    file = written(tmp_path / "a.jsonl", chats(20, 4))
+    mine = written(out / "mine" / "b.jsonl", chats(3, 5))
+    for given in (mine, mine.parent, out / "mi*", out / "*" / "b.jsonl"):
+        with pytest.raises(InvalidInput, match=r"the input .*mi.* is in .*run, where the outputs go; write to another"):
+            prepare(plan_for(file, given), out)
+    assert ["mine"] == os.listdir(out)
+    # What is found in a folder on the way may be ours, and what builds wrote is: a pattern names it the second time.
+    for given in (tmp_path, tmp_path / "**" / "[at]*.jsonl"):
+        for name in ("train", "two", "two"):
+            assert 1 == len(built(plan_for(given, outputs=("jsonl",), name=name), out, keep=True).files)
+    assert ["b.jsonl"] == os.listdir(mine.parent)
+
+
+@pytest.mark.parametrize(
+    "name", ["train.bin", "manifest.json", "plan.json", "run.json", "rejects.jsonl", "shards/00000.ids", ".merging/a"]
+)
+def test_files_that_no_build_made_are_not_overwritten(tmp_path: Path, name: str) -> None:
+    file = written(tmp_path / "a.jsonl", chats(20, 4))
+    mine = written(tmp_path / "out" / name, [b'{"inputs": ["a.jsonl"], "plan": "\xe9"}'])
+    written(tmp_path / "out" / "notes.txt", [b"mine too"])
+    before = mine.read_bytes()
+    said = rf"out/{Path(name).parts[0]} is there already.* another folder.* move it"
+    for resume in (True, False):
+        with pytest.raises(InvalidInput, match=said):
+            build(plan_for(file), tmp_path / "out", resume=resume)
+        assert before == mine.read_bytes()
+    mine.rename(tmp_path / "elsewhere")
+    if mine.parent != tmp_path / "out":
+        mine.parent.rmdir()
+    built(plan_for(file), tmp_path / "out")
+    assert b"mine too\n" == (tmp_path / "out" / "notes.txt").read_bytes()
+
+
+def test_the_folder_of_another_version_is_built_in_again(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.jsonl", chats(20, 4))
+    out = tmp_path / "out"
+    built(plan_for(file), out)
+    expected = results(out)
+    for name in ("plan.json", "manifest.json"):
+        facts = json.loads((out / name).read_bytes())
+        (out / name).write_text(json.dumps({**facts, "version": "0.0.1", "key": "old", "of_old": 1}))
+    built(plan_for(file), out)
+    assert expected == results(out)
+    (out / "plan.json").unlink()
+    built(plan_for(file), out)
+    assert expected == results(out)
+
+
+def test_only_files_of_shards_are_removed_with_the_shards(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.jsonl", chats(20, 4))
+    out = tmp_path / "out"
+    built(plan_for(file), out, keep=True)
+    left = ".00000.ids-0123456789ab.part"
+    mine = ["00000.txt", "1.json", "film.part", "notes"]
+    for name in (left, *mine):
+        (out / "shards" / name).touch()
+    (out / "film.part").touch()
+    built(plan_for(file), out, resume=False)
+    assert mine == sorted(os.listdir(out / "shards"))
+    assert (out / "film.part").exists()
+    built(plan_for(file, train="all"), out)
+    assert mine == sorted(os.listdir(out / "shards"))
+
+
+def test_shards_stay_until_everything_about_the_next_build_was_checked(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.jsonl", chats(20, 4))
+    built(plan_for(file), tmp_path / "out", keep=True)
+    before = sorted(os.listdir(tmp_path / "out" / "shards"))
+    with pytest.raises(InvalidInput, match="cannot read"):
+        build(plan_for(tmp_path / "none.jsonl"), tmp_path / "out", resume=False)
+    assert before == sorted(os.listdir(tmp_path / "out" / "shards"))
+
+
 def test_rejects_name_the_line_the_byte_and_the_reason(tmp_path: Path) -> None:
     lines = [json.dumps(chat("a", "b")).encode(), b"", b"{bad", b"\xff", json.dumps({"messages": []}).encode()] * 20
     file = written(tmp_path / "a.jsonl", lines)

@@ -33,6 +33,13 @@ from turnscript.errors import InvalidInput, UnknownName
         ({"shuffle": -1}, "$.shuffle", "less than 0"),
         ({"name": "a/b"}, "$.name", "names of files"),
         ({"name": ".hidden"}, "$.name", "names of files"),
+        ({"name": "a\udcff"}, "$.name", "names of files"),
+        ({"name": "rejects", "outputs": ("jsonl",)}, "$.name", "name of rejects.jsonl, which is written too"),
+        ({"name": "Manifest"}, "$.name", "name of manifest.json"),
+        ({"name": "plan"}, "$.name", "name of plan.json"),
+        ({"name": "run"}, "$.name", "name of run.json"),
+        ({"outputs": ("jsonl", "binidx", "jsonl")}, "$.outputs", "'jsonl' is named twice"),
+        ({"map": "m.toml", "form": "nonsense"}, "$.form", "'nonsense' and the map 'm.toml' both say"),
         ({"pack": "tight"}, "", "bfd:4096"),
         ({"pack": "bfd:64", "max_tokens": 65}, "$.max_tokens", "lower max_tokens to 64"),
         ({"train": "nothing"}, "", "nothing that can be trained"),
@@ -84,6 +91,19 @@ def test_unknown_names_are_refused_before_anything_is_read(tmp_path: Path) -> No
         prepare(plan_for(file), tmp_path / "out", shards=0)
     with pytest.raises(InvalidInput, match="holds no plan"):
         load_prepared(tmp_path / "out")
+
+
+def test_a_name_that_is_no_utf8_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    odd = os.fsdecode(b"a\xff")
+    file = written(tmp_path / "good" / "a.jsonl", chats(3))
+    written(tmp_path / odd / "a.jsonl", chats(3))
+    tokenizer = tmp_path / odd / "v.txt"
+    tokenizer.write_text("".join(f"{at + 1} {bytes([at])!r} 1\n" for at in range(256)))
+    plans = [plan_for(tmp_path), plan_for(tmp_path / odd / "a.jsonl"), plan_for(tmp_path / "*" / "a.jsonl")]
+    for plan in [*plans, plan_for(file, tokenizer=f"rwkv:{tokenizer}")]:
+        with pytest.raises(InvalidInput, match=r"a\\udcff/.*: its name is no UTF-8; rename it"):
+            prepare(plan, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_forms_that_cannot_be_told_are_refused_with_the_file(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 import psutil
 
 from tests.datasets.jobs import built, chats, plan_for, results, started, written
-from turnscript.datasets.executors import Inline
+from turnscript.datasets.build import build
+from turnscript.datasets.executors import Inline, Processes, Shard
+from turnscript.datasets.merge import merge
 from turnscript.datasets.preparation import prepare
 from turnscript.datasets.shardfiles import FOLDER, PART
 
@@ -115,6 +117,21 @@ def test_a_build_that_is_killed_before_any_of_its_renames_goes_on(tmp_path: Path
     assert expected == results(out)
     assert not (out / FOLDER).exists()
     assert not list(out.rglob(f"*{PART}"))
+
+
+def test_a_part_that_does_not_resume_makes_its_own_shards_again_and_no_others(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.jsonl", chats(200, 5))
+    out = tmp_path / "out"
+    built(plan_for(file), out, shards=5, keep=True)
+    (out / "manifest.json").unlink()
+    for inner in (Inline(), Processes(2)):
+        before = stamps(out)
+        assert build(plan_for(file), out, executor=Shard(2, 2, inner), shards=5, resume=False) is None
+        after = stamps(out)
+        assert {"00001.json", "00003.json"} == {name for name in after if before[name] != after[name]}
+    merge(out)
+    built(plan_for(file), tmp_path / "whole")
+    assert results(tmp_path / "whole") == results(out)
 
 
 def test_a_worker_ends_in_the_middle_of_a_shard_when_nobody_listens_any_more(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ A job that was stopped, by whatever, goes on where it was: call `build` again.
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,13 +19,12 @@ import msgspec
 from turnscript.datasets.executors import Executor, Inline
 from turnscript.datasets.manifest import finished
 from turnscript.datasets.merge import merge
+from turnscript.datasets.plan import RUN_FILE as RUN_FILE
 from turnscript.datasets.plan import Plan
 from turnscript.datasets.preparation import Prepared, prepare
 from turnscript.datasets.report import Report as Report
 from turnscript.datasets.shard import Done
-from turnscript.datasets.shardfiles import FOLDER, find_record, write_whole
-
-RUN_FILE = "run.json"
+from turnscript.datasets.shardfiles import find_record, remove_shards, write_whole
 
 
 class Progress(NamedTuple):
@@ -62,16 +60,17 @@ def build(  # noqa: PLR0913  (each is one question of its own)
     executor = executor if executor is not None else Inline()
     folder = Path(out)
     began = time.time(), time.monotonic()
-    if not resume and not executor.partial:
-        shutil.rmtree(folder / FOLDER, ignore_errors=True)
     prepared = prepare(plan, folder, shards=shards, resume=resume)
+    numbers = executor.takes(len(prepared.shards))
+    if not resume:
+        remove_shards(folder, numbers if executor.partial else None)
     report: Report | None = None
     if resume and not executor.partial and finished(folder, prepared.key) is not None:
         return merge(folder, keep=keep)
     seen = _Seen(prepared, progress)
     missing = []
-    for number in executor.takes(len(prepared.shards)):
-        record = find_record(folder, number, prepared.shard_key(number)) if resume else None
+    for number in numbers:
+        record = find_record(folder, number, prepared.shard_key(number))
         if record is None:
             missing.append(number)
         else:

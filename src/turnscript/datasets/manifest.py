@@ -16,12 +16,11 @@ import msgspec
 from msgspec import Struct
 
 from turnscript.datasets.files import sha256
+from turnscript.datasets.plan import MANIFEST as MANIFEST
 from turnscript.datasets.plan import Plan
 from turnscript.datasets.preparation import Prepared
 from turnscript.datasets.report import Report
 from turnscript.datasets.shardfiles import FileFacts, sync_folder, write_whole
-
-MANIFEST = "manifest.json"
 
 
 class Source(Struct, frozen=True):

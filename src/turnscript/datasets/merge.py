@@ -11,7 +11,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -25,6 +25,7 @@ from turnscript.datasets.output import Batch, OutputFacts, OutputWriter
 from turnscript.datasets.output_registry import get_output
 from turnscript.datasets.packing import pack, read_packing
 from turnscript.datasets.plan import EXACT, Plan, names
+from turnscript.datasets.plan import REJECTS_FILE as REJECTS_FILE
 from turnscript.datasets.preparation import Prepared, load_prepared
 from turnscript.datasets.report import FileReport, Report
 from turnscript.datasets.sequence import Numbers, Samples, Window, in_order, places_before, shuffled
@@ -32,16 +33,16 @@ from turnscript.datasets.shard import Aside
 from turnscript.datasets.shardfiles import (
     FOLDER,
     REJECTS,
+    STAGING,
     Record,
     find_record,
+    remove_shards,
     shard_file,
     sync_folder,
     unfinished,
 )
 from turnscript.errors import Conflict, InvalidInput
 
-REJECTS_FILE = "rejects.jsonl"
-STAGING = ".merging"
 _LOCK = ".lock"
 _decode_aside = msgspec.json.Decoder(Aside).decode
 _encode = msgspec.json.Encoder().encode
@@ -67,7 +68,8 @@ def merge(out: str | os.PathLike[str], *, keep: bool = False, again: bool = Fals
             report = done.report
         shutil.rmtree(folder / STAGING, ignore_errors=True)
         if not keep:
-            shutil.rmtree(folder / FOLDER, ignore_errors=True)
+            with suppress(OSError):  # the outputs are there, whoever may not remove what another user made
+                remove_shards(folder)
         for left in [*unfinished(folder), *unfinished(folder / FOLDER)]:
             left.unlink(missing_ok=True)
     return report

@@ -34,6 +34,10 @@ DEDUPS = (NONE, EXACT)
 QUARANTINE, STOP = "quarantine", "stop"
 ON_BAD = (QUARANTINE, STOP)
 
+PLAN_FILE, RUN_FILE, MANIFEST, REJECTS_FILE = "plan.json", "run.json", "manifest.json", "rejects.jsonl"
+OWN_FILES = (PLAN_FILE, RUN_FILE, MANIFEST, REJECTS_FILE)
+"""What every job writes into its folder, beside its outputs."""
+
 _MERGE_ONLY = frozenset({"pack", "dedup", "shuffle", "repeat", "outputs", "name"})
 """What the shards do not depend on: if only these change, the shards that are there are used again."""
 
@@ -109,6 +113,7 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 raise _unfit(field, "it may not be empty", "a name", "''")
         self._check_numbers()
         self._check_name()
+        self._check_pairs()
         parse_train(self.train)
         packing = read_packing(self.pack)
         if packing.limit and self.max_tokens is not None and self.max_tokens > packing.limit:
@@ -127,9 +132,21 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 raise _unfit(field, f"{value} is less than {least}", f"{least} or more", str(value))
 
     def _check_name(self) -> None:
-        plain = self.name and not self.name.startswith(".") and not set("/\\\0") & set(self.name)
+        plain = is_utf8(self.name) and self.name and not self.name.startswith(".") and not set("/\\\0") & set(self.name)
         if not plain:
             raise _unfit("name", f"{self.name!r} cannot begin the names of files; use letters such as 'train'")
+        for own in OWN_FILES:
+            if self.name.casefold() == own.partition(".")[0]:
+                raise _unfit("name", f"{self.name!r} begins the name of {own}, which is written too; use another")
+
+    def _check_pairs(self) -> None:
+        """What each is well by itself, and not beside the other."""
+        twice = [output for output in self.outputs if self.outputs.count(output) > 1]
+        if twice:
+            raise _unfit("outputs", f"{twice[0]!r} is named twice; name each output once", "different names", twice[0])
+        if self.map and self.form != AUTO:
+            message = f"the form {self.form!r} and the map {self.map!r} both say how rows are read; give one of the two"
+            raise _unfit("form", message)
 
     @property
     def limit(self) -> int | None:
@@ -178,6 +195,15 @@ def plan_of(facts: Any) -> Plan:
 def digest_of(*facts: Any) -> str:
     """The SHA-256 of plain values: equal values give the same one."""
     return hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a file can hold the text. Names that the system gave may have other bytes, which Python escapes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _unfit(field: str, message: str, expected: str = "", got: str = "") -> InvalidInput:

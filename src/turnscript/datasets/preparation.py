@@ -21,11 +21,14 @@ from msgspec.structs import replace
 import turnscript
 from turnscript.datasets.encoding import Encoder
 from turnscript.datasets.files import Piece, cut, expand, sample, sha256
+from turnscript.datasets.files.listing import named
+from turnscript.datasets.files.troubles import unusable
 from turnscript.datasets.form import WHOLE, Form
 from turnscript.datasets.form_registry import get_form
 from turnscript.datasets.output_registry import get_output
-from turnscript.datasets.plan import AUTO, Plan, digest_of, names
-from turnscript.datasets.shardfiles import write_whole
+from turnscript.datasets.plan import AUTO, MANIFEST, OWN_FILES, Plan, digest_of, is_utf8, names
+from turnscript.datasets.plan import PLAN_FILE as PLAN_FILE
+from turnscript.datasets.shardfiles import FOLDER, STAGING, write_whole
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.train import parse_train
 from turnscript.errors import InvalidInput
@@ -33,7 +36,6 @@ from turnscript.format import Format
 from turnscript.registry import get_format
 from turnscript.tableio import dump_format
 
-PLAN_FILE = "plan.json"
 LAYOUT = 1
 """Of the files that shards leave. It is raised when they change."""
 SHARD_BYTES = 64 << 20
@@ -111,6 +113,7 @@ def prepare(plan: Plan, out: str | os.PathLike[str], *, shards: int | None = Non
     for output in plan.outputs:
         get_output(output)
     folder = Path(out)
+    _check_folder(plan, folder)
     encoder = encoder_of(plan)
     earlier = find_prepared(folder) if resume else None
     files = _input_files(plan, folder, earlier)
@@ -150,7 +153,7 @@ def find_prepared(out: Path) -> Prepared | None:
     """What was prepared in a folder by this version, if anything was."""
     try:
         prepared = msgspec.json.decode((out / PLAN_FILE).read_bytes(), type=Prepared)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     return prepared if (prepared.version, prepared.layout) == (turnscript.__version__, LAYOUT) else None
 
@@ -194,8 +197,50 @@ def forms_of(plan: Plan, names_of_forms: Iterable[str]) -> dict[str, Form]:
     return {name: get_form(name) for name in names_of_forms if name}
 
 
+class _Mark(Struct):
+    """What the plan and the manifest of a job have in common, in every version, and files of others do not."""
+
+    version: str
+    key: str
+    plan: dict[str, Any]
+    outputs: dict[str, Any] = {}
+
+
+def _marks(folder: Path) -> list[_Mark]:
+    """What jobs have left in a folder that says so."""
+    found: list[_Mark] = []
+    for name in (PLAN_FILE, MANIFEST):
+        try:
+            found.append(msgspec.json.decode((folder / name).read_bytes(), type=_Mark))
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            continue
+    return found
+
+
+def _is_written(name: str, stem: str) -> bool:
+    """Whether a job may write a file or folder of that name. All that an output writes begins with the stem."""
+    return name in (*OWN_FILES, FOLDER, STAGING) or name.startswith(f"{stem}.")
+
+
+def _check_folder(plan: Plan, folder: Path) -> None:
+    """Raise InvalidInput if files of somebody else would be overwritten. In a folder of an earlier job they are ours.
+
+    The names come first: another part of the same job may begin just now, and its plan is the first file it writes.
+    """
+    found = os.listdir(folder) if folder.is_dir() else []
+    taken = sorted(name for name in found if _is_written(name, plan.name))
+    if taken and not _marks(folder):
+        message = (
+            f"{folder / taken[0]} is there already and no build made it, and this one would write there; "
+            "write to another folder (--out), or move it away"
+        )
+        raise InvalidInput(message, expected="an empty folder, or one of an earlier build", got=os.fspath(folder))
+
+
 def _input_files(plan: Plan, out: Path, earlier: Prepared | None) -> list[InputFile]:
+    _check_named(plan, out)
     paths = _outside(expand(plan.inputs), out)
+    _check_names([*paths, *plan.inputs, plan.format, plan.tokenizer, plan.map, os.getcwd()])
     forms = _forms(plan, paths)
     known = {file.name: file for file in earlier.files} if earlier is not None else {}
     # Hashing leaves the interpreter, so threads do run side by side.
@@ -203,10 +248,35 @@ def _input_files(plan: Plan, out: Path, earlier: Prepared | None) -> list[InputF
         return list(pool.map(_input_file, paths, forms, (known.get(path) for path in paths)))
 
 
+def _check_names(files: Iterable[str]) -> None:
+    """Plans and manifests are JSON, which cannot hold a name that is no UTF-8."""
+    for file in files:
+        if not is_utf8(file):
+            raise unusable(file.encode("utf-8", "backslashreplace").decode(), "its name is no UTF-8", "rename it")
+
+
+def _check_named(plan: Plan, out: Path) -> None:
+    """Raise InvalidInput for an input that was named and would be left out, unless it is what a job wrote there."""
+    marks = _marks(out)
+    stems = {plan.name, *(str(mark.plan.get("name")) for mark in marks)}
+    outputs = {name for mark in marks for name in mark.outputs}
+    for path in named(plan.inputs):
+        place = _place_in(out, path)
+        first = place.partition(os.sep)[0]
+        if place and first not in outputs and not any(_is_written(first, stem) for stem in stems):
+            message = f"the input {path} is in {out}, where the outputs go; write to another folder, or move it"
+            raise InvalidInput(message, expected=f"inputs outside {out}", got=path)
+
+
+def _place_in(out: Path, path: str) -> str:
+    """Where a file is in the folder of the job; empty if it is elsewhere."""
+    inside, place = os.path.join(os.path.realpath(out), ""), os.path.realpath(path)
+    return place.removeprefix(inside) if place.startswith(inside) else ""
+
+
 def _outside(paths: Sequence[str], out: Path) -> list[str]:
     """The files that are no output of the job itself."""
-    inside = os.path.join(os.path.realpath(out), "")
-    found = [path for path in paths if not os.path.realpath(path).startswith(inside)]
+    found = [path for path in paths if not _place_in(out, path)]
     if not found:
         raise InvalidInput(f"all inputs are in {os.fspath(out)}, where the outputs go; write to another folder")
     return found

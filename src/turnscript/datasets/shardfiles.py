@@ -15,8 +15,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -26,10 +27,14 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 FOLDER = "shards"
+STAGING = ".merging"
+"""The folder where a merge writes."""
 IDS, WEIGHTS, INDEX_FILE, REJECTS = "ids", "weights", "index", "rejects"
 SUFFIXES = (IDS, WEIGHTS, INDEX_FILE, REJECTS)
 PART = ".part"
 """Files with this suffix are being written, or are left from a process that was killed."""
+_UNFINISHED = re.compile(rf"\..+-[0-9a-f]{{12}}{re.escape(PART)}")
+_OF_SHARD = re.compile(rf"\.?(\d{{5,}})\.(?:{'|'.join(SUFFIXES)}|json)(?:-[0-9a-f]{{12}}{re.escape(PART)})?")
 
 INDEX = np.dtype(
     [
@@ -234,7 +239,20 @@ def shard_file(out: Path, number: int, suffix: str) -> Path:
 def unfinished(folder: Path) -> Iterator[Path]:
     """The files that somebody began and did not finish."""
     if folder.is_dir():
-        yield from sorted(path for path in folder.iterdir() if path.name.endswith(PART))
+        yield from sorted(path for path in folder.iterdir() if _UNFINISHED.fullmatch(path.name))
+
+
+def remove_shards(out: Path, numbers: Container[int] | None = None) -> None:
+    """Remove the files of these shards, or of all. Whatever else somebody put into the folder stays."""
+    folder = out / FOLDER
+    if not folder.is_dir():
+        return
+    for path in sorted(folder.iterdir()):
+        made = _OF_SHARD.fullmatch(path.name)
+        if made and (numbers is None or int(made[1]) in numbers):
+            path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # something else is in it
+        folder.rmdir()
 
 
 def _stem(out: Path, number: int) -> Path:

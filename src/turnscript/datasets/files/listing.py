@@ -53,6 +53,11 @@ def survey(inputs: Sequence[str]) -> Listing:
     return Listing(list(files.values()), [path for key, path in left_out.items() if key not in files])
 
 
+def named(inputs: Sequence[str]) -> list[str]:
+    """The files and folders that inputs name, by a pattern too. What is in the folders is not among them."""
+    return [path for given in inputs for path in _matches(given)]
+
+
 def suffixes(path: str) -> tuple[str, str]:
     """The suffix that says what a file holds, and the one that says how it is compressed; empty where there is none."""
     parts = [part.lower() for part in PurePath(path).suffixes]
@@ -70,12 +75,17 @@ def _expand_one(given: str) -> tuple[list[str], list[str]]:
             "standard input cannot be used here, because inputs are read more than once and in pieces; "
             "write it to a file first, then name the file"
         )
-    if os.path.lexists(given) or not glob.has_magic(given):
-        return _expand_paths([given], given)
-    matches = sorted(glob.glob(given, recursive=True))
+    matches = _matches(given)
     if not matches:
         raise unusable(given, "no file matches this pattern", "check it, and quote it if the shell shall not read it")
     return _expand_paths(matches, given)
+
+
+def _matches(given: str) -> list[str]:
+    """What a pattern stands for. A name that is there is no pattern, whatever it looks like."""
+    if os.path.lexists(given) or not glob.has_magic(given):
+        return [given]
+    return sorted(glob.glob(given, recursive=True))
 
 
 def _expand_paths(paths: Iterable[str], given: str) -> tuple[list[str], list[str]]:
