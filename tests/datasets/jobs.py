@@ -24,6 +24,12 @@ def chat(*texts: str) -> dict[str, Any]:
     return {"messages": [{"role": roles[at % 2], "content": text} for at, text in enumerate(texts)]}
 
 
+def logged(question: str, *answers: str) -> dict[str, Any]:
+    """A logged request with as many answers as are given: a row of several examples."""
+    choices = [{"message": {"role": "assistant", "content": one}, "finish_reason": "stop"} for one in answers]
+    return {"request": {"model": "m", **chat(question)}, "response": {"choices": choices}}
+
+
 def chats(count: int, seed: int = 0, words: int = 12) -> list[bytes]:
     """Rows as lines: chats of several turns, some of them twice, some of them bad, some blank."""
     rng = random.Random(seed)

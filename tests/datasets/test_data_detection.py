@@ -1,12 +1,18 @@
 """Owns the checks of telling a file's form: a clear majority wins, and a doubt is a refusal that says what to do."""
 
 import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.datasets.jobs import built, plan_for, rejects, written
 from tests.datasets.samples import rows_of
+from turnscript.datasets import form_registry
+from turnscript.datasets.form import Example, Form
 from turnscript.datasets.form_detection import MOST, Verdict, detect_form
+from turnscript.datasets.opened import open_rows
 from turnscript.datasets.problems import Code, Problem
 from turnscript.datasets.rows import RawRow
 
@@ -131,3 +137,46 @@ def test_odd_values_under_known_names_are_never_an_error(value: Any) -> None:
         "traj",
     ):
         detect({key: value, "rejected": value, "response": value, "completion": value})
+
+
+@pytest.mark.parametrize("kind", [None, 1, [], ["text"], {}, {"a": 1}])
+def test_a_part_of_an_odd_type_is_never_an_error(kind: Any) -> None:
+    messages = [{"role": "user", "content": [{"type": kind, "text": "Hi"}]}]
+    assert "" == detect({"messages": messages}).form
+    assert "" == detect({"prompt": messages, "completion": messages}).form
+
+
+class Broken(Form):
+    """A form with a defect."""
+
+    name, title, fields = "broken", "Broken", "any"
+
+    def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
+        raise KeyError("score")
+
+    def read(self, data: bytes) -> list[Example]:
+        raise TypeError("read")
+
+
+@pytest.fixture
+def broken() -> Iterator[None]:
+    form_registry._forms()["broken"] = Broken()
+    yield
+    form_registry._forms.cache_clear()
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_form_that_fails_on_a_row_has_no_vote() -> None:
+    assert ("messages", "") == (detect(CHAT).form, detect(CHAT).refusal)
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_row_on_which_its_form_fails_is_set_aside_as_a_defect(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.jsonl", [b'{"a": 1}'])
+    report = built(plan_for(file, form="broken"), tmp_path / "out")
+    (aside,) = rejects(tmp_path / "out")
+    assert (0, 1, "E_INTERNAL") == (report.written, report.rejects, aside["code"])
+    assert aside["message"] == "turnscript failed on it (TypeError: read); please report this row"
+    (row,) = open_rows(str(file), "broken")
+    assert row.problem is not None
+    assert Code.INTERNAL == row.problem.code

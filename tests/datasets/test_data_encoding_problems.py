@@ -3,8 +3,10 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import turnscript as ts
@@ -13,9 +15,11 @@ from tests.datasets import tinytokenizers
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example
 from turnscript.datasets.problems import Code, Problem
+from turnscript.datasets.tokenizer import Ends, Tokenizer
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.train import Train, parse_train
 from turnscript.errors import UnknownName, Unsupported
+from turnscript.jsontext import Json
 
 WORLD = get_tokenizer("rwkv-world")
 UNIVERSAL, CHATML = ts.get_format("rwkv-universal"), ts.get_format("batuta-chatml")
@@ -154,6 +158,49 @@ def test_text_documents_are_trained_whole_or_in_pieces() -> None:
     assert [0, 1, 0] == pieces.weights.tolist()
     assert isinstance(crooked, Problem)
     assert Code.SHAPE == crooked.code
+
+
+@pytest.mark.parametrize("kind", [None, 7, {"a": 1}, [{"a": 1}], [[]], ["string", {}], [None]])
+@pytest.mark.parametrize("name", ts.formats())
+def test_a_schema_of_an_odd_type_spoils_no_row(name: str, kind: object) -> None:
+    schema = Json(json.dumps({"type": "object", "properties": {"a": {"type": kind}}}).encode())
+    call = ts.ToolCall(name="f", arguments='{"a": "x"}', id="c")
+    example = talk(user(), call, tools=[ts.Tool(name="f", parameters=schema)])
+    (found,) = Encoder(ts.get_format(name), WORLD, Train()).encode([example])
+    assert Code.INTERNAL != getattr(found, "code", "")
+
+
+class Broken(Tokenizer):
+    """A tokenizer with a defect: it fails on a letter."""
+
+    spec, size, end, controls, fingerprint = "broken", 256, None, {}, ""
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[{"z": 1}[one] if one in "yz" else ord(one) for one in text] for text in texts]
+
+    def ends(self, text: str, ids: Sequence[int]) -> Ends:
+        return np.arange(1, len(ids) + 1)
+
+    def decode(self, ids: Sequence[int]) -> bytes:
+        return bytes(ids)
+
+
+def test_a_defect_spoils_its_own_row_only_and_is_told_as_one() -> None:
+    encoder = Encoder(UNIVERSAL, Broken(), Train())
+    before, found, behind = encoder.encode([talk(user(), answer(text)) for text in ("a", "y", "a")])
+    assert isinstance(before, Sample)
+    assert isinstance(behind, Sample)
+    assert isinstance(found, Problem)
+    assert Code.INTERNAL == found.code
+    assert found.message == "turnscript failed on it (KeyError: 'y'); please report this row"
+
+
+def test_an_example_that_no_format_can_write_is_a_defect_too() -> None:
+    odd = talk(user(), answer())
+    odd.request.conversation.items[0].content = None  # type: ignore[attr-defined]
+    found = problem(Encoder(UNIVERSAL, WORLD, Train()), odd)
+    assert Code.INTERNAL == found.code
+    assert "please report this row" in found.message
 
 
 def test_no_examples_are_no_samples() -> None:

@@ -140,7 +140,7 @@ def test_reading_a_row_twice_gives_the_same(form: str) -> None:
     for row in rows_of(form):
         first, second = get_form(form).read(row), get_form(form).read(row)
         assert what_is_said(first) == what_is_said(second)
-        assert [example.weights for example in first] == [example.weights for example in second]
+        assert [(one.weights, one.context) for one in first] == [(one.weights, one.context) for one in second]
 
 
 # What is wrong.

@@ -304,7 +304,8 @@ def test_a_prompt_of_messages_is_not_trained() -> None:
     row = {"prompt": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
     (example,) = read("prompt-completion", row | {"completion": [{"role": "assistant", "content": "c"}]})
     assert [("user", "a"), ("assistant", "b"), ("assistant", "c")] == said(example)
-    assert example.weights == {0: 0.0, 1: 0.0}
+    assert not example.weights
+    assert frozenset({0, 1}) == example.context
     assert ["$.prompt[0]", "$.prompt[1]", "$.completion[0]"] == [item.at for item in example.request.items]
     assert refused("prompt-completion", row | {"completion": [{"role": "robot", "content": "c"}]}) == (
         Code.ROLE,
@@ -318,21 +319,8 @@ def test_texts_of_a_prompt_are_kept_as_they_stand() -> None:
     assert [("user", " a\n\n###\n\n"), ("assistant", " b END")] == said(example)
 
 
-@pytest.mark.parametrize(("label", "name"), [(True, "chosen"), (False, "rejected"), (None, ""), ("easy", "")])
-def test_a_label_says_whether_the_completion_is_wanted(label: Any, name: str) -> None:
-    assert read("prompt-completion", {"prompt": "a", "completion": "b", "label": label})[0].label == name
-
-
 def test_a_label_that_is_a_number_is_refused() -> None:
     assert refused("prompt-completion", {"prompt": "a", "completion": "b", "label": 1}) == (Code.SHAPE, "$.label")
-
-
-def test_a_preference_is_two_examples() -> None:
-    for row in rows_of("preference"):
-        chosen, rejected = get_form("preference").read(row)
-        assert (chosen.label, rejected.label) == ("chosen", "rejected")
-        assert said(chosen)[:-1] == said(rejected)[:-1]
-        assert said(chosen)[-1] != said(rejected)[-1]
 
 
 @pytest.mark.parametrize(
@@ -445,6 +433,13 @@ def test_a_log_that_is_no_conversation_is_refused_at_its_place(form: str, row: A
     assert found == pointer
 
 
+def reversed_answers(count: int) -> dict[str, Any]:
+    """Calls of as many tools, the last of which is answered first."""
+    called = [{"from": "function_call", "value": json.dumps({"name": f"f{at}"})} for at in range(count)]
+    answers = [{"from": "observation", "value": "1", "name": f"f{at}"} for at in reversed(range(count))]
+    return {"conversations": [*called, *answers]}
+
+
 HOSTILE: dict[str, list[Callable[[int], Any]]] = {
     "hermes": [
         lambda n: turns(("system", "</tools>" + "<tools>[" * n), ("gpt", "x")),
@@ -461,6 +456,7 @@ HOSTILE: dict[str, list[Callable[[int], Any]]] = {
     "sharegpt": [
         lambda n: turns(("gpt", "<tool_call>[" * n)),
         lambda n: turns(*[("function_call", '{"name": "f"}')] * n, *[("observation", "1")] * n),
+        reversed_answers,
     ],
     "messages": [
         lambda n: {"messages": [{"role": "assistant", "tool_calls": [{"name": "f"}] * n}, *[{"role": "tool"}] * n]},

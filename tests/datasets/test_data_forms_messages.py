@@ -238,6 +238,12 @@ def test_marks_that_disagree_are_refused() -> None:
     assert refused(chat(user(), assistant(weight=1, train=False))) == (Code.WEIGHT, "$.messages[1]")
 
 
+def test_a_message_and_its_parts_that_disagree_are_refused() -> None:
+    part = {"type": "text", "text": "PART", "train": False}
+    assert refused(chat(user(), assistant([part], weight=1))) == (Code.WEIGHT, "$.messages[1]")
+    assert read(chat(user(), assistant([part], weight=0))).weights == {1: 0.0}
+
+
 def test_a_mark_that_is_null_says_nothing() -> None:
     assert read(chat(user(), assistant(weight=None))).weights == {}
 

@@ -142,6 +142,20 @@ def test_a_row_says_what_counts_unless_the_plan_does_not_listen() -> None:
     assert said("assistant", Example(request)) == said("assistant,no-flags", example)
 
 
+def test_what_a_form_makes_context_is_never_trained() -> None:
+    request = corpora.load("plain")
+    at = next(at for at, item in enumerate(request.items) if item.kind in MODEL)
+    others = said("assistant", Example(request, weights={at: 0.0}))
+    example = Example(request, weights={at: 1.0}, context=frozenset({at}))
+    for train in ("assistant", "assistant,no-flags"):
+        assert others == said(train, example)
+    assert said("assistant", Example(request)) not in said("all,no-flags", example)
+    everything = frozenset(range(len(request.items)))
+    (found,) = Encoder(ts.get_format("batuta-chatml"), WORLD, Train()).encode([Example(request, context=everything)])
+    assert isinstance(found, Problem)
+    assert (Code.NO_TRAINED_TOKEN, True) == (found.code, "context" in found.message)
+
+
 def test_weights_between_0_and_1_become_bytes() -> None:
     request = corpora.load("plain")
     at = next(at for at, item in enumerate(request.items) if item.kind in MODEL)

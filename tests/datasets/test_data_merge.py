@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.datasets.jobs import built, chat, chats, documents, plan_for, results, written
+from tests.datasets.jobs import built, chat, chats, documents, logged, plan_for, results, written
 from turnscript.datasets.executors import Inline
 from turnscript.datasets.merge import merge
 from turnscript.datasets.preparation import prepare
@@ -42,9 +42,9 @@ def test_of_equal_rows_the_first_stays_whatever_file_and_shard_they_are_in(tmp_p
 
 def test_a_row_of_several_samples_stays_or_goes_whole(tmp_path: Path) -> None:
     pairs = [("yes", "no"), ("yes", "never"), ("yes", "no"), ("no", "yes")]
-    rows = [{"prompt": "q", "chosen": one, "rejected": two} for one, two in pairs]
+    rows = [logged("q", *pair) for pair in pairs]
     file = written(tmp_path / "a.jsonl", [json.dumps(row).encode() for row in rows])
-    plan = plan_for(file, form="preference", dedup="exact", outputs=("jsonl",))
+    plan = plan_for(file, form="openai-chat", dedup="exact", outputs=("jsonl",))
     report = built(plan, tmp_path / "out", shards=3)
     assert [f"a.jsonl:{number}" for number in (1, 1, 2, 2, 4, 4)] == sources(tmp_path / "out")
     assert (4, 3, 1, 6) == (report.rows, report.written, report.duplicates, report.documents)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
-from tests.datasets.jobs import built, chat, documents, plan_for, rejects, written
+from tests.datasets.jobs import built, chat, documents, logged, plan_for, rejects, written
 from turnscript.datasets.form_registry import get_form
 from turnscript.datasets.losskinds import MOST, OTHER, count_losses, loss_lines
 from turnscript.datasets.ordercheck import CALL_ALONE, CALL_FIRST, NO_ANSWER, NO_RESULT, SHOWN_ANEW, order_warnings
@@ -87,17 +87,14 @@ def test_a_split_keeps_every_token_that_is_trained(tmp_path: Path) -> None:
 
 
 def test_a_row_with_one_bad_sample_is_set_aside_whole(tmp_path: Path) -> None:
-    rows = [
-        {"prompt": "q", "chosen": "short", "rejected": "very long " * 30},
-        {"prompt": "q", "chosen": "a", "rejected": "b"},
-    ]
-    report, samples, aside = made(tmp_path, rows, form="preference", max_tokens=100)
+    rows = [logged("q", "short", "very long " * 30), logged("q", "a", "b")]
+    report, samples, aside = made(tmp_path, rows, form="openai-chat", max_tokens=100)
     assert (2, 1, 1) == (report.rows, report.written, report.rejects)
     assert ["E_TOO_LONG"] == [one["code"] for one in aside]
     assert 2 == len(samples)
     # Nothing of a row that was set aside is counted as cut, either.
-    rows[0] = {"prompt": "q" * 200, "chosen": "x" * 300, "rejected": "y"}
-    report, _, _ = made(tmp_path, rows, form="preference", max_tokens=100, overflow="cut")
+    rows[0] = logged("q" * 200, "x" * 300, "y")
+    report, _, _ = made(tmp_path, rows, form="openai-chat", max_tokens=100, overflow="cut")
     assert (1, 0) == (report.rejects, report.cuts.cut)
 
 

@@ -76,7 +76,7 @@ def test_a_way_that_was_given_up_is_an_example_that_trains_only_its_own_part() -
     assert ["-assistant: b.txt is missing.", "user: <image/png> | What is this?", "assistant: A cat."] == said(branch)[
         -3:
     ]
-    assert [3, 4, 5, 6, 10] == sorted(branch.weights)
+    assert [3, 4, 5, 6, 10] == sorted(branch.context)
 
 
 def test_a_subagent_has_a_conversation_of_its_own_and_a_compaction_begins_another() -> None:

@@ -60,8 +60,8 @@ def fault(form: str, row: Any) -> tuple[str, str]:
 
 def said(example: Example) -> list[str]:
     """Each item in one line; `-` before what is not trained though the model wrote it."""
-    weights = example.weights
-    return [("-" if weights.get(index) == 0 else "") + _said(item) for index, item in enumerate(example.request.items)]
+    items = enumerate(example.request.items)
+    return [("-" if index in example.context else "") + _said(item) for index, item in items]
 
 
 def _said(item: Item) -> str:

@@ -33,6 +33,7 @@ from turnscript.datasets.members import (
     text,
     wrong,
 )
+from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.row_checks import check_items
 from turnscript.datasets.tool_lists import chat_tools
 from turnscript.datasets.weights import common_weight, take_weight, weights_by_item
@@ -50,10 +51,11 @@ _PARTS = frozenset({"text", "image_url", "input_audio", "file", "refusal"})
 
 
 class Chat(NamedTuple):
-    """Messages as they were read: `weights` are those of items, by position."""
+    """Messages as they were read: `weights` and `context` are those of an example."""
 
     request: Request
     weights: dict[int, float]
+    context: frozenset[int] = frozenset()
 
 
 @cache
@@ -104,12 +106,11 @@ def read_joined(members: Members, first: str, second: str) -> Chat:
     except InvalidInput as error:
         error.path = place(error.path)
         raise
-    weights = dict(chat.weights)
-    for index, item in enumerate(chat.request.conversation.items):
+    items = chat.request.conversation.items
+    for item in items:
         item.at = place(item.at)
-        if item.at.startswith(f"$.{first}["):
-            weights[index] = 0.0
-    return Chat(chat.request, weights)
+    asked = frozenset(index for index, item in enumerate(items) if item.at.startswith(f"$.{first}["))
+    return chat._replace(context=asked)
 
 
 def read_tools(value: Json | None, at: str = "$.tools") -> list[Tool]:
@@ -166,6 +167,9 @@ def _repaired(value: Json, at: str, by_turn: dict[str, float]) -> list[Members]:
         weight = take_weight(members, where)
         _repair(members, where)
         parts = _repaired_parts(members, where)
+        if weight is not None and parts is not None and parts != weight:
+            message = f"the parts of this message say {parts:g}, the message says {weight:g}; let both say the same"
+            raise BadRow(Code.WEIGHT, message, path=where)
         weight = parts if weight is None else weight
         if weight is not None:
             by_turn[where] = weight
@@ -272,5 +276,9 @@ def score_messages(messages: list[Any]) -> tuple[float, str]:
 
 def _is_content(content: Any) -> bool:
     if isinstance(content, list):
-        return all(isinstance(part, dict) and part.get("type") in _PARTS and "value" not in part for part in content)
+        return all(isinstance(part, dict) and _is_known(part.get("type")) and "value" not in part for part in content)
     return content is None or isinstance(content, str | dict)
+
+
+def _is_known(kind: Any) -> bool:
+    return isinstance(kind, str) and kind in _PARTS

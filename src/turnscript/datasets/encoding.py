@@ -18,7 +18,7 @@ from turnscript.datasets.encoding_rows import WEIGHTS, Draft, Drafter, Options, 
 from turnscript.datasets.encoding_text import Flat, encode_texts
 from turnscript.datasets.explaining import Token, explained
 from turnscript.datasets.form import Example
-from turnscript.datasets.problems import BadRow, Code, Problem, problem_of
+from turnscript.datasets.problems import DEFECTS, BadRow, Code, Problem, problem_of
 from turnscript.datasets.tokenizer import Ids, Tokenizer
 from turnscript.datasets.train import Train
 from turnscript.engine.escape import POLICIES
@@ -91,7 +91,7 @@ class Encoder:
             try:
                 drafts.append(self._drafter.draft(example))
                 places.append(at)
-            except TurnscriptError as error:
+            except (TurnscriptError, *DEFECTS) as error:
                 results[at] = _problem(error)
         if drafts:
             made = self._samples([examples[at] for at in places], drafts)
@@ -157,10 +157,10 @@ class Encoder:
         return found
 
     def _samples(self, examples: Sequence[Example], drafts: Sequence[Draft]) -> list[Sample | Problem]:
-        """A sample of each draft. Where the tokenizer refuses a text, its row is looked for."""
+        """A sample of each draft. Where a text is refused, or is too odd for the code, its row is looked for."""
         try:
             return self._batch(examples, drafts)
-        except BadRow as error:
+        except (BadRow, *DEFECTS) as error:
             if len(drafts) == 1:
                 return [problem_of(error)]
         pairs = zip(examples, drafts, strict=True)
@@ -194,7 +194,7 @@ def _mode(asked: str, cutter: Cutter, format_: Format, tokenizer: Tokenizer) -> 
     return asked
 
 
-def _problem(error: TurnscriptError) -> Problem:
+def _problem(error: Exception) -> Problem:
     found = problem_of(error, Code.FORMAT)
     if isinstance(error, LossyConversion):
         first = error.losses[0]

@@ -101,7 +101,7 @@ class Drafter:
         out = self._write(request)
         texts, marks = out.flat()
         scale = self.scale
-        if self._plain and not example.weights:
+        if self._plain and not example.weights and not example.context:
             values = [scale if mark & TRAINABLE else 0 for mark in marks]
         else:
             values = self._values(marks, self._weights(example), items)
@@ -160,7 +160,7 @@ class Drafter:
                 if not 0 <= at < len(items):
                     raise BadRow(Code.WEIGHT, f"there is a weight for item {at}, and there are {len(items)} items")
                 found[at] = self._byte(weight, items[at])
-        return found
+        return [0 if at in example.context else weight for at, weight in enumerate(found)]
 
     def _byte(self, weight: float, item: Item) -> int:
         if not 0 <= weight <= 1:
@@ -226,6 +226,8 @@ def untrained(example: Example, draft: Draft) -> BadRow:
         why = "what would be trained is only the rest of a token that began before"
     elif example.weights:
         why = "the row gives weight 0 to all that would be trained"
+    elif example.context:
+        why = "all that would be trained is context: a prompt, or what another example trains"
     else:
         why = "the model says nothing in it of what the plan trains"
     return BadRow(Code.NO_TRAINED_TOKEN, f"nothing in it would be trained: {why}")

@@ -22,9 +22,10 @@ text that is no JSON."""
 class Example(Struct):
     """What one sample is made of: a conversation, or a `text` without one.
 
-    `weights`: how much an item counts in the loss, by its position, from 0 to 1; items that are not there count as the
-    plan says. `mask`: pieces of a plain text, each with whether it is trained; empty: all of it is. `label` tells
-    apart the examples of one row (`chosen`, `path 3`).
+    `weights`: how much the row says that an item counts in the loss, by its position, from 0 to 1; items that are not
+    there count as the plan says. `mask`: pieces of a plain text, each with whether it is trained; empty: all of it is.
+    `label` tells apart the examples of one row (`choice 2`, `path 3`). `context`: positions of items that are never
+    trained, whatever the row and the plan say, because of what the form is: a prompt, or what another example trains.
     """
 
     request: Request
@@ -32,6 +33,7 @@ class Example(Struct):
     text: str | None = None
     mask: list[tuple[str, bool]] = []
     label: str = ""
+    context: frozenset[int] = frozenset()
 
 
 class Form(ABC):

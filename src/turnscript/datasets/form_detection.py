@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.datasets.form import TRANSCRIPT
+from turnscript.datasets.form import TRANSCRIPT, Form
 from turnscript.datasets.form_registry import forms, get_form
+from turnscript.datasets.problems import DEFECTS, problem_of
 from turnscript.datasets.rows import RawRow
 from turnscript.registry import formats, get_format
 
@@ -98,10 +99,18 @@ def _votes(records: Sequence[Mapping[str, Any]]) -> list[_Votes]:
     for name in forms():
         form = get_form(name)
         if form.row != TRANSCRIPT:
-            given = [form.score(record) for record in records]
+            given = [_score(form, record) for record in records]
             reasons = Counter([why for score, why in given if why])
             found.append(_Votes(name, [float(score) for score, _ in given], reasons))
     return found
+
+
+def _score(form: Form, record: Mapping[str, Any]) -> tuple[float, str]:
+    """What a form says of a record; one that fails on it, which is a defect, does not know it."""
+    try:
+        return form.score(record)
+    except DEFECTS as error:
+        return 0, problem_of(error).message
 
 
 def _doubt(best: _Votes, others: Sequence[_Votes]) -> str:

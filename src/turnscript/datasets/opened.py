@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from turnscript.datasets.files import cut, read, sample
 from turnscript.datasets.form import WHOLE, Example, Form
 from turnscript.datasets.form_registry import get_form
-from turnscript.datasets.problems import Problem, problem_of
+from turnscript.datasets.problems import DEFECTS, Problem, problem_of
 from turnscript.datasets.rows import RawRow
 from turnscript.errors import InvalidInput, TurnscriptError
 
@@ -82,7 +82,7 @@ class RowReader:
             return Row(raw.file, raw.number, raw.byte, [], raw.problem)
         try:
             return Row(raw.file, raw.number, raw.byte, self._form.read(raw.data))
-        except TurnscriptError as error:
+        except (TurnscriptError, *DEFECTS) as error:
             return Row(raw.file, raw.number, raw.byte, [], problem_of(error))
 
 

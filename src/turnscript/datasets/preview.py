@@ -15,7 +15,7 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from turnscript.datasets.plan import Plan
-from turnscript.datasets.problems import Problem, problem_of
+from turnscript.datasets.problems import DEFECTS, Problem, problem_of
 from turnscript.errors import NotFound, TurnscriptError
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _shown(encoder: Encoder, example: Example) -> Shown:
     problem = sample if isinstance(sample, Problem) else None
     try:
         return Shown(example.label, encoder.explain(example), problem)
-    except TurnscriptError as error:
+    except (TurnscriptError, *DEFECTS) as error:
         return Shown(example.label, [], problem or problem_of(error))
 
 

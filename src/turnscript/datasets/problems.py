@@ -42,6 +42,10 @@ class Code(StrEnum):
     """A text holds a tag of the format (only where the escape policy is to refuse them)."""
     FORMAT = "E_FORMAT"
     """The format has no way to say something in it."""
+    UNWANTED = "E_UNWANTED"
+    """The row itself says that its answer is a bad one, so nobody shall learn it."""
+    UNFINISHED = "E_UNFINISHED"
+    """Its answer was cut off in the middle of a call."""
     LOSSY = "E_LOSSY"
     """The format would lose something of it (only where that was asked to be refused)."""
     NO_TRAINED_TOKEN = "E_NO_TRAINED_TOKEN"
@@ -83,12 +87,24 @@ def _again(fields: dict[str, Any]) -> BadRow:
     return error
 
 
-def problem_of(error: TurnscriptError, otherwise: Code = Code.SHAPE) -> Problem:
-    """An error as the reason why a row was set aside; `otherwise`: the code of one that has none of its own."""
+DEFECTS = (TypeError, ValueError, KeyError, IndexError, AttributeError, RecursionError)
+"""Errors that odd data can cause in code that did not expect it. One row must not end a job of millions of them."""
+
+
+def problem_of(error: Exception, otherwise: Code = Code.SHAPE) -> Problem:
+    """An error as the reason why a row was set aside; `otherwise`: the code of one that has none of its own.
+
+    One that turnscript did not raise on purpose is a defect of it, but for a row that is nested too deep.
+    """
     if isinstance(error, BadRow):
         return Problem(error.reason, error.message, error.where)
     if isinstance(error, InvalidInput):
         return Problem(otherwise, error.message, error.where)
     if isinstance(error, Unsupported):
         return Problem(Code.FORMAT, error.message, error.path)
-    return Problem(otherwise, str(error))
+    if isinstance(error, TurnscriptError):
+        return Problem(otherwise, str(error))
+    if isinstance(error, RecursionError):
+        return Problem(Code.SHAPE, "it is nested deeper than anything can read; leave it out")
+    said = f"{type(error).__name__}: {error}"
+    return Problem(Code.INTERNAL, f"turnscript failed on it ({said}); please report this row")

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Sequence
 
 import msgspec
@@ -31,6 +32,32 @@ from turnscript.jsontext import is_object
 
 _decode_text = msgspec.json.Decoder(str).decode
 _NOTHING = ("null", "absent")
+
+
+class Unanswered:
+    """Calls that wait for a result, in their order: the next one is at hand however many wait."""
+
+    def __init__(self) -> None:
+        self._calls: OrderedDict[int, ToolCall] = OrderedDict()
+        self._named: defaultdict[str, deque[int]] = defaultdict(deque)
+        self._count = 0
+
+    def add(self, call: ToolCall) -> None:
+        """One more."""
+        self._calls[self._count] = call
+        self._named[call.name].append(self._count)
+        self._count += 1
+
+    def take(self, name: str | None) -> ToolCall | None:
+        """The first call of that name, or the first of all; it no longer waits. None if there is none."""
+        if name is not None:
+            numbers = self._named.get(name)
+            return self._calls.pop(numbers.popleft()) if numbers else None
+        if not self._calls:
+            return None
+        _, call = self._calls.popitem(last=False)
+        self._named[call.name].popleft()
+        return call
 
 
 def check_items(items: Sequence[Item]) -> None:
@@ -112,19 +139,19 @@ def _decoded_once(given: str, at: str) -> str:
 
 def _check_pairs(paired: Sequence[ToolCall | ToolResult]) -> None:
     waiting: dict[str, None] = {}
-    unnamed: list[str] = []  # the tools whose calls have no id and wait
+    unnamed = Unanswered()  # the calls without an id
     for item in paired:
         if isinstance(item, ToolCall):
             if item.id is None:
-                unnamed.append(item.name)
+                unnamed.add(item)
             elif item.id in waiting:
                 raise BadRow(Code.CALL, f"two calls have the id {item.id!r} before the first is answered", path=item.at)
             else:
                 waiting[item.id] = None
         elif item.id in waiting:
             del waiting[item.id]
-        elif item.id is None and unnamed:
-            unnamed.remove(item.name if item.name in unnamed else unnamed[0])
+        elif item.id is None and (unnamed.take(item.name) or unnamed.take(None)):
+            pass
         elif item.id is None and waiting:
             del waiting[next(iter(waiting))]
         else:

@@ -30,7 +30,7 @@ from turnscript.datasets.ordercheck import SHOWN_ANEW, order_warnings, shown_ane
 from turnscript.datasets.overflow import Overflow
 from turnscript.datasets.plan import STOP, Plan
 from turnscript.datasets.preparation import Part, Prepared, encoder_of, forms_of, load_prepared
-from turnscript.datasets.problems import Code, Problem, problem_of
+from turnscript.datasets.problems import DEFECTS, Problem, problem_of
 from turnscript.datasets.rows import RawRow
 from turnscript.datasets.shardfiles import INDEX, Cuts, Index, PieceCounts, Record, ShardWriter, find_record
 from turnscript.errors import InvalidInput, TurnscriptError
@@ -186,10 +186,8 @@ class _Work:
             if problem is None:
                 try:
                     examples = form.read(raw.data)
-                except TurnscriptError as error:
+                except (TurnscriptError, *DEFECTS) as error:
                     problem = problem_of(error)
-                except RecursionError:
-                    problem = Problem(Code.SHAPE, "it is nested deeper than anything can read; leave it out")
             waiting.append(_Row(piece, raw, examples, problem))
             self._bytes += len(raw.data)
             if len(waiting) >= BATCH_ROWS or self._bytes >= BATCH_BYTES:

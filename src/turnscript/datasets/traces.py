@@ -241,16 +241,16 @@ WRITTEN = (Assistant, Thinking, ToolCall)
 """The items that a model writes."""
 
 
-def untrained(items: Sequence[Item], wanted: Callable[[int], bool]) -> dict[int, float]:
-    """Weight 0 for what the model wrote in the messages of which `wanted` is false. Before `relocate`.
+def untrained(items: Sequence[Item], wanted: Callable[[int], bool]) -> frozenset[int]:
+    """The positions of what the model wrote in the messages of which `wanted` is false. Before `relocate`.
 
     And for thoughts of which only a proof is there: to learn them would be to learn to think nothing.
     """
-    return {
-        index: 0.0
+    return frozenset(
+        index
         for index, item in enumerate(items)
         if isinstance(item, WRITTEN) and (_is_hidden(item) or not wanted(message_index(item.at)))
-    }
+    )
 
 
 def _is_hidden(item: Item) -> bool:

@@ -5,8 +5,6 @@ An answer of a tool has no id in these forms: it belongs to the first call that 
 
 from __future__ import annotations
 
-from collections import deque
-
 from turnscript.conversation import (
     Assistant,
     Conversation,
@@ -23,19 +21,20 @@ from turnscript.conversation import (
 from turnscript.datasets.form import Example
 from turnscript.datasets.members import first_byte, is_null, list_of, object_of, text
 from turnscript.datasets.problems import BadRow, Code
-from turnscript.datasets.row_checks import check_items
+from turnscript.datasets.row_checks import Unanswered, check_items
 from turnscript.jsontext import Json, excerpt
 
 _CALL_MEMBERS = frozenset({"name", "arguments", "parameters", "id", "type", "function"})
 
 
 class Turns:
-    """The items so far, and their weights."""
+    """The items so far, their weights, and how many of them, from the first on, are context."""
 
     def __init__(self) -> None:
         self.items: list[Item] = []
         self.weights: dict[int, float] = {}
-        self._waiting: deque[ToolCall] = deque()
+        self.context = 0
+        self._waiting = Unanswered()
 
     def system(self, said: str, at: str) -> None:
         """Instructions."""
@@ -57,7 +56,7 @@ class Turns:
         """A call: `{"name": ..., "arguments": {...}}`."""
         call = call_of(value, at)
         self.items.append(call)
-        self._waiting.append(call)
+        self._waiting.add(call)
 
     def calls(self, value: Json, at: str) -> None:
         """A call, or an array of them."""
@@ -72,17 +71,10 @@ class Turns:
 
     def result(self, said: str, at: str, name: str | None = None) -> None:
         """What a tool answers."""
-        call = self._answered(name)
+        call = self._waiting.take(name)
         if call is None:
             raise BadRow(Code.CALL, "the result answers no call that waits for one", path=at)
         self.items.append(ToolResult(content=[Text(text=said)], id=call.id, name=call.name, at=at))
-
-    def _answered(self, name: str | None) -> ToolCall | None:
-        for call in self._waiting:
-            if name is None or call.name == name:
-                self._waiting.remove(call)
-                return call
-        return None
 
     def weigh(self, first: int, weight: float | None) -> None:
         """What the items from a position on count."""
@@ -94,7 +86,8 @@ class Turns:
         """All of it, checked."""
         check_items(self.items)
         request = Request(conversation=Conversation(items=self.items, tools=tools or []))
-        return Example(request, weights=self.weights, label=label)
+        context = frozenset(range(self.context))
+        return Example(request, weights=self.weights, label=label, context=context)
 
 
 def call_of(value: Json, at: str) -> ToolCall:

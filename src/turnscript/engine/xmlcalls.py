@@ -223,7 +223,7 @@ def _kind(schema: Any) -> Kind:
     if types == ["string"]:
         return "string"
     known = {"integer", "number", "boolean", "null", "object", "array"}
-    return "json" if types and all(one in known for one in types) else "either"
+    return "json" if types and all(isinstance(one, str) and one in known for one in types) else "either"
 
 
 def _may_become(text: str, position: int, literals: tuple[str, ...]) -> bool:

@@ -8,7 +8,9 @@ Spec: that of each API; https://platform.openai.com/docs/guides/batch for `body`
 Quirks: request and response stand under one of the pairs of names below, as objects, as strings of JSON, or, the
 response, as the stream that was sent; or all members stand side by side in one object. Several choices are an example
 each. An error is no answer: such a row is refused. A request that goes on with a conversation that the server keeps is
-refused too, because the beginning is not in it. In a request without a response the last message is what was said.
+refused too, because the beginning is not in it. In a request without a response the last message is what was said. An
+answer that did not come to its end, as at a limit of tokens, is an unfinished text: its end is not trained. One that
+may have been cut off in a call is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from turnscript.api import Api
-from turnscript.conversation import Assistant, Conversation, Item, Request, Response, Text
+from turnscript.conversation import Assistant, Conversation, Item, Request, Response, Text, Thinking
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import (
     CONVERSATIONAL,
@@ -54,6 +56,10 @@ _OF_RESPONSES = frozenset({"output", "choices", "usage", "status", "object", "er
 _SETTINGS = frozenset({"audio", "options", "reasoning", "text", "thinking"})
 _UNREAD = CONVERSATIONAL - _SETTINGS | {"previous_response_id"}
 _EMPTY = (b"null", b'""', b"[]", b"{}")
+_ENDED = frozenset(
+    {"stop", "tool_calls", "function_call", "stop_sequence", "end_turn", "eos", "eos_token", "complete", "completed"}
+)
+"""Finish reasons with which the model ended its turn itself. What is not known to be one may be a cut."""
 
 
 class _Log(NamedTuple):
@@ -140,12 +146,16 @@ class ApiLog(Form):
                 raise BadRow(Code.SHAPE, f"the response is an error, or not whole: {error}", path=at) from None
             except InvalidInput as error:
                 raise _moved(error, at) from None
+            cut = (response.finish_reason or "stop").lower() not in _ENDED
             broken = [issue for issue in response.issues if issue.kind != "no_finish_reason"]
             if broken:
-                raise BadRow(Code.SHAPE, f"the response is broken: {broken[0].detail}", path=at)
+                code = Code.UNFINISHED if cut else Code.SHAPE
+                raise BadRow(code, f"the response is broken: {broken[0].detail}", path=at)
             for item in response.items:
                 where = item.at.replace("choices[0]", f"choices[{index}]", 1)
                 item.at = at + where[1:] if where.startswith("$") else at
+            if cut and response.items:
+                _leave_open(response)
             yield response
 
     def _response(self, body: Json, at: str) -> Response:
@@ -264,6 +274,19 @@ def _answered(request: Request, response: Response, log: _Log) -> Request:
     conversation = Conversation(items=[*before, *after], tools=request.conversation.tools)
     check_items(conversation.items)
     return Request(conversation=conversation, settings=request.settings, origin=request.origin)
+
+
+def _leave_open(response: Response) -> None:
+    """Take the end off an answer that was cut. A last text that is empty says that a thought was cut."""
+    items = response.items
+    last = items[-1]
+    if len(items) > 1 and isinstance(last, Assistant) and not any(getattr(one, "text", True) for one in last.content):
+        items.pop()
+        last = items[-1]
+    if not isinstance(last, Assistant | Thinking):
+        message = f"the answer was cut off ({response.finish_reason}), and its last item may not be whole; leave it out"
+        raise BadRow(Code.UNFINISHED, message, path=last.at)
+    last.open = True
 
 
 def _continued(item: Item, after: list[Item]) -> list[Item]:

@@ -123,10 +123,10 @@ def _example(way: list[Unit], own: set[int], snapshot: Snapshot | None, label: s
     place = _place(places, snapshot)
     body = {**_prompt(snapshot), "messages": b"[" + b",".join(messages) + b"]"}
     request: Request = request_of(MESSAGES, body, place)
-    weights = untrained(request.items, lambda index: index >= 0 and owners[index] in own)
+    context = untrained(request.items, lambda index: index >= 0 and owners[index] in own)
     relocate(request, place)
     check(request.items)
-    return Example(request, weights, label=label)
+    return Example(request, label=label, context=context)
 
 
 def _content(parts: list[Part]) -> bytes:

@@ -264,10 +264,10 @@ class _Session:
         request.conversation.items = [self._completed(item) for item in request.items]
         name_results(request.items)
         learned = self._learned
-        weights = untrained(request.items, lambda index: index >= learned)
+        context = untrained(request.items, lambda index: index >= learned)
         relocate(request, place)
         check(request.items)
-        self._examples.append(Example(request, weights))
+        self._examples.append(Example(request, context=context))
         self._learned, self._said = len(self._history), False
 
     def _repeats(self, instructions: str) -> bool:

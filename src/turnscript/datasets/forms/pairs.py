@@ -7,7 +7,7 @@ Spec: https://huggingface.co/docs/trl/dataset_formats.
 Quirks: the names of the two members may be any pair of a short list, with `system` or `system_prompt` beside it. Both
 may be lists of messages; then the messages of the prompt are not trained. Texts are what user and model say, as they
 stand: nothing is trimmed, no separator is taken off. `label` beside them says, as a boolean, whether the completion is
-wanted (KTO): the example is labelled `chosen` or `rejected`.
+wanted (KTO): a row with an unwanted one is refused, because what a row marks as bad is never trained.
 """
 
 from __future__ import annotations
@@ -66,31 +66,30 @@ class Pairs(Form):
         members = record(data)
         first, second = next((pair for pair in _PAIRS if members.keys() >= set(pair)), _PAIRS[0])
         check_unread(members, (first, second, *_SYSTEM, "tools"), self.name)
-        label = _label(members)
+        _check_label(members)
         if first_byte(members.get(first, _NULL)) == b"[":
-            example = _of_messages(members, first, second)
-        else:
-            turns = Turns()
-            for key in _SYSTEM:
-                if said := text_member(members, key):
-                    turns.system(said, f"$.{key}")
-            turns.user(required_text(members, first), f"$.{first}")
-            turns.assistant(required_text(members, second), f"$.{second}")
-            turns.weigh(len(turns.items) - 1, take_weight(members, "$"))
-            example = turns.example(read_tools(members.get("tools")))
-        example.label = label
-        return [example]
+            return [_of_messages(members, first, second)]
+        turns = Turns()
+        for key in _SYSTEM:
+            if said := text_member(members, key):
+                turns.system(said, f"$.{key}")
+        turns.user(required_text(members, first), f"$.{first}")
+        turns.assistant(required_text(members, second), f"$.{second}")
+        turns.weigh(len(turns.items) - 1, take_weight(members, "$"))
+        return [turns.example(read_tools(members.get("tools")))]
 
 
 def _fits(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, list) and bool(value) and score_messages(value)[0] >= 0.5)
 
 
-def _label(members: Members) -> str:
+def _check_label(members: Members) -> None:
     label = members.get("label", _NULL)
     if first_byte(label).isdigit():
         raise wrong(label, "$.label", "true or false, whether this completion is wanted")
-    return {b"true": "chosen", b"false": "rejected"}.get(bytes(label), "")
+    if bytes(label) == b"false":
+        message = "the row says that this completion is not wanted, so it is not trained; leave such rows out"
+        raise BadRow(Code.UNWANTED, message, path="$.label")
 
 
 def _of_messages(members: Members, first: str, second: str) -> Example:
@@ -98,7 +97,7 @@ def _of_messages(members: Members, first: str, second: str) -> Example:
         message = "a system text beside messages that are a prompt is not read; make it the first message"
         raise BadRow(Code.SHAPE, message, path="$.system")
     chat = read_joined(members, first, second)
-    return Example(chat.request, weights=chat.weights)
+    return Example(chat.request, weights=chat.weights, context=chat.context)
 
 
 FORMS = (Pairs(),)

@@ -1,4 +1,4 @@
-"""Two answers to one prompt, the better and the worse: DPO and reward data. One row is two examples.
+"""Two answers to one prompt, the better and the worse: DPO and reward data. Only the better one is an example.
 
     {"prompt": "Hi", "chosen": "Hello, how can I help?", "rejected": "What."}
 
@@ -8,7 +8,8 @@ https://llamafactory.readthedocs.io/en/latest/getting_started/data_preparation.h
 Quirks: `chosen` and `rejected` are texts, messages (the whole conversation, or what follows the prompt's messages), or
 one turn with `from` and `value` behind `conversations`. The prompt is a text, messages, or an instruction with its
 input. Two lists that hold the whole conversation must begin with a `prompt` that stands beside them. `messages` beside
-them is the copy of one of them that some sets have. Examples are labelled `chosen` and `rejected`.
+them is the copy of one of them that some sets have. The rejected answer is read by nobody: what a row marks as bad is
+never trained.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.turns import Turns
 from turnscript.jsontext import Json, same
 
-_ANSWERS = ("chosen", "rejected")
+_CHOSEN = "chosen"
+_ANSWERS = (_CHOSEN, "rejected")
 _ASKED = ("prompt", "question", "query", "input")
 _PROMPTS = (*_ASKED, "instruction", "conversations")
 _BESIDE = (*_ANSWERS, "messages", "tools")
@@ -50,7 +52,7 @@ class Preference(Form):
     """Rows of a chosen and a rejected answer."""
 
     name = "preference"
-    title = "A chosen and a rejected answer to one prompt; each becomes an example"
+    title = "A chosen and a rejected answer to one prompt; the chosen one is trained"
     fields = "prompt, chosen, rejected: texts or messages (or instruction, input; or conversations)"
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
@@ -67,7 +69,7 @@ class Preference(Form):
         return 1, "chosen and rejected"
 
     def read(self, data: bytes) -> list[Example]:
-        """The chosen example, then the rejected one."""
+        """The chosen example. The rejected one must be there, and is left out."""
         members = record(data)
         for key in _ANSWERS:
             if key not in members:
@@ -76,45 +78,45 @@ class Preference(Form):
         if copy is not None and not is_null(copy) and not any(same(copy, members[key]) for key in _ANSWERS):
             message = "stands beside chosen and rejected, and is no copy of one of them"
             raise BadRow(Code.FORM, message, path="$.messages")
-        return [_example(members, key) for key in _ANSWERS]
+        return [_example(members)]
 
 
-def _example(members: Members, key: str) -> Example:
-    kind = first_byte(members[key])
+def _example(members: Members) -> Example:
+    kind = first_byte(members[_CHOSEN])
     if kind == b"[":
-        example = _of_messages(members, key)
-    elif kind == b"{":
-        example = _of_turn(members, key)
-    else:
-        turns = Turns()
-        _add_prompt(turns, members)
-        turns.assistant(text(members[key], f"$.{key}"), f"$.{key}")
-        example = turns.example(read_tools(members.get("tools")))
-    example.label = key
-    return example
+        return _of_messages(members)
+    if kind == b"{":
+        return _of_turn(members)
+    turns = Turns()
+    _add_prompt(turns, members)
+    turns.assistant(text(members[_CHOSEN], f"$.{_CHOSEN}"), f"$.{_CHOSEN}")
+    return turns.example(read_tools(members.get("tools")))
 
 
-def _of_messages(members: Members, key: str) -> Example:
+def _of_messages(members: Members) -> Example:
     prompt_key = next((name for name in _ASKED if not is_null(members.get(name))), "")
     check_unread(members, (*_BESIDE, prompt_key), _AS_MESSAGES)
     prompt = members.get(prompt_key)
     if prompt is not None and first_byte(prompt) == b"[":
-        chat = read_joined(members, prompt_key, key)
+        chat = read_joined(members, prompt_key, _CHOSEN)
     else:
-        answer = members[key]
-        if prompt is not None and len(entries := list_of(answer, f"$.{key}")) == 1:
+        answer = members[_CHOSEN]
+        if prompt is not None and len(entries := list_of(answer, f"$.{_CHOSEN}")) == 1:
             said = spelled({"role": Json(b'"user"'), "content": prompt})
-            joined = members | {prompt_key: Json(b"[" + bytes(said) + b"]"), key: Json(b"[" + bytes(entries[0]) + b"]")}
-            chat = read_joined(joined, prompt_key, key)
+            joined = members | {
+                prompt_key: Json(b"[" + bytes(said) + b"]"),
+                _CHOSEN: Json(b"[" + bytes(entries[0]) + b"]"),
+            }
+            chat = read_joined(joined, prompt_key, _CHOSEN)
         else:
-            chat = read_messages(answer, members.get("tools"), at=f"$.{key}")
+            chat = read_messages(answer, members.get("tools"), at=f"$.{_CHOSEN}")
             if prompt is not None and not same_text(prompt, chat.request.items, f"$.{prompt_key}"):
-                message = f"is not what the first user says in {key}"
+                message = f"is not what the first user says in {_CHOSEN}"
                 raise BadRow(Code.FORM, message, path=f"$.{prompt_key}")
-    return Example(chat.request, weights=chat.weights)
+    return Example(chat.request, weights=chat.weights, context=chat.context)
 
 
-def _of_turn(members: Members, key: str) -> Example:
+def _of_turn(members: Members) -> Example:
     """LLaMA-Factory: one turn behind the conversation so far."""
     check_unread(members, (*_BESIDE, "conversations", "system"), _AS_TURNS)
     turns = Turns()
@@ -124,8 +126,8 @@ def _of_turn(members: Members, key: str) -> Example:
         raise absent("$.conversations", "an array of turns")
     for index, entry in enumerate(list_of(members["conversations"], "$.conversations")):
         _add_turn(turns, entry, f"$.conversations[{index}]")
-    turns.weigh(0, 0.0)
-    _add_turn(turns, members[key], f"$.{key}")
+    turns.context = len(turns.items)
+    _add_turn(turns, members[_CHOSEN], f"$.{_CHOSEN}")
     return turns.example(read_tools(members.get("tools")))
 
 

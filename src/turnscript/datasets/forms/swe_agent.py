@@ -120,10 +120,10 @@ class _Agent:
         request = request_of(CHAT, {"messages": b"[" + b",".join(self._messages) + b"]", **tools}, place)
         if self._thoughts:
             request.conversation.items = self._with_thoughts(request.items)
-        weights = untrained(request.items, lambda index: index not in self._demonstrations)
+        context = untrained(request.items, lambda index: index not in self._demonstrations)
         relocate(request, place)
         check(request.items, "$.history")
-        return Example(request, weights)
+        return Example(request, context=context)
 
     def _with_thoughts(self, items: list[Item]) -> list[Item]:
         found: list[Item] = []

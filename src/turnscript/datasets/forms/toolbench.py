@@ -156,10 +156,10 @@ def _begun(lists: list[list[bytes]]) -> list[int]:
 def _path(messages: list[bytes], begun: int, tools: Mapping[str, bytes], places: list[str], label: str) -> Example:
     place = of_list(places)
     request = request_of(CHAT, {"messages": b"[" + b",".join(messages) + b"]", **tools}, place)
-    weights = untrained(request.items, lambda index: index >= begun) if begun else {}
+    context = untrained(request.items, lambda index: index >= begun) if begun else frozenset()
     relocate(request, place)
     check(request.items, places[0])
-    return Example(request, weights, label=label)
+    return Example(request, label=label, context=context)
 
 
 # Conversations.

@@ -1,0 +1,188 @@
+"""Owns the checks of answers that a row marks as bad, which nobody learns, or that were cut off, which have no end."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import turnscript as ts
+from tests.datasets.jobs import built, documents, plan_for, rejects, written
+from tests.datasets.samples import rows_of
+from turnscript.datasets.encoding import Encoder
+from turnscript.datasets.form import Example
+from turnscript.datasets.form_registry import get_form
+from turnscript.datasets.problems import BadRow, Code
+from turnscript.datasets.tokenizers import get_tokenizer
+from turnscript.datasets.train import parse_train
+
+CHATML, BYTES = ts.get_format("batuta-chatml"), get_tokenizer("bytes")
+
+
+def read(form: str, row: Any) -> list[Example]:
+    return get_form(form).read(json.dumps(row).encode())
+
+
+def refused(form: str, row: Any) -> tuple[Code, str]:
+    with pytest.raises(BadRow) as caught:
+        read(form, row)
+    assert caught.value.message
+    return caught.value.reason, caught.value.path
+
+
+def trained(example: Example, train: str = "assistant") -> str:
+    """The text that is trained, with tags and all."""
+    tokens = Encoder(CHATML, BYTES, parse_train(train)).explain(example)
+    return b"".join(token.text for token in tokens if token.weight).decode()
+
+
+# Bad answers.
+
+
+def test_the_rejected_answer_of_a_pair_is_in_no_example() -> None:
+    for row in rows_of("preference"):
+        (example,) = get_form("preference").read(row)
+        assert "What." not in trained(example, "all")
+        assert trained(example, "all").endswith(("Hello!<|im_end|>\n", "Hello!<|im_end|>", "Bonjour<|im_end|>\n"))
+
+
+def test_what_a_row_marks_as_bad_is_in_no_output(tmp_path: Path) -> None:
+    pairs = [{"prompt": "Hi", "chosen": "GOOD answer", "rejected": "BAD answer"}]
+    file = written(tmp_path / "pairs.jsonl", [json.dumps(row).encode() for row in pairs])
+    report = built(plan_for(file, form="preference", outputs=("jsonl",)), tmp_path / "out")
+    assert (1, 1, 0) == (report.written, report.documents, report.rejects)
+    (document,) = documents(tmp_path / "out")
+    text = bytes(one for one in document["input_ids"] if one < 256)
+    assert (True, False) == (b"GOOD answer" in text, b"BAD" in text)
+
+
+def test_a_completion_that_nobody_wants_is_set_aside(tmp_path: Path) -> None:
+    rows = [{"prompt": "Hi", "completion": said, "label": said == "GOOD"} for said in ("GOOD", "BAD")]
+    file = written(tmp_path / "kto.jsonl", [json.dumps(row).encode() for row in rows])
+    report = built(plan_for(file, form="prompt-completion", outputs=("jsonl",)), tmp_path / "out")
+    assert (1, 1) == (report.written, report.rejects)
+    (aside,) = rejects(tmp_path / "out")
+    assert ("E_UNWANTED", "$.label") == (aside["code"], aside["pointer"])
+    messages = {
+        key: [{"role": role, "content": "x"}] for key, role in (("prompt", "user"), ("completion", "assistant"))
+    }
+    assert (Code.UNWANTED, "$.label") == refused("prompt-completion", messages | {"label": False})
+    for label in (True, None, "easy"):
+        assert read("prompt-completion", messages | {"label": label})
+
+
+# Context.
+
+
+def test_a_prompt_is_context_whatever_its_row_says() -> None:
+    prompt = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Earlier", "weight": 1}]
+    answer = [{"role": "assistant", "content": "Now"}]
+    turn = {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Earlier"}]}
+    for form, row in (
+        ("prompt-completion", {"prompt": prompt, "completion": answer}),
+        ("preference", {"prompt": prompt, "chosen": answer, "rejected": answer}),
+        ("preference", turn | {key: {"from": "gpt", "value": "Now"} for key in ("chosen", "rejected")}),
+    ):
+        for train in ("assistant", "assistant,no-flags"):
+            assert "Now<|im_end|>" == trained(read(form, row)[0], train).rstrip()
+
+
+def test_the_side_that_nemo_masks_is_a_mark_of_the_row() -> None:
+    turns = [{"from": "User", "value": "Hi"}, {"from": "Assistant", "value": "Yo"}]
+    (example,) = read("nemo-chat", {"conversations": turns, "mask": "Assistant", "type": None, "system": ""})
+    assert "Yo" not in trained(example)
+    assert "Yo" in trained(example, "assistant,no-flags")
+
+
+# Unfinished answers.
+
+ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+USE = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}
+CALLED = {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a": 1}'}
+
+
+def of_chat(reason: str, **message: Any) -> tuple[str, Any]:
+    choice = {"message": {"role": "assistant", **message}, "finish_reason": reason}
+    return "openai-chat", {"request": ASKED, "response": {"choices": [choice]}}
+
+
+def of_anthropic(reason: str, *blocks: Any) -> tuple[str, Any]:
+    response = {"type": "message", "role": "assistant", "content": list(blocks), "stop_reason": reason}
+    return "anthropic-messages", {"request": ASKED | {"max_tokens": 9}, "response": response}
+
+
+def of_responses(status: str, reason: str, *output: Any) -> tuple[str, Any]:
+    response = {"output": list(output), "status": status, "incomplete_details": {"reason": reason} if reason else None}
+    return "openai-responses", {"request": {"model": "m", "input": "Hi"}, "response": response}
+
+
+def said(text: str) -> Any:
+    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+
+
+def thought(text: str) -> Any:
+    return {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": text}]}
+
+
+@pytest.mark.parametrize(
+    ("log", "text"),
+    [
+        (of_chat("length", content="Hel"), "Hel"),
+        (of_chat("content_filter", content="Hel"), "Hel"),
+        (of_chat("length", content="", reasoning_content="Hm"), "Hm"),
+        (of_chat("nobody knows this word", content="Hel"), "Hel"),
+        (of_anthropic("max_tokens", {"type": "text", "text": "Hel"}), "Hel"),
+        (of_anthropic("refusal", {"type": "text", "text": "Hel"}), "Hel"),
+        (of_anthropic("model_context_window_exceeded", {"type": "text", "text": "Hel"}), "Hel"),
+        (of_anthropic("max_tokens", {"type": "thinking", "thinking": "Hm"}), "Hm"),
+        (of_anthropic("max_tokens", {"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": ""}), "Hm"),
+        (of_responses("incomplete", "max_output_tokens", said("Hel")), "Hel"),
+        (of_responses("incomplete", "content_filter", said("Hel")), "Hel"),
+        (of_responses("incomplete", "", said("Hel")), "Hel"),
+        (of_responses("completed", "max_output_tokens", said("Hel")), "Hel"),
+        (of_responses("incomplete", "max_output_tokens", thought("Hm")), "Hm"),
+    ],
+)
+@pytest.mark.parametrize("train", ["assistant", "assistant,end", "all"])
+def test_an_answer_that_was_cut_off_has_no_end_to_learn(log: tuple[str, Any], text: str, train: str) -> None:
+    (example,) = read(*log)
+    assert trained(example, train).endswith(text)
+    assert Encoder(CHATML, BYTES, parse_train(train)).explain(example)[-1].weight == 0 or train == "all"
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        of_chat("length", content="x", tool_calls=[CALL]),
+        of_chat("length", content="x", tool_calls=[CALL | {"function": {"name": "f", "arguments": '{"a'}}]),
+        of_anthropic("max_tokens", {"type": "text", "text": "x"}, USE),
+        of_anthropic("pause_turn", {"type": "text", "text": "x"}, USE),
+        of_responses("incomplete", "max_output_tokens", said("x"), CALLED),
+        of_responses("incomplete", "max_output_tokens", said("x"), CALLED | {"status": "incomplete"}),
+    ],
+)
+def test_a_call_that_may_have_been_cut_off_is_refused(log: tuple[str, Any]) -> None:
+    assert (Code.UNFINISHED, "$.response") == (refused(*log)[0], refused(*log)[1][:10])
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        of_chat("stop", content="Hello"),
+        of_chat("eos_token", content="Hello"),
+        of_anthropic("end_turn", {"type": "text", "text": "Hello"}),
+        of_anthropic("stop_sequence", {"type": "text", "text": "Hello"}),
+        of_responses("completed", "", said("Hello")),
+        ("openai-chat", {"request": ASKED, "response": {"role": "assistant", "content": "Hello"}}),
+    ],
+)
+def test_an_answer_that_came_to_its_end_learns_it(log: tuple[str, Any]) -> None:
+    (example,) = read(*log)
+    assert trained(example).rstrip().endswith("Hello<|im_end|>")
+
+
+def test_of_several_choices_only_those_that_were_cut_off_have_no_end() -> None:
+    form, row = of_chat("stop", content="one")
+    row["response"]["choices"].append({"message": {"role": "assistant", "content": "two"}, "finish_reason": "length"})
+    assert [False, True] == [example.request.items[-1].open for example in read(form, row)]
