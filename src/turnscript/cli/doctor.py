@@ -77,7 +77,7 @@ def _config(options: dict[str, Any]) -> Config:
     from turnscript.gateway.configfile import load  # noqa: PLC0415  (slow to import)
 
     backend, path = options["backend"], options["config"]
-    if path is None and backend is None and Path(CONFIG).is_file():
+    if path is None and Path(CONFIG).is_file():
         path = CONFIG
     said = {"models.default.format": options["format_"], "models.default.kind": options["kind"]}
     if backend is not None:

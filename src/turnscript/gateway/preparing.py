@@ -50,7 +50,7 @@ _LOSS_POLICIES: tuple[str, ...] = get_args(Losses)
 
 
 class Ended(Struct):
-    """When an answer was complete, in Unix seconds; None as long as it is not. A stream and what is kept say the same."""
+    """When an answer was complete, in Unix seconds; None before. A stream and what is kept say the same."""
 
     at: int | None = None
 
