@@ -338,3 +338,23 @@ def test_replaying_a_long_session_is_linear(format_name: str, size: int) -> None
             times.append(time.process_time() - start)
         least.append(min(times))
     assert least[1] < 10 * least[0] + 0.05
+
+
+@pytest.mark.parametrize("behind", ["\n\n", ""])
+def test_what_stands_between_turns_is_not_written_twice(behind: str) -> None:
+    """A model that was trained on whole conversations writes it before the server stops it."""
+    format_ = ts.get_format("rwkv-universal")
+    asked = ts.Request(conversation=ts.Conversation([ts.User([ts.Text("Hi")])]))
+    prompt = format_.prompt(asked)
+    raw = f"Hello.\n<<ASSISTANT_END>>{behind}"
+    parser = prompt.parser()
+    response = ts.fold([*parser.feed(raw), *parser.close()])
+    more = [ts.User([ts.Text("More")])]
+    extended = prompt.extend(response, more)
+    assert extended is not None
+    expected = "Hello.\n<<ASSISTANT_END>>\n\n<<USER>>\nMore\n<<USER_END>>\n\n<<ASSISTANT>>\n"
+    assert expected == extended.text.removeprefix(prompt.text)
+    generated = prompt.generated(response)
+    assert generated is not None
+    later = ts.Request(conversation=ts.Conversation([*asked.items, *response.items, *more]))
+    assert extended.text == format_.prompt(later, replays=[(1, 2, generated)]).text

@@ -187,6 +187,9 @@ class Composer:
         self.joined = joint is not None
         if joint is None:
             self.place = None
+            # A model that learnt where turns end writes what stands between them, too: once is enough.
+            separator = self.document.separator
+            self.separated = bool(separator) and shared == len(tail) > 0 and text.endswith(tail + separator)
         return shared
 
     def _located(self, error: InvalidConversation, items: Sequence[Item], start: int) -> InvalidConversation:
