@@ -83,6 +83,17 @@ def test_conversations_that_take_turns_each_keep_their_state(tiny: Server) -> No
             talk.append(message)
 
 
+def test_the_first_conversation_has_a_place_at_once() -> None:
+    """Until the first check of health nobody had asked for the places, so its state was lost now and then."""
+    for _ in range(4):
+        with Server(0) as server:
+            talk: list[Any] = [{"role": "user", "content": "What is the weather in Oslo?"}]
+            talk.append(ask(server.url, talk)[0])
+            (call,) = talk[-1]["tool_calls"]
+            talk.append({"role": "tool", "tool_call_id": call["id"], "content": '{"temperature": 20}'})
+            assert ask(server.url, talk)[2] > 40
+
+
 def test_it_stops_at_once_when_it_is_told_to() -> None:
     with Server(0) as server:
         ask(server.url, [{"role": "user", "content": "Hello!"}])

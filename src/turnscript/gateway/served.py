@@ -129,6 +129,7 @@ class Served:
                 facts = await member.upstream.facts()
                 if facts != Facts():
                     self._facts = facts
+                    await member.learn()  # or the first conversation begins in a place that nobody knows
                     break
             if self._facts.model:
                 self.model = self.model.told(self._facts.model)
