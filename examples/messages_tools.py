@@ -7,8 +7,11 @@ import sys
 
 from anthropic import Anthropic, beta_tool
 
+# Without it the SDK makes a schema in which everything has a title, too; the tiny model takes that for a parameter.
+SCHEMA = {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]}
 
-@beta_tool
+
+@beta_tool(input_schema=SCHEMA)
 def calculator(expression: str) -> str:
     """Evaluate an arithmetic expression"""
     left, sign, right = expression.split()

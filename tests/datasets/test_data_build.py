@@ -111,7 +111,7 @@ build(plan_for(sys.argv[1], tokenizer="rwkv-world"), sys.argv[2], executor=Proce
 
 
 def test_ctrl_c_ends_a_build_and_its_workers_and_leaves_what_is_finished(tmp_path: Path) -> None:
-    file = written(tmp_path / "a.jsonl", chats(6000, 3))
+    file = written(tmp_path / "a.jsonl", chats(20_000, 3))
     program = started(SLOW, file, tmp_path / "out", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert program.stdout is not None
     assert b"working\n" == program.stdout.readline()
