@@ -173,10 +173,7 @@ class Composer:
         return True
 
     def close_generated(self, text: str, following: Sequence[Item]) -> int:
-        """End the segment that a generated text stops in, and its turn if what follows does not go on there.
-
-        Returns how much of that is in the text already.
-        """
+        """End the segment that a generated text stops in, or its turn. Returns how much of that the text has."""
         place, out = self.place, self.out
         assert place is not None
         joint = None if place.is_ended(text) else self.goes_on(following)
@@ -188,8 +185,8 @@ class Composer:
         if joint is None:
             self.place = None
             # A model that learnt where turns end writes what stands between them, too: once is enough.
-            separator = self.document.separator
-            self.separated = bool(separator) and shared == len(tail) > 0 and text.endswith(tail + separator)
+            between = self.document.separator
+            self.separated = bool(between) and shared == len(tail) > 0 and text.endswith(tail + between)
         return shared
 
     def _located(self, error: InvalidConversation, items: Sequence[Item], start: int) -> InvalidConversation:
