@@ -84,7 +84,7 @@ class Live:
             time.sleep(0.01)
 
 
-def _listen() -> None:
+def hear_signals() -> None:
     """A process inherits signals that are ignored, as `nohup` and `&` ignore some."""
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -96,7 +96,7 @@ def live(*arguments: str | Path, code: str = CODE, **options: Any) -> Iterator[L
     streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
     process = subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
-        preexec_fn=_listen,  # noqa: PLW1509  (tests have no threads)
+        preexec_fn=hear_signals,  # noqa: PLW1509  (tests have no threads)
         **streams,
     )
     try:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.cli.running import hear_signals
 from turnscript.datasets.build import RUN_FILE, build
 from turnscript.datasets.executors import Executor
 from turnscript.datasets.plan import Plan
@@ -88,7 +89,12 @@ def rejects(out: Path) -> list[dict[str, Any]]:
 
 
 def started(script: str, *arguments: object, **options: Any) -> subprocess.Popen[bytes]:
-    """A Python program of its own, with nothing of this process but its path."""
+    """A Python program of its own, with nothing of this process but its path. Signals reach it in any case."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2]), "PYTHONWARNINGS": ""}
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    return subprocess.Popen(command, env=environment, **options)
+    return subprocess.Popen(
+        command,
+        env=environment,
+        preexec_fn=hear_signals,  # noqa: PLW1509  (tests have no threads)
+        **options,
+    )
