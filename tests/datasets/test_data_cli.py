@@ -81,6 +81,21 @@ def help_examples() -> list[str]:
     return found
 
 
+@pytest.mark.parametrize("command", ["build", "check", "inspect"])
+def test_files_of_a_folder_that_are_not_read_are_named(command: str) -> None:
+    Path("chats").mkdir()
+    shutil.copy("rows.jsonl", "chats/a.jsonl")
+    more = (
+        () if command == "inspect" else (*TO, "--from", "messages", *(("--out", "run") if command == "build" else ()))
+    )
+    assert "not read" not in run("data", command, "chats", *more).stderr
+    for name in ("b.csv", "c", "d.md", "e.docx"):
+        Path("chats", name).write_text("x", encoding="utf-8")
+    said = run("data", command, "chats", *more).stderr
+    assert "4 files are not read, because of the name: chats/b.csv, chats/c, chats/d.md and 1 more; " in said
+    assert "not read" not in (run("data", command, "chats", *more, "--quiet").stderr if command == "build" else "")
+
+
 @pytest.mark.parametrize("line", help_examples())
 def test_an_example_in_the_help_is_true(line: str) -> None:
     Path("chats").mkdir()

@@ -25,6 +25,7 @@ from turnscript.cli.data.options import (
     plan_option,
     reading_options,
 )
+from turnscript.cli.data.unread import say_unread
 from turnscript.cli.failures import BAD_INPUT, INTERRUPTED, OK
 from turnscript.cli.options import SectionedCommand
 from turnscript.cli.output import STREAM
@@ -111,6 +112,8 @@ def command(inputs: tuple[str, ...], plan_file: str | None, **options: Any) -> i
     """
     run = {name: options.pop(name) for name in _RUN_OPTIONS}
     plan = plan_from(inputs, plan_file, options)
+    if not run["quiet"]:
+        say_unread(plan.inputs)
     executor = _executor(plan, run["workers"], run["part"], run["ray"])
     out = os.fspath(run["out"])
     watch = Watch(quiet=run["quiet"])

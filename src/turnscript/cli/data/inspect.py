@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from turnscript.cli.data.options import as_json, reading_options
+from turnscript.cli.data.unread import say_unread
 from turnscript.cli.failures import BAD_INPUT, OK
 from turnscript.cli.options import SectionedCommand
 from turnscript.cli.output import STREAM, Files
@@ -38,6 +39,7 @@ def command(paths: tuple[str, ...], form: str | None, map: str | None, json_want
 
     PATH is a file, a folder, or a pattern. The first rows of each file are looked at.
     """
+    say_unread(paths)
     found = [look(path, form or "auto", map or "") for path in expand(paths)]
     with Files() as files:
         text = as_json([msgspec.to_builtins(one) for one in found]) if json_wanted else "\n".join(paragraphs(found))
