@@ -20,7 +20,7 @@ import pytest
 import turnscript.datasets
 from tests.cli.running import run
 from turnscript.cli.data.group import COMMANDS, EXTRAS
-from turnscript.datasets import problems
+from turnscript.datasets import build, merge, prepare, problems
 from turnscript.datasets.form_registry import forms, get_form
 from turnscript.datasets.mapping import read_map
 from turnscript.datasets.plan import Plan, read_plan
@@ -123,6 +123,28 @@ def test_python_does_what_the_page_shows(folder: Path) -> None:
     said: list[str] = []
     assert test.examples
     assert 0 == doctest.DocTestRunner().run(test, out=said.append).failed, "".join(said)
+
+
+def jobs(block: str) -> list[tuple[list[str], dict[str, str]]]:
+    """What is to be run for three shards: a command for each, or a program for all."""
+    if "turnscript data" not in block:
+        return [([sys.executable, "-c", f"from turnscript.datasets import run_shard_in\n{block}"], {})]
+    numbers = [{"SLURM_ARRAY_TASK_ID": f"{number + 1}", "JOB_COMPLETION_INDEX": f"{number}"} for number in range(3)]
+    return [(["/bin/sh", "-c", block], one) for one in numbers]
+
+
+@pytest.mark.parametrize("what", ["dask.compute", "daft.from_pydict", "SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX"])
+def test_other_engines_make_the_same_bytes(what: str, folder: Path) -> None:
+    plan = read_plan("examples/training_plan.toml")
+    prepare(plan, "shared", shards=3)
+    (block,) = (found[2] for found in _BLOCK.finditer(page()) if what in found[2])
+    for old, new in (("64", "3"), ("/shared/run", "shared"), ("plan.toml", "examples/training_plan.toml")):
+        block = block.replace(old, new)
+    for command, numbers in jobs(block):
+        subprocess.run(command, check=True, timeout=120, env={**os.environ, **numbers})
+    merge("shared")
+    build(plan, "alone")
+    assert Path("alone/train.jsonl").read_bytes() == Path("shared/train.jsonl").read_bytes() != b""
 
 
 def test_the_page_names_every_command_and_every_extra() -> None:
