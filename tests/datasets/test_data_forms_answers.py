@@ -15,6 +15,7 @@ from turnscript.datasets.form_registry import get_form
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.train import parse_train
+from turnscript.datasets.verify import verify
 
 CHATML, BYTES = ts.get_format("batuta-chatml"), get_tokenizer("bytes")
 
@@ -69,6 +70,68 @@ def test_a_completion_that_nobody_wants_is_set_aside(tmp_path: Path) -> None:
     assert (Code.UNWANTED, "$.label") == refused("prompt-completion", messages | {"label": False})
     for label in (True, None, "easy"):
         assert read("prompt-completion", messages | {"label": label})
+
+
+TURNS = {"conversations": [{"from": "human", "value": "Q"}, {"from": "gpt", "value": "A"}]}
+ANSWERS = {
+    "messages": {"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]},
+    "sharegpt": TURNS,
+    "hermes": TURNS,
+    "alpaca": {"instruction": "Q", "input": "", "output": "A"},
+    "prompt-completion": {"prompt": "Q", "completion": "A"},
+}
+
+
+@pytest.mark.parametrize("name", ["label", "kto_tag"])
+@pytest.mark.parametrize("form", ANSWERS)
+def test_an_answer_that_nobody_wants_is_refused_in_every_form_of_answers(form: str, name: str) -> None:
+    row = ANSWERS[form]
+    assert (Code.UNWANTED, f"$.{name}") == refused(form, row | {name: False})
+    assert (Code.UNWANTED, f"$.{name}") == refused(form, row | {name: "false"})
+    assert (Code.SHAPE, f"$.{name}") == refused(form, row | {name: 0})
+    for wanted in (True, None, "easy"):
+        assert read(form, row | {name: wanted})
+
+
+@pytest.mark.parametrize("name", ["args", "input", "params"])
+def test_a_call_whose_arguments_have_another_name_is_not_one_without_arguments(name: str) -> None:
+    def row(call: dict[str, Any], key: str = "tool_calls") -> dict[str, Any]:
+        said = {"role": "assistant", "content": "", key: [call] if key == "tool_calls" else call}
+        return {"messages": [{"role": "user", "content": "Q"}, said]}
+
+    call = {"name": "f", "parameters": {"x": 1.0}}
+    for one in (row(call), row({"id": "1", "type": "function", "function": call}), row(call, "function_call")):
+        (example,) = read("messages", one)
+        assert '{"x": 1.0}' == example.request.items[-1].arguments
+    other = {"name": "f", name: {"x": 1}}
+    at = "$.messages[1]"
+    assert (Code.SHAPE, f"{at}.tool_calls[0].{name}") == refused("messages", row(other))
+    assert (Code.SHAPE, f"{at}.tool_calls[0].function.{name}") == refused("messages", row({"function": other}))
+    assert (Code.SHAPE, f"{at}.function_call.{name}") == refused("messages", row(other, "function_call"))
+
+
+def test_an_answer_that_was_cut_off_is_no_duplicate_of_the_whole_one(tmp_path: Path) -> None:
+    ends = ("length", "stop", "stop", "length")
+    rows = [
+        {
+            "request": {"model": "m", "messages": [{"role": "user", "content": "Q"}]},
+            "response": {"choices": [{"message": {"role": "assistant", "content": "A"}, "finish_reason": end}]},
+        }
+        for end in ends
+    ]
+    file = written(tmp_path / "log.jsonl", [json.dumps(row).encode() for row in rows])
+    plan = plan_for(file, format="rwkv-goose", form="openai-chat", outputs=("jsonl",), dedup="exact")
+    report = built(plan, tmp_path / "out")
+    assert (2, 2, 0) == (report.written, report.duplicates, report.rejects)
+    assert [0, 1] == sorted(one["loss_weight"][-1] for one in documents(tmp_path / "out"))
+    assert verify(tmp_path / "out").ok
+
+
+def test_the_side_that_is_not_masked_is_trained_as_the_plan_says() -> None:
+    turns = [{"from": side, "value": said} for side, said in (("User", "a"), ("Assistant", "b")) * 2]
+    (example,) = read("nemo-chat", {"system": "", "mask": "User", "type": "TEXT", "conversations": turns})
+    assert trained(example).count("b") == 2
+    assert trained(example, "last").count("b") == 1
 
 
 # Context.

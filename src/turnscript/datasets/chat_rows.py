@@ -47,6 +47,9 @@ CHAT_PATH = "/v1/chat/completions"
 _MESSAGES = "$.messages"
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _OWN = frozenset({"tool_calls", "function_call", "tool_call_id", "reasoning_content"})
+_CALL = ("name", "arguments", "parameters")
+_NOT_READ = frozenset({"parameters", "args", "input", "kwargs", "params", "argument"})
+"""Where calls of other programs have their arguments. Without this, such a call would be one without arguments."""
 _PARTS = frozenset({"text", "image_url", "input_audio", "file", "refusal"})
 
 
@@ -190,7 +193,7 @@ def _repair(members: Members, at: str) -> None:
             _repair_calls(members, at)
         if "function_call" in members:
             call = object_of(members["function_call"], f"{at}.function_call")
-            _repair_arguments(call)
+            _repair_arguments(call, f"{at}.function_call")
             members["function_call"] = spelled(call)
 
 
@@ -218,22 +221,31 @@ def _repair_calls(members: Members, at: str) -> None:
 def _repaired_call(entry: Json, at: str) -> Json:
     call = {key: value for key, value in object_of(embedded(entry, at), at).items() if not is_null(value)}
     if "function" not in call and "name" in call and "custom" not in call:
-        inner: Members = {key: call.pop(key) for key in ("name", "arguments") if key in call}
+        inner: Members = {key: call.pop(key) for key in _CALL if key in call}
         call["function"] = spelled(inner)
     if "function" in call:
         call.setdefault("type", Json(b'"function"'))
         function = object_of(call["function"], f"{at}.function")
-        _repair_arguments(function)
+        _check_members(call, at)
+        _repair_arguments(function, f"{at}.function")
         call["function"] = spelled(function)
     return spelled(call)
 
 
-def _repair_arguments(function: Members) -> None:
+def _repair_arguments(function: Members, at: str) -> None:
+    if "parameters" in function and is_null(function.get("arguments")):
+        function["arguments"] = function.pop("parameters")
+    _check_members(function, at)
     arguments = function.get("arguments")
     if arguments is None or is_null(arguments):
         function["arguments"] = Json(b'"{}"')
     elif first_byte(arguments) == b"{":
         function["arguments"] = quoted(bytes(arguments).decode())
+
+
+def _check_members(call: Members, at: str) -> None:
+    for key in sorted(call.keys() & _NOT_READ):
+        raise BadRow(Code.SHAPE, f"a call has no member {key!r}; its arguments are in 'arguments'", path=f"{at}.{key}")
 
 
 def _repaired_parts(members: Members, at: str) -> float | None:

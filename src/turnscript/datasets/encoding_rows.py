@@ -72,9 +72,9 @@ class Draft:
 
     @property
     def digest(self) -> bytes:
-        """What two examples have in common only if they are the same text with the same weights."""
+        """What two examples have in common only if they are the same text with the same weights, the end's included."""
         found = hashlib.blake2b(self.data, digest_size=DIGEST)
-        found.update(array("Q", [*self.starts, len(self.data)]).tobytes() + bytes(self.kept))
+        found.update(array("Q", [*self.starts, len(self.data)]).tobytes() + bytes((*self.kept, self.end)))
         return found.digest()
 
 

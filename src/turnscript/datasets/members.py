@@ -29,6 +29,8 @@ CONVERSATIONAL = frozenset(
 """Names of members that hold a piece of the conversation in some form. Beside what a form reads, one of them means that
 the record is of another form, or would lose something. All other members are taken for notes about the record."""
 
+_WANTED = frozenset({"label", "kto_tag"})
+
 
 def record(data: bytes) -> Members:
     """The members of a row. Raises BadRow for what is not UTF-8 or not a JSON object."""
@@ -154,6 +156,17 @@ def check_unread(members: Members, reads: Iterable[str], form: str) -> None:
         if value not in (b"null", b'""', b"[]", b"{}"):
             remedy = "use a map file that says what it is, or name another form"
             raise BadRow(Code.FORM, f"the form {form} does not read this member; {remedy}", path=f"$.{key}")
+
+
+def check_wanted(members: Members) -> None:
+    """Refuse a record that says that its answer is a bad one: TRL's `label`, LLaMA-Factory's `kto_tag`."""
+    for key in _WANTED & members.keys():
+        said = bytes(members[key]).strip().lower()
+        if said[:1].isdigit() or said[:1] == b"-":
+            raise wrong(members[key], f"$.{key}", "true or false, whether this answer is wanted")
+        if said in (b"false", b'"false"'):
+            message = "the row says that this answer is not wanted, so it is not trained; leave such rows out"
+            raise BadRow(Code.UNWANTED, message, path=f"$.{key}")
 
 
 def unread(record: Mapping[str, Any], reads: Iterable[str]) -> list[str]:

@@ -20,6 +20,7 @@ from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import (
     Members,
     check_unread,
+    check_wanted,
     is_null,
     list_of,
     record,
@@ -56,6 +57,7 @@ class Alpaca(Form):
         """One exchange behind its history."""
         members = record(data)
         check_unread(members, self.reads, self.name)
+        check_wanted(members)
         turns = Turns()
         begin(turns, members, self.given)
         turns.assistant(required_text(members, self.answer), f"$.{self.answer}")

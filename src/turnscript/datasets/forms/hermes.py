@@ -27,6 +27,7 @@ from turnscript.datasets.members import (
     Members,
     absent,
     check_unread,
+    check_wanted,
     first_byte,
     is_null,
     list_of,
@@ -101,6 +102,7 @@ class Hermes(Form):
         members = record(data)
         key, role, content = next((names for names in _MEMBERS if not is_null(members.get(names[0]))), _MEMBERS[0])
         check_unread(members, (key, "tools"), self.name)
+        check_wanted(members)
         if key not in members:
             raise absent(f"$.{key}", "an array of turns")
         turns, tools = Turns(), read_tools(members.get("tools"))

@@ -19,6 +19,7 @@ from turnscript.datasets.members import (
     Members,
     absent,
     check_unread,
+    check_wanted,
     embedded,
     list_of,
     object_of,
@@ -56,6 +57,7 @@ class LlamaFactory(Form):
         """One conversation."""
         members = record(data)
         check_unread(members, _READS, self.name)
+        check_wanted(members)
         if "messages" not in members:
             raise absent("$.messages", "an array of messages")
         turns = Turns()

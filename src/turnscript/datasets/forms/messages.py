@@ -22,6 +22,7 @@ from turnscript.datasets.members import (
     Members,
     absent,
     check_unread,
+    check_wanted,
     embedded,
     first_byte,
     is_null,
@@ -66,6 +67,7 @@ class Messages(Form):
     def _read(self, data: bytes) -> Example:
         members = record(data)
         check_unread(members, _READS, self.name)
+        check_wanted(members)
         if "messages" not in members:
             raise absent("$.messages", "an array of messages")
         tools = members.get("tools")

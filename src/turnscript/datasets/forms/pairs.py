@@ -20,13 +20,13 @@ from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import (
     Members,
     check_unread,
+    check_wanted,
     first_byte,
     is_null,
     record,
     required_text,
     text_member,
     unread,
-    wrong,
 )
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.turns import Turns
@@ -66,7 +66,7 @@ class Pairs(Form):
         members = record(data)
         first, second = next((pair for pair in _PAIRS if members.keys() >= set(pair)), _PAIRS[0])
         check_unread(members, (first, second, *_SYSTEM, "tools"), self.name)
-        _check_label(members)
+        check_wanted(members)
         if first_byte(members.get(first, _NULL)) == b"[":
             return [_of_messages(members, first, second)]
         turns = Turns()
@@ -81,15 +81,6 @@ class Pairs(Form):
 
 def _fits(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, list) and bool(value) and score_messages(value)[0] >= 0.5)
-
-
-def _check_label(members: Members) -> None:
-    label = members.get("label", _NULL)
-    if first_byte(label).isdigit():
-        raise wrong(label, "$.label", "true or false, whether this completion is wanted")
-    if bytes(label) == b"false":
-        message = "the row says that this completion is not wanted, so it is not trained; leave such rows out"
-        raise BadRow(Code.UNWANTED, message, path="$.label")
 
 
 def _of_messages(members: Members, first: str, second: str) -> Example:

@@ -21,6 +21,7 @@ from turnscript.datasets.members import (
     Members,
     absent,
     check_unread,
+    check_wanted,
     embedded,
     is_null,
     list_of,
@@ -72,6 +73,7 @@ class ShareGpt(Form):
         """One conversation."""
         members = record(data)
         check_unread(members, (_list_in(members), "system", "tools"), self.name)
+        check_wanted(members)
         turns = Turns()
         add_system(turns, members)
         for at, turn in turns_of(members):
@@ -112,7 +114,7 @@ class Nemo(Form):
             role, value = required_text(turn, "from", at), required_text(turn, "value", at)
             first = len(turns.items)
             _say(turns, _role(_NEMO_ROLES, role, at), value, at)
-            turns.weigh(first, 0.0 if role == masked else 1.0 if _NEMO_ROLES[role.lower()] == "assistant" else None)
+            turns.weigh(first, 0.0 if role == masked else None)
         if masked.lower() not in _NEMO_ROLES:
             raise BadRow(Code.ROLE, f"{masked!r} is no side of the conversation", path="$.mask")
         return [turns.example()]
