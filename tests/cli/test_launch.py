@@ -332,6 +332,9 @@ def test_a_client_that_cannot_be_run_is_an_error(place: Place, loopback: Loopbac
         (["--url", "ftp://a.b", "claude"], "is no address of a gateway"),
         (["--url", "http://a.b?x=1", "claude"], "is no address of a gateway"),
         (["--url", "http://a.b:port", "claude"], "is no address of a gateway"),
+        (["--url", "http://a.b/ü", "claude"], "is no address of a gateway"),
+        (["--key", "tsk-abc\r", "claude"], "--key holds"),
+        (["--key", "tsk-…", "claude"], "--key holds"),
         (["--context", "0", "claude"], "0 is not in the range"),
         (["--nothing", "claude"], "no such option"),
         (["ai-sdk"], "AI SDK is a library"),
@@ -341,6 +344,7 @@ def test_a_wrong_command_line_is_told(arguments: list[str], said: str) -> None:
     result = run("launch", *arguments)
     assert (2, "") == (result.exit_code, result.stdout)
     assert said in result.stderr.lower() or said in result.stderr
+    assert "tsk-" not in result.stderr
 
 
 def test_a_recipe_can_be_had_without_a_gateway() -> None:
@@ -349,6 +353,11 @@ def test_a_recipe_can_be_had_without_a_gateway() -> None:
     assert "no gateway answers" in result.stderr
     assert 'model="rwkv"' in result.stdout
     assert 'base_url="http://127.0.0.1:9/v1"' in result.stdout
+
+
+def test_a_model_with_a_name_that_is_no_text_is_written_as_it_was_given() -> None:
+    done = process("launch", "--url", "http://127.0.0.1:9", "--print", "--model", os.fsdecode(b"a\xff"), "claude")
+    assert (0, True) == (done.returncode, b"a\xff" in done.stdout), done.stderr
 
 
 def test_the_list_says_which_clients_are_here(place: Place) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import CHAT, LOSSY, convert
+from tests.cli.running import CHAT, LOSSY, convert, process
 
 GOOD = json.dumps(CHAT)
 TO_CHAT = ("--to", "openai-chat")
@@ -53,6 +53,21 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 def test_a_device_is_written_and_not_replaced() -> None:
     assert 0 == convert(*TO_CHAT, "--output", os.devnull, stdin=GOOD).exit_code
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
+def test_a_stream_behind_a_redirection_is_written_where_the_shell_says(tmp_path: Path, name: str) -> None:
+    if name == "link":
+        (tmp_path / name).symlink_to("/dev/stdout")
+        name = str(tmp_path / name)
+    (tmp_path / "log").write_bytes(b"OLD\n")
+    with (tmp_path / "log").open("ab") as log:
+        body = json.dumps(LOSSY).encode()
+        done = process("convert", *TO_CHAT, "--quiet", "--losses", name, input=body, stdout=log)
+    assert (0, b"") == (done.returncode, done.stderr)
+    old, converted, *losses = (tmp_path / "log").read_bytes().splitlines()
+    assert (b"OLD", True) == (old, "messages" in json.loads(converted))
+    assert ["$.top_k"] == [json.loads(line)["path"] for line in losses if b"top_k" in line]
 
 
 @pytest.mark.parametrize("length", [1, 200, 255])

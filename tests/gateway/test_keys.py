@@ -151,7 +151,7 @@ def test_settings_of_a_key_are_checked_before_it_is_made(
     assert not path.exists()
 
 
-@pytest.mark.parametrize("name", ["", " a", "a ", "a\nb", "\x7f", "x" * 65, f"tsk-{'a' * 12}-{'A' * 43}"])
+@pytest.mark.parametrize("name", ["", " a", "a ", "a\nb", "\x7f", "\udcff", "x" * 65, f"tsk-{'a' * 12}-{'A' * 43}"])
 def test_a_key_needs_a_name(path: Path, name: str) -> None:
     with pytest.raises(InvalidConfig, match="a key needs a name"):
         add_key(path, name)
@@ -183,6 +183,15 @@ def test_rights_stay_and_never_grow(path: Path) -> None:
         path.chmod(mode)
         add_key(path, f"with {mode}")
         assert expected == stat.S_IMODE(path.stat().st_mode)
+
+
+def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for change in (lambda: add_key(tmp_path / "pipe", "a"), lambda: remove_key(tmp_path / "pipe", "a")):
+        with pytest.raises(InvalidConfig, match="no plain file"):
+            change()
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert ["pipe"] == os.listdir(tmp_path)
 
 
 def test_a_link_to_the_file_stays_a_link(path: Path) -> None:

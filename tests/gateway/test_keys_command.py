@@ -42,6 +42,13 @@ def test_a_key_is_printed_once_and_gets_in() -> None:
     assert not Keys(Path("k")).check(token, None)
 
 
+def test_a_key_that_nobody_could_read_is_not_kept() -> None:
+    with open("/dev/full", "wb") as full:
+        done = process("keys", "add", "laptop", "--file", "k", stdout=full)
+    assert (1, b"tsk-" in done.stderr) == (done.returncode, False)
+    assert added("laptop", "--file", "k")
+
+
 def test_the_list_shows_what_is_a_keys_own() -> None:
     added("plain", "--file", "k")
     added("own", "--file", "k", "--limit", "running=2", "--limit", "wait=5 s", "--policy", "losses=error")

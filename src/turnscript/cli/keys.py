@@ -67,7 +67,11 @@ def add(name: str, file: str | None, config: str | None, limits: tuple[str, ...]
     path = _path(file, config)
     with writing(str(path)):
         secret = add_key(path, name, own_limits, own_policy)
-    _write(secret.reveal())
+    try:
+        _write(secret.reveal())
+    except Failed:
+        remove_key(path, name)  # nobody has seen it, and nobody ever will
+        raise
     Screen().note(f"this key is shown only now; {path} holds its hash")
     return OK
 

@@ -21,7 +21,7 @@ from click.shell_completion import CompletionItem
 from msgspec import Struct
 
 from turnscript.cli.agents import clients
-from turnscript.cli.agents.gateway import DEFAULT_URL, Found, ask, base_url, direct
+from turnscript.cli.agents.gateway import DEFAULT_URL, Found, ask, base_url, check_key, direct
 from turnscript.cli.agents.recipe import Client, Gateway, Setup, program, settings_text, setup
 from turnscript.cli.failures import OK, Failed, writing
 from turnscript.cli.output import STREAM, Files
@@ -111,6 +111,8 @@ def run(given: Given) -> int:
     if not client.command and not given.printing:
         raise click.UsageError(f"nothing to start, {client.title} is a library: --print says how a program uses it")
     address = base_url(given.url)
+    if given.key:
+        check_key(given.key)
     found = _asked(given, address)
     gateway = Gateway(address, given.key or _KEY, given.model or found.model, given.context or found.context)
     if not given.printing:
@@ -192,7 +194,7 @@ def _write_files(made: Setup) -> None:
         with writing(str(path.parent)):
             path.parent.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)
         with Files() as files:
-            files.open(str(path)).write(text.encode())
+            files.open(str(path)).write(os.fsencode(text))
         with writing(str(path)):
             path.chmod(stat.S_IRUSR | stat.S_IWUSR)
 
@@ -210,4 +212,4 @@ def _state(client: Client) -> str:
 
 def _write(text: str) -> None:
     with Files() as files:
-        files.open(STREAM).write(text.encode())
+        files.open(STREAM).write(os.fsencode(text))

@@ -7,6 +7,7 @@ is not a plain file (a device, a pipe) is written directly.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -21,6 +22,12 @@ from turnscript.cli.failures import Failed, writing
 
 STREAM = "-"
 """What stands for standard input or output on the command line."""
+
+
+_STREAMS = re.compile(r"(?:/dev|/proc/self)/fd/(\d+)")
+_NAMED = {"/dev/stdout": 1, "/dev/stderr": 2}
+_LINKS = 40
+"""How many links in a row Linux follows."""
 
 
 class Sink(Protocol):
@@ -125,12 +132,14 @@ class Standard:
 
 
 class Direct:
-    """A device or a named pipe: nothing to rename, nothing to remove."""
+    """A device, a named pipe, or a stream that is open already: nothing to rename, nothing to remove."""
 
     def __init__(self, path: str) -> None:
         self._guard = writing(path)
         with self._guard:
-            self._file: IO[bytes] = open(path, "wb")  # noqa: SIM115  (closed by finish or discard)
+            stream = descriptor(path)
+            place = path if stream is None else os.dup(stream)
+            self._file: IO[bytes] = open(place, "wb")  # noqa: SIM115  (closed by finish or discard)
         self.is_terminal = self._file.isatty()
 
     def write(self, data: bytes) -> None:
@@ -225,7 +234,27 @@ class Held:
 
 
 def is_special(path: str) -> bool:
-    """Whether there is something at `path` that is neither a plain file nor a folder."""
+    """Whether `path` names something that is neither a plain file nor a folder, or a stream that is open."""
+    return descriptor(path) is not None or _is_device(path)
+
+
+def descriptor(path: str) -> int | None:
+    """The number of the open stream that a path names, such as 1 for `/dev/stdout`; links to such a name count.
+
+    Behind a redirection such a path leads to a plain file, but the shell has decided where in it to write.
+    """
+    for _ in range(_LINKS):
+        if found := _STREAMS.fullmatch(os.path.abspath(path)):
+            return int(found[1])
+        if os.path.abspath(path) in _NAMED:
+            return _NAMED[os.path.abspath(path)]
+        if not os.path.islink(path):
+            return None
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+    return None
+
+
+def _is_device(path: str) -> bool:
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 

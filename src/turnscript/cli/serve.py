@@ -137,7 +137,7 @@ def _check(config: Config, *, as_json: bool) -> int:
     else:
         text = table(("SETTING", "VALUE", "FROM"), [(one.path, one.value, one.where) for one in settings])
     with Files() as files:
-        files.open(STREAM).write(f"{text}\n".encode())
+        files.open(STREAM).write(f"{text}\n".encode("utf-8", "backslashreplace"))
     return OK
 
 

@@ -97,6 +97,8 @@ def _changing(path: Path) -> Iterator[list[bytes]]:
         old = None
         with suppress(FileNotFoundError):
             old = real.stat()
+        if old is not None and not stat.S_ISREG(old.st_mode):
+            raise InvalidConfig("this is no plain file, and a file of keys is replaced whole", path=str(path))
         lines = real.read_bytes().rstrip(b"\n").split(b"\n") if old else [_HEAD.rstrip(b"\n")]
         yield lines
         _replace(real, b"\n".join(lines) + b"\n", old)

@@ -160,10 +160,19 @@ def read_entries(data: bytes, source: str) -> dict[str, Entry]:
 
 def check_name(name: object, place: str) -> str:
     """A name for a key. Raises InvalidConfig."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or _TOKEN.search(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or _TOKEN.search(name) or not _is_text(name):
         expected = "1 to 64 characters without line breaks, no space at either end"
         raise InvalidConfig(f"a key needs a name: {expected}", path=place, expected=expected)
     return name
+
+
+def _is_text(name: str) -> bool:
+    """Whether it can be written: a command line may hold bytes that are no text."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def own_settings(given: Any, table: type[Struct], names: tuple[str, ...], place: str) -> dict[str, Any]:

@@ -65,12 +65,18 @@ def base_url(text: str) -> str:
     try:
         parts = urlsplit(url)
         fits = parts.scheme in ("http", "https") and parts.hostname and not parts.query and not parts.fragment
-        fits = bool(fits) and parts.port != 0
+        fits = bool(fits) and parts.port != 0 and url.isascii() and url.isprintable()
     except ValueError:  # a port or an address in brackets that is none
         fits = False
     if not fits:
         raise click.UsageError(f"--url {text!r} is no address of a gateway; one looks like {DEFAULT_URL}")
     return url
+
+
+def check_key(key: str) -> None:
+    """Raises UsageError for what cannot be sent: something behind or in place of the key was copied with it."""
+    if not (key.isascii() and key.isprintable() and " " not in key):
+        raise click.UsageError("--key holds a space, a line break or another sign that no key has; copy it once more")
 
 
 def is_local(url: str) -> bool:
@@ -103,7 +109,7 @@ def ask(url: str, key: str | None, model: str | None) -> Found:
 
     get("/health", None, _Health)
     if model is not None:
-        entry = get(f"/v1/models/{quote(model, safe='')}", key, _Entry)
+        entry = get(f"/v1/models/{quote(model, safe='', errors='surrogateescape')}", key, _Entry)
     else:
         models = get("/v1/models", key, _Page).data
         if not models:
