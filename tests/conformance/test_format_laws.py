@@ -201,3 +201,19 @@ def _least_time(format_: Format, items: list[ts.Item]) -> float:
         format_.parse(str(format_.render(request).value))
         times.append(time.process_time() - start)
     return min(times)
+
+
+def test_reading_many_turns_takes_time_in_proportion(format_name: str) -> None:
+    """F7: eight times the turns of ordinary length take less than twenty times as long to read."""
+    format_ = ts.get_format(format_name)
+    turn = ts.User(content=[ts.Text(text="some words, and more of them\n" * 35)])
+
+    def took(turns: int) -> float:
+        items: list[ts.Item] = [turn] * turns
+        text = str(format_.render(ts.Request(conversation=ts.Conversation(items=items))).value)
+        start = time.process_time()
+        assert turns == len(format_.parse(text).items)
+        return time.process_time() - start
+
+    small, large = min(took(500), took(500)), took(4_000)
+    assert large < 20 * small + 0.02, f"{small} s, eight times as much {large} s"
