@@ -59,8 +59,12 @@ def json_string(text: str) -> str:
 
 
 def plain(value: Json) -> Any:
-    """The value as Python data, as `json.loads` reads it."""
-    return json.loads(memoryview(value).tobytes())
+    """The value as Python data, as `json.loads` reads it. One nested too deep for that raises InvalidRequest."""
+    data = memoryview(value).tobytes()
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise syntax_error(data, error) from None
 
 
 def respace(value: Json | str, item: str = ", ", key: str = ": ") -> str:

@@ -13,6 +13,7 @@ from tests import corpora
 from tests.conformance.examples import fewer
 from tests.strategies import conversations, text
 from turnscript.format import Format
+from turnscript.jsontext import Json
 
 _PLACE = re.compile(r"items\[(\d+)\]")
 
@@ -217,3 +218,22 @@ def test_reading_many_turns_takes_time_in_proportion(format_name: str) -> None:
 
     small, large = min(took(500), took(500)), took(4_000)
     assert large < 20 * small + 0.02, f"{small} s, eight times as much {large} s"
+
+
+@pytest.mark.parametrize("place", ["schema", "arguments", "object", "array"])
+@pytest.mark.parametrize("depth", [500, 900])
+def test_json_of_any_depth_that_is_read_is_written(format_name: str, depth: int, place: str) -> None:
+    """F7: what Python's stack allows to be read is written; where it is too deep for a format, an error says so."""
+    deep = '{"a":' * depth + "1" + "}" * depth
+    value = "[" * depth + "1" + "]" * depth if place == "array" else deep
+    items: list[ts.Item] = [ts.User(content=[ts.Text(text="Hi")])]
+    items.append(ts.ToolCall(name="f", id="c", arguments=deep if place == "arguments" else "{}"))
+    items.append(ts.ToolResult(name="f", id="c", content=[ts.Text(text=value)]))
+    tools = [ts.Tool(name="f", parameters=Json(deep.encode()))] if place == "schema" else []
+    format_ = ts.get_format(format_name)
+    try:
+        written = str(format_.render(ts.Request(conversation=ts.Conversation(items=items, tools=tools))).value)
+        assert "Hi" in written
+        assert format_.parse(written).items
+    except ts.TurnscriptError:
+        assert depth > 500

@@ -367,7 +367,7 @@ def _json_end(text: str, position: int, payload: Payload) -> int:
     """Where the JSON value ends that begins at a position."""
     try:
         return _DECODER.raw_decode(text, position)[1]
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _not_a_tool(payload, str(error)) from None
 
 
@@ -380,7 +380,7 @@ def _properties_of(schema: str) -> str:
 
 
 def _object_schema(properties: str) -> Any:
-    return {"type": "object", "properties": json.loads(properties)}
+    return {"type": "object", "properties": plain(_raw(properties))}
 
 
 def _raw(text: str) -> Json:
