@@ -169,6 +169,17 @@ def read_list(data: bytes | str | Raw) -> list[Json]:
     return elements
 
 
+def string_of(value: Json) -> str:
+    """The text of a JSON string. Any other value raises InvalidRequest, and so does half a surrogate pair."""
+    try:
+        return msgspec.json.decode(value, type=str)
+    except msgspec.ValidationError:
+        got = type_name(value)
+        raise InvalidRequest(f"expected a string, got {got}", expected="a string", got=got) from None
+    except msgspec.DecodeError as error:
+        raise syntax_error(bytes(value), error) from None
+
+
 def utf8(data: bytes) -> bytes:
     """`data` without a byte order mark, checked to be UTF-8; an error names the place of the first bad byte."""
     data = data.removeprefix(b"\xef\xbb\xbf")

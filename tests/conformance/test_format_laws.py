@@ -237,3 +237,27 @@ def test_json_of_any_depth_that_is_read_is_written(format_name: str, depth: int,
         assert format_.parse(written).items
     except ts.TurnscriptError:
         assert depth > 500
+
+
+@pytest.mark.parametrize("value", ["5", '{"a": 1}', "null", r'"\ud800"'])
+@pytest.mark.parametrize("word", ["a-name", "a-description", "an-answerer"])
+def test_a_name_that_is_read_is_a_text(format_name: str, word: str, value: str) -> None:
+    """Where JSON has another value for a name or a description, the error names the line."""
+    format_ = ts.get_format(format_name)
+    items: list[ts.Item] = [ts.System(content=[ts.Text(text="Hi")]), ts.User(content=[ts.Text(text="Hi")])]
+    items.append(ts.ToolCall(name="an-answerer", id="c"))
+    items.append(ts.ToolResult(name="an-answerer", id="c", content=[ts.Text(text="ok")]))
+    tools = [ts.Tool(name="a-name", description="a-description", parameters=Json(b"{}"))]
+    text = str(format_.render(ts.Request(conversation=ts.Conversation(items=items, tools=tools))).value)
+    before, found, behind = text.rpartition(f'"{word}"')
+    said: list[object] = []
+    line: int | None = 1
+    try:
+        request = format_.parse(before + value + behind if found else text)
+    except ts.InvalidTranscript as refused:
+        line = refused.line
+    else:
+        said += [one for tool in request.tools for one in (tool.name, tool.description)]
+        said += [item.name for item in request.items if isinstance(item, ts.ToolCall | ts.ToolResult)]
+    assert line
+    assert all(one is None or (isinstance(one, str) and one.encode()) for one in said)
