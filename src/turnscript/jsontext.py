@@ -59,8 +59,12 @@ def json_string(text: str) -> str:
 
 
 def plain(value: Json) -> Any:
-    """The value as Python data, as `json.loads` reads it."""
-    return json.loads(memoryview(value).tobytes())
+    """The value as Python data, as `json.loads` reads it. One nested too deep for that raises InvalidRequest."""
+    data = memoryview(value).tobytes()
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise syntax_error(data, error) from None
 
 
 def respace(value: Json | str, item: str = ", ", key: str = ": ") -> str:
@@ -163,6 +167,17 @@ def read_list(data: bytes | str | Raw) -> list[Json]:
     """The elements of a JSON array, each still text."""
     elements: list[Json] = _located(_decode_list, data)
     return elements
+
+
+def string_of(value: Json) -> str:
+    """The text of a JSON string. Any other value raises InvalidRequest, and so does half a surrogate pair."""
+    try:
+        return msgspec.json.decode(value, type=str)
+    except msgspec.ValidationError:
+        got = type_name(value)
+        raise InvalidRequest(f"expected a string, got {got}", expected="a string", got=got) from None
+    except msgspec.DecodeError as error:
+        raise syntax_error(bytes(value), error) from None
 
 
 def utf8(data: bytes) -> bytes:

@@ -13,6 +13,7 @@ from tests import corpora
 from tests.conformance.examples import fewer
 from tests.strategies import conversations, text
 from turnscript.format import Format
+from turnscript.jsontext import Json
 
 _PLACE = re.compile(r"items\[(\d+)\]")
 
@@ -201,3 +202,62 @@ def _least_time(format_: Format, items: list[ts.Item]) -> float:
         format_.parse(str(format_.render(request).value))
         times.append(time.process_time() - start)
     return min(times)
+
+
+def test_reading_many_turns_takes_time_in_proportion(format_name: str) -> None:
+    """F7: eight times the turns of ordinary length take less than twenty times as long to read."""
+    format_ = ts.get_format(format_name)
+    turn = ts.User(content=[ts.Text(text="some words, and more of them\n" * 35)])
+
+    def took(turns: int) -> float:
+        items: list[ts.Item] = [turn] * turns
+        text = str(format_.render(ts.Request(conversation=ts.Conversation(items=items))).value)
+        start = time.process_time()
+        assert turns == len(format_.parse(text).items)
+        return time.process_time() - start
+
+    small, large = min(took(500), took(500)), took(4_000)
+    assert large < 20 * small + 0.02, f"{small} s, eight times as much {large} s"
+
+
+@pytest.mark.parametrize("place", ["schema", "arguments", "object", "array"])
+@pytest.mark.parametrize("depth", [500, 900])
+def test_json_of_any_depth_that_is_read_is_written(format_name: str, depth: int, place: str) -> None:
+    """F7: what Python's stack allows to be read is written; where it is too deep for a format, an error says so."""
+    deep = '{"a":' * depth + "1" + "}" * depth
+    value = "[" * depth + "1" + "]" * depth if place == "array" else deep
+    items: list[ts.Item] = [ts.User(content=[ts.Text(text="Hi")])]
+    items.append(ts.ToolCall(name="f", id="c", arguments=deep if place == "arguments" else "{}"))
+    items.append(ts.ToolResult(name="f", id="c", content=[ts.Text(text=value)]))
+    tools = [ts.Tool(name="f", parameters=Json(deep.encode()))] if place == "schema" else []
+    format_ = ts.get_format(format_name)
+    try:
+        written = str(format_.render(ts.Request(conversation=ts.Conversation(items=items, tools=tools))).value)
+        assert "Hi" in written
+        assert format_.parse(written).items
+    except ts.TurnscriptError:
+        assert depth > 500
+
+
+@pytest.mark.parametrize("value", ["5", '{"a": 1}', "null", r'"\ud800"'])
+@pytest.mark.parametrize("word", ["a-name", "a-description", "an-answerer"])
+def test_a_name_that_is_read_is_a_text(format_name: str, word: str, value: str) -> None:
+    """Where JSON has another value for a name or a description, the error names the line."""
+    format_ = ts.get_format(format_name)
+    items: list[ts.Item] = [ts.System(content=[ts.Text(text="Hi")]), ts.User(content=[ts.Text(text="Hi")])]
+    items.append(ts.ToolCall(name="an-answerer", id="c"))
+    items.append(ts.ToolResult(name="an-answerer", id="c", content=[ts.Text(text="ok")]))
+    tools = [ts.Tool(name="a-name", description="a-description", parameters=Json(b"{}"))]
+    text = str(format_.render(ts.Request(conversation=ts.Conversation(items=items, tools=tools))).value)
+    before, found, behind = text.rpartition(f'"{word}"')
+    said: list[object] = []
+    line: int | None = 1
+    try:
+        request = format_.parse(before + value + behind if found else text)
+    except ts.InvalidTranscript as refused:
+        line = refused.line
+    else:
+        said += [one for tool in request.tools for one in (tool.name, tool.description)]
+        said += [item.name for item in request.items if isinstance(item, ts.ToolCall | ts.ToolResult)]
+    assert line
+    assert all(one is None or (isinstance(one, str) and one.encode()) for one in said)

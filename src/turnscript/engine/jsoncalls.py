@@ -18,7 +18,7 @@ from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.engine.texts import PlainText
 from turnscript.errors import InvalidRequest, InvalidTranscript
-from turnscript.jsontext import compact, is_object, json_string, plain, read_object, respace, text_of
+from turnscript.jsontext import compact, is_object, json_string, plain, read_object, respace, string_of, text_of
 
 _ARGUMENT_KEYS = ("arguments", "parameters", "input", "args")
 
@@ -252,7 +252,7 @@ class JsonResult(PlainText):
         """Name and text."""
         try:
             fields = read_object(payload.escape.remove(payload.text))
-            name = plain(fields["name"])
+            name = None if text_of(fields["name"]) == "null" else string_of(fields["name"])
             content = fields["content"]
         except (InvalidRequest, KeyError) as error:
             message = f'a tool output must be one JSON object with "name" and "content" ({error})'

@@ -3,73 +3,48 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
 
 from turnscript.jsontext import Json, text_of
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s"{}\[\]:,]+')
 _INDENT = "  "
-_Node = Any  # a token, or ("{", [(key, node), ...]), or ("[", [node, ...])
-
-
-class _Inline(NamedTuple):
-    """What stays on one line if it holds only scalars."""
-
-    objects: bool
-    arrays: bool
+_BRACKETS = frozenset("{}[]")
+_ON_ONE_LINE = {",": ", ", ":": ": ", "{": "{ ", "}": " }"}
 
 
 def pretty(value: Json | str, inline_objects: bool = False, inline_arrays: bool = True) -> str:
     """A JSON value with two spaces of indentation. Arrays of scalars stay on one line, unless `inline_arrays` is false.
 
-    `inline_objects`: so do objects of scalars, `{ "k": 1 }`, except the outermost.
+    `inline_objects`: so do objects of scalars, `{ "k": 1 }`, except the outermost. No level of Python's stack is needed
+    for a level of the value, so however deep a value is that could be read, it can be written.
     """
     tokens = _TOKEN.findall(value if isinstance(value, str) else text_of(value))
-    node, _ = _read(tokens, 0)
-    return "".join(_lines(node, "\n", _Inline(inline_objects, inline_arrays), root=True))
-
-
-def _read(tokens: list[str], at: int) -> tuple[_Node, int]:
-    token = tokens[at]
-    if token == "{":
-        members: list[tuple[str, _Node]] = []
+    out: list[str] = []
+    newline, at = "\n", 0
+    while at < len(tokens):
+        token = tokens[at]
+        if token in ("{", "["):
+            end = _scalars_end(tokens, at)
+            inline = inline_arrays if token == "[" else inline_objects and at > 0
+            if end == at + 1:
+                out += (token, tokens[end])
+                at = end
+            elif inline and end:
+                out += [_ON_ONE_LINE.get(one, one) for one in tokens[at : end + 1]]
+                at = end
+            else:
+                newline += _INDENT
+                out += (token, newline)
+        elif token in ("}", "]"):
+            newline = newline.removesuffix(_INDENT)
+            out += (newline, token)
+        else:
+            out += (token, newline) if token == "," else (": " if token == ":" else token,)
         at += 1
-        while tokens[at] != "}":
-            at += tokens[at] == ","
-            node, after = _read(tokens, at + 2)
-            members.append((tokens[at], node))
-            at = after
-        return ("{", members), at + 1
-    if token == "[":
-        elements: list[_Node] = []
-        at += 1
-        while tokens[at] != "]":
-            at += tokens[at] == ","
-            node, at = _read(tokens, at)
-            elements.append(node)
-        return ("[", elements), at + 1
-    return token, at + 1
+    return "".join(out)
 
 
-def _lines(node: _Node, newline: str, inline: _Inline, root: bool = False) -> list[str]:
-    if isinstance(node, str):
-        return [node]
-    mark, children = node
-    if mark == "[":
-        if not children or (inline.arrays and all(isinstance(child, str) for child in children)):
-            return ["[", ", ".join(children), "]"]
-        return _block("[", [_lines(child, newline + _INDENT, inline) for child in children], "]", newline)
-    if not children:
-        return ["{}"]
-    if inline.objects and not root and all(isinstance(child, str) for _, child in children):
-        return ["{ ", ", ".join([f"{key}: {child}" for key, child in children]), " }"]
-    shown = [[f"{key}: ", *_lines(child, newline + _INDENT, inline)] for key, child in children]
-    return _block("{", shown, "}", newline)
-
-
-def _block(opening: str, shown: list[list[str]], closing: str, newline: str) -> list[str]:
-    out = [opening]
-    for index, pieces in enumerate(shown):
-        out += [",", newline, _INDENT] if index else [newline, _INDENT]
-        out += pieces
-    return [*out, newline, closing]
+def _scalars_end(tokens: list[str], at: int) -> int:
+    """The closing of an opening if only scalars lie between; 0 if more does. No token is looked at for two openings."""
+    end = next(index for index in range(at + 1, len(tokens)) if tokens[index] in _BRACKETS)
+    return end if tokens[end] in ("}", "]") else 0

@@ -19,6 +19,7 @@ from turnscript.conversation import Item, Request, Tool, ToolsChange
 from turnscript.engine.attributes import read_attributes, scan_attributes
 from turnscript.engine.bodies import Metadata, ToolList
 from turnscript.engine.layout import layout_of
+from turnscript.engine.lines import Lines
 from turnscript.engine.read_turns import begins_document, read_turns
 from turnscript.engine.table import Attribute, Document, Payload, Section, Segment
 from turnscript.errors import InvalidTranscript
@@ -75,7 +76,7 @@ def cut_blocks(document: Document, text: str) -> Iterator[Block]:
     """The blocks of a transcript in order."""
     tags = _tags(document)
     text = _unix_lines(text.removeprefix("\ufeff"), tags)
-    lines = _Lines(text)
+    lines = Lines(text)
     opening: re.Match[str] | None = None
     end = 0  # of the last block, or of the opening line
     for tag in tags.pattern.finditer(text):
@@ -125,29 +126,6 @@ def _alternatives(literals: dict[str, Segment | Section]) -> str:
     return "|".join(map(re.escape, sorted(literals, key=len, reverse=True)))
 
 
-class _Lines:
-    """Line and column of a position. Positions only rise, so counting lines stays linear."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._counted = 0
-        self._line = 1
-
-    def at(self, position: int) -> tuple[int, int]:
-        """Line and column, both from 1."""
-        if position < self._counted:
-            self._counted, self._line = 0, 1
-        self._line += self._text.count("\n", self._counted, position)
-        self._counted = position
-        return self._line, position - self._text.rfind("\n", 0, position)
-
-    def fail(self, position: int, message: str, expected: str) -> NoReturn:
-        """Raise the error for what stands at `position`."""
-        line, column = self.at(position)
-        got = self._text[position : position + 40].split("\n")[0]
-        raise InvalidTranscript(message, line=line, column=column, expected=expected, got=got)
-
-
 def _unix_lines(text: str, tags: _Tags) -> str:
     """The text with LF line ends if its first tag line ends in CRLF; otherwise CR is content (requirements D-X-8)."""
     if "\r\n" not in text:
@@ -156,7 +134,7 @@ def _unix_lines(text: str, tags: _Tags) -> str:
     return text.replace("\r\n", "\n") if first and first[0].endswith("\r") else text
 
 
-def _require_blank(text: str, start: int, end: int, lines: _Lines) -> None:
+def _require_blank(text: str, start: int, end: int, lines: Lines) -> None:
     between = text[start:end]
     if between.strip():
         position = start + len(between) - len(between.lstrip())
@@ -164,7 +142,7 @@ def _require_blank(text: str, start: int, end: int, lines: _Lines) -> None:
         lines.fail(position, f"text outside any block: {word!r}; put it between an opening and a closing tag", "a tag")
 
 
-def _fail_inside(tags: _Tags, opening: re.Match[str], tag: re.Match[str], lines: _Lines) -> NoReturn:
+def _fail_inside(tags: _Tags, opening: re.Match[str], tag: re.Match[str], lines: Lines) -> NoReturn:
     kind = tags.openings[opening["opening"]]
     line = lines.at(opening.start())[0]
     found = tag[0].strip()
@@ -175,7 +153,7 @@ def _fail_inside(tags: _Tags, opening: re.Match[str], tag: re.Match[str], lines:
     lines.fail(tag.start(), message, kind.close.strip())
 
 
-def _block(document: Document, opening: re.Match[str], text: str, lines: _Lines, *, open_: bool) -> Block:
+def _block(document: Document, opening: re.Match[str], text: str, lines: Lines, *, open_: bool) -> Block:
     line, column = lines.at(opening.start())
     start, end = opening.span("attributes")
     attributes = (

@@ -20,6 +20,7 @@ from turnscript.conversation import Hints, Item, Request, System, Text, Tool
 from turnscript.engine.correlate import correlate
 from turnscript.engine.jsonscan import ValueScanner
 from turnscript.engine.layout import layout_of
+from turnscript.engine.lines import Lines
 from turnscript.engine.names import lines_before
 from turnscript.engine.parse import Malformed, TurnParser
 from turnscript.engine.states import named_call, states_of
@@ -95,6 +96,7 @@ class _Reader:
     def __init__(self, document: Document, text: str) -> None:
         self.document = document
         self.text = text
+        self.lines = Lines(text)
         self.layout = layout_of(document)
         self._before: Turn | None = None
         self._last: Item | None = None
@@ -124,7 +126,7 @@ class _Reader:
 
     def _no_turn(self, position: int) -> NoReturn:
         openings = " or ".join(turn.open.strip() for turn in self.document.turns)
-        self.fail(position, f"a turn must begin here: {openings}", openings)
+        self.lines.fail(position, f"a turn must begin here: {openings}", openings)
 
     def _header(self, turn: Turn, position: int) -> tuple[int, dict[str, str]]:
         """Behind the opening: attributes, blanks, and the newline that belongs to it."""
@@ -143,11 +145,11 @@ class _Reader:
             known = {attribute.key for attribute in turn.attributes}
             if not equals or key not in known:
                 expected = " or ".join(f"{one}=..." for one in sorted(known)) or "the end of the line"
-                self.fail(found.start(), f"{word!r} is no attribute of {turn.open.strip()}", expected)
+                self.lines.fail(found.start(), f"{word!r} is no attribute of {turn.open.strip()}", expected)
             attributes[key] = self.layout.escape.remove(value)
         if not text.startswith(newlines, line_end):
             if line_end < len(text):
-                self.fail(line_end, f"{turn.open.strip()} must be followed by {newlines!r}", repr(newlines))
+                self.lines.fail(line_end, f"{turn.open.strip()} must be followed by {newlines!r}", repr(newlines))
             return line_end, attributes
         return line_end + len(newlines), attributes
 
@@ -178,7 +180,7 @@ class _Reader:
             items = self._inside(cut, cut.text, cut.start, {tool.name or "": tool for tool in request.tools})
         if not items:
             return
-        line = self.line(cut.start)[0]
+        line = self.lines.at(cut.start)[0]
         for item in items:
             item.at = f"line {line}"
         if self._unsaid and isinstance(items[0], System):
@@ -213,9 +215,9 @@ class _Reader:
             events = [*parser.feed(text), *parser.close()]
             self._stays_open = parser.stays_open
         except Malformed as error:
-            self.fail(start + error.at, f"{error.detail}, in a turn that {turn.open.strip()} opened", "")
+            self.lines.fail(start + error.at, f"{error.detail}, in a turn that {turn.open.strip()} opened", "")
         except InvalidTranscript as error:
-            line, column = self.line(start)
+            line, column = self.lines.at(start)
             raise InvalidTranscript(
                 error.message, line=line, column=column, expected=error.expected, got=error.got
             ) from None
@@ -242,7 +244,7 @@ class _Reader:
             return []
         content = [escape.remove(one) for one in (text, rest) if one is not None]
         parts = [Text(text=one) for one in content]
-        return [System(content=list(parts), at=f"line {self.line(start)[0]}")]
+        return [System(content=list(parts), at=f"line {self.lines.at(start)[0]}")]
 
     def _tools(
         self, start: int, place: ToolsPlace, text: str, found: re.Match[str], request: Request
@@ -257,7 +259,7 @@ class _Reader:
             after = inner[end:]
             inner = inner[:end]
             rest = after.removeprefix(place.continued) if after.strip() else None
-        line = self.line(start + found.end())[0]
+        line = self.lines.at(start + found.end())[0]
         payload = Payload(inner, {}, line, self.layout.escape)
         request.conversation.tools = place.body.read(payload)
         return text[: found.start()], rest
@@ -268,11 +270,13 @@ class _Reader:
         found = next((last for last in (_last_match(one, inner) for one in patterns) if last is not None), None)
         close = place.close.strip()
         if found is None:
-            self.fail(start, f"the tool list has no {close}", close)
+            self.lines.fail(start, f"the tool list has no {close}", close)
         behind = inner[found.end() :]
         if behind.strip():
             at = start + len(inner) - len(behind.lstrip())
-            self.fail(at, "text behind the tool list has no place here; move it before the list", "the end of the turn")
+            self.lines.fail(
+                at, "text behind the tool list has no place here; move it before the list", "the end of the turn"
+            )
         return inner[: found.start()]
 
     def _flags(self, text: str, request: Request) -> tuple[str, bool]:
@@ -288,16 +292,6 @@ class _Reader:
         if found:
             request.hints[ASKED] = " ".join(reversed(found))
         return text, bool(found)
-
-    def line(self, position: int) -> tuple[int, int]:
-        """Line and column of a position, both from 1."""
-        return self.text.count("\n", 0, position) + 1, position - self.text.rfind("\n", 0, position)
-
-    def fail(self, position: int, message: str, expected: str) -> NoReturn:
-        """Raise the error for what stands at `position`."""
-        line, column = self.line(position)
-        got = self.text[position : position + 40].split("\n")[0]
-        raise InvalidTranscript(message, line=line, column=column, expected=expected, got=got)
 
 
 def _unix_lines(text: str) -> str:

@@ -22,7 +22,7 @@ from turnscript.engine.pretty import pretty
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
-from turnscript.jsontext import Json, json_of, json_string, members, plain, read_object, respace, text_of
+from turnscript.jsontext import Json, json_of, json_string, members, plain, read_object, respace, string_of, text_of
 from turnscript.losses import Loss
 
 Pieces = tuple[tuple[bool, str], ...]
@@ -195,14 +195,15 @@ class JsonTools(_List):
             fields = read_object(text)
             if "function" in fields and "name" not in fields:
                 fields = read_object(fields["function"])
-            name = plain(fields["name"])
+            name = string_of(fields["name"])
+            described = fields.get("description", _NULL)
+            description = None if bytes(described) == b"null" else string_of(described)
         except (InvalidRequest, KeyError) as error:
             raise _not_a_tool(payload, str(error)) from None
         keys = (self._parameters, "parameters", "input_schema", "arguments")
         found = next((fields[key] for key in keys if key in fields), None)
         if found is not None and self._properties:
             found = json_of(_object_schema(text_of(found)))
-        description = plain(fields["description"]) if "description" in fields else None
         return Tool(name=name, description=description, parameters=found)
 
 
@@ -288,6 +289,7 @@ _TOOL_TAG = re.compile(r'\s*<tool(?:\s+name=("(?:[^"\\]|\\.)*"))?\s*>\s*')
 _TOOL_END = re.compile(r"\s*</tool>\s*")
 _DECODER = json.JSONDecoder()
 _NO_ESCAPE = Escape()
+_NULL = Json(b"null")
 _HEADING = re.compile(r"^### ", re.MULTILINE)
 _DEFINITION = re.compile(r"(.*?)\n(?:Parameters: \{(.*)\}\n\n|\n)", re.DOTALL)
 _PARAMETER = re.compile(r"([^\s(:,][^(:,]*)(?: \(([^():,]*)\): (.*)|: (.*))")
@@ -367,7 +369,7 @@ def _json_end(text: str, position: int, payload: Payload) -> int:
     """Where the JSON value ends that begins at a position."""
     try:
         return _DECODER.raw_decode(text, position)[1]
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _not_a_tool(payload, str(error)) from None
 
 
@@ -380,7 +382,7 @@ def _properties_of(schema: str) -> str:
 
 
 def _object_schema(properties: str) -> Any:
-    return {"type": "object", "properties": json.loads(properties)}
+    return {"type": "object", "properties": plain(_raw(properties))}
 
 
 def _raw(text: str) -> Json:
