@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -59,12 +60,29 @@ def json_string(text: str) -> str:
 
 
 def plain(value: Json) -> Any:
-    """The value as Python data, as `json.loads` reads it. One nested too deep for that raises InvalidRequest."""
+    """The value as Python data, as `json.loads` reads it; an integer with too many digits for that is a Decimal.
+
+    One nested too deep for that raises InvalidRequest.
+    """
     data = memoryview(value).tobytes()
     try:
-        return json.loads(data)
+        return _loaded(data)
     except RecursionError as error:
         raise syntax_error(data, error) from None
+
+
+def _loaded(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError:  # Python makes no int of more than 4,300 digits or so: a server that did could be kept busy
+        return json.loads(data, parse_int=_integer)
+
+
+def _integer(digits: str) -> int | Decimal:
+    try:
+        return int(digits)
+    except ValueError:
+        return Decimal(digits)
 
 
 def respace(value: Json | str, item: str = ", ", key: str = ": ") -> str:

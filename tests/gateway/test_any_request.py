@@ -72,3 +72,12 @@ def test_a_directive_of_any_form_is_no_error(kind: str, tool: object) -> None:
     block = {"type": kind, "tool": tool}
     body = {"max_tokens": 1, "messages": [{"role": "user", "content": [block]}, {"role": "system", "content": [block]}]}
     passes(ts.parse(json.dumps(body), "anthropic-messages"), Offering(), ts.formats()[0])
+
+
+def test_a_number_of_any_length_is_no_error() -> None:
+    long = "9" * 5000
+    chosen = f'{{"type":"allowed_tools","mode":"auto","tools":[{{"type":"function","name":"f","x":{long}}}]}}'
+    body = f'{{"input":"hi","tools":[{{"type":"function","name":"f"}}],"tool_choice":{chosen}}}'
+    passes(ts.parse(body, "openai-responses"), Offering(), ts.formats()[0])
+    body = f'{{"max_tokens":1,"messages":[{{"role":"user","content":"x"}}],"context_management":{{"x":{long}}}}}'
+    passes(ts.parse(body, "anthropic-messages"), Offering(), ts.formats()[0])

@@ -422,3 +422,9 @@ def test_the_seed_profile_joins_every_system_text_and_every_text_of_a_result() -
     }
     body, losses = written(marked, origin=None, profile="seed")
     assert ("s", {"items[0].content[0].x", "items[0].content[1]"}) == (body["system"], {path for path, _ in losses})
+
+
+def test_unnamed_members_of_tools_that_come_later_are_reported() -> None:
+    change = ToolsChange(added=[Tool(name="f", parameters=SCHEMA)], extra={"id": ONE, "x": ONE}, at="$.input[1]")
+    _, losses = written(User(content=[Text(text="q")]), change)
+    assert {("$.input[1].id", "dropped"), ("$.input[1].x", "dropped")} <= set(losses)

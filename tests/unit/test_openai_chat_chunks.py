@@ -42,7 +42,7 @@ from turnscript.conversation import (
     text_content,
 )
 from turnscript.errors import UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartStart, fold
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
 from turnscript.jsontext import json_string
 from turnscript.sse import frame
 
@@ -123,6 +123,21 @@ def test_free_text_is_sent_as_a_functions_argument_and_reported() -> None:
     assert isinstance(found, ToolCall)
     assert {"input": call.arguments} == json.loads(found.arguments)
     assert [("items[0]", "approximated")] == [(loss.path, loss.kind) for loss in renderer.losses]
+
+
+@pytest.mark.parametrize("kinds", [(Text, Refusal), (Refusal, Text)])
+def test_a_part_that_is_told_as_another_kind_is_a_loss(kinds: tuple[type[Text | Refusal], ...]) -> None:
+    first, second = (kind(text=word) for kind, word in zip(kinds, ("Well, ", "I cannot."), strict=True))
+    events: list[Event] = [
+        PartStart(0, Assistant(content=[type(first)(text="")])),
+        PartDelta(0, first.text),
+        PartDelta(0, second.text),
+        PartEnd(0, Assistant(content=[first, second], at="$.output[0]")),
+        MessageEnd("stop"),
+    ]
+    renderer = API.stream_renderer(asked())
+    renderer.send(events)
+    assert ("$.output[0].content[1]", "approximated") in [(loss.path, loss.kind) for loss in renderer.losses]
 
 
 def test_a_client_that_offered_functions_gets_a_function_call_in_chunks() -> None:

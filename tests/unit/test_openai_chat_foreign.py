@@ -399,3 +399,16 @@ def test_deprecated_functions_reach_other_apis() -> None:
     body = {"model": "m", "messages": [], "functions": [{"name": "f", "parameters": {"type": "object"}}]}
     value: Any = ts.convert(body, "openai-chat", MESSAGES).value
     assert ["f"] == [tool["name"] for tool in value["tools"]]
+
+
+def test_what_an_image_says_beside_its_url_or_data_is_reported() -> None:
+    (message,), losses = written(User(content=[Image(url="http://x/y.png", data="AA==", file_id="file_1")]))
+    assert [{"type": "image_url", "image_url": {"url": "http://x/y.png"}}] == message["content"]
+    assert [("$[0].content[0].data", "dropped"), ("$[0].content[0].file_id", "dropped")] == losses
+    _, losses = written(User(content=[Image(data="AA==", media_type="image/png", file_id="file_1")]))
+    assert [("$[0].content[0].file_id", "dropped")] == losses
+    part = {"type": "input_image", "image_url": "http://x/y.png", "file_id": "file_1"}
+    with pytest.raises(ts.LossyConversion, match="file_id"):
+        ts.convert(
+            {"model": "m", "input": [{"role": "user", "content": [part]}]}, "openai-responses", API.name, strict=True
+        )

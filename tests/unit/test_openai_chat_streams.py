@@ -128,6 +128,32 @@ def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
     assert expected == fold(read(data + CALLED + DONE)).items
 
 
+@pytest.mark.parametrize("named", [{"index": 0, "id": ""}, {"index": 0}, {"id": ""}, {}])
+@pytest.mark.parametrize("together", [False, True])
+def test_whole_calls_without_ids_of_their_own_are_told_apart(named: dict[str, Any], together: bool) -> None:
+    calls = [("get", '{"a":1}'), ("put", '{"b":2}'), ("put", '{"b":3}'), ("list", "{}")]
+    entries = [named | {"function": {"name": name, "arguments": arguments}} for name, arguments in calls]
+    lists = [entries] if together else [[entry] for entry in entries]
+    response = fold(read(b"".join([chunk({"tool_calls": entries}) for entries in lists]) + CALLED + DONE))
+    assert calls == [(item.name, item.arguments) for item in response.items if isinstance(item, ToolCall)]
+    assert {"call_index"} >= {issue.kind for issue in response.issues}
+
+
+def test_calls_of_one_delta_without_an_index_are_two_though_the_first_is_cut() -> None:
+    entries = [{"function": {"name": name, "arguments": '{"a'}} for name in ("f", "g")]
+    response = fold(read(chunk({"tool_calls": entries}) + CALLED + DONE))
+    assert ["f", "g"] == [item.name for item in response.items if isinstance(item, ToolCall)]
+
+
+@pytest.mark.parametrize("id_", ["", "a"])
+def test_a_name_in_every_piece_of_a_call_is_one_call(id_: str) -> None:
+    pieces = ["", '{"a":{"b":{}', "}", ',"c":{}', "}", "", "\n"]
+    data = b"".join([chunk(call_delta(0, piece, id=id_, name="f")) for piece in pieces])
+    (call,) = fold(read(data + CALLED + DONE)).items
+    assert isinstance(call, ToolCall)
+    assert "".join(pieces) == call.arguments
+
+
 def test_a_name_that_comes_late_begins_the_call_late() -> None:
     parser = API.stream_parser()
     assert [] == parser.feed(chunk(call_delta(0, '{"a"', id="c")))
@@ -271,5 +297,10 @@ def test_time_is_linear_in_deltas_and_in_calls() -> None:
         ]
         return data + b"".join(pieces) + chunk({}, "length")
 
+    def named(count: int) -> bytes:
+        first = chunk(call_delta(0, '{"x":"', id="", name="f"))
+        return first + b"".join([chunk(call_delta(0, "{}" * 50, id="", name="f")) for _ in range(count)])
+
+    assert measure(named(8000) + chunk({}, "length")) < 8 * measure(named(2000) + chunk({}, "length"))
     assert measure(deltas(8000)) < 8 * measure(deltas(2000))
     assert measure(mixed(4000)) < 8 * measure(mixed(1000))

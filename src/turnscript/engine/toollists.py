@@ -22,7 +22,18 @@ from turnscript.engine.pretty import pretty
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
-from turnscript.jsontext import Json, json_of, json_string, members, plain, read_object, respace, string_of, text_of
+from turnscript.jsontext import (
+    Json,
+    compact,
+    json_of,
+    json_string,
+    members,
+    plain,
+    read_object,
+    respace,
+    string_of,
+    text_of,
+)
 from turnscript.losses import Loss
 
 Pieces = tuple[tuple[bool, str], ...]
@@ -172,7 +183,7 @@ class JsonTools(_List):
         if not self._properties or tool.parameters is None:
             return ""
         again = _object_schema(_properties_of(text_of(tool.parameters)))
-        return "" if again == plain(tool.parameters) else "of the parameters only the properties are shown"
+        return "" if plain(again) == plain(tool.parameters) else "of the parameters only the properties are shown"
 
     def pieces(self, name: str, description: str | None, parameters: str | None) -> Pieces:
         """One JSON object."""
@@ -203,7 +214,7 @@ class JsonTools(_List):
         keys = (self._parameters, "parameters", "input_schema", "arguments")
         found = next((fields[key] for key in keys if key in fields), None)
         if found is not None and self._properties:
-            found = json_of(_object_schema(text_of(found)))
+            found = _object_schema(text_of(found))
         return Tool(name=name, description=description, parameters=found)
 
 
@@ -287,7 +298,7 @@ class MarkdownTools(_List):
 
 _TOOL_TAG = re.compile(r'\s*<tool(?:\s+name=("(?:[^"\\]|\\.)*"))?\s*>\s*')
 _TOOL_END = re.compile(r"\s*</tool>\s*")
-_DECODER = json.JSONDecoder()
+_DECODER = json.JSONDecoder(parse_int=str)  # it only finds ends; as ints, numbers would have a longest
 _NO_ESCAPE = Escape()
 _NULL = Json(b"null")
 _HEADING = re.compile(r"^### ", re.MULTILINE)
@@ -300,10 +311,14 @@ def _markdown(tool: Tool) -> str:
 
 
 def _parameters_line(tool: Tool) -> str:
-    schema = plain(tool.parameters) if tool.parameters is not None else {}
+    given = tool.parameters if tool.parameters is not None else _raw("{}")
+    schema = plain(given)
     if not isinstance(schema, dict) or "properties" not in schema:
         return "\n"
-    return f"Parameters: {_short(schema['properties'])}\n\n"
+    try:
+        return f"Parameters: {_short(schema['properties'])}\n\n"
+    except TypeError:  # no properties at all, and in them a number that is no Python int
+        return f"Parameters: {compact(_properties_of(text_of(given)))}\n\n"
 
 
 def _short(properties: Any) -> str:
@@ -381,8 +396,8 @@ def _properties_of(schema: str) -> str:
         return "{}"
 
 
-def _object_schema(properties: str) -> Any:
-    return {"type": "object", "properties": plain(_raw(properties))}
+def _object_schema(properties: str) -> Json:
+    return _raw(f'{{"type":"object","properties":{compact(properties)}}}')
 
 
 def _raw(text: str) -> Json:

@@ -115,6 +115,7 @@ class ToolWriter:
             yield from self._one(tool, at)
         for name in change.removed:
             lose(place, "dropped", f"tools cannot be removed later here: {name!r} stays")
+        self.rendering.put_extra({}, change.extra, place)
         if not change.added and not change.removed:
             lose(place, "dropped", "a change that changes nothing has no form here")
 

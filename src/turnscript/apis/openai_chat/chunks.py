@@ -58,6 +58,7 @@ class ChatStreamRenderer(ChunkEnding):
         self._head = self._tail = b""  # around a delta
         self._live: dict[int, tuple[bytes, bytes]] = {}  # the parts that have deltas: the chunk around the text
         self._said: set[int] = set()  # those that have said anything
+        self._refusals: set[int] = set()  # those whose deltas are a refusal
         self._ended = self._failed = False
 
     def start(self) -> bytes:
@@ -112,6 +113,8 @@ class ChatStreamRenderer(ChunkEnding):
         around = (self._head + b'{"%b":' % member.encode(), b"}" + self._tail)
         if member and around not in self._live.values():  # else it would be mixed with another: it waits for its end
             self._live[index] = around
+            if member == "refusal":
+                self._refusals.add(index)
 
     def _end(self, out: list[bytes], part: Item | None, index: int) -> None:
         said = index in self._said
@@ -128,13 +131,14 @@ class ChatStreamRenderer(ChunkEnding):
             if text or said:
                 self._order.note("thinking", part.at)
         elif isinstance(part, Assistant):
-            self._end_text(out, part, said)
+            self._end_text(out, part, (Refusal if index in self._refusals else Text) if said else None)
         elif isinstance(part, ToolCall):
             self._call(out, part)
         else:
             self._rendering.lose(part.at, "dropped", f"{part.kind}: a chunk has no place for it")
 
-    def _end_text(self, out: list[bytes], part: Assistant, said: bool) -> None:
+    def _end_text(self, out: list[bytes], part: Assistant, said: type[Text | Refusal] | None) -> None:
+        """`said`: what its deltas were sent as, None if there were none."""
         rendering = self._rendering
         lose_spoken(rendering, part)
         for key in part.extra:
@@ -146,6 +150,9 @@ class ChatStreamRenderer(ChunkEnding):
                 continue
             for key in one.extra:
                 rendering.lose(f"{at}.{key}", "dropped", "a chunk has no such member")
+            if said and one.text and not isinstance(one, said):
+                word = "a refusal" if said is Refusal else "the answer"
+                rendering.lose(at, "approximated", f"sent as more of {word}: its kind was known too late for a chunk")
             if not said and one.text:  # a part that came without deltas
                 kind = b"refusal" if isinstance(one, Refusal) else b"content"
                 out.append(self._delta(b'{"%b":%b}' % (kind, encoded(one.text))))

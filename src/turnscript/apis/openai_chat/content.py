@@ -184,8 +184,13 @@ def _write_image(rendering: Rendering, part: Image, item: Item, index: int) -> B
         if part.media_type is None:
             rendering.lose(at, "invented", "the media type of the image is not known: image/png")
         url = data_url("image/png" if part.media_type is None else part.media_type, part.data)
-    elif rendering.foreign and split_data_url(url):
-        rendering.lose(at, "approximated", "a data URL is read as data here")
+    else:
+        if part.data is not None:
+            rendering.lose(f"{at}.data", "dropped", "an image is a URL or data here: the URL is kept")
+        if rendering.foreign and split_data_url(url):
+            rendering.lose(at, "approximated", "a data URL is read as data here")
+    if part.file_id is not None:
+        rendering.lose(f"{at}.file_id", "dropped", "an image by file id has no form here: its content is kept")
     image: Body = {"url": url}
     if part.detail is not None:
         image["detail"] = part.detail

@@ -73,6 +73,7 @@ class CallLane(Lane):
         self.rest = Gathered(texts=True)
         self.inner = Gathered(texts=True)
         self._judged = False
+        self._looked = 0
 
     @property
     def custom(self) -> bool:
@@ -115,6 +116,21 @@ class CallLane(Lane):
         self._judged = True
         return is_object("".join(self.texts))
 
+    def is_behind(self, piece: PieceOfCall) -> bool:
+        """Whether a piece that was said to be of this call begins the next one: this one is whole, and it has a name.
+
+        Some servers repeat the name in every piece, so this is looked at a few times and no more: time stays linear in
+        the arguments.
+        """
+        name, text = _named(piece)
+        repeats = not text.strip() and (name == self.name or bool(piece.id and piece.id == self.id))
+        if repeats or not (name and self.name) or self.custom:
+            return False
+        if self._looked == _LOOKS or not (self.texts and self.texts[-1].rstrip().endswith("}")):
+            return False
+        self._looked += 1
+        return is_object("".join(self.texts))
+
 
 class Lanes:
     """All parts of one answer. `events` waits to be taken by the owner."""
@@ -147,9 +163,9 @@ class Lanes:
         """A whole part that is no text."""
         self._open(PartLane(part))
 
-    def call(self, piece: PieceOfCall, place: int | None = None) -> None:
-        """More of a call. `place` is its place where the piece cannot know it, in a list of whole calls."""
-        lane = self._lane_of(piece, place)
+    def call(self, piece: PieceOfCall, place: int, whole: bool = False) -> None:
+        """More of a call. `place` is its place in the list, and the index of `whole` calls that say none."""
+        lane = self._lane_of(piece, place, whole)
         if piece.id and lane.id is None:
             lane.id = piece.id
         elif piece.id and piece.id != lane.id:
@@ -182,11 +198,12 @@ class Lanes:
 
     # Calls.
 
-    def _lane_of(self, piece: PieceOfCall, place: int | None) -> CallLane:
-        index = piece.index if isinstance(piece.index, int) else place
-        latest = self._latest
+    def _lane_of(self, piece: PieceOfCall, place: int, whole: bool) -> CallLane:
+        index = piece.index if isinstance(piece.index, int) else place if whole else None
         if index is None:  # some servers leave it out: an id that is new begins a call
-            if latest is not None and (not piece.id or piece.id == latest.id):
+            latest = self._latest
+            known = latest is not None and (not piece.id or piece.id == latest.id)
+            if latest is not None and known and not (place and _named(piece)[0]) and not latest.is_behind(piece):
                 return latest
             return self._new_call(len(self._calls), f"tool_calls[{len(self._calls)}]")
         lane = self._calls.get(index)
@@ -195,6 +212,9 @@ class Lanes:
         named = isinstance(piece.function, PieceOfFunction) and bool(piece.function.name)
         if named and piece.id and lane.id and piece.id != lane.id:
             self.issue("call_index", f"two calls share the index {index}; told apart by their ids")
+            return self._new_call(index, f"tool_calls[{index}]")
+        if lane.is_behind(piece):
+            self.issue("call_index", f"two calls share the index {index}; the first one was complete")
             return self._new_call(index, f"tool_calls[{index}]")
         return lane
 
@@ -288,4 +308,14 @@ class Lanes:
         self._issues.setdefault((kind, detail), Issue(kind, detail))
 
 
+def _named(piece: PieceOfCall) -> tuple[str, str]:
+    """The name that a piece of a call says, and its arguments; nothing for what it does not say."""
+    if isinstance(piece.function, PieceOfFunction):
+        return piece.function.name or "", piece.function.arguments or ""
+    if isinstance(piece.custom, PieceOfCustom):
+        return piece.custom.name or "", piece.custom.input or ""
+    return "", ""
+
+
 _LEGACY = -1
+_LOOKS = 16

@@ -132,7 +132,7 @@ class Assembly:
         if isinstance(piece.refusal, str):
             lanes.add("refusal", piece.refusal)
         for place, call in enumerate(piece.tool_calls or ()):
-            lanes.call(call, place if whole else None)
+            lanes.call(call, place, whole)
         if piece.function_call:
             lanes.legacy_call(piece.function_call)
         self._message_rest.add(rest)

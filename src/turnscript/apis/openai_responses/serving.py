@@ -20,7 +20,7 @@ from turnscript.serving import Serving, Stored
 
 REFERENCE = "item_reference"
 
-_encode = msgspec.json.encode
+_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def _count(tokens: int) -> bytes:
