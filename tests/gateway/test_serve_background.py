@@ -3,9 +3,12 @@ without a word."""
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ import pytest
 from tests.gateway.scripted import HANG, RESET, STREAM, Script, chunk, event
 from tests.gateway.stage import APIS, Stage, Told, answer, body_of, named, piece, quiet
 from turnscript.api import Api
+from turnscript.gateway.keeping import Keeping
 
 STORING = [api for api in APIS if api.serving.stored]
 EACH = pytest.mark.parametrize("api", STORING, ids=named)
@@ -134,6 +138,42 @@ def test_a_cancelled_answer_ends_the_generation(stage: Stage, api: Api, stream: 
         ends = events_of(stage.client.get(f"{api.endpoint}/{id_}", params={"stream": "true"}).content)
         assert "response.failed" == ends[-1]["type"]
     stage.until(stage.idle)
+
+
+@pytest.fixture
+def ending(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set as soon as the end of a stream is about to be kept, which takes a while."""
+    begun, keep = threading.Event(), Keeping.keep
+
+    async def slow(self: Keeping, *given: Any, **more: Any) -> None:
+        if more.get("events") is not None:
+            begun.set()
+            await asyncio.sleep(0.2)
+        await keep(self, *given, **more)
+
+    monkeypatch.setattr(Keeping, "keep", slow)
+    return begun
+
+
+@EACH
+@pytest.mark.parametrize("complete", [False, True], ids=["in the middle", "at its end"])
+def test_who_follows_is_told_the_end_however_often_it_is_cancelled(
+    stage: Stage, api: Api, ending: threading.Event, complete: bool
+) -> None:
+    stage.play(answer("Hello") if complete else [*BEGUN, HANG])
+    with stage.client.stream("POST", api.endpoint, content=body_of(api, stream=True, background=True)) as response:
+        coming = response.iter_raw()
+        heard = next(coming)
+        path = f"{api.endpoint}/{events_of(heard)[0]['response']['id']}"
+        stage.until(lambda: ending.is_set() if complete else stage.asks[0] and stage.asks[0][0].written)
+        with ThreadPoolExecutor(4) as threads:
+            told = list(threads.map(lambda _: stage.client.post(f"{path}/cancel"), range(4)))
+        heard += b"".join(coming)
+    last, status = ("response.completed", "completed") if complete else ("response.failed", "cancelled")
+    assert last == events_of(heard)[-1]["type"]
+    assert events_of(heard) == events_of(stage.client.get(path, params={"stream": "true"}).content)
+    assert [status] * 4 == [one.json()["status"] for one in told]
+    assert status == stage.client.get(path).json()["status"]
 
 
 @EACH
