@@ -129,10 +129,9 @@ class Apart:
 
 
 def _log(log: EventLog | None, data: bytes) -> None:
-    """Keep each event of a stream."""
+    """Keep events of a stream."""
     if log is not None:
-        for event in _events(data):
-            log.add(event)
+        log.add(*_events(data))
 
 
 def _events(data: bytes) -> list[bytes]:

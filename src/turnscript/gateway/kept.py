@@ -39,7 +39,7 @@ class Fetch(OfOne):
         id_ = http.path_params["id"]
         if http.query_params.get("stream") == "true":
             after = _number(http, "starting_after", -1)
-            events = await self.service.keeping.store.follow(owner, id_, after)
+            events = await self.service.keeping.follow(self.stored, owner, id_, after)
             if events is None:
                 raise NotFound("stream of the response", id_)
             return StreamingResponse(_alive(events, self.service.heart.interval), media_type="text/event-stream")
