@@ -53,6 +53,8 @@ class Stored(Struct, frozen=True, kw_only=True):
     """The body that says that an answer is forgotten."""
     failed: Callable[[bytes, TurnscriptError], bytes]
     """A response body that says why there is no answer."""
+    left: Callable[[TurnscriptError, int], bytes]
+    """The event, of a number, that ends a stream for one who follows it; the answer itself goes on."""
     with_status: Callable[[bytes, str], bytes]
     """A response body with another status: `queued`, `in_progress`, `cancelled`."""
 

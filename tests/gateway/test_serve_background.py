@@ -3,9 +3,13 @@ without a word."""
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,8 @@ import pytest
 from tests.gateway.scripted import HANG, RESET, STREAM, Script, chunk, event
 from tests.gateway.stage import APIS, Stage, Told, answer, body_of, named, piece, quiet
 from turnscript.api import Api
+from turnscript.gateway.keeping import Keeping
+from turnscript.gateway.store import EventLog, Store
 
 STORING = [api for api in APIS if api.serving.stored]
 EACH = pytest.mark.parametrize("api", STORING, ids=named)
@@ -134,6 +140,103 @@ def test_a_cancelled_answer_ends_the_generation(stage: Stage, api: Api, stream: 
         ends = events_of(stage.client.get(f"{api.endpoint}/{id_}", params={"stream": "true"}).content)
         assert "response.failed" == ends[-1]["type"]
     stage.until(stage.idle)
+
+
+@pytest.fixture
+def ending(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set as soon as the end of a stream is about to be kept, which takes a while."""
+    begun, keep = threading.Event(), Keeping.keep
+
+    async def slow(self: Keeping, *given: Any, **more: Any) -> None:
+        if more.get("events") is not None:
+            begun.set()
+            await asyncio.sleep(0.2)
+        await keep(self, *given, **more)
+
+    monkeypatch.setattr(Keeping, "keep", slow)
+    return begun
+
+
+@EACH
+@pytest.mark.parametrize("complete", [False, True], ids=["in the middle", "at its end"])
+def test_who_follows_is_told_the_end_however_often_it_is_cancelled(
+    stage: Stage, api: Api, ending: threading.Event, complete: bool
+) -> None:
+    stage.play(answer("Hello") if complete else [*BEGUN, HANG])
+    with stage.client.stream("POST", api.endpoint, content=body_of(api, stream=True, background=True)) as response:
+        coming = response.iter_raw()
+        heard = next(coming)
+        path = f"{api.endpoint}/{events_of(heard)[0]['response']['id']}"
+        stage.until(lambda: ending.is_set() if complete else stage.asks[0] and stage.asks[0][0].written)
+        with ThreadPoolExecutor(4) as threads:
+            told = list(threads.map(lambda _: stage.client.post(f"{path}/cancel"), range(4)))
+        heard += b"".join(coming)
+    last, status = ("response.completed", "completed") if complete else ("response.failed", "cancelled")
+    assert last == events_of(heard)[-1]["type"]
+    assert events_of(heard) == events_of(stage.client.get(path, params={"stream": "true"}).content)
+    assert [status] * 4 == [one.json()["status"] for one in told]
+    assert status == stage.client.get(path).json()["status"]
+
+
+@pytest.fixture
+def logs(monkeypatch: pytest.MonkeyPatch) -> list[EventLog]:
+    """The logs of the streams that are made; they keep 5000 bytes each."""
+    begun: list[EventLog] = []
+    begin = Store.begin_events
+
+    def small(self: Store, owner: str, id_: str) -> EventLog:
+        begun.append(begin(self, owner, id_, limit=5000))
+        return begun[-1]
+
+    monkeypatch.setattr(Store, "begin_events", small)
+    return begun
+
+
+@EACH
+def test_who_follows_a_stream_too_long_to_be_kept_gets_all_of_it(stage: Stage, api: Api, logs: list[EventLog]) -> None:
+    texts = [f"word{number} " for number in range(100)]
+    stage.play(answer(*texts, pause=0.001))
+    told = stage.ask(api, stream=True, background=True)
+    assert "".join(texts).strip() == told.text.strip()
+    events = events_of(told.body)
+    assert list(range(len(events))) == [one["sequence_number"] for one in events]
+    path = f"{api.endpoint}/{events[0]['response']['id']}"
+    assert 404 == stage.client.get(path, params={"stream": "true"}).status_code
+    assert events[-1]["response"] == stage.client.get(path).json()
+    assert logs[0].overflowed
+
+
+@EACH
+@pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
+def test_who_follows_too_slowly_is_told_so_and_the_answer_goes_on(
+    stage: Stage, api: Api, logs: list[EventLog], again: bool
+) -> None:
+    async def rush() -> None:
+        """Events come faster than anybody could read them."""
+        for _ in range(3):
+            logs[0].add(b"data: {}\n\n" * 1000)
+
+    stage.play([*BEGUN, 0.4, *ENDS])
+    with ExitStack() as open_:
+        body = body_of(api, stream=True, background=True)
+        coming = open_.enter_context(stage.client.stream("POST", api.endpoint, content=body)).iter_raw()
+        heard = next(coming)
+        path = f"{api.endpoint}/{events_of(heard)[0]['response']['id']}"
+        if again:
+            found = open_.enter_context(stage.client.stream("GET", path, params={"stream": "true"}))
+            coming = found.iter_raw()
+            heard = b""
+        while b"Once upon" not in heard:
+            heard += next(coming)
+        stage.gateway.run(rush())
+        heard += b"".join(coming)
+    events = events_of(heard)
+    assert ["response.created", "error"] == [events[0]["type"], events[-1]["type"]]
+    assert "too slowly" in events[-1]["message"]
+    assert list(range(len(events))) == [one["sequence_number"] for one in events]
+    told = Told(api, 200, {"content-type": "text/event-stream"}, heard)
+    assert (True, None) == (told.error is not None, told.end)
+    stage.until(lambda: "completed" == stage.client.get(path).json()["status"])
 
 
 @EACH

@@ -18,7 +18,7 @@ import pytest
 from turnscript.errors import InvalidRequest
 from turnscript.gateway import database as module
 from turnscript.gateway.database import Bounds, Database, StorageUnavailable
-from turnscript.gateway.store import SCHEMA, Answer, Store, StoredItem
+from turnscript.gateway.store import SCHEMA, Answer, Behind, Store, StoredItem
 
 
 def using(path: Path | None, work: Callable[[Store], Awaitable[Any]], bounds: Bounds | None = None) -> Any:
@@ -348,18 +348,27 @@ def test_a_stream_can_be_followed_from_anywhere_while_it_is_made_and_afterwards(
     using(tmp_path / "store.db", work)
 
 
-def test_a_stream_too_long_to_be_kept_says_so(tmp_path: Path) -> None:
+def test_a_stream_too_long_to_be_kept_is_told_whole_to_those_who_follow_it(tmp_path: Path) -> None:
+    events = [b"%060d" % number for number in range(50)]
+
     async def work(store: Store) -> None:
         log = store.begin_events("me", "resp_1", limit=100)
-        log.add(b"x" * 60)
-        stream = await store.follow("me", "resp_1")
-        assert stream is not None
-        assert b"x" * 60 == await anext(stream)
-        log.add(b"x" * 60)
-        with pytest.raises(StorageUnavailable, match="longer"):
-            await anext(stream)
+        log.add(events[0])
+        quick, slow = await store.follow("me", "resp_1"), await store.follow("me", "resp_1")
+        assert quick is not None
+        assert slow is not None
+        assert events[:1] == [await anext(quick)] == [await anext(slow)]
+        for event in events[1:46]:
+            log.add(event)
+            assert event == await anext(quick)
+            assert sum(map(len, log.events)) <= 160
         assert await store.follow("me", "resp_1") is None
-        assert [] == log.events
+        log.add(*events[46:])  # more than fit, and nobody could have read one of them before the others
+        store.end_events("me", "resp_1")
+        assert events[46:] == [event async for event in quick]
+        with pytest.raises(Behind) as told:
+            await anext(slow)
+        assert 1 == told.value.number
 
     using(tmp_path / "store.db", work)
 

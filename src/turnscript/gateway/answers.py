@@ -113,7 +113,8 @@ class AnswerRequests:
 
     async def _apart(self, visit: Visit, prepared: Prepared) -> None:
         """An answer that is made whether or not its client stays."""
-        service = self._service
+        service, stored = self._service, self._api.serving.stored
+        assert stored is not None
 
         async def make(prepared: Prepared, tell: Tell) -> tuple[Generation, bytes]:
             generation = await self._generated(visit, prepared, tell)
@@ -125,7 +126,7 @@ class AnswerRequests:
         if not prepared.streams:
             await visit.answer(body)
             return
-        events = await service.keeping.store.follow(prepared.caller.name, prepared.reply.id or "")
+        events = await service.keeping.follow(stored, prepared.caller.name, prepared.reply.id or "")
         outlet = visit.open(self._api.stream_renderer(prepared.request, prepared.reply))
         service.heart.watch(outlet, visit.stalled)
         visit.watch()

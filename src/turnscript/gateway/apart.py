@@ -29,11 +29,19 @@ Make = Callable[[Prepared, Tell], Awaitable[tuple[Generation, bytes]]]
 
 
 class Making:
-    """An answer that is being made. `error`: why it was ended early; None if its client wished it."""
+    """An answer that is being made. `error`: why it was ended early; None if its client wished it. `ending`: nothing
+    can end it early any more."""
 
     def __init__(self, task: asyncio.Task[None]) -> None:
         self.task = task
         self.error: TurnscriptError | None = None
+        self.ending = False
+
+    def end(self, error: TurnscriptError | None = None) -> None:
+        """End it early. Once: a second time would break off what is kept and told of its end."""
+        if not self.ending:
+            self.ending, self.error = True, error
+            self.task.cancel()
 
 
 class Apart:
@@ -43,10 +51,16 @@ class Apart:
         self._keeping = keeping
         self._making: dict[tuple[str, str], Making] = {}
 
-    def task(self, owner: str, id_: str) -> asyncio.Task[None] | None:
-        """The task of an answer, None if nobody works on it."""
+    def makes(self, owner: str, id_: str) -> bool:
+        """Whether an answer is being made."""
+        return (owner, id_) in self._making
+
+    async def cancel(self, owner: str, id_: str) -> None:
+        """Stop working on an answer, if it is being made. Whatever its end is then, it is kept when this returns."""
         making = self._making.get((owner, id_))
-        return making.task if making is not None else None
+        if making is not None:
+            making.end()
+            await asyncio.wait((making.task,))  # not by awaiting it: who is cancelled here would cancel it
 
     async def start(self, api: Api, prepared: Prepared, make: Make) -> bytes:
         """Begin to make an answer. Returns the body that says so. Raises InvalidRequest where it would be lost."""
@@ -67,7 +81,7 @@ class Apart:
     async def _make(self, api: Api, prepared: Prepared, make: Make, log: EventLog | None, body: bytes) -> None:
         owner, id_, stored = prepared.caller.name, prepared.reply.id or "", api.serving.stored
         assert stored is not None
-        renderer = api.stream_renderer(prepared.request, prepared.reply)
+        making, renderer = self._making[owner, id_], api.stream_renderer(prepared.request, prepared.reply)
         error: TurnscriptError = TurnscriptError("the gateway has failed; its log says why")
         ending, last = stored.failed(body, error), b""
 
@@ -81,10 +95,11 @@ class Apart:
         except TurnscriptError as failed:
             ending, error = stored.failed(body, failed), failed
         except asyncio.CancelledError:
-            ended = self._making[owner, id_].error
+            ended = making.error
             ending = stored.failed(body, ended) if ended is not None else stored.with_status(body, "cancelled")
             error = ended or Conflict("the answer was cancelled")
         finally:
+            making.ending = True
             try:
                 await self._keep(api, prepared, ending, log, last or renderer.fail(error))
             finally:
@@ -105,19 +120,18 @@ class Apart:
     def cancel_all(self, error: TurnscriptError) -> None:
         """Stop working on all of them, because of an error that is none of theirs."""
         for making in list(self._making.values()):
-            making.error = error
-            making.task.cancel()
+            making.end(error)
 
     async def settle(self) -> None:
         """Wait until they have ended."""
-        await asyncio.gather(*(making.task for making in list(self._making.values())), return_exceptions=True)
+        if self._making:
+            await asyncio.wait([making.task for making in self._making.values()])
 
 
 def _log(log: EventLog | None, data: bytes) -> None:
-    """Keep each event of a stream."""
+    """Keep events of a stream."""
     if log is not None:
-        for event in _events(data):
-            log.add(event)
+        log.add(*_events(data))
 
 
 def _events(data: bytes) -> list[bytes]:

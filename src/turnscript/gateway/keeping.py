@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from turnscript.api import Api
 from turnscript.conversation import Request
 from turnscript.errors import NotFound, TurnscriptError
 from turnscript.gateway.preparing import Prepared
-from turnscript.gateway.store import Answer, Kept, Store, StoredItem
+from turnscript.gateway.store import Answer, Behind, Kept, Store, StoredItem
 from turnscript.registry import apis, get_api
 from turnscript.serving import Stored
 
@@ -80,3 +80,17 @@ class Keeping:
         if kept is None:
             raise NotFound("response", id_)
         return kept
+
+    async def follow(self, stored: Stored, owner: str, id_: str, after: int = -1) -> AsyncIterator[bytes] | None:
+        """The events of a stream behind the one with the number `after`, as they come. None where none are kept."""
+        events = await self.store.follow(owner, id_, after)
+        return None if events is None else _followed(stored, events)
+
+
+async def _followed(stored: Stored, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The events; who reads them too slowly is told so, and never left without an end."""
+    try:
+        async for event in events:
+            yield event
+    except Behind as error:
+        yield stored.left(error, error.number)

@@ -39,14 +39,14 @@ class Fetch(OfOne):
         id_ = http.path_params["id"]
         if http.query_params.get("stream") == "true":
             after = _number(http, "starting_after", -1)
-            events = await self.service.keeping.store.follow(owner, id_, after)
+            events = await self.service.keeping.follow(self.stored, owner, id_, after)
             if events is None:
                 raise NotFound("stream of the response", id_)
             return StreamingResponse(_alive(events, self.service.heart.interval), media_type="text/event-stream")
         kept = await self.service.keeping.fetch(owner, id_)
         if kept.finished:
             return as_json(kept.body)
-        if self.service.apart.task(owner, id_) is not None:
+        if self.service.apart.makes(owner, id_):
             return as_json(self.stored.with_status(kept.body, "in_progress"))
         return as_json(self.stored.failed(kept.body, TurnscriptError("this answer could not be kept")))
 
@@ -56,10 +56,7 @@ class Delete(OfOne):
 
     async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
         owner, id_ = self.service.admit(headers, counted=False).name, http.path_params["id"]
-        task = self.service.apart.task(owner, id_)
-        if task is not None:  # what it keeps in the end must not come behind the deletion
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await self.service.apart.cancel(owner, id_)  # what it keeps in the end must not come behind the deletion
         if not await self.service.keeping.store.delete(owner, id_):
             raise NotFound("response", id_)
         return as_json(self.stored.deleted(id_))
@@ -70,15 +67,11 @@ class Cancel(OfOne):
 
     async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
         service, owner, id_ = self.service, self.service.admit(headers, counted=False).name, http.path_params["id"]
-        task = service.apart.task(owner, id_)
         kept = await service.keeping.fetch(owner, id_)
         if not self.stored.detached(self.api.parse_request(kept.request)):
             raise Conflict(f"the response {id_!r} was not made in the background, so it cannot be cancelled")
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            kept = await service.keeping.fetch(owner, id_)
-        return as_json(kept.body)
+        await service.apart.cancel(owner, id_)
+        return as_json((await service.keeping.fetch(owner, id_)).body)
 
 
 class InputItems(OfOne):

@@ -19,8 +19,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from turnscript.errors import InvalidRequest
-from turnscript.gateway.database import Database, Schema, StorageUnavailable
+from turnscript.errors import Conflict, InvalidRequest
+from turnscript.gateway.database import Database, Schema
 
 Order = Literal["asc", "desc"]
 _SMALL = 512  # bytes that are not worth compressing
@@ -191,7 +191,10 @@ class Store:
             log.close()
 
     async def follow(self, owner: str, id_: str, after: int = -1) -> AsyncIterator[bytes] | None:
-        """The events of a stream behind the one with the number `after`, as they come. None where none are kept."""
+        """The events of a stream behind the one with the number `after`, as they come. None where none are kept.
+
+        Who reads them slowly may meet Behind.
+        """
         log = self._running.get((owner, id_))
         if log is None:
             packed = await self._database.read(partial(_events, owner=owner, id_=id_))
@@ -211,24 +214,46 @@ class Store:
         return None if damaged and whole else [StoredItem(id_, body) for id_, body in found if body is not None]
 
 
+class Behind(Conflict):
+    """Whoever follows a stream has read too slowly: the event `number`, the next for them, is not kept any more."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__("this stream was read too slowly to be gone on with; ask for the whole answer by its id")
+        self.number = number
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.number,)
+
+
 class EventLog:
-    """The events of one stream, for those who follow it: from any number on, and as they come."""
+    """The events of one stream, for those who follow it: from any number on, and as they come.
+
+    One that grows longer than `limit` bytes overflows: nobody comes back to it any more, and those who follow it get
+    the rest as long as they are not further behind than that.
+    """
 
     def __init__(self, limit: int) -> None:
         self.events: list[bytes] = []
         self.overflowed = False
-        self._room = limit
+        self._limit, self._size = limit, 0
+        self._gone = 0  # how many came before the first of `events`
         self._over = False
         self._news = asyncio.Event()
 
-    def add(self, event: bytes) -> None:
-        """One more event; its number is how many came before. A stream longer than the limit is not kept at all."""
-        self._room -= len(event)
-        if self._room < 0:
-            self.overflowed = True
-            self.events.clear()
-        if not self.overflowed:
-            self.events.append(event)
+    def add(self, *events: bytes) -> None:
+        """More events; the number of each is how many came before it.
+
+        Older ones make room for them, never those that come at once: nobody could have read these yet.
+        """
+        gone = 0
+        while self._size > self._limit:
+            self._size -= len(self.events[gone])
+            gone += 1
+        del self.events[:gone]
+        self._gone += gone
+        self.events += events
+        self._size += sum(map(len, events))
+        self.overflowed = self.overflowed or self._size > self._limit
         self._tell()
 
     def close(self) -> None:
@@ -241,15 +266,15 @@ class EventLog:
         news.set()
 
     async def follow(self, after: int) -> AsyncIterator[bytes]:
-        """The events behind a number, until the last."""
+        """The events behind a number, until the last. Raises Behind where older ones had to make room meanwhile."""
         at = max(0, after + 1)
         while True:
             news = self._news
-            while at < len(self.events):
-                yield self.events[at]
+            while at < self._gone + len(self.events):
+                if at < self._gone:
+                    raise Behind(at)
+                yield self.events[at - self._gone]
                 at += 1
-            if self.overflowed:
-                raise StorageUnavailable("too long", "this stream is longer than what is kept for coming back")
             if self._over:
                 return
             await news.wait()
@@ -379,4 +404,4 @@ def _unpacked(packed: bytes) -> bytes | None:
         return None
 
 
-__all__ = ["SCHEMA", "Answer", "EventLog", "Kept", "Page", "Store", "StoredItem"]
+__all__ = ["SCHEMA", "Answer", "Behind", "EventLog", "Kept", "Page", "Store", "StoredItem"]

@@ -25,7 +25,7 @@ def failure_of(error: TurnscriptError) -> Body:
 
 
 def flat_error(error: TurnscriptError) -> Body:
-    """The members of an `error` event, for a stream that has not begun."""
+    """The members of an `error` event: of a stream that has not begun, or whose answer goes on without it."""
     told = _told(error)
     return {"code": told["code"], "message": told["message"], "param": told["param"]}
 

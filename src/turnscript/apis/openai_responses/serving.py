@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw as RawJson
 
-from turnscript.apis.openai_responses.errors import failure_of
+from turnscript.apis.openai_responses.errors import failure_of, flat_error
 from turnscript.apis.openai_responses.reading import read_items
 from turnscript.apis.openai_responses.slots import INSTRUCTIONS, INSTRUCTIONS_LIST
 from turnscript.conversation import Opaque, Request
@@ -17,6 +17,7 @@ from turnscript.grouping import slot_of
 from turnscript.jsontext import Json, plain, read_list, read_object
 from turnscript.openai_models import model_body, model_list
 from turnscript.serving import Serving, Stored
+from turnscript.sse import frame
 
 REFERENCE = "item_reference"
 
@@ -154,6 +155,11 @@ def _failed(body: bytes, error: TurnscriptError) -> bytes:
     return _encode(read_object(body) | {"status": "failed", "error": failure_of(error)})
 
 
+def _left(error: TurnscriptError, number: int) -> bytes:
+    """Not `response.failed`: the response has not failed."""
+    return frame(_encode({"type": "error", "sequence_number": number, **flat_error(error)}), "error")
+
+
 def _with_status(body: bytes, status: str) -> bytes:
     return _encode(read_object(body) | {"status": RawJson(_encode(status))})
 
@@ -176,6 +182,7 @@ SERVING = Serving(
         page=_page,
         deleted=_deleted,
         failed=_failed,
+        left=_left,
         with_status=_with_status,
     ),
     refusal=_refusal,
