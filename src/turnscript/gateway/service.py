@@ -120,21 +120,21 @@ class Service:
         self._callers.reload()
         if self._reloader is None:
             return
-        config = self._reloader.reload()
+        self._reloader.reload(self._take)
         for sentence in self._reloader.report.sentences:
             failed = self._reloader.report.error is not None
             say(logging.ERROR if failed else logging.INFO, "configuration", said=sentence)
-        if config is not self.config:
-            self._take(config)
 
     def _take(self, config: Config) -> None:
+        """Put a configuration in force. Raises InvalidConfig for a bad file of keys, before anything has changed."""
+        callers, models = Callers(config), served_models(config, self._created)
         old, self.config = self._models, config
-        self._callers = Callers(config)
+        self._callers = callers
         self.heart.interval = config.server.keepalive
         set_up(config.logs.level, as_json=config.logs.json, redact=config.logs.redact)
         gone = list(old.values())
         self._models = {}
-        for fresh in served_models(config, self._created):
+        for fresh in models:
             known = next((served for served in gone if served.is_as(fresh)), None)
             if known is not None:
                 gone.remove(known)
