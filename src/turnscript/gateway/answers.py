@@ -116,10 +116,12 @@ class AnswerRequests:
         service = self._service
 
         async def make(prepared: Prepared, tell: Tell) -> tuple[Generation, bytes]:
-            generation = await self._generated(visit, prepared, tell)
-            body = await service.finish(visit, prepared, generation)
-            service.note_answer(visit, prepared, generation)
-            return generation, body
+            try:
+                generation = await self._generated(visit, prepared, tell)
+                return generation, await service.finish(visit, prepared, generation)
+            finally:
+                if visit.generation is not None:  # what was cancelled or has failed took tokens, too
+                    service.note_answer(visit, prepared, visit.generation)
 
         body = await service.apart.start(self._api, prepared, make)
         if not prepared.streams:
