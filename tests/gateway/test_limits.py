@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from tests.gateway.scripted import HANG, STREAM, chunk, event
 from tests.gateway.stage import (
@@ -28,7 +30,7 @@ from tests.gateway.stage import (
 )
 from turnscript.api import Api
 from turnscript.errors import NotFound, Overloaded, RateLimited, Unauthorized
-from turnscript.gateway.config import Limits
+from turnscript.gateway.config import Limits, Model
 from turnscript.gateway.keyfile import add_key
 from turnscript.gateway.limits import Gate, Rate
 
@@ -292,6 +294,36 @@ def test_how_many_of_a_key_run_is_its_own_affair(keys: tuple[Stage, dict[str, st
     is_refused(full, Overloaded("?", retry_after=1.0))
     assert "Hello" == good.text
     stage.until(stage.idle)
+
+
+@pytest.mark.parametrize("apart", [True, False], ids=["background", "waiting"])
+def test_who_waits_is_answered_although_the_model_is_taken_away(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnscript.gateway.service.set_up", lambda *levels, **looks: None)  # for other tests, too
+    api = next(api for api in APIS if api.serving.stored)
+    with Stage(limits={"running": 1}) as stage:
+        service, base = stage.gateway.service, stage.gateway.service.config
+        first, second = (replace(base.models[0], name=name) for name in ("m", "other"))
+
+        async def take(*models: Model) -> None:
+            service._take(replace(base, models=models))
+
+        stage.gateway.run(take(first, second))
+        taken = service.served_for("other")
+        stage.play([STREAM, chunk(event(piece("One"))), 1.2, *answer(" two")[1:]], answer("Hello"))
+        with ThreadPoolExecutor() as pool:
+            running = pool.submit(stage.ask, api, stream=False)
+            stage.until(lambda: stage.asks[0])
+            waiting = pool.submit(stage.ask, api, stream=False, model="other", background=apart)
+            stage.until(lambda: service._callers._anybody.gate.waiting)
+            stage.gateway.run(take(first, replace(second, max_tokens=500)))
+            assert "One two" == running.result().text
+            told = waiting.result()
+        assert 200 == told.status
+        seen = stage.client.get
+        stage.until(lambda: "queued" != seen(f"{api.endpoint}/{told.json['id']}").json()["status"])
+        assert "Hello" in seen(f"{api.endpoint}/{told.json['id']}").text
+        stage.until(lambda: taken._pool is None)
+        assert 0 == taken.users == service.served_for("other").users
 
 
 def test_a_rate_forgets_what_is_older_than_a_minute() -> None:

@@ -1,5 +1,7 @@
 """The configuration is read again while a server runs, and the key for thoughts stays the same."""
 
+import asyncio
+import logging
 import stat
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from turnscript.gateway.configfile import load
 from turnscript.gateway.invalidconfig import InvalidConfig
 from turnscript.gateway.reload import Reloader
 from turnscript.gateway.secret import Secret
+from turnscript.gateway.service import Service
 from turnscript.gateway.signing import signing_key
 from turnscript.signatures import seal, unseal
 
@@ -72,6 +75,38 @@ def test_a_bad_change_leaves_the_last_good_one_in_force(path: Path, text: str | 
     path.write_text(MAIN + "context = 9", encoding="utf-8")
     assert 9 == reloader.reload().models[0].context
     assert reloader.report.error is None
+
+
+def test_a_bad_file_of_keys_leaves_the_last_good_configuration_in_force(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(path.parent))
+    monkeypatch.setattr("turnscript.gateway.service.set_up", lambda *levels, **looks: None)  # for other tests, too
+    keys, section = path.parent / "keys", '[server]\nkeys = "keys"\n'
+    keys.write_bytes(b"")
+    path.write_text(section + MAIN, encoding="utf-8")
+
+    async def run() -> None:
+        reloader = Reloader(path, {})
+        service = Service(reloader.config, reloader)
+        old = reloader.config
+        keys.write_bytes(b"broken\n")
+        path.write_text(section + MAIN.replace("main", "other"), encoding="utf-8")
+        service.reload()
+        assert reloader.config is service.config is old
+        assert ["main"] == [served.name for served in service.models()]
+        assert "main" == service.served_for("main").name
+        keys.write_bytes(b"")
+        service.reload()
+        assert service.config is reloader.config
+        assert "other" == service.served_for("other").name
+        assert {"models.main", "models.other"} <= set(reloader.report.changed)
+        await service.stop()
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(run())
+    told = [getattr(record, "fields", {}).get("said", "") for record in caplog.records]
+    assert any("the last good one stays in force" in said and f"{keys}:1" in said for said in told)
 
 
 def test_what_counts_at_the_start_only_stays_and_is_told_each_time(path: Path) -> None:

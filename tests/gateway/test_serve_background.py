@@ -284,6 +284,28 @@ def test_a_failure_is_kept_with_its_reason(stage: Stage, api: Api, stream: bool)
 
 
 @EACH
+@pytest.mark.parametrize("ending", ["cancelled", "failed", "completed"])
+def test_what_an_answer_took_is_counted_once_however_it_ends(api: Api, ending: str) -> None:
+    tale: Script = [STREAM, chunk(event(piece("Once upon a time there was a king. " * 20)))]
+    rest = {"cancelled": [HANG], "failed": [RESET], "completed": ENDS}[ending]
+    with Stage(limits={"tokens_per_minute": 100}) as stage:
+        stage.play([*tale, *rest])
+        told = stage.ask(api, stream=False, background=True)
+        id_ = told.json["id"]
+        if ending == "cancelled":
+            stage.until(lambda: stage.asks[0] and stage.asks[0][0].written)
+            time.sleep(0.1)  # the gateway is to have read it
+            stage.client.post(f"{api.endpoint}/{id_}/cancel")
+        assert ending == until_over(stage, api, id_)["status"]
+        text = stage.client.get("/metrics").text
+        wrote = re.findall(r'^turnscript_tokens_total.*"output".* ([\d.]+)$', text, re.MULTILINE)
+        assert [pytest.approx(2 if ending == "completed" else 200, rel=0.3)] == [float(one) for one in wrote]
+        assert 200 == stage.client.get(f"/turnscript/reports/{told.headers[api.request_id]}").status_code
+        next_ = stage.ask(api, stream=False, background=True)
+        assert (200 if ending == "completed" else 429) == next_.status
+
+
+@EACH
 def test_a_fault_of_the_gateway_leaves_no_answer_open(
     stage: Stage, api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

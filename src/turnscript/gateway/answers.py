@@ -60,6 +60,7 @@ class AnswerRequests:
                 await visit.gone()
         finally:
             visit.settle()
+            visit.release()
             await self._leave(visit)
             service.visits.discard(visit)
             service.note_end(visit)
@@ -117,10 +118,14 @@ class AnswerRequests:
         assert stored is not None
 
         async def make(prepared: Prepared, tell: Tell) -> tuple[Generation, bytes]:
-            generation = await self._generated(visit, prepared, tell)
-            body = await service.finish(visit, prepared, generation)
-            service.note_answer(visit, prepared, generation)
-            return generation, body
+            prepared.served.users += 1  # the visit is over before
+            try:
+                generation = await self._generated(visit, prepared, tell)
+                return generation, await service.finish(visit, prepared, generation)
+            finally:
+                prepared.served.users -= 1
+                if visit.generation is not None:  # what was cancelled or has failed took tokens, too
+                    service.note_answer(visit, prepared, visit.generation)
 
         body = await service.apart.start(self._api, prepared, make)
         if not prepared.streams:

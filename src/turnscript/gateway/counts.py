@@ -39,4 +39,5 @@ class Count:
             return
         finally:
             visit.settle()
+            visit.release()
             say(logging.INFO, "counted", request=visit.request_id, path=visit.path, status=visit.status)

@@ -140,6 +140,7 @@ class Generation:
         self._passed: list[str] = []
         self.response = Response()
         self.own = Response()
+        self._prompt_tokens = prompt_tokens
         self.usage = Usage(input=prompt_tokens)
         self.finish: str | None = None
         self._stop: str | None = None
@@ -208,11 +209,27 @@ class Generation:
         if piece.logprobs is not None:
             self.logprobs.append(piece.logprobs)
         if piece.usage is not None:
-            said = piece.usage
+            read = self._of_prompt(piece.usage)
+            self.usage = replace(read, output=read.output + self._before)
+
+    def _of_prompt(self, said: Usage) -> Usage:
+        """A server's counts with the input of the prompt alone: asked to go on, it has read what it wrote before, too.
+
+        Where only that was counted, the prompt gets its share of it. That is an estimate, of which nobody may learn.
+        """
+        if not self._ahead:
             self.counted = said.input > 0
-            self.usage = replace(said, input=said.input or self.usage.input, output=said.output + self._before)
+            return replace(said, input=said.input or self.usage.input)
+        if self.counted:
+            first = self.usage
+            return replace(said, input=first.input, cached=first.cached, cache_written=first.cache_written)
+        share = self._prompt_tokens / (self._prompt_tokens + self._ahead)
+        tokens = round(said.input * share) or self._prompt_tokens
+        cached = min(said.cached, tokens)
+        return replace(said, input=tokens, cached=cached, cache_written=min(said.cache_written, tokens - cached))
 
     _before = 0  # tokens of what was generated before a resumption
+    _ahead = 0  # about how many tokens a server reads behind the prompt since then
 
     def resume(self) -> list[Event]:
         """Go on after a pause: a call once more from where it began, or behind the end of a thought. Events to tell."""
@@ -225,10 +242,11 @@ class Generation:
             gate.resume(self._parser)
             if self._controls.blanks is not None:
                 self._controls.blanks.resume()
-            self._before = self._estimate(gate.kept)
+            self._before = self._ahead = self._estimate(gate.kept)
             return []
         self._before = self._estimate(self.text)
         self._raw.append(self._controls.closing)
+        self._ahead = self._estimate(self.text)
         return self._through(self._parser.feed(self._controls.closing))
 
     def _through(self, events: list[Event]) -> list[Event]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,11 @@ class Reloader:
         self.config: Config = load(*self._sources)
         self.report = Report()
 
-    def reload(self) -> Config:
+    def reload(self, take: Callable[[Config], object] | None = None) -> Config:
         """Read it again. The configuration in force from now on: the new one, or the old if that has a fault.
 
-        Settings that only count at the start keep their old values; `report` says what came of it.
+        Settings that only count at the start keep their old values; `report` says what came of it. `take` puts the new
+        one in force, or changes nothing and raises InvalidConfig where what it names has a fault.
         """
         old = self.config
         try:
@@ -61,6 +62,8 @@ class Reloader:
             new, waiting = _pinned(read, old)
             # What was right together with the new address may be wrong with the old one, which stays.
             check_reach(new)
+            if take is not None:
+                take(new)
         except InvalidConfig as error:
             self.report = Report(error=error)
             return old

@@ -45,6 +45,7 @@ class Served:
         self.model = model
         self.created = created
         self.gate = Gate(config.limits, None, f"the model {model.name!r}")
+        self.users = 0  # requests and background answers that have it, wherever they wait
         self._per_backend: int | None = None
         self._engines: list[Embedded] = []
         self._pool: Pool | None = None

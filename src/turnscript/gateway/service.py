@@ -120,21 +120,21 @@ class Service:
         self._callers.reload()
         if self._reloader is None:
             return
-        config = self._reloader.reload()
+        self._reloader.reload(self._take)
         for sentence in self._reloader.report.sentences:
             failed = self._reloader.report.error is not None
             say(logging.ERROR if failed else logging.INFO, "configuration", said=sentence)
-        if config is not self.config:
-            self._take(config)
 
     def _take(self, config: Config) -> None:
+        """Put a configuration in force. Raises InvalidConfig for a bad file of keys, before anything has changed."""
+        callers, models = Callers(config), served_models(config, self._created)
         old, self.config = self._models, config
-        self._callers = Callers(config)
+        self._callers = callers
         self.heart.interval = config.server.keepalive
         set_up(config.logs.level, as_json=config.logs.json, redact=config.logs.redact)
         gone = list(old.values())
         self._models = {}
-        for fresh in served_models(config, self._created):
+        for fresh in models:
             known = next((served for served in gone if served.is_as(fresh)), None)
             if known is not None:
                 gone.remove(known)
@@ -148,10 +148,12 @@ class Service:
     async def _close_later(self, served: Served) -> None:
         """Let go of a model that nobody asks any more; some may just be about to."""
         idle = 0
-        while idle < 2:
-            await asyncio.sleep(0.25)
-            idle = idle + 1 if served.gate.idle else 0
-        await served.close()
+        try:
+            while idle < 2:
+                await asyncio.sleep(0.25)
+                idle = idle + 1 if not served.users else 0
+        finally:  # the gateway may stop first
+            await served.close()
 
     def _run(self, work: Coroutine[None, None, object]) -> None:
         """Do something that no request waits for."""
@@ -165,12 +167,15 @@ class Service:
         """The model that a client means. Raises UnknownName."""
         return self._models[self.config.model_for(name).name]
 
-    async def _ready(self, name: str | None) -> Served:
-        """The same, ready to be asked. Raises UnknownName, and UpstreamError where no server of it can be asked.
+    async def _ready(self, visit: Visit, name: str | None) -> Served:
+        """The same for a visit, ready to be asked; it is not closed before `visit.release()`.
+
+        Raises UnknownName, and UpstreamError where no server of it can be asked.
 
         A damaged file is no fault of the client, who is not told where on this machine it is either.
         """
         served = self.served_for(name)
+        visit.hold(served)
         try:
             return await served.ready()
         except _BROKEN as error:
@@ -220,7 +225,7 @@ class Service:
         refused = serving.refusal(request) if serving.refusal is not None else None
         if refused is not None:
             raise refused
-        served = await self._ready(request.settings.model)
+        served = await self._ready(visit, request.settings.model)
         visit.model = served.name
         request.settings.model = request.settings.model or served.name  # an answer says who gave it
         previous = None

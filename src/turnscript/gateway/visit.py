@@ -18,6 +18,7 @@ from turnscript.gateway.generation import Generation
 from turnscript.gateway.headers import CUT, WATCH, RawHeaders, Told, by_name, json_headers, new_request_id
 from turnscript.gateway.outlet import Outlet, Receive, Send
 from turnscript.gateway.preparing import Prepared
+from turnscript.gateway.served import Served
 
 LEFT, STALLED = "client", "stalled"
 GONE = (LEFT, STALLED)
@@ -64,6 +65,7 @@ class Visit:
         self.reason: TurnscriptError | None = None
         self.ended_by = ""
         self.status = 200
+        self._served: Served | None = None
         self._cut: Callable[[], None] = scope.get(CUT, _nothing)
         self._watch: Callable[[Callable[[], None]], None] | None = scope.get(WATCH)
         self._receive = receive
@@ -106,6 +108,17 @@ class Visit:
             chunks.append(chunk)
             if not message.get("more_body"):
                 return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def hold(self, served: Served) -> None:
+        """Keep a model from being closed, though it were taken away meanwhile."""
+        self._served = served
+        served.users += 1
+
+    def release(self) -> None:
+        """The request needs its model no more."""
+        served, self._served = self._served, None
+        if served is not None:
+            served.users -= 1
 
     def watch(self) -> None:
         """From now on the client's leaving ends the request."""
