@@ -44,8 +44,7 @@ class CallSteps(Teller):
             self._reject("invalid_call", f"{place.open.strip()} without {place.segment.required}", position)
             return position
         self._head = fields | ({"hints": hints} if hints else {})
-        self._read(text[position : end + len(core)])
-        self._call_raw.append(text[position : end + len(core)])
+        self._call_raw.append(self._read(text[position : end + len(core)]))
         self._begin_payload(place, place.body.attributes_read(form))
         return end + len(core)
 
@@ -53,8 +52,7 @@ class CallSteps(Teller):
         """The payload of a call, as far as it goes."""
         machine, place = self._the_machine(), self._the_place()
         after = machine.feed(text, position)
-        self._read(text[position:after])
-        self._call_raw.append(text[position:after])
+        self._call_raw.append(self._read(text[position:after]))
         if not self._said and machine.name is not None and not machine.failed:
             if place.segment.tentative and not self._is_certain(machine.name):
                 self._reject("", "", position)
@@ -81,8 +79,7 @@ class CallSteps(Teller):
             return position
         found = scanner.near(text, position, space, self._closing)
         if found is not None and scanner.actions[found[0]].do is Do.CLOSE:
-            self._read(text[position : found.end()])
-            self._call_raw.append(text[position : found.end()])
+            self._call_raw.append(self._read(text[position : found.end()]))
             self._note_closing(place.close)
             self._finish_call(found.end())
             return found.end()
@@ -114,15 +111,13 @@ class CallSteps(Teller):
         if found is not None:
             action = scanner.actions[found[0]]
             end = found.end() if action.do is Do.CLOSE else found.start()
-            self._read(text[position:end])
-            self._call_raw.append(text[position:end])
+            self._call_raw.append(self._read(text[position:end]))
             self._put_back()
             if action.do is not Do.CLOSE:
                 self._act(action, found[0], found.start())
             return found.end()
         end = len(text) if self._closing else scanner.hold(text, position)
-        self._read(text[position:end])
-        self._call_raw.append(text[position:end])
+        self._call_raw.append(self._read(text[position:end]))
         return end
 
     def _begin_payload(self, place: Place, read: dict[str, Any]) -> None:
