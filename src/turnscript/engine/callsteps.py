@@ -171,7 +171,7 @@ class CallSteps(Teller):
                 self._call_issue("unknown_tool", f"no tool is called {call.name!r}", position)
         self._events.append(PartEnd(self._index, call, self._raw()))
         self._calls += 1
-        self._machine, self._part, self._call_raw = None, None, []
+        self._machine, self._part, self._call_raw, self._head = None, None, [], {}
         self._enter_gap(place.kind, self._group)
 
     def _reject(self, kind: str, detail: str, position: int, complete: bool = False) -> None:
@@ -193,7 +193,7 @@ class CallSteps(Teller):
     def _put_back(self) -> None:
         """The text of what is no call becomes text of the part in which it began, or of a new one."""
         place = self._place
-        raw, self._call_raw, self._machine = "".join(self._call_raw), [], None
+        raw, self._call_raw, self._machine, self._head = "".join(self._call_raw), [], None, {}
         state = self._within or (self._states.text(self._states.bare) if self._states.bare else None)
         if state is None:  # text has a block of its own in this format
             state = self._states.text(self._states.layout.places[Assistant.kind])
@@ -218,7 +218,6 @@ class CallSteps(Teller):
 
     def _start_without_raw(self, place: Place) -> None:
         pending, self._pending = self._pending, []
-        self._head = {}
         self._start(place)
         self._pending = pending
 
