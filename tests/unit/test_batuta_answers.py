@@ -159,6 +159,28 @@ def test_other_words_for_the_input_are_read_and_noted() -> None:
     assert ([("tool_call", 'rag {"a": 1}')], []) == (outline(swapped), swapped.issues)
 
 
+@pytest.mark.parametrize("name", [CHATML, "rwkv-goose-hermes"])
+def test_no_arguments_of_a_call_are_lost_without_an_issue(name: str) -> None:
+    """In the wrapper of an API too. What stands beside the name only may be arguments, and an issue says so."""
+    wrapped = '{"type": "function", "function": {"name": "f", %s}}'
+    for text in (
+        '{"name": "f", "parameters": {"a": 1}}',
+        wrapped % '"parameters": {"a": 1}',
+        wrapped % '"args": {"a": 1}',
+    ):
+        response = answer(f"<tool_call>\n{text}\n</tool_call>", name, tools=("f",))
+        assert ([("tool_call", 'f {"a": 1}')], ["odd_call"]) == (
+            outline(response),
+            [one.kind for one in response.issues],
+        )
+    for text in ('{"name": "f", "a": 1}', '{"name": "f", "params": {"a": 1}}', wrapped % '"a": 1'):
+        response = answer(f"<tool_call>\n{text}\n</tool_call>", name, tools=("f",))
+        assert ([("tool_call", "f {}")], ["odd_call"]) == (outline(response), [one.kind for one in response.issues])
+    for text in ('{"name": "f"}', '{"type": "function", "id": "c", "name": "f"}', wrapped.replace(", %s", "")):
+        response = answer(f"<tool_call>\n{text}\n</tool_call>", name, tools=("f",))
+        assert ([("tool_call", "f {}")], []) == (outline(response), response.issues)
+
+
 def test_json_in_a_fence_is_a_call_only_of_a_tool_that_is_offered() -> None:
     """D-B-9: the source believes any name, and so does `compat`."""
     written = 'Here:\n```json\n{"name": "Ada", "input": {}}\n```'

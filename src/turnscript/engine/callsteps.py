@@ -44,8 +44,7 @@ class CallSteps(Teller):
             self._reject("invalid_call", f"{place.open.strip()} without {place.segment.required}", position)
             return position
         self._head = fields | ({"hints": hints} if hints else {})
-        self._read(text[position : end + len(core)])
-        self._call_raw.append(text[position : end + len(core)])
+        self._call_raw.append(self._read(text[position : end + len(core)]))
         self._begin_payload(place, place.body.attributes_read(form))
         return end + len(core)
 
@@ -53,8 +52,7 @@ class CallSteps(Teller):
         """The payload of a call, as far as it goes."""
         machine, place = self._the_machine(), self._the_place()
         after = machine.feed(text, position)
-        self._read(text[position:after])
-        self._call_raw.append(text[position:after])
+        self._call_raw.append(self._read(text[position:after]))
         if not self._said and machine.name is not None and not machine.failed:
             if place.segment.tentative and not self._is_certain(machine.name):
                 self._reject("", "", position)
@@ -81,8 +79,7 @@ class CallSteps(Teller):
             return position
         found = scanner.near(text, position, space, self._closing)
         if found is not None and scanner.actions[found[0]].do is Do.CLOSE:
-            self._read(text[position : found.end()])
-            self._call_raw.append(text[position : found.end()])
+            self._call_raw.append(self._read(text[position : found.end()]))
             self._note_closing(place.close)
             self._finish_call(found.end())
             return found.end()
@@ -114,15 +111,13 @@ class CallSteps(Teller):
         if found is not None:
             action = scanner.actions[found[0]]
             end = found.end() if action.do is Do.CLOSE else found.start()
-            self._read(text[position:end])
-            self._call_raw.append(text[position:end])
+            self._call_raw.append(self._read(text[position:end]))
             self._put_back()
             if action.do is not Do.CLOSE:
                 self._act(action, found[0], found.start())
             return found.end()
         end = len(text) if self._closing else scanner.hold(text, position)
-        self._read(text[position:end])
-        self._call_raw.append(text[position:end])
+        self._call_raw.append(self._read(text[position:end]))
         return end
 
     def _begin_payload(self, place: Place, read: dict[str, Any]) -> None:
@@ -176,7 +171,7 @@ class CallSteps(Teller):
                 self._call_issue("unknown_tool", f"no tool is called {call.name!r}", position)
         self._events.append(PartEnd(self._index, call, self._raw()))
         self._calls += 1
-        self._machine, self._part, self._call_raw = None, None, []
+        self._machine, self._part, self._call_raw, self._head = None, None, [], {}
         self._enter_gap(place.kind, self._group)
 
     def _reject(self, kind: str, detail: str, position: int, complete: bool = False) -> None:
@@ -198,7 +193,7 @@ class CallSteps(Teller):
     def _put_back(self) -> None:
         """The text of what is no call becomes text of the part in which it began, or of a new one."""
         place = self._place
-        raw, self._call_raw, self._machine = "".join(self._call_raw), [], None
+        raw, self._call_raw, self._machine, self._head = "".join(self._call_raw), [], None, {}
         state = self._within or (self._states.text(self._states.bare) if self._states.bare else None)
         if state is None:  # text has a block of its own in this format
             state = self._states.text(self._states.layout.places[Assistant.kind])
@@ -223,7 +218,6 @@ class CallSteps(Teller):
 
     def _start_without_raw(self, place: Place) -> None:
         pending, self._pending = self._pending, []
-        self._head = {}
         self._start(place)
         self._pending = pending
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 
 from turnscript.errors import InvalidConversation
 
@@ -51,12 +52,15 @@ class Escape:
                 text = tag.sub(lambda match: match[0] + "\\", text)
         return text
 
-    def remove(self, text: str) -> str:
-        """Content as it was before `apply`."""
+    def remove(self, text: str, start: int = 0) -> str:
+        """Content as it was before `apply`: what follows `start`, where an escape may have begun before."""
         for slashed in self._slashed:
-            if slashed in text:
+            if slashed in text and not start:
                 return self._remove.sub("", text)
-        return text
+            if slashed in text:
+                removed = [match.start() for match in self._remove.finditer(text, start)]
+                return "".join(text[one + 1 : end] for one, end in pairwise([start - 1, *removed, len(text)]))
+        return text[start:]
 
     def holds(self, text: str) -> bool:
         """Whether `apply` would change the text."""

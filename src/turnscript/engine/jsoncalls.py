@@ -7,8 +7,6 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from msgspec import Raw as RawJson
-
 from turnscript.conversation import Text, ToolCall, ToolResult
 from turnscript.engine.jsonscan import ObjectScanner, ValueScanner
 from turnscript.engine.machine import Machine, PlainBody, Reading
@@ -21,6 +19,7 @@ from turnscript.errors import InvalidRequest, InvalidTranscript
 from turnscript.jsontext import compact, is_object, json_string, plain, read_object, respace, string_of, text_of
 
 _ARGUMENT_KEYS = ("arguments", "parameters", "input", "args")
+_NO_ARGUMENTS = frozenset({"name", "id", "type"})  # what a call may say beside them
 
 
 class JsonCall(PlainBody):
@@ -210,6 +209,8 @@ class _CallMachine(Machine):
             self.deltas.append(decoded)
             arguments = decoded
         elif not arguments or arguments == "null":
+            if self._values.keys() - _NO_ARGUMENTS:
+                self.issues.append(("odd_call", "no arguments, but members that are none of a call"))
             arguments = "{}"
             self.deltas = ["{}"]
         elif not is_object(arguments):
@@ -224,9 +225,12 @@ class _CallMachine(Machine):
             self.name = _string(text_of(inner["name"]))
         except (KeyError, InvalidRequest):
             return None
-        self.said = [text_of(inner.get("arguments", RawJson(b"{}")))]
-        self._string = self.said[0].startswith('"')
-        self._say()
+        self._values = {key: [] for key in inner}
+        key = next((key for key in (self._usual, *_ARGUMENT_KEYS) if key in inner), None)
+        if key is not None:
+            self.said = [text_of(inner[key])]
+            self._string, self._odd = self.said[0].startswith('"'), key not in (self._usual, "arguments")
+            self._say()
         return self.fields() if self.name is not None else None
 
 

@@ -126,9 +126,9 @@ class TurnParser(CallSteps):
         if found is not None:
             action = scanner.actions[found[0]]
             self._between(text[position : found.end() - action.core], action)
-            self._read(text[position : found.start()])
+            before = self._read(text[position : found.start()])
             if self._group_raw:
-                self._group_raw.append(text[position : found.start()])
+                self._group_raw.append(before)
             end = found.end() - action.ahead
             self._act(action, text[found.start() : end], found.start())
             return end
@@ -255,19 +255,19 @@ class TurnParser(CallSteps):
 
     def _open(self, do: Do, place: Place, literal: str) -> None:
         """A segment or a group begins. A text goes on until it is certain that this is one."""
-        self._read(literal)
+        generated = self._read(literal)
         self._within = self._state if self._step == self._text else None
         if self._within is not None and self._within.kind == Assistant.kind and self._states.bare is None:
             self._issues.append(Issue("missing_close", "a call inside an answer", self._opened, self._opened))
         if do is Do.GROUP:
             if self._within is not None and self._within.kind == "thinking":
                 self._issues.append(Issue("unclosed_thinking", "calls inside a thought", self._opened, self._opened))
-            self._group, self._group_raw = place.segment.group, [literal]
+            self._group, self._group_raw = place.segment.group, [generated]
             self._end_part()
             self._enter_gap(place.kind if self._state.kind == place.kind else "", self._group)
             return
         self._place = place
-        self._call_raw, self._group_raw = [*self._group_raw, literal], []
+        self._call_raw, self._group_raw = [*self._group_raw, generated], []
         self._head = {"name": name_of_line(literal.strip().split("\n")[0])} if place.segment.named else {}
         if place.own_attributes or place.head_end:
             self._step = self._header
@@ -279,8 +279,7 @@ class TurnParser(CallSteps):
         step = self._step
         if step in (self._call, self._header, self._broken):
             if self._held:
-                self._read(self._held)
-                self._call_raw.append(self._held)
+                self._call_raw.append(self._read(self._held))
             if self._strict:
                 self._fail("a call is not complete", len(self._held))
             if step != self._broken:

@@ -100,14 +100,15 @@ class Teller(ABC):
         events, self._events = self._events, []
         return events
 
-    def _read(self, text: str) -> None:
-        """Count what was read."""
+    def _read(self, text: str) -> str:
+        """Count what was read; returns what of it was generated."""
         if self._uncounted:
             cut = min(self._uncounted, len(text))
             self._uncounted -= cut
             text = text[cut:]
         if text:
             self._pending.append(text)
+        return text
 
     def _raw(self) -> str:
         raw = "".join(self._pending)
@@ -140,10 +141,11 @@ class Teller(ABC):
     def _content(self, raw: str) -> None:
         if not raw:
             return
-        text = self._state.escape.remove(raw)
+        start = min(self._uncounted, len(raw))  # what the prompt has written is not of the answer
         if self._skip:
             self._skip = False
-            text = text.removeprefix("\n")
+            start = max(start, int(raw.startswith("\n")))
+        text = self._state.escape.remove(raw, start)
         if self._part is None and self._place is not None and text:
             self._start(self._place)
         self._read(raw)

@@ -1,0 +1,107 @@
+"""Owns the laws of prefills: an answer is what was generated, wherever the prompt's own part of the turn ends."""
+
+import itertools
+
+import pytest
+
+import turnscript as ts
+from turnscript.engine.layout import Place, document_literals, layout_of
+from turnscript.engine.parse import TurnParser
+from turnscript.events import PartDelta, raw_text
+from turnscript.format import Format
+
+TAILS = [
+    "```json\n",
+    "Answer: <",
+    "a <|",
+    "a <<",
+    "a [",
+    "a `",
+    "a ``",
+    "a\n\n",
+    "a\n<",
+    "a \\",
+    "a <\\",
+    "\n",
+    "<",
+    "a",
+]
+GENERATED = ['{"a": 1}', "b>7</b>", "x", "1\n2", "\\x", "字👍", "7 <"]
+KINDS = ["assistant", "thinking"]
+TOOL = ts.Tool(name="f")
+
+
+def read(parser: TurnParser, pieces: list[str]) -> list[str]:
+    """The texts of an answer in pieces. Every character that was generated is on one event."""
+    events = [event for piece in pieces for event in parser.feed(piece)] + parser.close()
+    assert "".join(pieces) == raw_text(events)
+    deltas = "".join(event.text for event in events if isinstance(event, PartDelta))
+    items = [item for item in ts.fold(events).items if isinstance(item, ts.Assistant | ts.Thinking)]
+    texts = [part.text for item in items for part in item.content if isinstance(part, ts.Text)]
+    assert deltas == "".join(texts)
+    return texts
+
+
+def asked(tail: str) -> ts.Request:
+    """A request whose answer goes on from a text."""
+    items = [ts.User(content=[ts.Text(text="Hi")]), ts.Assistant(content=[ts.Text(text=tail)], open=True)]
+    return ts.Request(conversation=ts.Conversation(items=items, tools=[TOOL]))
+
+
+def begun(format_: Format, kind: str) -> tuple[Place, str]:
+    """A text of a kind that stands open, with what opens it."""
+    place = layout_of(format_.document).places[kind]
+    return place, f"{place.open}{place.head_end}"
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_an_answer_is_what_was_generated_after_any_prefill(format_name: str, tail: str) -> None:
+    """No end of the client's own text comes back in the answer, though it may begin a literal."""
+    prompt = ts.get_format(format_name).prompt(asked(tail))
+    for generated in GENERATED:
+        assert [generated] == read(prompt.parser(), [generated])
+        assert [generated] == read(prompt.parser(), list(generated))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_half_a_literal_in_a_prefill_is_not_of_the_answer(format_name: str, kind: str) -> None:
+    """However much of a literal the prompt ends in, what makes it none is all that was generated."""
+    format_ = ts.get_format(format_name)
+    opening = begun(format_, kind)[1]
+    for literal in filter(str.strip, document_literals(format_.document)):
+        for end in range(1, len(literal)):
+            prefill = f"{opening}I see{literal[:end]}"
+            if format_.protects(literal[:end]):
+                break  # no content holds so much of it
+            for pieces in (["7!"], ["7", "!"]):
+                assert ["7!"] == read(format_.parser([], prefill=prefill), pieces), prefill
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_escape_across_the_end_of_a_prefill_is_removed_once(format_name: str, kind: str) -> None:
+    """The backslash of an escaped tag is taken from the part in which it stands, and from no other."""
+    format_ = ts.get_format(format_name)
+    place, opening = begun(format_, kind)
+    for literal in filter(str.strip, document_literals(format_.document)):
+        escaped = place.escape.apply(f"\\{literal.strip()}!")
+        if escaped.count("\\") != 2:
+            continue
+        at = escaped.rfind("\\")
+        for end in range(1, len(escaped)):
+            rest = escaped[end:] if end > at else escaped[end:at] + escaped[at + 1 :]
+            for pieces in ([escaped[end:]], list(escaped[end:])):
+                prefill = f"{opening}a {escaped[:end]}"
+                assert [rest] == read(format_.parser([], prefill=prefill), pieces), prefill
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_begins_as_a_call_in_a_prefill_and_is_none_comes_back_without_it(format_name: str, kind: str) -> None:
+    """A call that began in the prompt and is none after all is text from where the model went on."""
+    format_ = ts.get_format(format_name)
+    opening = begun(format_, kind)[1]
+    call = layout_of(format_.document).places["tool_call"].open.strip()
+    for end, rest in itertools.product(range(1, len(call)), ('{"nam', "7!")):
+        generated = call[end:] + rest
+        for pieces in ([generated], list(generated)):
+            texts = read(format_.parser([TOOL], prefill=f"{opening}a {call[:end]}"), pieces)
+            assert generated == "".join(texts), call[:end]
