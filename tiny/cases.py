@@ -16,7 +16,8 @@ from typing import Any
 
 import turnscript
 from tiny.dialogs.conversations import NO_TOOL, Dialog, conversation
-from tiny.dialogs.tools import FAILED, JsonObject, ask, invented, offer
+from tiny.dialogs.declared import JsonObject
+from tiny.dialogs.tools import FAILED, ask, invented, offer
 from tiny.dialogs.topics import TOPICS, UNSEEN, Topic
 from tiny.recipe import COUNT, SEED
 from tiny.rows import conversations
@@ -152,7 +153,7 @@ def _new_tool(random: Random) -> Iterator[Case]:
     random.shuffle(dialog.tools)
     dialog.system()
     text, calls = ask(tool, random, zh=False, held=True, several=False)
-    dialog.user(text)
+    dialog.user(text, calls)
     dialog.call(calls)
     for case in steps("unseen", dialog.row()):
         kind = f"call of {'an invented' if made else 'a new'} tool" if case.calls else "answer from results"

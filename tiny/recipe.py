@@ -11,8 +11,8 @@ import turnscript
 from tiny import vocabulary
 from tiny.dialogs.values import SIGNS
 
-SEED = "train2"
-COUNT = 200_000
+SEED = "train3"
+COUNT = 150_000
 SIZE = 1664
 FORMAT = "rwkv-universal"
 SAMPLE = 5_000

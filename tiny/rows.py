@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 from tiny.dialogs.conversations import conversation, line
-from tiny.dialogs.tools import JsonObject
+from tiny.dialogs.declared import JsonObject
 from tiny.recipe import COUNT, SEED
 
 

@@ -80,13 +80,18 @@ class Run:
 
     def load(self, path: Path) -> None:
         """Go on where a checkpoint is."""
+        whole = self.start(path)
+        for one, state in zip(self.optimizers, whole["optimizers"], strict=True):
+            one.load_state_dict(state)
+        self.step, self.elapsed = whole["step"], whole["elapsed"]
+
+    def start(self, path: Path) -> dict[str, Any]:
+        """Take the weights of a checkpoint and nothing else; gives the whole of it."""
         whole: dict[str, Any] = torch.load(path, map_location=self.device, weights_only=True)
         if whole["shape"] != dataclasses.asdict(self.model.shape):
             raise ValueError(f"{path} holds another model: {whole['shape']}")
         self.model.load_state_dict(whole["model"])
-        for one, state in zip(self.optimizers, whole["optimizers"], strict=True):
-            one.load_state_dict(state)
-        self.step, self.elapsed = whole["step"], whole["elapsed"]
+        return whole
 
     @property
     def progress(self) -> float:
@@ -163,6 +168,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tiny.train", description=main.__doc__)
     parser.add_argument("data", type=Path, help="NAME, without .bin")
     parser.add_argument("--out", type=Path, required=True, help="the checkpoint; if it exists, training goes on there")
+    parser.add_argument("--start", type=Path, metavar="CHECKPOINT", help="begin with the weights of another training")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--compile", action="store_true", help="fuse operations; needs a C++ compiler")
@@ -179,6 +185,8 @@ def main() -> None:
         run.compile()
     if given["out"].exists():
         run.load(given["out"])
+    elif given["start"]:
+        run.start(given["start"])
     documents = Documents.load(given["data"])
     size = sum(parameter.numel() for parameter in run.model.parameters())
     print(f"{size / 1e6:.2f} M parameters, {len(documents)} documents, {len(documents.tokens) / 1e6:.2f} M tokens")

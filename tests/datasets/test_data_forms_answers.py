@@ -73,7 +73,7 @@ def test_a_completion_that_nobody_wants_is_set_aside(tmp_path: Path) -> None:
 
 
 TURNS = {"conversations": [{"from": "human", "value": "Q"}, {"from": "gpt", "value": "A"}]}
-ANSWERS = {
+ANSWERS: dict[str, dict[str, Any]] = {
     "messages": {"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]},
     "sharegpt": TURNS,
     "hermes": TURNS,
@@ -102,7 +102,9 @@ def test_a_call_whose_arguments_have_another_name_is_not_one_without_arguments(n
     call = {"name": "f", "parameters": {"x": 1.0}}
     for one in (row(call), row({"id": "1", "type": "function", "function": call}), row(call, "function_call")):
         (example,) = read("messages", one)
-        assert '{"x": 1.0}' == example.request.items[-1].arguments
+        made = example.request.items[-1]
+        assert isinstance(made, ts.ToolCall)
+        assert '{"x": 1.0}' == made.arguments
     other = {"name": "f", name: {"x": 1}}
     at = "$.messages[1]"
     assert (Code.SHAPE, f"{at}.tool_calls[0].{name}") == refused("messages", row(other))

@@ -7,7 +7,7 @@ from functools import cache
 
 from tiny.dialogs import conversations, shapes, talk, tools, values
 from tiny.dialogs.phrases import Node, parsed
-from tiny.dialogs.topics import TOPICS, UNSEEN
+from tiny.dialogs.topics import MORE, TOPICS, UNSEEN, Parameter
 
 _NUMBER = r"-?\d[\d.]*"
 _WORDS = r"[^\d\"“”`,.?!:;]{1,40}"
@@ -16,6 +16,9 @@ _KINDS = {
     "label": r"[\w./-]+(?: \w+){0,3}",
     "choice": r"\w+",
     "expression": r"[\d.()+*/ -]+",
+    "email": r"[\w.@-]+",
+    "phone": r"[+\d ]+",
+    "site": r"[\w.]+",
     "time": r"\d\d:\d\d",
     "code": r"[A-Z]+-?\d+",
     "path": r"[\w./-]+",
@@ -27,7 +30,9 @@ _KINDS = {
     "unit": r"[^\W\d_/]+(?:/h)?",
     "unit2": r"[^\W\d_/]+(?:/h)?",
     **dict.fromkeys(("currency", "currency2", "language"), r"[^\W\d_]+"),
-    **dict.fromkeys(("quantity", "minutes", "percent", "few", "number", "small"), _NUMBER),
+    **dict.fromkeys(
+        ("quantity", "minutes", "percent", "few", "number", "small", "degrees_high", "thousand", "decimal"), _NUMBER
+    ),
 }
 _JOINTS = tuple(dict.fromkeys((*conversations._JOINTS, *conversations._JOINTS_ZH)))
 _MADE = r"[a-z]{3,}"
@@ -40,7 +45,7 @@ def fits(text: str, *, made: bool = True) -> list[str]:
 
     `made`: also those of made-up things and verbs. Any word may be one, so without them only the known ones count.
     """
-    whole = _line(text, made)
+    whole = _line(text, made, talk_too=True)
     if whole:
         return [whole]
     for joint in _JOINTS:
@@ -51,8 +56,9 @@ def fits(text: str, *, made: bool = True) -> list[str]:
     return []
 
 
-def _line(text: str, made: bool) -> str:
-    return next((line for line, pattern in _patterns(made) if any(map(pattern.fullmatch, (text, text.strip())))), "")
+def _line(text: str, made: bool, *, talk_too: bool = False) -> str:
+    known = (*_patterns(made), *_talk()) if talk_too else _patterns(made)
+    return next((line for line, pattern in known if any(map(pattern.fullmatch, (text, text.strip())))), "")
 
 
 @cache
@@ -62,18 +68,28 @@ def _patterns(made: bool) -> tuple[tuple[str, re.Pattern[str]], ...]:
         "verb": "|".join((*values.VERBS, *((_MADE,) if made else ()))),
         "noun": "|".join((*values.NOUNS, *((_MADE,) if made else ()))),
     }
-    for topic in (*TOPICS, *UNSEEN, *shapes._SHAPES):
-        kinds = words | {one.slot: _KINDS.get(one.kind, _WORDS) for one in topic.parameters}
+    for topic in (*TOPICS, *MORE, *UNSEEN, *shapes._SHAPES):
+        kinds = words | {one.slot: _value(one) for one in topic.parameters}
         if topic.several:
             kinds[topic.several] = f"(?:{kinds[topic.several]})(?:(?:, | and |、|和)(?:{kinds[topic.several]}))*"
         lines += [(line, kinds) for line in (*topic.asks, *topic.asks_zh)]
     listed = words | {"tool": r"\w+" if made else r"[a-z]+_\w+", "list": r".+"}
     lines += [(line, listed) for line in (*tools._INVENTED, *tools._INVENTED_ZH)]
-    said = {"text": r"[^\"“”]+", "name": _WORDS, "facts": r".+(?: is |: | = ).+"}
-    fixed = [line for line, _ in (*talk._FIXED, *talk._FIXED_ZH)]
-    talked = (*fixed, *talk._SAY, *talk._SAY_ZH, *talk._NAMED, *talk._WHO_AM_I, *talk._RECALL)
-    lines += [(line, said) for line in talked]
     return tuple((line, _compiled(line, kinds)) for line, kinds in lines)
+
+
+@cache
+def _talk() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """What needs no tool: it is never joined with something else."""
+    said = {"text": r"[^\"“”]+", "name": _WORDS, "facts": r".+(?: is |: | = ).+"}
+    fixed = [line for name in (*talk._ANSWERS, *talk._ANSWERS_ZH) for line in talk.talked(name)]
+    talked = (*fixed, *talk._SAY, *talk._SAY_ZH, *talk._NAMED, *talk._WHO_AM_I, *talk._RECALL)
+    return tuple((line, _compiled(line, said)) for line in talked)
+
+
+def _value(parameter: Parameter) -> str:
+    known = "|".join(map(re.escape, parameter.choices))
+    return known or _KINDS.get(parameter.kind, _WORDS)
 
 
 def _compiled(line: str, kinds: dict[str, str]) -> re.Pattern[str]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 from tiny.dialogs import talk
+from tiny.dialogs.declared import JsonObject
 from tiny.dialogs.phrases import say
 from tiny.dialogs.shapes import shaped
-from tiny.dialogs.tools import Call, JsonObject, Offered, ask, asked_of, invented, offer
-from tiny.dialogs.topics import TOPICS, Topic
+from tiny.dialogs.tools import Call, Offered, ask, asked_of, invented, offer
+from tiny.dialogs.topics import MORE, TOPICS, Topic
 
 ACK = ("One moment.", "稍等。")
 NO_TOOL = ("I have no tool for that.", "我没有能做这件事的工具。")
@@ -70,26 +72,22 @@ _BACK = (
 )
 
 
-def _made(random: Random, zh: bool) -> Topic:
-    """A tool that only one conversation has."""
-    return invented(random) if zh or random.random() < 0.45 else shaped(random)
-
-
 _JOINTS = (
-    *(
-        " and ",
-        " and ",
-        ", and ",
-        "? And ",
-        ", then ",
-        ". also, ",
-        "; ",
-        " and then ",
-        ". After that, ",
-        ". Then ",
-        " plus ",
-    ),
-    *(". And ", ", also ", ". Besides, ", " & "),
+    " and ",
+    " and ",
+    ", and ",
+    "? And ",
+    ", then ",
+    ". also, ",
+    "; ",
+    " and then ",
+    ". After that, ",
+    ". Then ",
+    " plus ",
+    ". And ",
+    ", also ",
+    ". Besides, ",
+    " & ",
 )
 _JOINTS_ZH = ("，", "。", "，还有", "，然后", "，再", "；")
 
@@ -97,23 +95,21 @@ _JOINTS_ZH = ("，", "。", "，还有", "，然后", "，再", "；")
 class Dialog:
     """One conversation while it is made."""
 
-    def __init__(
-        self, random: Random, *, topics: tuple[Topic, ...] = TOPICS, held: bool = False, zh: bool | None = None
-    ) -> None:
+    def __init__(self, random: Random, *, held: bool = False, zh: bool | None = None) -> None:
         self.random, self.held = random, held
         self.zh = random.random() < 0.25 if zh is None else zh
         self.thinks = random.random() < 0.25
         self.messages: list[JsonObject] = []
-        self._known = asked_of(topics, self.zh)
+        self._known = asked_of((*TOPICS, *MORE), self.zh)
         self.tools = self._offers()
         self._calls = 0
 
     def _offers(self) -> list[Offered]:
         random = self.random
         count = random.choice((0, 1, 1, 1, 2, 2, 3, 3, 4, 5, 6, 8))
-        topics = random.sample(TOPICS, min(count, len(TOPICS)))
-        if self._known and count and random.random() < 0.8:
-            topics[0] = random.choice(self._known)
+        topics = _drawn(random, count)
+        if self.zh and topics and random.random() < 0.8:
+            topics[0] = random.choice(asked_of(TOPICS if random.random() < 0.5 else MORE, self.zh))
         offered: dict[str, Offered] = {}
         for topic in topics:
             made = random.random() < 0.4
@@ -138,14 +134,16 @@ class Dialog:
             if text:
                 self.messages.append({"role": "system", "content": text})
 
-    def user(self, text: str) -> None:
+    def user(self, text: str, calls: Sequence[Call] = ()) -> None:
+        """What the user says. A value of a call that it begins with stays as it is."""
         random = self.random
+        values = [str(value) for call in calls for value in json.loads(call.arguments).values()]
         if not self.zh:
             if random.random() < 0.2:
                 text = random.choice(_FRONT) + text
             if random.random() < 0.15:
                 text += random.choice(_BACK)
-            if random.random() < 0.6:
+            if random.random() < 0.6 and not text.startswith(tuple(values)):
                 text = text[:1].upper() + text[1:]
         self.messages.append({"role": "user", "content": text})
 
@@ -181,7 +179,7 @@ class Dialog:
         if not able:
             return False
         text, calls = ask(self.random.choice(able), self.random, zh=self.zh, held=self.held, several=several)
-        self.user(text)
+        self.user(text, calls)
         self.call(calls)
         return True
 
@@ -197,7 +195,7 @@ class Dialog:
             calls += made
         first = texts[0].rstrip(".?!。？，")
         joint = self.random.choice(_JOINTS_ZH) if self.zh else self.random.choice(_JOINTS)
-        self.user(first + joint + texts[1])
+        self.user(first + joint + texts[1], calls)
         self.call(calls)
         return True
 
@@ -207,7 +205,7 @@ class Dialog:
         if not self.zh and random.random() < 0.25:
             wanted = _made(random, self.zh)
         else:
-            others = [topic for topic in asked_of(TOPICS, self.zh) if topic.name not in offered]
+            others = [topic for topic in self._known if topic.name not in offered]
             near = [topic for topic in others if any(_alike(topic, tool.topic) for tool in self.tools)]
             wanted = random.choice(near if near and random.random() < 0.5 else others)
         text, _ = ask(offer(wanted, random), random, zh=self.zh, held=self.held, several=False)
@@ -244,15 +242,29 @@ class Dialog:
             self.chat()
 
 
+def _drawn(random: Random, count: int) -> list[Topic]:
+    """Different topics, as often one of many wordings as one of few."""
+    found: dict[str, Topic] = {}
+    while len(found) < count:
+        topic = random.choice(TOPICS if random.random() < 0.5 else MORE)
+        found[topic.name] = topic
+    return list(found.values())
+
+
+def _made(random: Random, zh: bool) -> Topic:
+    """A tool that only one conversation has."""
+    return invented(random) if zh or random.random() < 0.45 else shaped(random)
+
+
 def _alike(one: Topic, other: Topic) -> bool:
     """Whether two tools are about the same kind of thing, such as cities."""
     kinds = {parameter.kind for parameter in other.parameters}
     return any(parameter.kind in kinds for parameter in one.parameters)
 
 
-def conversation(random: Random, *, topics: tuple[Topic, ...] = TOPICS, held: bool = False) -> JsonObject:
+def conversation(random: Random, *, held: bool = False) -> JsonObject:
     """A conversation of one to four exchanges."""
-    dialog = Dialog(random, topics=topics, held=held)
+    dialog = Dialog(random, held=held)
     dialog.system()
     for _ in range(random.choice((1, 1, 2, 2, 3, 4))):
         dialog.exchange()

@@ -11,8 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from random import Random
 
+_FOLDER = Path(__file__).parent
 _SLOT = re.compile(r"\{(\w+)\}")
 
 Node = str | tuple[tuple["Node", ...], ...]
@@ -21,8 +23,24 @@ Node = str | tuple[tuple["Node", ...], ...]
 
 def say(line: str, slots: Mapping[str, str], random: Random) -> str:
     """One of the texts that a line stands for, its slots filled."""
-    text = _drawn(parsed(line), random)
+    return filled(drawn(line, random), slots)
+
+
+def drawn(line: str, random: Random) -> str:
+    """One of the texts that a line stands for, with its slots."""
+    return _drawn(parsed(line), random)
+
+
+def filled(text: str, slots: Mapping[str, str]) -> str:
+    """A text without brackets, its slots filled."""
     return _SLOT.sub(lambda found: slots[found[1]], text)
+
+
+@cache
+def lines_of(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The lines of `NAME.txt`: English ones, an empty line, and Chinese ones, if there are any."""
+    english, _, chinese = (_FOLDER / f"{name}.txt").read_text(encoding="utf-8").partition("\n\n")
+    return tuple(english.splitlines()), tuple(chinese.splitlines())
 
 
 def slots_of(line: str) -> set[str]:

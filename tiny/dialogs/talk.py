@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from random import Random
 
 from tiny.dialogs.phrases import say
 from tiny.dialogs.values import draw, made_word
 
-_FIXED = (
-    ("[hi|hello|hey|good morning|good evening|hi there|hello there|greetings][!|.||, how are you?| there!]", "Hello! How can I help you?"),
-    ("[how are you|how do you do|how is it going|how are things|are you ok][?|| today?]", "I am fine, thank you. How can I help you?"),
-    ("[thank you|thanks|thanks a lot|thank you very much|great, thanks|many thanks|perfect, thanks][!|.||]", "You are welcome!"),
-    ("[who|what] are you[?||, actually?]", "I am a tiny demonstration model. I can call tools and tell what they answer."),
-    ("[what can you do|what do you do|how can you help me|what are you good at|can you help me|help][?|]", "I am a tiny demonstration model. I can call tools and tell what they answer."),
-    ("[bye|goodbye|see you|see you later|good night|that is all][!|.||, thanks]", "Goodbye!"),
-    ("[ok|okay|good|great|nice|cool|perfect|alright|fine][.|!||, good]", "Is there anything else?"),
-    ("[no|no, thanks|nothing else|no, that is all|not now][.|!|]", "Goodbye!"),
-    ("[sorry|i am sorry|my mistake|oops][.|!|]", "No problem."),
-    ("[tell me a joke|do you know a joke|make me laugh|a joke please|say something funny][.|?|]", "Why do programmers like dark mode? Because light attracts bugs."),
-    ("[write|compose|write me] [a poem|an essay|a story|a novel|a song][ about love| about the sea| for me| about spring|][.||, please]", "I am too small for that. I can call tools and tell what they answer."),
-    ("[explain|what is|what do you think about|tell me about] [quantum physics|the meaning of life|politics|love|philosophy|history|god|the universe][?|.|]", "I am too small for that. I can call tools and tell what they answer."),
-    ("[how do i|how can i|help me|tell me how to] [hack|break into|steal from|attack] [a bank|my neighbour's wifi|a website|an account|somebody's phone][?|.|]", "I cannot help with that."),
-    ("[how do i|how can i|tell me how to] [make|build|buy] [a bomb|poison|a weapon|drugs][?|.|]", "I cannot help with that."),
-)
-_FIXED_ZH = (
-    ("[你好|您好|嗨|早上好|大家好][！|。||!]", "你好！我能帮你什么？"),
-    ("[你好吗|最近怎么样|你怎么样][？|]", "我很好，谢谢。我能帮你什么？"),
-    ("[谢谢|谢谢你|多谢|非常感谢][！|。|]", "不客气！"),
-    ("[你是谁|你是什么|你叫什么|你能做什么|你会什么][？|]", "我是一个很小的演示模型。我能调用工具，并告诉你结果。"),
-    ("[再见|拜拜|晚安][！|。|]", "再见！"),
-    ("[好的|好|行|可以|不错][。|！|]", "还需要什么吗？"),
-    ("[写一首诗|写一篇文章|讲个故事|写一首歌][。|吧|]", "我太小了，做不到。我能调用工具，并告诉你结果。"),
-    ("[怎么|如何][黑进别人的账号|制造炸弹|偷东西][？|]", "我不能帮你做这件事。"),
-)
+_TALK = Path(__file__).with_name("texts") / "talk.txt"
+_SELF = "I am a tiny demonstration model. I can call tools and tell what they answer."
+_SMALL = "I am too small for that. I can call tools and tell what they answer."
+_ANSWERS = {
+    "hello": "Hello! How can I help you?",
+    "how_are_you": "I am fine, thank you. How can I help you?",
+    "thanks": "You are welcome!",
+    "who_are_you": _SELF,
+    "what_can_you_do": _SELF,
+    "bye": "Goodbye!",
+    "fine": "Is there anything else?",
+    "no_thanks": "Goodbye!",
+    "sorry": "No problem.",
+    "joke": "Why do programmers like dark mode? Because light attracts bugs.",
+    "poem": _SMALL,
+    "explain": _SMALL,
+    "crime": "I cannot help with that.",
+    "weapon": "I cannot help with that.",
+}
+_ANSWERS_ZH = {
+    "hello_zh": "你好！我能帮你什么？",
+    "how_are_you_zh": "我很好，谢谢。我能帮你什么？",
+    "thanks_zh": "不客气！",
+    "who_are_you_zh": "我是一个很小的演示模型。我能调用工具，并告诉你结果。",
+    "bye_zh": "再见！",
+    "fine_zh": "还需要什么吗？",
+    "poem_zh": "我太小了，做不到。我能调用工具，并告诉你结果。",
+    "crime_zh": "我不能帮你做这件事。",
+}
 _SAY = (
     '[say|repeat|write|answer with|reply with|print|echo|just say|please say] "{text}"[.|| please]',
     "[repeat after me|say this|say exactly|echo this|repeat]: {text}",
@@ -53,10 +58,18 @@ Turn = tuple[str, str]
 """What the user says, and the answer."""
 
 
+@cache
+def talked(name: str) -> tuple[str, ...]:
+    """The lines of `texts/talk.txt` that have one answer: the plainest first."""
+    _, _, block = f"\n{_TALK.read_text(encoding='utf-8')}".partition(f"\n# {name}\n")
+    return tuple(block.partition("\n# ")[0].splitlines())
+
+
 def fixed(random: Random, zh: bool) -> Turn:
     """Small talk."""
-    line, answer = random.choice(_FIXED_ZH if zh else _FIXED)
-    return say(line, {}, random), answer
+    name, answer = random.choice(list((_ANSWERS_ZH if zh else _ANSWERS).items()))
+    lines = talked(name)
+    return say(lines[0] if random.random() < 0.2 else random.choice(lines), {}, random), answer
 
 
 def saying(random: Random, zh: bool, held: bool) -> Turn:

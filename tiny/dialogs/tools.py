@@ -8,14 +8,25 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tiny.dialogs.phrases import say, slots_of
+from tiny.dialogs.declared import JsonObject, declared
+from tiny.dialogs.phrases import drawn, filled, slots_of
 from tiny.dialogs.topics import Parameter, Topic
 from tiny.dialogs.values import NOUNS, VERBS, draw, draw_several, draw_units, made_word, noun_of, word
 
-JsonObject = dict[str, Any]
-_CHOICES = {"onoff": ("on", "off"), "degree": ("celsius", "fahrenheit"), "priority": ("low", "medium", "high")}
 _SWITCH_ZH = {"on": "打开", "off": "关闭"}
-_NUMBERS = {"number", "decimal", "small", "thousand", "temperature", "zero", "minutes", "percent", "few", "quantity"}
+_NUMBERS = {
+    "number",
+    "decimal",
+    "small",
+    "thousand",
+    "temperature",
+    "zero",
+    "minutes",
+    "percent",
+    "few",
+    "quantity",
+    "degrees_high",
+}
 MEMBERS = "mode speed size colour level count name code label angle depth width target source owner region format color weight index key tag shape batch zone user_id item_id color_name max_size first_name start_date".split()
 HELD_VERBS = "calibrate etch dredge hoist glaze thaw braid rinse inflate prune solder graft".split()
 HELD_NOUNS = "turbine anvil canopy spindle ladder lantern funnel saddle beacon vault hinge quilt".split()
@@ -74,7 +85,7 @@ class Call:
     answer: str
 
 
-def offer(topic: Topic, random: Random, *, strange: float = 0.3) -> Offered:
+def offer(topic: Topic, random: Random, *, strange: float = 0.2) -> Offered:
     """A topic's tool, declared in one of its ways; `strange`: how often under names that say nothing.
 
     What a name does not say, a description does: from every declaration one can tell what belongs where.
@@ -84,21 +95,7 @@ def offer(topic: Topic, random: Random, *, strange: float = 0.3) -> Offered:
     if not odd and random.random() < 0.04:
         name = f"mcp__{made_word(random)}__{name}"
     names = _member_names(topic, random, odd)
-    described = random.random() < 0.6
-    properties = {}
-    for one in topic.parameters:
-        known = names[one.slot] in one.names
-        properties[names[one.slot]] = _schema(one, random, described or (not known and len(topic.parameters) > 1))
-    schema: JsonObject = {"type": "object", "properties": properties}
-    if random.random() < 0.85:
-        schema["required"] = [names[one.slot] for one in topic.parameters if not one.optional]
-    if random.random() < 0.15:
-        schema["additionalProperties"] = False
-    function: JsonObject = {"name": name}
-    if odd or random.random() < 0.85:
-        function["description"] = random.choice(topic.about)
-    function["parameters"] = schema
-    return Offered(topic, name, names, {"type": "function", "function": function})
+    return Offered(topic, name, names, declared(topic, name, names, random, told=odd))
 
 
 def _member_names(topic: Topic, random: Random, odd: bool) -> dict[str, str]:
@@ -130,19 +127,6 @@ def _strange_name(topic: Topic, random: Random) -> str:
     if kind < 0.8:
         return made_word(random) + random.choice(_SUFFIXES)
     return f"{made_word(random)}_{random.choice(topic.names)}"
-
-
-def _schema(parameter: Parameter, random: Random, described: bool) -> JsonObject:
-    schema: JsonObject = {"type": parameter.type}
-    choices = parameter.choices or _CHOICES.get(parameter.kind, ())
-    listed = bool(choices) and random.random() < 0.6
-    if parameter.choices and described and not listed:
-        schema["description"] = f"One of {', '.join(choices)}"
-    elif described and parameter.about:
-        schema["description"] = parameter.about
-    if listed:
-        schema["enum"] = list(choices)
-    return schema
 
 
 def invented(random: Random, *, held: bool = False) -> Topic:
@@ -185,14 +169,13 @@ def ask(tool: Offered, random: Random, *, zh: bool, held: bool, several: bool) -
         line = line.replace("{tool}", tool.name).replace("{list}", _listed(tool, values, random))
     asked = [values]
     if several and topic.several:
-        more = draw_several(_kind(topic, topic.several), random, random.choice((2, 2, 3)), zh=zh, held=held)
+        more = _several(topic, random, zh=zh, held=held)
         asked = [values | {topic.several: one} for one in more]
         joint, last = ("、", "和") if zh else (", ", " and ")
         values = values | {topic.several: joint.join(more[:-1]) + last + more[-1]}
-    said = slots_of(line) or {one.slot for one in topic.parameters}
-    spoken = _spoken(topic, values) if zh else values
-    text = say(line, spoken, random)
-    return text, [_call(tool, one, said, random, zh) for one in asked]
+    text = drawn(line, random)
+    said = slots_of(text) or {one.slot for one in topic.parameters}
+    return filled(text, _spoken(topic, values) if zh else values), [_call(tool, one, said, random, zh) for one in asked]
 
 
 def _spoken(topic: Topic, values: Mapping[str, str]) -> dict[str, str]:
@@ -201,8 +184,13 @@ def _spoken(topic: Topic, values: Mapping[str, str]) -> dict[str, str]:
     return {slot: _SWITCH_ZH[value] if slot in switches else value for slot, value in values.items()}
 
 
-def _kind(topic: Topic, slot: str) -> str:
-    return next(one.kind for one in topic.parameters if one.slot == slot)
+def _several(topic: Topic, random: Random, *, zh: bool, held: bool) -> list[str]:
+    """Different values of the slot that a request may name two or three of."""
+    one = next(one for one in topic.parameters if one.slot == topic.several)
+    count = random.choice((2, 2, 3))
+    if one.choices:
+        return random.sample(one.choices, min(count, len(one.choices)))
+    return draw_several(one.kind, random, count, zh=zh, held=held)
 
 
 def _values(topic: Topic, random: Random, zh: bool, held: bool) -> dict[str, str]:

@@ -6,10 +6,15 @@ and Chinese; and the shape of a result. Values are drawn by kind, see `values`.
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-_ASKS = Path(__file__).with_name("asks")
+from tiny.dialogs.phrases import lines_of
+
+_KINDS = Path(__file__).with_name("kinds")
 
 
 @dataclass(frozen=True)
@@ -50,11 +55,16 @@ class Topic:
     """The slot that requests may name two or three of; that makes as many calls."""
 
 
+def _read() -> Iterator[Topic]:
+    """The topics of `kinds/*.toml`: the same members as here, with lists."""
+    for path in sorted(_KINDS.glob("*.toml")):
+        for told in tomllib.loads(path.read_text(encoding="utf-8"))["topic"]:
+            parameters = tuple(Parameter(**_tuples(one)) for one in told.pop("parameters"))
+            yield Topic(parameters=parameters, **_tuples(told))
 
-def asked(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The lines of `asks/NAME.txt`: English ones, an empty line, and Chinese ones, if there are any."""
-    english, _, chinese = (_ASKS / f"{name}.txt").read_text(encoding="utf-8").partition("\n\n")
-    return tuple(english.splitlines()), tuple(chinese.splitlines())
+
+def _tuples(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in members.items()}
 
 
 TOPICS = (
@@ -69,7 +79,7 @@ TOPICS = (
             Parameter("city", ("city", "location", "place", "city_name", "town", "where"), "city", about="Name of the city"),
             Parameter("unit", ("unit", "units", "scale", "temperature_unit"), "degree", about="celsius or fahrenheit", optional=True),
         ),
-        *asked("weather"),
+        *lines_of("asks/weather"),
         {"temperature": "temperature", "condition": "sky"},
         "It is {temperature} degrees and {condition} in {city}.",
         "{city}现在{temperature}度，{condition}。",
@@ -80,7 +90,7 @@ TOPICS = (
         ("calculator", "calculate", "calc", "evaluate", "math", "compute", "eval_expression", "do_math", "arithmetic"),
         ("Evaluate an arithmetic expression", "A calculator", "Does arithmetic.", "Computes the value of an expression"),
         (Parameter("expression", ("expression", "expr", "formula", "input", "query", "calculation"), "expression", about="Such as 2 + 2"),),
-        *asked("calculator"),
+        *lines_of("asks/calculator"),
         {"result": "number"},
         "The result is {result}.",
         "结果是{result}。",
@@ -91,7 +101,7 @@ TOPICS = (
         ("get_time", "clock", "current_time", "time_in", "get_current_time", "world_clock", "what_time", "local_time", "getTime"),
         ("Current time in a city", "Tells the time", "Time of day in a place", "Local time of a city."),
         (Parameter("city", ("city", "location", "place", "zone", "city_name", "timezone"), "city", about="City whose time is wanted"),),
-        *asked("clock"),
+        *lines_of("asks/clock"),
         {"time": "time"},
         "It is {time} in {city}.",
         "{city}现在是{time}。",
@@ -106,7 +116,7 @@ TOPICS = (
             Parameter("unit", ("from", "from_unit", "source", "unit", "source_unit"), "unit", about="Unit to convert from"),
             Parameter("target", ("to", "to_unit", "target", "target_unit", "into"), "unit2", about="Unit to convert to"),
         ),
-        *asked("units"),
+        *lines_of("asks/units"),
         {"result": "decimal"},
         "{value} {unit} is {result} {target}.",
         "{value}{unit}是{result}{target}。",
@@ -120,7 +130,7 @@ TOPICS = (
             Parameter("currency", ("from", "from_currency", "source", "base"), "currency", about="Code of the currency"),
             Parameter("target", ("to", "to_currency", "target", "quote"), "currency2", about="Code of the wanted currency"),
         ),
-        *asked("currency"),
+        *lines_of("asks/currency"),
         {"amount": "decimal", "currency": "@target"},
     ),
     Topic(
@@ -131,7 +141,7 @@ TOPICS = (
             Parameter("text", ("text", "sentence", "input", "phrase", "source_text"), "phrase", about="What to translate"),
             Parameter("language", ("language", "target", "to", "target_language", "lang"), "language", about="Language to translate into"),
         ),
-        *asked("translate"),
+        *lines_of("asks/translate"),
         {"translation": "foreign"},
     ),
     Topic(
@@ -142,7 +152,7 @@ TOPICS = (
             Parameter("task", ("text", "task", "message", "what", "title", "note"), "task", about="What to be reminded of"),
             Parameter("time", ("time", "at", "when", "due"), "time", about="Time as HH:MM"),
         ),
-        *asked("reminder"),
+        *lines_of("asks/reminder"),
         {"status": "=done", "id": "small"},
     ),
     Topic(
@@ -153,7 +163,7 @@ TOPICS = (
             Parameter("person", ("to", "recipient", "name", "contact", "person", "receiver"), "person", about="Who gets it"),
             Parameter("text", ("text", "message", "body", "content"), "phrase", about="What it says"),
         ),
-        *asked("message"),
+        *lines_of("asks/message"),
         {"status": "=sent", "to": "@person"},
         several="person",
     ),
@@ -165,7 +175,7 @@ TOPICS = (
             Parameter("room", ("room", "where", "location", "place", "lamp"), "room", about="Which room"),
             Parameter("state", ("state", "on", "action", "switch", "value"), "onoff", about="on or off"),
         ),
-        *asked("lights"),
+        *lines_of("asks/lights"),
         {"room": "@room", "state": "@state"},
         several="room",
     ),
@@ -174,7 +184,7 @@ TOPICS = (
         ("set_timer", "timer", "start_timer", "countdown", "create_timer"),
         ("Start a timer", "Starts a countdown", "A kitchen timer"),
         (Parameter("minutes", ("minutes", "duration", "length", "mins", "time"), "minutes", "integer", "How many minutes"),),
-        *asked("timer"),
+        *lines_of("asks/timer"),
         {"status": "=started", "minutes": "@minutes"},
     ),
     Topic(
@@ -182,7 +192,7 @@ TOPICS = (
         ("search", "web_search", "google", "search_web", "find_online", "lookup", "internet_search"),
         ("Search the web", "Finds pages on the internet", "Web search"),
         (Parameter("query", ("query", "q", "text", "term", "keywords", "search_term"), "subject", about="What to look for"),),
-        *asked("search"),
+        *lines_of("asks/search"),
         {"results": "small", "first": "site"},
         several="query",
     ),
@@ -194,7 +204,7 @@ TOPICS = (
             Parameter("title", ("song", "title", "track", "name"), "title", about="Title of the song"),
             Parameter("artist", ("artist", "by", "singer", "band"), "person", about="Who sings it", optional=True),
         ),
-        *asked("music"),
+        *lines_of("asks/music"),
         {"playing": "@title"},
     ),
     Topic(
@@ -202,7 +212,7 @@ TOPICS = (
         ("stock_price", "get_stock", "stock", "quote", "get_stock_price", "share_price"),
         ("Price of a stock", "Current share price", "Looks up a stock by its symbol."),
         (Parameter("symbol", ("symbol", "ticker", "stock", "code"), "symbol", about="Ticker symbol"),),
-        *asked("stock"),
+        *lines_of("asks/stock"),
         {"symbol": "@symbol", "price": "decimal"},
         several="symbol",
     ),
@@ -211,7 +221,7 @@ TOPICS = (
         ("save_note", "add_note", "note", "write_note", "create_note", "remember"),
         ("Save a note", "Writes something down", "Stores a note"),
         (Parameter("text", ("text", "note", "content", "body"), "phrase", about="The note"),),
-        *asked("note"),
+        *lines_of("asks/note"),
         {"status": "=saved", "id": "small"},
     ),
     Topic(
@@ -223,7 +233,7 @@ TOPICS = (
             Parameter("day", ("date", "day", "on", "when"), "day", about="Which day"),
             Parameter("time", ("time", "at", "start", "hour"), "time", about="Time as HH:MM", optional=True),
         ),
-        *asked("event"),
+        *lines_of("asks/event"),
         {"status": "=created", "title": "@title", "day": "@day"},
     ),
     Topic(
@@ -234,7 +244,7 @@ TOPICS = (
             Parameter("city", ("from", "origin", "start", "source", "city_a"), "city", about="Where from"),
             Parameter("other", ("to", "destination", "end", "target", "city_b"), "city2", about="Where to"),
         ),
-        *asked("distance"),
+        *lines_of("asks/distance"),
         {"kilometres": "thousand"},
         "It is {kilometres} kilometres from {city} to {other}.",
         "{city}到{other}有{kilometres}公里。",
@@ -244,7 +254,7 @@ TOPICS = (
         ("read_file", "open_file", "cat", "get_file", "view_file", "Read"),
         ("Read a file", "Shows what a file holds", "Reads a text file."),
         (Parameter("path", ("path", "file", "filename", "file_path", "name"), "path", about="Path of the file"),),
-        *asked("file"),
+        *lines_of("asks/file"),
         {"content": "phrase"},
         several="path",
     ),
@@ -253,7 +263,7 @@ TOPICS = (
         ("run_command", "shell", "bash", "execute", "terminal", "Bash", "run"),
         ("Run a shell command", "Executes a command", "Runs a command in a terminal."),
         (Parameter("command", ("command", "cmd", "script", "line"), "command", about="The command"),),
-        *asked("command"),
+        *lines_of("asks/command"),
         {"output": "word", "code": "zero"},
     ),
     Topic(
@@ -261,7 +271,7 @@ TOPICS = (
         ("define", "dictionary", "define_word", "get_definition", "lookup_word", "meaning"),
         ("Meaning of a word", "A dictionary", "Looks up what a word means."),
         (Parameter("word", ("word", "term", "entry", "text"), "word", about="The word"),),
-        *asked("define"),
+        *lines_of("asks/define"),
         {"definition": "phrase"},
         several="word",
     ),
@@ -270,7 +280,7 @@ TOPICS = (
         ("set_volume", "volume", "change_volume", "sound_level"),
         ("Set the volume", "Changes how loud it is", "Sound volume in percent"),
         (Parameter("level", ("level", "volume", "percent", "value"), "percent", "integer", "0 to 100"),),
-        *asked("volume"),
+        *lines_of("asks/volume"),
         {"volume": "@level"},
     ),
     Topic(
@@ -278,7 +288,7 @@ TOPICS = (
         ("find_contact", "contact", "get_phone", "phone_number", "lookup_contact", "contacts"),
         ("Phone number of a contact", "Finds a person in the address book", "Looks up a contact."),
         (Parameter("person", ("name", "person", "contact", "who"), "person", about="Name of the person"),),
-        *asked("contact"),
+        *lines_of("asks/contact"),
         {"name": "@person", "phone": "phone"},
         several="person",
     ),
@@ -291,11 +301,14 @@ TOPICS = (
             Parameter("people", ("people", "guests", "persons", "party_size", "seats"), "few", "integer", "How many people"),
             Parameter("time", ("time", "at", "hour"), "time", about="Time as HH:MM"),
         ),
-        *asked("book_table"),
+        *lines_of("asks/book_table"),
         {"status": "=booked", "place": "@place", "people": "@people"},
     ),
 )
-"""What is trained."""
+"""What is trained, with many wordings for each."""
+
+MORE = tuple(_read())
+"""What is trained, too, with fewer wordings: most of the breadth of what tools may be."""
 
 UNSEEN = (
     Topic(
@@ -303,7 +316,7 @@ UNSEEN = (
         ("flight_status", "track_flight"),
         ("Status of a flight",),
         (Parameter("flight", ("flight", "flight_number", "number"), "code", about="Number of the flight"),),
-        *asked("flight"),
+        *lines_of("asks/flight"),
         {"status": "word", "gate": "small"},
     ),
     Topic(
@@ -311,7 +324,7 @@ UNSEEN = (
         ("track_parcel", "package_status"),
         ("Where a parcel is",),
         (Parameter("code", ("tracking_code", "parcel", "package_id"), "code", about="Code of the parcel"),),
-        *asked("parcel"),
+        *lines_of("asks/parcel"),
         {"status": "word", "city": "city"},
     ),
     Topic(
@@ -322,7 +335,7 @@ UNSEEN = (
             Parameter("room", ("room", "zone"), "room", about="Which room"),
             Parameter("degrees", ("degrees", "target_temperature"), "minutes", "integer", "Degrees"),
         ),
-        *asked("thermostat"),
+        *lines_of("asks/thermostat"),
         {"room": "@room", "degrees": "@degrees"},
     ),
     Topic(
@@ -333,7 +346,7 @@ UNSEEN = (
             Parameter("title", ("summary", "headline"), "phrase", about="What is wrong"),
             Parameter("priority", ("priority", "urgency"), "priority", about="low, medium or high"),
         ),
-        *asked("ticket"),
+        *lines_of("asks/ticket"),
         {"ticket": "small", "priority": "@priority"},
     ),
     Topic(
@@ -341,7 +354,7 @@ UNSEEN = (
         ("cast_vote", "vote_for"),
         ("Vote for somebody",),
         (Parameter("person", ("candidate", "nominee"), "person", about="Who gets the vote"),),
-        *asked("vote"),
+        *lines_of("asks/vote"),
         {"votes": "small", "candidate": "@person"},
     ),
 )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from tiny.dialogs.phrases import lines_of, say
+
 CITIES = (
     "Paris", "London", "Berlin", "Madrid", "Rome", "Vienna", "Prague", "Warsaw", "Lisbon", "Dublin", "Oslo", "Stockholm",
     "Helsinki", "Athens", "Budapest", "Brussels", "Amsterdam", "Zurich", "Geneva", "Milan", "Munich", "Hamburg", "Lyon",
@@ -22,7 +24,7 @@ CITIES = (
 )
 HELD_CITIES = (
     "Glasgow", "Bergen", "Florence", "Granada", "Salzburg", "Antwerp", "Bordeaux", "Leipzig", "Gdansk", "Tbilisi", "Baku",
-    "Marrakesh", "Kampala", "Lusaka", "Muscat", "Jaipur", "Kathmandu", "Colombo", "Xiamen", "Sapporo", "Cebu", "Brisbane",
+    "Kampala", "Lusaka", "Muscat", "Jaipur", "Kathmandu", "Colombo", "Xiamen", "Sapporo", "Cebu", "Brisbane",
     "Wellington", "Honolulu", "Phoenix", "Detroit", "Ottawa", "Guadalajara", "Caracas", "Montevideo",
 )
 CITIES_ZH = tuple("北京 上海 广州 深圳 成都 杭州 南京 武汉 西安 重庆 天津 苏州 青岛 大连 厦门 昆明 拉萨 香港 台北 东京 巴黎 伦敦 柏林 罗马 纽约".split())
@@ -35,13 +37,6 @@ PEOPLE = (
 HELD_PEOPLE = ("Beatrice", "Dmitri", "Fatima", "Gustav", "Ingrid", "Mateo", "Penelope", "Ravi", "Sigrid", "Thomas")
 HELD_PEOPLE_ZH = tuple("赵雷 孙莉 周杰 吴倩 郑涛 冯雪 蒋欣 沈浩 韩梅 杨帆".split())
 PEOPLE_ZH = tuple("小明 小红 王伟 李娜 张敏 刘洋 陈静 妈妈 老板 爸爸 姐姐 同事 房东 老师".split())
-_PHRASES = (
-    "good morning", "see you soon", "i am late", "the meeting is at noon", "thank you", "buy milk", "call me back",
-    "happy birthday", "where are you", "i love this song", "the door is open", "dinner is ready", "we won the game",
-    "it is raining", "the train is late", "how are you", "see you at the station", "my phone is broken", "good night",
-    "please bring the keys", "the report is done", "the cat sleeps on the sofa", "i will be there in ten minutes",
-    "the code does not work", "water the plants", "do not wait for me", "all tests pass", "the server is down",
-)
 _CITY_SIGNS = "北上广深成杭南武西重天苏青大厦昆香台东巴伦柏罗纽长郑沈哈福合贵首莫悉山海州京阳门岛都庆津安汉波温泉江河湖林龙凤石金银桥港宁平原城连科尔滨肥斯尼新乡德马里亚加洛维沙"
 _SURNAMES = "王李张刘陈黄徐何高林罗梁宋谢唐许邓曹彭曾赵孙周吴郑冯蒋沈韩杨"
 _GIVEN = "伟娜敏洋静明红强磊军霞芳婷丽勇杰超艳涛雷莉倩雪欣浩梅帆宇轩晨佳琪鹏飞龙云晓文建国平东海"
@@ -51,7 +46,6 @@ _WHO_ZH = ("我", "你", "他", "她", "我们", "他们", "妈妈", "老师", "
 _WHEN_ZH = ("今天", "明天", "昨天", "晚上", "早上", "周末", "下午", "刚才", "马上", "")
 _DO_ZH = ("买", "看", "写", "做", "修", "洗", "找", "卖", "送", "拿", "带", "画", "检查", "准备", "打扫", "寄")
 _WHAT_ZH = ("书", "花", "牛奶", "面包", "钥匙", "报告", "房间", "车", "窗户", "蛋糕", "照片", "礼物", "衣服", "鱼", "茶", "电脑", "信", "苹果", "雨伞", "作业")
-_PHRASES_ZH = ("早上好", "我迟到了", "谢谢你", "生日快乐", "明天见", "晚饭好了", "我在路上", "记得买牛奶", "会议取消了", "我爱你")
 _WORDS = (
     "red", "green", "blue", "house", "garden", "river", "mountain", "summer", "winter", "window", "table", "paper", "music",
     "bread", "coffee", "apple", "train", "ship", "bridge", "market", "school", "forest", "island", "engine", "number",
@@ -65,19 +59,8 @@ _WORDS = (
     "keep", "learn", "move", "order", "paint", "read", "sing", "teach", "visit", "wait", "about", "after", "because", "before",
     "every", "from", "into", "never", "often", "over", "the", "their", "under", "with", "without", "your", "of",
 )
-_SUBJECTS = (
-    "recurrent neural networks", "the history of tea", "cheap flights", "electric cars", "python decorators", "climate change",
-    "vegan recipes", "the solar system", "jazz music", "black holes", "world cup results", "how to bake bread", "chess openings",
-    "used bicycles", "learning chinese", "cats", "rust lifetimes", "tax rules", "marathon training", "old maps",
-)
-_TASKS = (
-    "call the doctor", "buy bread", "feed the cat", "take the pills", "water the plants", "pay the rent", "send the report",
-    "pick up the kids", "go to the gym", "check the oven", "write to the bank", "lock the door", "call mum", "wash the car",
-)
-_TASKS_ZH = ("开会", "吃药", "喂猫", "给妈妈打电话", "买牛奶", "交房租", "去健身房", "关灯", "写报告")
 _ROOMS = ("kitchen", "bedroom", "bathroom", "living room", "hall", "office", "garage", "garden", "cellar", "dining room")
 _ROOMS_ZH = ("厨房", "卧室", "客厅", "浴室", "书房", "车库")
-_MEETINGS = ("team meeting", "dentist", "lunch", "dinner with friends", "yoga class", "project review", "haircut", "concert", "interview", "piano lesson")
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "tomorrow", "next monday", "the 5th of may", "the 12th of june", "2026-03-14", "2027-01-09")
 _DAYS_ZH = ("星期一", "星期二", "明天", "后天", "下周五", "周末")
 _UNITS = (("km", "miles"), ("miles", "km"), ("kg", "pounds"), ("pounds", "kg"), ("metres", "feet"), ("feet", "metres"),
@@ -124,6 +107,7 @@ def noun_of(random: Random) -> str:
     return made_word(random) if random.random() < 0.35 else random.choice(NOUNS)
 
 
+_RUDE = ("shit", "fuk", "fuck", "cunt", "nig", "fag", "dick", "tit", "cum", "nazi", "rape")
 _HELD = frozenset(name.lower() for name in (*HELD_CITIES, *HELD_PEOPLE))
 
 Draw = Callable[[Random, bool, bool], str]
@@ -133,7 +117,7 @@ Draw = Callable[[Random, bool, bool], str]
 def word(random: Random, least: int = 1, most: int = 3) -> str:
     """A word that nobody knows."""
     made = ""
-    while len(made) < 3 or made in _HELD:
+    while len(made) < 3 or made in _HELD or any(rude in made for rude in _RUDE):
         count = random.randint(least, most)
         made = "".join(random.choice(_STARTS) + random.choice(_MIDDLES) + random.choice(_ENDS) for _ in range(count))
     return made
@@ -199,12 +183,24 @@ def _person(random: Random, zh: bool, held: bool) -> str:
 
 def _phrase(random: Random, zh: bool, held: bool) -> str:
     if zh:
-        if random.random() < 0.3 and not held:
-            return random.choice(_PHRASES_ZH)
-        return _sentence_zh(random)
-    if held:
-        return words(random, 2, 6)
-    return random.choice(_PHRASES) if random.random() < 0.2 else words(random, 1, 8)
+        return _said("sentences", random, zh) if random.random() < 0.5 else _sentence_zh(random)
+    kind = random.random()
+    if kind < 0.4:
+        return words(random, 1, 8)
+    said = _said("sentences", random, zh)
+    return said if kind < 0.85 else _with_a_new_word(said, random)
+
+
+def _said(name: str, random: Random, zh: bool) -> str:
+    """A text of one of the files of sentences, as people write them."""
+    return " ".join(say(random.choice(lines_of(f"texts/{name}")[zh]), {}, random).split())
+
+
+def _with_a_new_word(text: str, random: Random) -> str:
+    """The text with a word in it that nobody knows: what is copied is not always what one expects."""
+    parts = text.split(" ")
+    parts[random.randrange(len(parts))] = made_word(random)
+    return " ".join(parts)
 
 
 def _sentence_zh(random: Random) -> str:
@@ -235,6 +231,23 @@ def _one_of(known: tuple[str, ...], known_zh: tuple[str, ...] = ()) -> Draw:
 
 def _range(low: int, high: int) -> Draw:
     return lambda random, zh, held: str(random.randint(low, high))
+
+
+def _mostly(name: str, least: int, most: int) -> Draw:
+    """Texts of a file, and some of words one behind another."""
+
+    def drawn(random: Random, zh: bool, held: bool) -> str:
+        return words(random, least, most) if not zh and random.random() < 0.4 else _said(name, random, zh)
+
+    return drawn
+
+
+def _task(random: Random, zh: bool, held: bool) -> str:
+    if random.random() < 0.6:
+        return _said("tasks", random, zh)
+    if zh:
+        return random.choice(_DO_ZH) + random.choice(_WHAT_ZH)
+    return f"{random.choice(('buy', 'call', 'check', 'clean', 'bring', 'visit', 'fix'))} {words(random, 1, 3)}"
 
 
 def _code(random: Random, zh: bool, held: bool) -> str:
@@ -283,27 +296,28 @@ KINDS: dict[str, Draw] = {
     "currency": _one_of(_MONEY, _MONEY_ZH),
     "currency2": _one_of(_MONEY, _MONEY_ZH),
     "language": _one_of(_LANGUAGES, _LANGUAGES_ZH),
-    "task": lambda random, zh, held: (random.choice(_TASKS_ZH) if random.random() < 0.4 else random.choice(_DO_ZH) + random.choice(_WHAT_ZH)) if zh else (random.choice(_TASKS) if random.random() < 0.5 else f"{random.choice(('buy', 'call', 'check', 'clean', 'bring', 'visit', 'fix'))} {words(random, 1, 3)}"),
+    "task": _task,
     "time": lambda random, zh, held: f"{random.randint(0, 23):02}:{random.randint(0, 59):02}",
     "room": _one_of(_ROOMS, _ROOMS_ZH),
     "onoff": _one_of(("on", "off")),
     "label": lambda random, zh, held: random.choice((_label, _code, _path, _title))(random, zh, held),
     "minutes": _range(1, 99),
+    "degrees_high": _range(100, 280),
+    "email": lambda random, zh, held: f"{made_word(random)}{random.choice(('.', '_', '', '-'))}{made_word(random)}@{word(random)}.{random.choice(('com', 'org', 'net', 'io'))}",
     "percent": _range(0, 100),
     "few": _range(1, 12),
     "small": _range(1, 9_999),
     "thousand": _range(10, 19_999),
     "temperature": _range(-20, 42),
     "zero": lambda random, zh, held: random.choice(("0", "0", "1")),
-    "subject": lambda random, zh, held: random.choice(_SUBJECTS) if random.random() < 0.4 and not held else words(random, 1, 4),
+    "subject": _mostly("subjects", 1, 4),
     "title": _title,
     "place": lambda random, zh, held: random.choice(("", "", "The ", "Chez ", "Café ")) + word(random, 1, 3).capitalize(),
     "symbol": lambda random, zh, held: "".join(random.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZ") for _ in range(random.randint(2, 5))),
-    "meeting": lambda random, zh, held: random.choice(_MEETINGS) if random.random() < 0.6 else words(random, 1, 3),
+    "meeting": _mostly("meetings", 1, 3),
     "day": _one_of(_DAYS, _DAYS_ZH),
     "word": lambda random, zh, held: random.choice(_WORDS).split()[0] if random.random() < 0.4 and not held else made_word(random),
     "sky": _one_of(_SKIES, _SKIES_ZH),
-    "odd": lambda random, zh, held: odd(random),
     "site": lambda random, zh, held: f"{word(random)}.{random.choice(('com', 'org', 'net'))}",
     "foreign": lambda random, zh, held: " ".join(word(random) for _ in range(random.randint(1, 4))),
     "phone": lambda random, zh, held: f"{random.choice(('+49 ', '+1 ', '0', '+86 '))}{random.randint(100, 999)} {random.randint(10_000, 9_999_999)}",
