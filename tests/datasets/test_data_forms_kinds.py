@@ -117,7 +117,7 @@ def test_the_side_that_nemo_masks_is_not_trained() -> None:
     row = turns(("User", "Hi"), ("Assistant", "Yo"), system="A chat.", mask="User", type="TEXT_TO_VALUE")
     (example,) = read("nemo-chat", row)
     assert [("system", "A chat."), ("user", "Hi"), ("assistant", "Yo")] == said(example)
-    assert example.weights == {1: 0.0, 2: 1.0}
+    assert example.weights == {1: 0.0}
     labelled = {**row, "conversations": [{"from": "User", "value": "Hi", "label": "quality:4"}]}
     assert refused("nemo-chat", labelled) == (Code.SHAPE, "$.conversations[0].label")
     assert refused("nemo-chat", {**row, "mask": "Nobody"}) == (Code.ROLE, "$.mask")

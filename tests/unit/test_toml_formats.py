@@ -232,6 +232,48 @@ def test_the_command_line_takes_a_file(tmp_path: Path) -> None:
 
 # Based on another format.
 
+BARE = """
+[[format]]
+name = "bare"
+title = "Two speakers and nothing else"
+
+[[format.turn]]
+role = "user"
+open = "<user>\\n"
+close = "</user>\\n"
+
+[[format.turn.segment]]
+kind = "user"
+body = "text"
+
+[[format.turn]]
+role = "model"
+open = "<model>\\n"
+close = "</model>\\n"
+
+[[format.turn.segment]]
+kind = "assistant"
+body = "text"
+model = true
+
+[format.generation]
+stops = ["</model>"]
+"""
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "f"}}])
+def test_a_call_that_must_be_is_a_loss_in_a_format_without_calls(choice: Any) -> None:
+    (bare,) = load(BARE)
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    asked = {"messages": [{"role": "user", "content": "a"}], "tools": tools}
+    prompt = bare.prompt(ts.parse(asked | {"tool_choice": choice}, "openai-chat"))
+    assert bare.prompt(ts.parse(asked, "openai-chat")).text == prompt.text
+    assert {"$.tools[0]", "$.tool_choice"} <= {loss.path for loss in prompt.losses}
+    parser = prompt.parser()
+    answer = ts.fold([*parser.feed("Hi.</model>"), *parser.close()])
+    assert ["Hi."] == texts(answer.items)
+
+
 BASED = TAGGED + '\n[[format]]\nname = "mine"\nbased_on = "tagged"\n'
 
 

@@ -69,7 +69,7 @@ class Prompt:
         self.offered = _offered(request)
         generation = composer.document.generation
         self.stops = list(generation.stops_with_tools if self.offered else generation.stops)
-        if _must_call(request, thinks):
+        if _must_call(composer, request, thinks):
             self.stops += generation.stops_of_call
 
     @property
@@ -185,6 +185,8 @@ def begin_prompt(
             raise Unsupported("thinking", "a format that has no place for thoughts")
         composer.out.losses.append(Loss("$.thinking", "dropped", "this format has no place for thoughts"))
         thinks = False
+    if _forced(request) is not None and ToolCall.kind not in composer.layout.places:
+        composer.out.losses.append(Loss("$.tool_choice", "dropped", "this format has no place for calls"))
     composer.write(request, "reason" if thinks else None)
     return Prompt(composer, request, thinks)
 
@@ -243,7 +245,7 @@ def _opened(composer: Composer, request: Request, thinks: bool) -> tuple[str, st
     hint = _hint(composer.document, request) if thinks else ""
     if hint:
         composer.out.control(hint)
-    forced = _forced(request) if _must_call(request, thinks) else None
+    forced = _forced(request) if _must_call(composer, request, thinks) else None
     kind = generation.thinking_kind if thinks else ToolCall.kind if forced is not None else generation.kind
     place = places[kind]
     out, before = composer.out, composer.place
@@ -337,9 +339,10 @@ def _forced(request: Request) -> ToolChoice | None:
     return choice if choice.mode in ("required", "named") or (choice.mode == "allowed" and choice.required) else None
 
 
-def _must_call(request: Request, thinks: bool) -> bool:
-    """Whether the prompt opens a call: the model may do nothing else, and no answer goes on."""
-    return not thinks and not _goes_on(request) and _forced(request) is not None
+def _must_call(composer: Composer, request: Request, thinks: bool) -> bool:
+    """Whether the prompt opens a call: the model may do nothing else, no answer goes on, and there is a place."""
+    able = ToolCall.kind in composer.layout.places
+    return able and not thinks and not _goes_on(request) and _forced(request) is not None
 
 
 def _thinks(request: Request, asked: bool | None) -> bool:
