@@ -99,6 +99,11 @@ def resuming() -> None:
         pairs = zip(whole.model.parameters(), later.model.parameters(), strict=True)
         assert all(torch.equal(x, y) for x, y in pairs), "resuming changes the weights"
         print("resuming changes nothing")
+        fresh = train.Run(shape, settings, "cpu")
+        fresh.start(folder / "half")
+        pairs = zip(later.model.parameters(), fresh.model.parameters(), strict=True)
+        assert fresh.step == 0
+        assert all(torch.equal(x, y) for x, y in pairs), "another training begins with other weights"
 
 
 def main() -> None:

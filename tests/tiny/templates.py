@@ -10,7 +10,7 @@ from tiny.dialogs.phrases import Node, parsed
 from tiny.dialogs.topics import MORE, TOPICS, UNSEEN, Parameter
 
 _NUMBER = r"-?\d[\d.]*"
-_WORDS = r"[^\d\"“”`,.?!:;]{1,40}"
+_WORDS = r"[^\d\"“”`,.?!:;]{1,120}"
 _KINDS = {
     **dict.fromkeys(("city", "city2", "person"), r"[^\W\d_]+(?: [^\W\d_]+)?"),
     "label": r"[\w./-]+(?: \w+){0,3}",
@@ -24,6 +24,7 @@ _KINDS = {
     "path": r"[\w./-]+",
     "command": r"[^`]+",
     "symbol": r"[a-z]{2,5}",
+    **dict.fromkeys(("subject", "task", "meeting"), r"[^\"“”?.!]{1,120}"),
     "phrase": r"[^\"“”]+",
     "day": r"[\w -]+",
     "room": r"[a-z ]{1,12}|[^\W\d]{2}",
@@ -57,12 +58,13 @@ def fits(text: str, *, made: bool = True) -> list[str]:
 
 
 def _line(text: str, made: bool, *, talk_too: bool = False) -> str:
-    known = (*_patterns(made), *_talk()) if talk_too else _patterns(made)
+    known = (*patterns(made), *_talk()) if talk_too else patterns(made)
     return next((line for line, pattern in known if any(map(pattern.fullmatch, (text, text.strip())))), "")
 
 
 @cache
-def _patterns(made: bool) -> tuple[tuple[str, re.Pattern[str]], ...]:
+def patterns(made: bool = True) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """The lines of requests and their expressions; `made` as for `fits`."""
     lines: list[tuple[str, dict[str, str]]] = []
     words = {
         "verb": "|".join((*values.VERBS, *((_MADE,) if made else ()))),

@@ -13,12 +13,13 @@ import jsonschema_rs
 import pytest
 
 import turnscript
-from tests.tiny.templates import fits
+from tests.tiny.templates import fits, patterns
 from tiny import cases, evaluate, recipe, rows
 from tiny.cases import FAMILIAR, HELD_COUNTS, UNSEEN_COUNTS, Case, normal
 from tiny.dialogs import tools, values
 from tiny.dialogs.conversations import conversation
-from tiny.dialogs.topics import MORE, TOPICS, UNSEEN
+from tiny.dialogs.phrases import say
+from tiny.dialogs.topics import MORE, TOPICS, UNSEEN, Topic
 
 TRAINED = 20_000
 
@@ -56,6 +57,16 @@ def test_the_suites_have_their_sizes(every: list[Case]) -> None:
 
 def test_the_lines_that_are_told_apart_are_those_of_training(trained: list[dict[str, object]]) -> None:
     assert [] == [text for row in trained[:500] for text in said(row) if not fits(text)]
+
+
+@pytest.mark.parametrize("topic", [*TOPICS, *MORE, *UNSEEN], ids=lambda topic: topic.name)
+def test_each_line_has_an_expression_that_tells_its_texts(topic: Topic) -> None:
+    random = Random(topic.name)
+    for zh, lines in ((False, topic.asks), (True, topic.asks_zh)):
+        for line in lines:
+            values = tools._values(topic, random, zh, held=False)
+            text = say(line, tools._spoken(topic, values) if zh else values, random)
+            assert any(pattern.fullmatch(text) for known, pattern in patterns() if known == line), text
 
 
 def test_no_line_of_training_makes_a_request_that_was_written_by_hand() -> None:

@@ -160,7 +160,7 @@ def check_unread(members: Members, reads: Iterable[str], form: str) -> None:
 
 def check_wanted(members: Members) -> None:
     """Refuse a record that says that its answer is a bad one: TRL's `label`, LLaMA-Factory's `kto_tag`."""
-    for key in _WANTED & members.keys():
+    for key in sorted(_WANTED & members.keys()):
         said = bytes(members[key]).strip().lower()
         if said[:1].isdigit() or said[:1] == b"-":
             raise wrong(members[key], f"$.{key}", "true or false, whether this answer is wanted")

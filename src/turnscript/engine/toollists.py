@@ -311,19 +311,15 @@ def _markdown(tool: Tool) -> str:
 
 
 def _parameters_line(tool: Tool) -> str:
-    given = tool.parameters if tool.parameters is not None else _raw("{}")
-    schema = plain(given)
-    if not isinstance(schema, dict) or "properties" not in schema:
+    schema = plain(tool.parameters) if tool.parameters is not None else {}
+    if tool.parameters is None or not isinstance(schema, dict) or "properties" not in schema:
         return "\n"
-    try:
-        return f"Parameters: {_short(schema['properties'])}\n\n"
-    except TypeError:  # no properties at all, and in them a number that is no Python int
-        return f"Parameters: {compact(_properties_of(text_of(given)))}\n\n"
+    properties = schema["properties"]
+    shown = _short(properties) if isinstance(properties, dict) else compact(_properties_of(text_of(tool.parameters)))
+    return f"Parameters: {shown}\n\n"
 
 
-def _short(properties: Any) -> str:
-    if not isinstance(properties, dict):
-        return json.dumps(properties, ensure_ascii=False, separators=(",", ":"))
+def _short(properties: dict[str, Any]) -> str:
     entries = []
     for key, value in properties.items():
         type_ = value.get("type") if isinstance(value, dict) else None

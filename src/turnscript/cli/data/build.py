@@ -34,7 +34,7 @@ from turnscript.cli.progress import DELAY, Meter
 from turnscript.cli.report import Screen, plural
 from turnscript.datasets.build import Progress, build
 from turnscript.datasets.executors import Executor, Inline, Processes, Shard
-from turnscript.datasets.files import expand
+from turnscript.datasets.files import expand, survey
 from turnscript.datasets.plan import Plan
 
 _EPILOG = """\b
@@ -113,7 +113,7 @@ def command(inputs: tuple[str, ...], plan_file: str | None, **options: Any) -> i
     run = {name: options.pop(name) for name in _RUN_OPTIONS}
     plan = plan_from(inputs, plan_file, options)
     if not run["quiet"]:
-        say_unread(plan.inputs)
+        say_unread(survey(plan.inputs))
     executor = _executor(plan, run["workers"], run["part"], run["ray"])
     out = os.fspath(run["out"])
     watch = Watch(quiet=run["quiet"])

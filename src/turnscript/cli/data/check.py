@@ -25,6 +25,7 @@ from turnscript.cli.data.unread import say_unread
 from turnscript.cli.failures import BAD_INPUT, OK
 from turnscript.cli.options import SectionedCommand
 from turnscript.datasets.build import build
+from turnscript.datasets.files import survey
 from turnscript.datasets.runstats import stats_of
 
 _EPILOG = """\b
@@ -66,7 +67,7 @@ def command(
     The work is done in a temporary folder: about three bytes for each token.
     """
     plan = plan_from(inputs, plan_file, options)
-    say_unread(plan.inputs)
+    say_unread(survey(plan.inputs))
     with tempfile.TemporaryDirectory(prefix="turnscript-check-") as folder:
         with Watch() as watch:
             build(plan, folder, executor=local_executor(plan, workers), progress=watch.see)

@@ -13,7 +13,7 @@ from turnscript.cli.failures import BAD_INPUT, OK
 from turnscript.cli.options import SectionedCommand
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.report import plural, shown
-from turnscript.datasets.files import expand
+from turnscript.datasets.files import survey
 from turnscript.datasets.looking import Found, look
 
 _EPILOG = """\b
@@ -39,8 +39,9 @@ def command(paths: tuple[str, ...], form: str | None, map: str | None, json_want
 
     PATH is a file, a folder, or a pattern. The first rows of each file are looked at.
     """
-    say_unread(paths)
-    found = [look(path, form or "auto", map or "") for path in expand(paths)]
+    listing = survey(paths)
+    say_unread(listing)
+    found = [look(path, form or "auto", map or "") for path in listing.files]
     with Files() as files:
         text = as_json([msgspec.to_builtins(one) for one in found]) if json_wanted else "\n".join(paragraphs(found))
         files.open(STREAM).write(text.encode("utf-8", "backslashreplace"))

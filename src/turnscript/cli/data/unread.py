@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from turnscript.cli.report import Screen, plural
-from turnscript.datasets.files import survey
+from turnscript.datasets.files import Listing
 
 _NAMED = 3
 
 
-def say_unread(inputs: Sequence[str]) -> None:
+def say_unread(listing: Listing) -> None:
     """Name files that lie in the given folders and that no row is read from: a `.csv`, a file without a suffix."""
-    unread = survey(inputs).left_out
+    unread = listing.left_out
     if not unread:
         return
     names = ", ".join(unread[:_NAMED])
