@@ -138,7 +138,8 @@ class Reply(Struct, frozen=True):
     as it is not; for an API that says so. `usage`: what is known before the model begins, the tokens of
     the prompt, for an API whose streams begin with it. `reasoning_name`: the member for thoughts, where an API has no
     official one. `incomplete_as`: the status of an answer that met a limit; some clients take only `completed` for an
-    end. `request_id`: that of errors, where a body holds one.
+    end. `request_id`: that of errors, where a body holds one. `choice`: which of several answers to a request this is,
+    for an API that numbers them.
     """
 
     id: str | None = None
@@ -148,6 +149,7 @@ class Reply(Struct, frozen=True):
     reasoning_name: Literal["reasoning_content", "reasoning"] = "reasoning_content"
     incomplete_as: Literal["incomplete", "completed"] = "incomplete"
     request_id: str | None = None
+    choice: int = 0
 
 
 PLAIN = Reply()

@@ -65,7 +65,8 @@ class Serving(Struct, frozen=True, kw_only=True):
     `header`: a header that only clients of this API send. `id_prefix`: what ids of its answers begin with. `bare`: a
     request is a text to go on from, and no conversation. `count_path` and `count`: where tokens are counted, and the
     body that says how many. `models` and `model`: a list of models, and one. `refusal`: the error for a request with a
-    member that must not be ignored.
+    member that must not be ignored. `together`: the bodies of several answers to one request as one body, for an API
+    that has a place for them; each was written as the choice of its number, and the first says what all of them took.
     """
 
     models: Callable[[Sequence[ModelCard]], bytes]
@@ -77,3 +78,4 @@ class Serving(Struct, frozen=True, kw_only=True):
     count: Callable[[int], bytes] | None = None
     stored: Stored | None = None
     refusal: Callable[[Request], InvalidRequest | None] | None = None
+    together: Callable[[Sequence[bytes]], bytes] | None = None

@@ -199,12 +199,19 @@ class Stage:
         self._model = {"kind": "completions"} | (model or {})
         self._sections = sections
         self._scripts: list[list[Script]] = [[answer("Hello")] for _ in range(servers)]
+        self._chosen: dict[int, Callable[[Asked], Script]] = {}
         self.asks: list[list[Asked]] = [[] for _ in range(servers)]
         self.models: list[Scripted] = []
 
     def play(self, *scripts: Script, server: int = 0) -> None:
         """What a server plays for the next completions; the last one again and again."""
         self._scripts[server] = list(scripts)
+        self._chosen.pop(server, None)
+        self.asks[server].clear()
+
+    def play_by(self, choose: Callable[[Asked], Script], server: int = 0) -> None:
+        """What a server plays for the next completions, by what it is asked."""
+        self._chosen[server] = choose
         self.asks[server].clear()
 
     def _script(self, number: int) -> Callable[[Asked], Script]:
@@ -212,6 +219,8 @@ class Stage:
             if asked.line.startswith("GET"):
                 return said({"data": [{"id": "model"}]})
             self.asks[number].append(asked)
+            if number in self._chosen:
+                return self._chosen[number](asked)
             scripts = self._scripts[number]
             return scripts.pop(0) if len(scripts) > 1 else scripts[0]
 

@@ -146,7 +146,7 @@ CHECKLIST: dict[str, list[str]] = {
         "gateway/test_e2e_chat.py::test_any_object_may_be_asked_for",
         "gateway/test_e2e_chat.py::test_the_limit_is_a_length",
         "gateway/test_e2e_chat.py::test_a_stop_string_of_the_client_ends_the_text",
-        "gateway/test_e2e_chat.py::test_one_answer_is_made_and_more_are_reported",
+        "gateway/test_e2e_chat.py::test_as_many_answers_are_made_as_are_asked_for",
     ],
     # Responses.
     "Responses: tools of every type, those of the vendor not offered": [

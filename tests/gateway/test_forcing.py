@@ -39,11 +39,13 @@ from turnscript.gateway.forcing import (
     ThoughtMeter,
     can_think,
     check_answer,
+    choices,
     closing,
     estimated_tokens,
     fit,
     plan_thinking,
     sampling,
+    sampling_of,
     stops,
     structured,
 )
@@ -360,7 +362,7 @@ def test_a_formats_own_stops_come_first(
         ),
         ({"logprobs": False}, {}, []),
         ({"n": 1}, {}, []),
-        ({"n": 3}, {}, ["$.n"]),
+        ({"n": 3}, {}, []),
     ],
 )
 def test_sampling_settings_are_kept_in_their_ranges(settings: dict[str, Any], values: Any, lost: list[str]) -> None:
@@ -380,11 +382,29 @@ def test_a_setting_that_the_backend_does_not_know_is_reported_and_one_of_a_prese
     assert ({"temperature": 1.0}, ["$.top_k"]) == (found.values, [loss.path for loss in found.losses])
 
 
-def test_several_answers_can_be_refused_with_their_place() -> None:
-    with pytest.raises(ts.InvalidRequest, match="3 answers") as caught:
-        sampling(request(n=3), many="refuse")
-    assert "$.n" == caught.value.path
-    assert {} == sampling(request(n=1), many="refuse").values
+@pytest.mark.parametrize("asked", [None, 1, 3, 8])
+def test_as_many_answers_are_made_as_are_asked_for(asked: int | None) -> None:
+    assert (asked or 1, []) == choices(request(n=asked), 8)
+
+
+@pytest.mark.parametrize("asked", [0, -1, 9, 1 << 70])
+def test_a_number_of_answers_that_there_cannot_be_is_refused_with_its_place(asked: int) -> None:
+    with pytest.raises(ts.InvalidRequest, match=r"an integer from 1 to 8") as caught:
+        choices(request(n=asked), 8)
+    assert ("$.n", str(asked)) == (caught.value.path, caught.value.got)
+
+
+@pytest.mark.parametrize(("asked", "lost"), [(None, 0), (1, 0), (2, 1)])
+def test_where_one_answer_can_be_told_more_are_reported(asked: int | None, lost: int) -> None:
+    count, losses = choices(request(n=asked), None)
+    assert (1, ["$.n"] * lost) == (count, [loss.path for loss in losses])
+
+
+def test_each_answer_has_a_seed_of_its_own_if_there_is_any() -> None:
+    last = (1 << 32) - 1
+    assert [5, 6, 7] == [sampling_of({"seed": 5}, number)["seed"] for number in range(3)]
+    assert [last, 0] == [sampling_of({"seed": last}, number)["seed"] for number in range(2)]
+    assert {"top_p": 0.5} == sampling_of({"top_p": 0.5}, 3)
 
 
 def test_tokens_are_about_four_characters() -> None:

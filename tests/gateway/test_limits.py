@@ -117,6 +117,38 @@ def test_who_waits_comes_in_the_order_of_arrival_and_none_is_forgotten() -> None
     assert list(range(12)) == asyncio.run(run())
 
 
+def test_more_of_what_was_let_in_waits_in_its_turn_and_is_not_refused() -> None:
+    async def run() -> None:
+        gate, order = Gate(Limits(queue=1, wait=0.01), 1, "x"), []
+
+        async def more(name: str) -> None:
+            async with gate.again():
+                order.append(name)
+
+        async def other() -> None:
+            async with gate:
+                order.append("other")
+
+        async with gate:
+            assert 0 == gate.room
+            waiting = asyncio.create_task(other())
+            await asyncio.sleep(0)
+            tasks = [asyncio.create_task(more(name)) for name in ("more", "left", "again")]
+            await asyncio.sleep(0)
+            assert 4 == gate.waiting
+            tasks[1].cancel()
+        await asyncio.gather(waiting, *tasks, return_exceptions=True)
+        assert (["other", "more", "again"], 1, True) == (order, gate.room, gate.idle)
+        async with gate, asyncio.timeout(1):
+            late = asyncio.create_task(more("late"))
+            await asyncio.sleep(0.05)  # longer than anybody else may wait
+        await late
+        assert ("late", True) == (order[-1], gate.idle)
+        assert 9 < Gate(Limits(), None, "x").room
+
+    asyncio.run(run())
+
+
 def test_other_limits_hold_from_now_on() -> None:
     async def run() -> None:
         gate, leave, inside = Gate(Limits(queue=9, wait=5.0), 1, "x"), asyncio.Event(), []

@@ -8,14 +8,15 @@ from where it began; the client has seen nothing of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from turnscript.api import Api
 from turnscript.errors import Conflict, TurnscriptError, UpstreamError
 from turnscript.events import Event
+from turnscript.gateway.choices import Choices, Tell
 from turnscript.gateway.generation import Generation
 from turnscript.gateway.headers import stream_headers
+from turnscript.gateway.outlet import Outlet
 from turnscript.gateway.pool import open_any
 from turnscript.gateway.preparing import Prepared
 from turnscript.gateway.service import Service
@@ -28,8 +29,6 @@ QUEUED = 5.0
 """The same while the request waits for its turn: it may yet be refused, and tried elsewhere."""
 OWN_END = 0.1
 """Seconds that a server has to come to the end by itself, once the model has ended its turn."""
-
-Tell = Callable[[list[Event]], Awaitable[None]]
 
 
 class AnswerRequests:
@@ -91,7 +90,9 @@ class AnswerRequests:
             return
         visit.watch()
         self._supersede(visit, prepared)
-        if prepared.streams:
+        if prepared.choices > 1:
+            await self._several(visit, prepared)
+        elif prepared.streams:
             await self._stream(visit, prepared)
         else:
             await visit.answer(await self._whole(visit, prepared))
@@ -146,8 +147,7 @@ class AnswerRequests:
     async def _stream(self, visit: Visit, prepared: Prepared) -> None:
         renderer = self._api.stream_renderer(prepared.request, prepared.reply)
         outlet = visit.open(renderer)
-        visit.headers_out = stream_headers(self._api.headers(request_id=visit.request_id), prepared.told.raw())
-        self._service.heart.watch(outlet, visit.stalled)
+        self._watch(visit, prepared, outlet)
 
         async def tell(events: list[Event]) -> None:
             if not outlet.begun:
@@ -167,7 +167,36 @@ class AnswerRequests:
         finally:
             visit.begin_never()
 
-    # Both.
+    def _watch(self, visit: Visit, prepared: Prepared, outlet: Outlet) -> None:
+        visit.headers_out = stream_headers(self._api.headers(request_id=visit.request_id), prepared.told.raw())
+        self._service.heart.watch(outlet, visit.stalled)
+
+    # Several answers to one request.
+
+    async def _several(self, visit: Visit, prepared: Prepared) -> None:
+        choices = Choices(self._service, self._api, visit, prepared, self._run)
+        visit.generation = choices.tally
+
+        def let_in() -> None:
+            visit.begin_in(SOON)
+
+        if not prepared.streams:
+            await choices.make(let_in)
+            await visit.answer(choices.body())
+            return
+        outlet = choices.stream()
+        self._watch(visit, prepared, outlet)
+        try:
+            visit.begin_in(QUEUED)
+            await choices.make(let_in)
+            await visit.begin()
+            last = choices.last()
+            visit.settle()
+            await outlet.end(last)
+        finally:
+            visit.begin_never()
+
+    # All.
 
     async def _generated(self, visit: Visit, prepared: Prepared, tell: Tell) -> Generation:
         """The generation, run to its end. All but its last events are told."""
@@ -176,29 +205,31 @@ class AnswerRequests:
         async with prepared.caller.gate, prepared.served.gate:
             visit.begin_in(SOON)
             await self._run(visit, prepared, generation, tell)
-            while generation.paused:
-                events = generation.resume()
-                if events:
-                    await tell(events)
-                await self._run(visit, prepared, generation, tell)
         generation.last = generation.close()
         return generation
 
     async def _run(self, visit: Visit, prepared: Prepared, generation: Generation, tell: Tell) -> None:
-        ask = prepared.ask_from(generation.text)
+        """All that a model's servers write of an answer, with the pauses in between."""
 
         def failed(error: UpstreamError, url: str) -> None:
             self._service.note_failure(visit.request_id, prepared.served.name, error, url)
 
-        async with open_any(prepared.served.pool, ask, prepared.session.thread, failed) as (answer, lease):
-            async for pieces in answer:
-                events = generation.feed(pieces)
-                if events:
-                    await tell(events)
-                if generation.ended or generation.paused or generation.overrun(ask.max_tokens):
-                    break
-            if generation.turn_ended and lease.slot is not None:
-                await _let_end(answer, generation)
+        while True:
+            ask = prepared.ask_from(generation.text)
+            async with open_any(prepared.served.pool, ask, prepared.session.thread, failed) as (answer, lease):
+                async for pieces in answer:
+                    events = generation.feed(pieces)
+                    if events:
+                        await tell(events)
+                    if generation.ended or generation.paused or generation.overrun(ask.max_tokens):
+                        break
+                if generation.turn_ended and lease.slot is not None:
+                    await _let_end(answer, generation)
+            if not generation.paused:
+                return
+            events = generation.resume()
+            if events:
+                await tell(events)
 
 
 async def _let_end(answer: Answer, generation: Generation) -> None:

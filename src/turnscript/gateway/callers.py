@@ -17,7 +17,7 @@ class Caller:
     """Somebody who asks, with what is running and used up in this name."""
 
     def __init__(self, key: Key | None, config: Config) -> None:
-        limits = config.limits if key is None else key.limits(config.limits)
+        limits = self.limits = config.limits if key is None else key.limits(config.limits)
         self.key = key
         self.name = ANYBODY if key is None else key.name
         self.policy: Policy = config.policy if key is None else key.policy(config.policy)

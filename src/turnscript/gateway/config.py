@@ -79,7 +79,7 @@ class Server(Struct, frozen=True, kw_only=True):
 class Limits(Struct, frozen=True, kw_only=True):
     """What each key may use, or all clients together where no keys are needed; None is no limit.
 
-    `backend_running`: how many requests a backend answers at once.
+    `choices`: how many answers one request may ask for. `backend_running`: how many requests a backend answers at once.
     """
 
     running: Annotated[int | None, Whole(bound=True)] = None
@@ -87,6 +87,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     wait: Annotated[float, Seconds()] = 60.0
     requests_per_minute: Annotated[int | None, Whole(bound=True)] = None
     tokens_per_minute: Annotated[int | None, Whole(bound=True)] = None
+    choices: Annotated[int, Whole(1, 128)] = 16
     backend_running: Annotated[int | None, Whole(bound=True)] = None
 
 

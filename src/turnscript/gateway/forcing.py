@@ -8,7 +8,8 @@ where that is less than what was asked for. Nothing here waits or speaks to anyb
 - Thinking: `plan_thinking` says whether a thought is opened and how long it may get, a `ThoughtMeter` stage counts.
 - `response_format`: the instructions ask for it, and `check_answer` looks at the answer. Where a backend enforces a
   grammar the caller says so, and then nothing is asked for and nothing is lost.
-- Sampling: known names and ranges; `n` above 1 is reported or refused.
+- Sampling: known names and ranges. `n` above 1: so many answers, up to a limit, each with a seed of its own; one, and a
+  loss, where the API has no place for more.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from math import ceil
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
@@ -379,11 +380,10 @@ def sampling(
     preset: Mapping[str, float] | None = None,
     *,
     accepts: Collection[str] = SAMPLING,
-    many: Literal["report", "refuse"] = "report",
 ) -> Sampling:
     """What to sample with: the preset's values, and over them the client's, each in its range.
 
-    `accepts`: the names that the backend takes. `many`: what to do about `n` above 1. Raises InvalidRequest for that.
+    `accepts`: the names that the backend takes.
     """
     settings = request.settings
     values = {name: value for name, value in (preset or {}).items() if name in accepts}
@@ -397,8 +397,6 @@ def sampling(
             losses.append(Loss(_path(request, name), "dropped", detail))
         else:
             values[name] = _in_range(name, value, _path(request, name), losses)
-    if settings.n is not None and settings.n > 1:
-        _one_answer(_path(request, "n"), settings.n, many, losses)
     return Sampling(values, losses)
 
 
@@ -415,11 +413,27 @@ def _in_range(name: str, value: Any, path: str, losses: list[Loss]) -> Any:
     return kept
 
 
-def _one_answer(path: str, count: int, many: str, losses: list[Loss]) -> None:
-    if many == "refuse":
-        message = f"{count} answers were asked for, and there is one; ask {count} times"
-        raise InvalidRequest(message, path=path, expected="1", got=str(count))
-    losses.append(Loss(path, "approximated", f"{count} answers were asked for, and there is one"))
+def choices(request: Request, limit: int | None) -> tuple[int, list[Loss]]:
+    """How many answers are made. `limit`: how many there may be; None where the API can tell only one.
+
+    Raises InvalidRequest for more than that, and for less than one.
+    """
+    asked, path = request.settings.n, _path(request, "n")
+    if asked is None or asked == 1:
+        return 1, []
+    if limit is None:
+        return 1, [Loss(path, "approximated", f"{asked} answers were asked for, and there is one")] if asked > 1 else []
+    if not 1 <= asked <= limit:
+        expected = f"an integer from 1 to {limit}"
+        message = f"{asked} answers were asked for; expected {expected}"
+        raise InvalidRequest(message, path=path, expected=expected, got=str(asked))
+    return asked, []
+
+
+def sampling_of(values: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+    """What to sample the answer of a number with. Its seed is so much higher: with the same one it would be a copy."""
+    seed = values.get("seed")
+    return values if seed is None or not number else {**values, "seed": (seed + number) % _SEEDS}
 
 
 def _path(request: Request, field: str) -> str:
@@ -440,11 +454,13 @@ __all__ = [
     "ThoughtMeter",
     "can_think",
     "check_answer",
+    "choices",
     "closing",
     "estimated_tokens",
     "fit",
     "plan_thinking",
     "sampling",
+    "sampling_of",
     "stops",
     "structured",
 ]

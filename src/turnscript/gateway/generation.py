@@ -52,6 +52,40 @@ class Stage(Protocol):
         ...
 
 
+class Outcome(Protocol):
+    """What is counted and reported of an answer, wherever it ended: when it began, what it took, what it says."""
+
+    @property
+    def first(self) -> float | None:
+        """When its first text came; None if there is none."""
+        ...
+
+    @property
+    def usage(self) -> Usage:
+        """What it took, as far as that was counted."""
+        ...
+
+    @property
+    def used(self) -> Usage:
+        """The same; estimated where nobody has counted."""
+        ...
+
+    @property
+    def counted(self) -> bool:
+        """Whether a server has counted the prompt."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """What was generated."""
+        ...
+
+    @property
+    def response(self) -> Response:
+        """What its client has."""
+        ...
+
+
 class TextParser:
     """The parser of an answer that is a text and nothing else, which ends at the client's own stop strings."""
 

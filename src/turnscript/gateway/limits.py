@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from math import inf
 from time import monotonic
 
 from turnscript.errors import Overloaded, RateLimited
@@ -40,6 +42,13 @@ class Gate:
         """Whether nothing runs or waits."""
         return not self.running and not self._waiting
 
+    @property
+    def room(self) -> float:
+        """How many more would run at once; endless where there is no limit."""
+        if self._most is None:
+            return inf
+        return 0 if self._waiting else max(0, self._most - self.running)
+
     async def __aenter__(self) -> None:
         """Run inside once there is a place. Raises Overloaded where the queue is full or the wait too long."""
         if self._most is None or (self.running < self._most and not self._waiting):
@@ -57,6 +66,18 @@ class Gate:
 
     async def __aexit__(self, *failed: object) -> None:
         self._leave()
+
+    @asynccontextmanager
+    async def again(self) -> AsyncIterator[None]:
+        """The same for more of a request that was let in before: in its turn, however many wait and however long."""
+        if self.room:
+            self.running += 1
+        else:
+            await self._place()
+        try:
+            yield
+        finally:
+            self._leave()
 
     async def _place(self) -> None:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
-from turnscript.api import StreamRenderer
+from turnscript.errors import TurnscriptError
 from turnscript.gateway.headers import RawHeaders
 
 Message = MutableMapping[str, Any]
@@ -19,12 +19,28 @@ Send = Callable[[Message], Awaitable[None]]
 Receive = Callable[[], Awaitable[Message]]
 
 
+class Frame(Protocol):
+    """What stands around the events of a stream, as its API writes it: the beginning, signs of life, a bad end."""
+
+    def start(self) -> bytes:
+        """The bytes before the first event."""
+        ...
+
+    def idle(self) -> bytes:
+        """A sign of life."""
+        ...
+
+    def fail(self, error: TurnscriptError) -> bytes:
+        """The bytes that end the stream because of an error."""
+        ...
+
+
 class Outlet:
     """One stream to one client."""
 
     __slots__ = ("_beat", "_renderer", "_send", "begun", "last", "over", "sending", "since")
 
-    def __init__(self, send: Send, renderer: StreamRenderer) -> None:
+    def __init__(self, send: Send, renderer: Frame) -> None:
         self._send = send
         self._renderer = renderer
         self._beat: asyncio.Task[None] | None = None

@@ -59,7 +59,8 @@ class Prepared(Struct, kw_only=True):
     """A request that is ready to be answered.
 
     `request`: as the client sent it, and naming the model that answers where it names none. `spoken`: the one that the
-    prompt was made from. `session`: which conversation it belongs to. `digest`: of the body.
+    prompt was made from. `choices`: how many answers it gets. `session`: which conversation it belongs to. `digest`: of
+    the body.
     """
 
     request: Request
@@ -68,10 +69,11 @@ class Prepared(Struct, kw_only=True):
     caller: Caller
     ask: Completion
     new_parser: Callable[[], Parser]
-    controls: Controls
+    new_controls: Callable[[], Controls]
     losses: list[Loss]
     tokens: int
     session: Session
+    choices: int = 1
     prompt: Prompt | None = None
     recalled: Recalled | None = None
     findings: list[CallFinding] = []
@@ -89,7 +91,12 @@ class Prepared(Struct, kw_only=True):
     def generation(self) -> Generation:
         """A generation that has not begun."""
         served = self.served
-        return Generation(self.new_parser, self.controls, self.tokens, served.estimate, served.context)
+        return Generation(self.new_parser, self.new_controls(), self.tokens, served.estimate, served.context)
+
+    def choice(self, number: int) -> Prepared:
+        """The same for one of its answers; what was lost before any is not repeated."""
+        ask = replace(self.ask, sampling=forcing.sampling_of(self.ask.sampling, number))
+        return replace(self, ask=ask, reply=replace(self.reply, choice=number), losses=[], findings=[])
 
     def ask_from(self, generated: str) -> Completion:
         """What to ask of a backend that has written so much already."""
@@ -119,6 +126,8 @@ class Preparation(Struct, kw_only=True):
     memory: Memory
     signing_key: bytes
     sessions: Sessions
+    several: bool = False
+    """Whether the API has a place for several answers."""
     fits: bool = True
     """Whether the prompt must fit: not where it is only counted."""
 
@@ -134,6 +143,7 @@ class Preparation(Struct, kw_only=True):
         asked = forcing.structured(offered.request)
         offered.request = asked.request
         losses += unread(request, HANDLED) + cleaned.losses + offered.losses + asked.losses
+        choices = self._choices(request, losses)
         plan = self._thinking(offered.request, format_)
         own = (self.caller.name, served.name, format_.name, served.model.variant, served.model.first_token)
         scope = "\0".join([part or "" for part in own])
@@ -145,15 +155,10 @@ class Preparation(Struct, kw_only=True):
         tokens, allowed = await self._fitted(request, text, losses)
         ask = self._completion(request, text, allowed, prompt.stops, losses)
         self._judge(losses, policy)
-        stages: list[Stage] = [offered.restorer(), Unrepeated(request), Seals(self.signing_key)]
-        return Prepared(
-            request=request,
-            spoken=offered.request,
-            served=served,
-            caller=self.caller,
-            ask=ask,
-            new_parser=prompt.parser,
-            controls=Controls(
+
+        def controls() -> Controls:
+            stages: list[Stage] = [offered.restorer(), Unrepeated(request), Seals(self.signing_key)]
+            return Controls(
                 ids=CallIds(),
                 meter=forcing.ThoughtMeter(plan.budget, served.estimate) if plan.budget is not None else None,
                 gate=CallGate(offered.tools, _call_policy(policy)) if offered.tools else None,
@@ -162,7 +167,17 @@ class Preparation(Struct, kw_only=True):
                 blanks=Blanks() if offered.tools else None,
                 closing=forcing.closing(format_),
                 outward=stages,
-            ),
+            )
+
+        return Prepared(
+            request=request,
+            spoken=offered.request,
+            served=served,
+            caller=self.caller,
+            ask=ask,
+            new_parser=prompt.parser,
+            new_controls=controls,
+            choices=choices,
             losses=losses,
             tokens=tokens,
             prompt=prompt,
@@ -174,6 +189,11 @@ class Preparation(Struct, kw_only=True):
     def _thinking(self, request: Request, format_: Format) -> forcing.ThinkingPlan:
         default = {"on": True, "off": False}.get(self.served.model.thinking)
         return forcing.plan_thinking(request, format_, default=default, max_tokens=request.settings.max_tokens)
+
+    def _choices(self, request: Request, losses: list[Loss]) -> int:
+        choices, lost = forcing.choices(request, self.caller.limits.choices if self.several else None)
+        losses += lost
+        return choices
 
     def _judge(self, losses: Sequence[Loss], policy: Policy) -> None:
         """By policy, a request that loses anything is refused; so `losses` has to be all of them."""
@@ -240,6 +260,7 @@ class Preparation(Struct, kw_only=True):
     async def text(self, request: Request) -> Prepared:
         """A request that is a text to go on from, or with a hole to fill. Raises InvalidRequest and ContextOverflow."""
         losses = unread(request, handled=("suffix", "prompt"))
+        choices = self._choices(request, losses)
         prompt, suffix = _prompt(request), _string(request, "suffix")
         stops: Sequence[str] = ()
         if suffix is not None and isinstance(prompt, str) and not self._backend.fills:
@@ -257,7 +278,8 @@ class Preparation(Struct, kw_only=True):
             caller=self.caller,
             ask=replace(ask, prompt=prompt, suffix=suffix, stops=ends),
             new_parser=lambda: TextParser(ends),
-            controls=Controls(),
+            new_controls=Controls,
+            choices=choices,
             losses=losses,
             tokens=tokens,
             session=self._session(request),

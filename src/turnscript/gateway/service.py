@@ -17,7 +17,7 @@ from turnscript.gateway.callers import Caller, Callers
 from turnscript.gateway.config import Config
 from turnscript.gateway.database import Bounds, Database
 from turnscript.gateway.forcing import check_answer
-from turnscript.gateway.generation import Generation
+from turnscript.gateway.generation import Generation, Outcome
 from turnscript.gateway.headers import Told
 from turnscript.gateway.keeping import Keeping
 from turnscript.gateway.logs import say, set_up
@@ -238,6 +238,7 @@ class Service:
             memory=self.memory,
             signing_key=self._signing_key,
             sessions=self.sessions,
+            several=serving.together is not None,
             fits=fits,
         )
         prepared = await (preparation.text(request) if serving.bare else preparation.conversation(request))
@@ -275,14 +276,10 @@ class Service:
 
     async def finish(self, visit: Visit, prepared: Prepared, generation: Generation) -> bytes:
         """Keep what is to be kept of an answer, before its client is told that it is whole. Returns it as a body."""
-        response = generation.response
-        prepared.ended.at = int(time())
-        prepared.findings = [*generation.findings, *check_answer(response, prepared.shape)]
-        if prepared.prompt is not None and prepared.recalled is not None:
-            self.memory.remember(prepared.recalled, generation.own, prepared.prompt)
+        self.conclude(prepared, generation)
         body = b""
         if prepared.keep or not prepared.streams or prepared.detached:
-            rendered = visit.api.render_response(response, prepared.request, reply=prepared.reply)
+            rendered = visit.api.render_response(generation.response, prepared.request, reply=prepared.reply)
             if not prepared.streams:
                 prepared.losses += rendered.losses
             prepared.told.losses = len(prepared.losses)
@@ -290,6 +287,13 @@ class Service:
         if body and not prepared.detached:
             await self.keeping.keep(visit.api, prepared, body)
         return body
+
+    def conclude(self, prepared: Prepared, generation: Generation) -> None:
+        """An answer is complete: what was found about it, and the model's own text, for when it comes back."""
+        prepared.ended.at = int(time())
+        prepared.findings = [*generation.findings, *check_answer(generation.response, prepared.shape)]
+        if prepared.prompt is not None and prepared.recalled is not None:
+            self.memory.remember(prepared.recalled, generation.own, prepared.prompt)
 
     def note_failure(self, request_id: str, model: str, error: UpstreamError, url: str) -> None:
         """Count and log that a server has failed, whether or not another one could do it."""
@@ -338,7 +342,7 @@ class Service:
             error=getattr(visit.error, "code", None),
         )
 
-    def note_answer(self, visit: Visit, prepared: Prepared, generation: Generation) -> None:
+    def note_answer(self, visit: Visit, prepared: Prepared, generation: Outcome) -> None:
         """Count what an answer took, and keep its report."""
         if prepared.prompt is not None:
             self.prefixes.answered(prepared.session.thread, prepared.prompt, generation.text)

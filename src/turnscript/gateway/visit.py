@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any
 
-from turnscript.api import Api, StreamRenderer
+from turnscript.api import Api
 from turnscript.errors import Timeout, TooLarge, TurnscriptError
 from turnscript.gateway.callers import Caller
-from turnscript.gateway.generation import Generation
+from turnscript.gateway.generation import Outcome
 from turnscript.gateway.headers import CUT, WATCH, RawHeaders, Told, by_name, json_headers, new_request_id
-from turnscript.gateway.outlet import Outlet, Receive, Send
+from turnscript.gateway.outlet import Frame, Outlet, Receive, Send
 from turnscript.gateway.preparing import Prepared
 from turnscript.gateway.served import Served
 
@@ -52,11 +52,11 @@ class Visit:
         self.request_id = new_request_id()
         self.began = monotonic()
         self.told = Told()
-        self.renderer: StreamRenderer | None = None
+        self.renderer: Frame | None = None
         self.outlet: Outlet | None = None
         self.headers_out: RawHeaders = []
         self.caller: Caller | None = None
-        self.generation: Generation | None = None
+        self.generation: Outcome | None = None
         self.prepared: Prepared | None = None
         self.more_headers: RawHeaders = []
         self.mark: tuple[str, str, int] | None = None
@@ -164,7 +164,7 @@ class Visit:
 
     # Answers.
 
-    def open(self, renderer: StreamRenderer) -> Outlet:
+    def open(self, renderer: Frame) -> Outlet:
         """Make the answer a stream."""
         self.renderer, self.outlet = renderer, Outlet(self._send, renderer)
         return self.outlet

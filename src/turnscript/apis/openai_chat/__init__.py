@@ -48,7 +48,7 @@ from turnscript.apis.openai_chat.chunks import ChatStreamRenderer
 from turnscript.apis.openai_chat.objects import AnyTool, Message
 from turnscript.apis.openai_chat.options import DEPRECATED, OPTIONS
 from turnscript.apis.openai_chat.reading import read_messages
-from turnscript.apis.openai_chat.response import read_response, write_response
+from turnscript.apis.openai_chat.response import join_choices, read_response, write_response
 from turnscript.apis.openai_chat.stream import Assembly
 from turnscript.apis.openai_chat.target import Target
 from turnscript.apis.openai_chat.tools import read_tools, write_tools
@@ -70,7 +70,7 @@ class OpenAIChat(Api):
     title = "OpenAI Chat Completions"
     endpoint = "/v1/chat/completions"
     origin = ORIGIN
-    serving = Serving(models=model_list, model=model_body, id_prefix="chatcmpl-")
+    serving = Serving(models=model_list, model=model_body, id_prefix="chatcmpl-", together=join_choices)
     profiles = (OFFICIAL, SEED)
     flags: ClassVar[Mapping[str, tuple[str, ...]]] = {"reasoning": ("reasoning_content", "reasoning")}
     options: ClassVar[Sequence[Option]] = OPTIONS
@@ -110,7 +110,7 @@ class OpenAIChat(Api):
     def render_response(
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
     ) -> Rendered:
-        """An answer with one choice."""
+        """An answer with one choice, of the number that the reply says."""
         body, rendering = write_response(self, response, request, reply)
         if strict and rendering.losses:
             raise LossyConversion(rendering.losses, self.name)

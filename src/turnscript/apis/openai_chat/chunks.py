@@ -40,12 +40,13 @@ from turnscript.sse import HOLE, around, frame
 
 
 class ChatStreamRenderer(ChunkEnding):
-    """Writes events as chunks."""
+    """Writes events as chunks of the choice that the reply says."""
 
     def __init__(self, api: Api, request: Request, reply: Reply) -> None:
         self.losses: list[Loss] = []
         self.id = reply.id if reply.id is not None else made_id("chatcmpl-", request)
         self.created = reply.created or 0
+        self._choice = reply.choice
         self._api = api
         self._request = request
         self._reasoning = reply.reasoning_name
@@ -97,7 +98,7 @@ class ChatStreamRenderer(ChunkEnding):
     # Chunks.
 
     def _begin(self) -> bytes:
-        choice = {"index": 0, "delta": HOLE, "logprobs": None, "finish_reason": None}
+        choice = {"index": self._choice, "delta": HOLE, "logprobs": None, "finish_reason": None}
         self._head, self._tail = around(self._chunk([choice]))
         return self._delta(b'{"role":"assistant","content":null}')
 
@@ -198,7 +199,7 @@ class ChatStreamRenderer(ChunkEnding):
         reason = finish_word(last, end.finish_reason, bool(self._calls), self._legacy)
         if not self._calls and not self._texts:
             out.append(self._delta(b'{"content":""}'))
-        choice: Body = {"index": 0, "delta": {}, "finish_reason": reason}
+        choice: Body = {"index": self._choice, "delta": {}, "finish_reason": reason}
         if "choices" in extra:
             rest = read_object(extra["choices"])
             if "message" in rest:

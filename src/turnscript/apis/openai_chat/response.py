@@ -13,6 +13,7 @@ began, is reported.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from turnscript.answers import made_id, write_usage
@@ -20,6 +21,7 @@ from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, Source, body_b
 from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.content import written_parts
 from turnscript.apis.openai_chat.stream import Assembly, read_checked
+from turnscript.chunked import encoded
 from turnscript.conversation import (
     Assistant,
     Conversation,
@@ -37,7 +39,7 @@ from turnscript.conversation import (
 from turnscript.errors import InvalidRequest
 from turnscript.events import fold
 from turnscript.grouping import slot_of
-from turnscript.jsontext import Json, is_object, json_string, read_object
+from turnscript.jsontext import Json, is_object, json_string, read_list, read_object
 
 # Reading.
 
@@ -274,7 +276,7 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
         message.add(item)
     extra = response.extra if not rendering.foreign else {}
     reason = finish_word(rendering, response.finish_reason, message.called, message.legacy)
-    choice: Body = {"index": 0, "message": message.body(), "finish_reason": reason}
+    choice: Body = {"index": reply.choice, "message": message.body(), "finish_reason": reason}
     if "choices" in extra:
         merge(choice, read_object(extra["choices"]))
     choice.setdefault("logprobs", None)
@@ -294,6 +296,13 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
         body["usage"] = write_usage(response.usage, usage_rest(extra), COUNTS)
     put_top(rendering, body, response.extra)
     return body, rendering
+
+
+def join_choices(bodies: Sequence[bytes]) -> bytes:
+    """Several answers to one request as one: the first of them, with the choices of all."""
+    joined: Body = dict(read_object(bodies[0]))
+    joined["choices"] = [choice for body in bodies for choice in read_list(read_object(body)["choices"])]
+    return encoded(joined)
 
 
 def lose_stop(rendering: Rendering, stop: str | None, choice: Body) -> None:
