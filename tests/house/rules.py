@@ -46,10 +46,10 @@ class Module:
         return f"{self.path}:{getattr(node, 'lineno', 1)}: {message}"
 
 
-def read(*folders: str) -> list[Module]:
+def read(*folders: str) -> Iterator[Module]:
     """Every module of the folders, in path order."""
-    paths = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
-    return [Module.of(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")) for path in paths]
+    for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")):
+        yield Module.of(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
 
 
 def long_files(module: Module) -> Iterator[str]:
