@@ -67,6 +67,37 @@ def test_a_closed_server_is_gone_and_its_answers_break_off(model: Path) -> None:
     asyncio.run(run())
 
 
+def test_a_request_that_waits_for_a_slot_changes_nothing_of_the_answer_there(tmp_path: Path) -> None:
+    """llama.cpp puts back what it knows of the one that waits at once: the answer went on from another conversation."""
+
+    def ask(prompt: str, tokens: int) -> Completion:
+        return Completion(prompt=prompt, max_tokens=tokens, slot=0, sampling={"temperature": 0.0, "ignore_eos": True})
+
+    long, short = ask("User: hello the the ing", 300), ask("User: ing ing ing ing ing hello", 1)
+
+    async def text(upstream: Upstream, ask: Completion, beside: Completion | None = None) -> str:
+        texts: list[str] = []
+        waiting: list[asyncio.Task[str]] = []
+        async with upstream.open(ask) as answer:
+            async for pieces in answer:
+                texts += [piece.text for piece in pieces]
+                if beside is not None and not waiting:
+                    waiting.append(asyncio.create_task(text(upstream, beside)))
+        await asyncio.gather(*waiting)
+        return "".join(texts)
+
+    async def run(url: str) -> tuple[str, str]:
+        async with Upstream(url, LLAMA) as upstream:
+            alone = await text(upstream, long)
+            await text(upstream, short)
+            return alone, await text(upstream, long, beside=short)
+
+    with Embedded(tinygguf.write_rwkv7(tmp_path / "tiny.gguf"), threads=1) as served:
+        alone, disturbed = asyncio.run(run(served.url))
+    assert len(alone) > 100
+    assert alone == disturbed
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

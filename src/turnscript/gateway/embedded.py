@@ -36,6 +36,7 @@ class Embedded:
         params.n_ctx = context * parallel  # the server divides it
         params.n_parallel = parallel
         params.cpuparams.n_threads = threads or self._threads()
+        params.cache_ram_mib = 0  # it puts a kept state into a slot for who waits for it, under the answer made there
         params.warmup = False
         params.sse_ping_interval = _PING
         params.verbosity = -1
