@@ -7,17 +7,22 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import httpx2
 import pytest
 from msgspec.structs import replace
 
-from tests.gateway.scripted import HANG, STREAM, chunk, event
+from tests.gateway.running import Running
+from tests.gateway.scripted import HANG, STREAM, Asked, Script, chunk, event, said
 from tests.gateway.stage import (
     APIS,
     CHATS,
+    FORMAT,
+    NO_TLS,
     Stage,
+    Threaded,
     Told,
     answer,
     body_of,
@@ -30,7 +35,7 @@ from tests.gateway.stage import (
 )
 from turnscript.api import Api
 from turnscript.errors import NotFound, Overloaded, RateLimited, Unauthorized
-from turnscript.gateway.config import Limits, Model
+from turnscript.gateway.config import Config, Limits, Model
 from turnscript.gateway.keyfile import add_key
 from turnscript.gateway.limits import Gate, Rate
 
@@ -98,6 +103,37 @@ def test_a_stream_that_has_begun_is_told_of_a_long_wait_inside(
     assert told.end is None
     assert "no place became free" in str(told.error)
     narrow.until(narrow.idle)
+
+
+@pytest.mark.parametrize("most", [None, 7])
+def test_a_server_is_asked_no_more_at_once_than_it_has_slots(most: int | None) -> None:
+    """Who is behind another in a slot disturbs that one's answer in servers that keep states beside their slots."""
+    took = 0.05
+
+    def script(asked: Asked) -> Script:
+        if asked.line.startswith("GET"):
+            return said({"total_slots": 2, "default_generation_settings": {"n_ctx": 4096}})
+        if asked.line.endswith("/tokenize"):
+            return said({"tokens": []})
+        return [took, *said({"content": "Hello", "stop": True, "stop_type": "eos"})]
+
+    with Threaded() as thread, thread.server(script) as server:
+        config = Config.for_backend(server.url, FORMAT, kind="llamacpp")
+        config = replace(config, limits=replace(config.limits, backend_running=most))
+        with Running(config) as gateway, ThreadPoolExecutor(8) as clients:
+
+            def ask(number: int) -> int:
+                body = body_of(CHATS[0], stream=False, text=f"I am number {number}")
+                return httpx2.post(gateway.url + CHATS[0].endpoint, content=body, verify=NO_TLS).status_code
+
+            assert {200} == set(clients.map(ask, range(8)))
+        begun: dict[int, list[float]] = {0: [], 1: []}
+        for asked in server.asked:
+            if asked.line == "POST /completion":
+                begun[asked.json["id_slot"]].append(asked.at)
+    assert 8 == sum(map(len, begun.values()))
+    for times in begun.values():
+        assert all(later - earlier >= took for earlier, later in pairwise(times))
 
 
 def test_who_waits_comes_in_the_order_of_arrival_and_none_is_forgotten() -> None:

@@ -44,7 +44,7 @@ class Place:
 
 
 class Member:
-    """A server of the pool. `max_running`: how many requests it is given at a time; as many as it has slots if None."""
+    """A server of the pool. `max_running`: how many requests it is given at a time, never more than it has slots."""
 
     def __init__(self, upstream: Upstream, max_running: int | None = None) -> None:
         self.upstream = upstream
@@ -59,7 +59,8 @@ class Member:
     @property
     def capacity(self) -> int | None:
         """How many requests it can do at a time, None if nobody said."""
-        return self.max_running if self.max_running is not None else len(self.places) if self.places else None
+        known = (self.max_running, len(self.places) if self.places else None)
+        return min((most for most in known if most is not None), default=None)
 
     @property
     def free(self) -> bool:

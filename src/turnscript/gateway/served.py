@@ -46,7 +46,7 @@ class Served:
         self.created = created
         self.gate = Gate(config.limits, None, f"the model {model.name!r}")
         self.users = 0  # requests and background answers that have it, wherever they wait
-        self._per_backend: int | None = None
+        self._limits = config.limits
         self._engines: list[Embedded] = []
         self._pool: Pool | None = None
         self._facts = Facts()
@@ -60,10 +60,15 @@ class Served:
 
     def limit(self, limits: Limits) -> None:
         """How many requests run and wait, from now on."""
-        most = self._per_backend = limits.backend_running
-        self.gate.change(limits, None if most is None else most * len(self.configured.backend))
+        self._limits = limits
         for member in self._pool.members if self._pool is not None else ():
-            member.max_running = most
+            member.max_running = limits.backend_running
+        self._fit_gate()
+
+    def _fit_gate(self) -> None:
+        """Let in as many requests as the servers that are up do at once. What waits for a slot waits here: there, it
+        may change the answer that is made in that slot."""
+        self.gate.change(self._limits, self._pool.capacity if self._pool is not None else None)
 
     def is_as(self, other: Served) -> bool:
         """Whether another one is configured in the same way. A format is what the settings say, made anew each time."""
@@ -114,6 +119,7 @@ class Served:
             self._ask_again = monotonic() + _ASK_AGAIN
             self._learning = asyncio.get_running_loop().create_task(self._learn())
             await asyncio.wait((self._learning,), timeout=_PATIENCE)
+        self._fit_gate()
         return self
 
     async def _learn(self) -> None:
@@ -122,7 +128,7 @@ class Served:
 
     async def _ask(self) -> None:
         if self._pool is None:
-            self._pool = Pool([Member(upstream, self._per_backend) for upstream in await self._upstreams()])
+            self._pool = Pool([Member(upstream, self._limits.backend_running) for upstream in await self._upstreams()])
             await self._pool.__aenter__()
             self.counts_tokens = self._pool.members[0].upstream.backend.tokens_call("") is not None
         if self._facts == Facts():
