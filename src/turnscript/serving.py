@@ -6,7 +6,7 @@ fills in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -38,9 +38,11 @@ class Stored(Struct, frozen=True, kw_only=True):
     previous: Callable[[Request], str | None]
     """The id of the answer that a request goes on from."""
     references: Callable[[Request], dict[int, str]]
-    """The ids of kept items that a request names instead of saying them, by their index in the conversation."""
-    inputs: Callable[[bytes, str], list[tuple[str, bytes]]]
-    """Ids and items of a request body; those without an id get one made of the answer's id."""
+    """The ids of kept items that a request names instead of saying them, by their index in the conversation. Raises
+    InvalidRequest for one that names none."""
+    inputs: Callable[[bytes, str, Mapping[str, bytes]], list[tuple[str, bytes]]]
+    """Ids and items of a request body; those without an id get one made of the answer's id. What the body only names
+    is taken from the last argument, by its id."""
     outputs: Callable[[bytes], list[tuple[str, bytes]]]
     """Ids and items of a response body."""
     join: Callable[[Request, Sequence[bytes]], None]

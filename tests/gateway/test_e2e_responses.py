@@ -218,6 +218,30 @@ def test_items_are_named_instead_of_said(sdk: openai.OpenAI, speaker: Speaker) -
     assert grew(speaker) or "Rome" in prompt_of(speaker)
 
 
+def test_items_that_were_named_once_are_there_for_whoever_names_or_follows_them(
+    sdk: openai.OpenAI, speaker: Speaker
+) -> None:
+    """Clients that name items instead of saying them name all of them again in each turn."""
+    speaker.answering = lambda prompt: [text("I see.")]
+    first = sdk.responses.create(model="m", input="My name is Ada.")
+    (asked,) = sdk.responses.input_items.list(first.id).data
+    named: Any = [{"type": "item_reference", "id": asked.id}, {"id": first.output[0].id}]
+    last = first
+    for more in ("Two", "Three"):
+        last = sdk.responses.create(model="m", input=[*named, {"role": "user", "content": more}])
+        assert prompt_of(speaker).index("Ada") < prompt_of(speaker).index("I see.") < prompt_of(speaker).index(more)
+    assert ["message"] * 3 == [item.type for item in sdk.responses.input_items.list(last.id).data]
+    sdk.responses.create(model="m", input="Four", previous_response_id=last.id)
+    assert prompt_of(speaker).index("Ada") < prompt_of(speaker).index("Three") < prompt_of(speaker).index("Four")
+
+
+@pytest.mark.parametrize("id_", [{}, {"id": None}, {"id": 7}])
+def test_a_reference_without_an_id_is_a_bad_request(web: httpx2.Client, id_: Any) -> None:
+    told = web.post(URL, json={"model": "m", "input": [{"type": "item_reference", **id_}]})
+    assert 400 == told.status_code
+    assert "$.input[0].id" in told.text
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_in_the_background_is_asked_for_later(sdk: openai.OpenAI, speaker: Speaker, stream: bool) -> None:
     speaker.say(text("Hello you."))

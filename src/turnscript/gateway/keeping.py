@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Sequence
 
 from turnscript.api import Api
 from turnscript.conversation import Request
 from turnscript.errors import NotFound, TurnscriptError
-from turnscript.gateway.preparing import Prepared
+from turnscript.gateway.preparing import Leaned, Prepared
 from turnscript.gateway.store import Answer, Behind, Kept, Store, StoredItem
 from turnscript.registry import apis, get_api
 from turnscript.serving import Stored
@@ -19,23 +20,25 @@ class Keeping:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    async def complete(self, stored: Stored, request: Request, owner: str) -> str | None:
-        """Put what a request leans on into it: named items, and the conversation before it. Returns the id it goes on
-        from. Raises NotFound for what is not there, or is somebody else's."""
+    async def complete(self, stored: Stored, request: Request, owner: str) -> Leaned:
+        """Put what a request leans on into it: named items, and the conversation before it. Raises NotFound for what
+        is not there, or is somebody else's."""
         references = stored.references(request)
+        named: dict[str, bytes] = {}
         if references:
             found = await self.store.items(owner, list(references.values()))
+            named = {id_: item.body for id_, item in found.items()}
             for index, id_ in sorted(references.items(), reverse=True):
-                if id_ not in found:
+                if id_ not in named:
                     raise NotFound("item", id_, request.items[index].at)
-                stored.resolve(request, index, found[id_].body)
+                stored.resolve(request, index, named[id_])
         previous = stored.previous(request)
         if previous is not None:
             before = await self.store.chain(owner, previous)
             if before is None:
                 raise NotFound("response", previous, "$.previous_response_id")
             stored.join(request, [item.body for item in before])
-        return previous
+        return Leaned(named, previous)
 
     async def mend(self) -> None:
         """Answers that nobody is working on any more, because the gateway was killed, are told to have failed."""
@@ -45,12 +48,13 @@ class Keeping:
             kept = await self.store.get(owner, id_)
             own = (serving.stored for serving in servings if id_.startswith(serving.id_prefix))
             stored = next((one for one in own if one is not None), None)
-            if kept is not None and stored is not None:
+            asked = await self.store.input_items(owner, id_, limit=sys.maxsize, order="asc")
+            if kept is not None and stored is not None and asked is not None:
                 answer = Answer(
                     id=id_,
                     request=kept.request,
                     body=stored.failed(kept.body, error),
-                    items_in=[StoredItem(*one) for one in stored.inputs(kept.request, id_)],
+                    items_in=asked.items,
                     previous=kept.previous,
                 )
                 await self.store.put(owner, answer)
@@ -66,9 +70,9 @@ class Keeping:
             id=id_,
             request=prepared.body,
             body=body,
-            items_in=[StoredItem(*one) for one in stored.inputs(prepared.body, id_)],
+            items_in=[StoredItem(*one) for one in stored.inputs(prepared.body, id_, prepared.leaned.named)],
             items_out=[StoredItem(*one) for one in stored.outputs(body)] if finished else [],
-            previous=prepared.previous,
+            previous=prepared.leaned.previous,
             finished=finished,
             events=events,
         )

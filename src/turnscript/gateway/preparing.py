@@ -55,6 +55,13 @@ class Ended(Struct):
     at: int | None = None
 
 
+class Leaned(Struct, frozen=True):
+    """What a request leans on: the items that it names, by their ids, and the answer that it goes on from."""
+
+    named: dict[str, bytes] = {}
+    previous: str | None = None
+
+
 class Prepared(Struct, kw_only=True):
     """A request that is ready to be answered.
 
@@ -86,7 +93,7 @@ class Prepared(Struct, kw_only=True):
     streams: bool = False
     detached: bool = False
     keep: bool = False
-    previous: str | None = None
+    leaned: Leaned = Leaned()
 
     def generation(self) -> Generation:
         """A generation that has not begun."""

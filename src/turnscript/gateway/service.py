@@ -25,7 +25,7 @@ from turnscript.gateway.memory import SCHEMA as MEMORY
 from turnscript.gateway.memory import Memory
 from turnscript.gateway.metrics import Metrics
 from turnscript.gateway.outlet import Heart
-from turnscript.gateway.preparing import Preparation, Prepared, new_response_id
+from turnscript.gateway.preparing import Leaned, Preparation, Prepared, new_response_id
 from turnscript.gateway.reload import Reloader
 from turnscript.gateway.reports import PATH, Reported, Reports
 from turnscript.gateway.served import Served, served_models
@@ -228,9 +228,9 @@ class Service:
         served = await self._ready(visit, request.settings.model)
         visit.model = served.name
         request.settings.model = request.settings.model or served.name  # an answer says who gave it
-        previous = None
+        leaned = Leaned()
         if serving.stored is not None:
-            previous = await self.keeping.complete(serving.stored, request, caller.name)
+            leaned = await self.keeping.complete(serving.stored, request, caller.name)
         preparation = Preparation(
             served=served,
             caller=caller,
@@ -242,7 +242,7 @@ class Service:
             fits=fits,
         )
         prepared = await (preparation.text(request) if serving.bare else preparation.conversation(request))
-        prepared.previous = previous
+        prepared.leaned = leaned
         prepared.digest = hash(body)
         prepared.body = body
         prepared.streams = bool(request.settings.stream)

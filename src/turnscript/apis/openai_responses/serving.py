@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -51,8 +51,16 @@ def _previous(request: Request) -> str | None:
 
 
 def _references(request: Request) -> dict[int, str]:
-    named = {index: item for index, item in enumerate(request.items) if isinstance(item, Opaque)}
-    return {index: str(plain(read_object(item.value)["id"])) for index, item in named.items() if item.type == REFERENCE}
+    items = enumerate(request.items)
+    return {index: _id_of(item) for index, item in items if isinstance(item, Opaque) and item.type == REFERENCE}
+
+
+def _id_of(reference: Opaque) -> str:
+    value = read_object(reference.value).get("id")
+    id_ = plain(value) if value is not None else None
+    if not isinstance(id_, str):
+        raise InvalidRequest("a reference names an item", path=f"{reference.at}.id", expected="the id of an item")
+    return id_
 
 
 def _refusal(request: Request) -> InvalidRequest | None:
@@ -68,7 +76,7 @@ def _refusal(request: Request) -> InvalidRequest | None:
 # Items as they are kept.
 
 
-def _inputs(body: bytes, response_id: str) -> list[tuple[str, bytes]]:
+def _inputs(body: bytes, response_id: str, named: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
     value = read_object(body).get("input")
     if value is None or bytes(value) == b"null":
         return []
@@ -76,7 +84,7 @@ def _inputs(body: bytes, response_id: str) -> list[tuple[str, bytes]]:
         text = {"type": "input_text", "text": value}
         items: list[dict[str, Any]] = [{"type": "message", "role": "user", "content": [text]}]
     else:
-        items = [_whole(read_object(item)) for item in read_list(value)]
+        items = [_whole(_meant(read_object(item), named)) for item in read_list(value)]
     own = response_id.partition("_")[2] or response_id
     return [_named(_with_id(item, f"{own}_{index}")) for index, item in enumerate(items)]
 
@@ -84,6 +92,15 @@ def _inputs(body: bytes, response_id: str) -> list[tuple[str, bytes]]:
 def _named(item: dict[str, Any]) -> tuple[str, bytes]:
     id_ = item["id"]
     return (id_ if isinstance(id_, str) else str(plain(id_))), _encode(item)
+
+
+def _meant(item: dict[str, Json], named: Mapping[str, bytes]) -> dict[str, Json]:
+    """The item itself, where there is only its id. Kept as an id, it would be lost with the one answer that has it."""
+    kind = plain(item["type"]) if "type" in item else None
+    if kind != REFERENCE and (kind is not None or "role" in item):
+        return item
+    found = named.get(str(plain(item["id"]))) if "id" in item else None
+    return item if found is None else read_object(found)
 
 
 def _whole(item: dict[str, Json]) -> dict[str, Any]:
