@@ -73,6 +73,14 @@ def test_members_of_the_body_are_looked_at_in_order(more: dict[str, Any], source
     assert source == find({"model": "m", "input": "q"} | more).source
 
 
+@pytest.mark.parametrize("member", ["prompt_cache_key", "previous_response_id"])
+def test_what_many_requests_at_once_may_share_tells_nobody_who_waits(member: str) -> None:
+    told = {"model": "m", "input": "q", member: "one"}
+    assert not find(told).single
+    assert find(told, "openai-responses", {"x-session-id": "h"}).single
+    assert not find({"model": "m", "input": "q"}).single
+
+
 def test_the_turns_of_a_chain_of_answers_are_one_session() -> None:
     sessions = Sessions()
     first = sessions.find({}, ts.parse({"model": "m", "input": "q"}, "openai-responses"), "me")

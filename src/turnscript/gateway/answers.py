@@ -99,7 +99,7 @@ class AnswerRequests:
 
     def _supersede(self, visit: Visit, prepared: Prepared) -> None:
         """A client that sends the same request of the same session again no longer waits for the first one."""
-        if not prepared.session.source:
+        if not prepared.session.single:
             return
         mark = visit.mark = (prepared.caller.name, prepared.session.key, prepared.digest)
         for other in self._service.visits:

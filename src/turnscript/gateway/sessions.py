@@ -29,7 +29,8 @@ class Source(Struct, frozen=True):
 
     `header`, or `member`: a setting or unnamed member of the request, dots lead into objects. `pattern`: the name is
     its first group. `inside`: the name is this member, where the text is a JSON object. `answer`: it is no name but the
-    id of an answer, whose session this is.
+    id of an answer, whose session this is. `single`: whether its client asks one thing at a time there; not where
+    several requests may share it, such as those of all users of a program, or several ways to go on from an answer.
     """
 
     header: str = ""
@@ -37,6 +38,7 @@ class Source(Struct, frozen=True):
     pattern: str = ""
     inside: str = ""
     answer: bool = False
+    single: bool = True
 
 
 _USER = r"_session_([0-9A-Za-z-]+)"
@@ -49,8 +51,8 @@ SOURCES = (
     Source(header="conversation_id"),
     Source(member="user", pattern=_USER, inside="session_id"),
     Source(member="metadata.user_id", pattern=_USER, inside="session_id"),
-    Source(member="prompt_cache_key"),
-    Source(member="previous_response_id", answer=True),
+    Source(member="prompt_cache_key", single=False),
+    Source(member="previous_response_id", answer=True, single=False),
     Source(member="conversation"),
     Source(member="conversation.id"),
 )
@@ -60,12 +62,14 @@ SOURCES = (
 class Session(Struct, frozen=True):
     """Where a request belongs: `key` is of the session, `thread` of the one conversation in it. Both are safe to log.
 
-    `source`: the name of the header or member that told it, empty where the conversation itself did.
+    `source`: the name of the header or member that told it, empty where the conversation itself did. `single`: whether
+    its client waits for one answer at a time, so that it no longer waits for the first where it asks the same again.
     """
 
     key: str
     thread: str
     source: str = ""
+    single: bool = False
 
 
 class Sessions:
@@ -90,7 +94,7 @@ class Sessions:
             key = known or _short("name", owner, source.answer, name)
             # A thread of answers has one beginning, which later requests need not repeat.
             thread = key if source.answer else _short("thread", key, start.digest)
-            return Session(key, thread, source.header or source.member)
+            return Session(key, thread, source.header or source.member, source.single)
         key = _short("start", start.digest)
         return Session(key, key)
 
