@@ -17,11 +17,14 @@ import httpx2
 import openai
 import pytest
 
+from tests.gateway.running import Running
 from tests.gateway.scripted import HANG, RESET, STREAM, Script, chunk, event
 from tests.gateway.stage import APIS, Stage, Told, answer, body_of, named, piece, quiet
 from turnscript.api import Api
+from turnscript.gateway.callers import ANYBODY
+from turnscript.gateway.database import Bounds, Database
 from turnscript.gateway.keeping import Keeping
-from turnscript.gateway.store import EventLog, Store
+from turnscript.gateway.store import SCHEMA, Answer, EventLog, Store
 
 STORING = [api for api in APIS if api.serving.stored]
 EACH = pytest.mark.parametrize("api", STORING, ids=named)
@@ -303,6 +306,37 @@ def test_what_an_answer_took_is_counted_once_however_it_ends(api: Api, ending: s
         assert 200 == stage.client.get(f"/turnscript/reports/{told.headers[api.request_id]}").status_code
         next_ = stage.ask(api, stream=False, background=True)
         assert (200 if ending == "completed" else 429) == next_.status
+
+
+@EACH
+def test_a_second_gateway_with_the_same_file_ends_no_answer_of_the_first(tmp_path: Path, api: Api) -> None:
+    with Stage(store={"path": tmp_path / "store.sqlite"}) as stage:
+        stage.play([*BEGUN, 0.5, *ENDS])
+        id_ = begun(stage, api)
+        with Running(stage.config):
+            assert "in_progress" == look(stage, api, id_)["status"]
+            assert look(stage, api, id_)["error"] is None
+        assert "completed" == until_over(stage, api, id_)["status"]
+        assert id_ == look(stage, api, id_)["id"]
+
+
+@EACH
+def test_a_gateway_starts_though_it_cannot_say_of_an_answer_that_it_failed(tmp_path: Path, api: Api) -> None:
+    path = tmp_path / "store.sqlite"
+
+    async def leave(text: str) -> None:
+        """What is left of a gateway that was killed."""
+        database = Database(path, SCHEMA, Bounds())
+        body = body_of(api, stream=False, text=text, background=True)
+        await Store(database).put(ANYBODY, Answer(id=f"resp_{text[:4]}", request=body, body=b"{}", finished=False))
+        await database.close()
+
+    asyncio.run(leave("long" * 100_000))
+    asyncio.run(leave("short"))
+    with Stage(store={"path": path, "size": 1_200_000}) as stage:
+        for name in ("long", "shor"):
+            assert "failed" == look(stage, api, f"resp_{name}")["status"]
+        assert "Hello" == stage.ask(api, stream=False).text
 
 
 @EACH

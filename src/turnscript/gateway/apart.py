@@ -29,11 +29,12 @@ Make = Callable[[Prepared, Tell], Awaitable[tuple[Generation, bytes]]]
 
 
 class Making:
-    """An answer that is being made. `error`: why it was ended early; None if its client wished it. `ending`: nothing
-    can end it early any more."""
+    """An answer that is being made. `body`: what its client was told first. `error`: why it was ended early; None if
+    its client wished it. `ending`: nothing can end it early any more."""
 
-    def __init__(self, task: asyncio.Task[None]) -> None:
+    def __init__(self, task: asyncio.Task[None], body: bytes) -> None:
         self.task = task
+        self.body = body
         self.error: TurnscriptError | None = None
         self.ending = False
 
@@ -51,9 +52,10 @@ class Apart:
         self._keeping = keeping
         self._making: dict[tuple[str, str], Making] = {}
 
-    def makes(self, owner: str, id_: str) -> bool:
-        """Whether an answer is being made."""
-        return (owner, id_) in self._making
+    def begun(self, owner: str, id_: str) -> bytes | None:
+        """What the client of an answer was told first, while it is being made."""
+        making = self._making.get((owner, id_))
+        return making.body if making is not None else None
 
     async def cancel(self, owner: str, id_: str) -> None:
         """Stop working on an answer, if it is being made. Whatever its end is then, it is kept when this returns."""
@@ -75,7 +77,7 @@ class Apart:
         await self._keeping.keep(api, prepared, body, finished=False)
         log = self._keeping.store.begin_events(owner, id_) if prepared.streams else None
         task = asyncio.get_running_loop().create_task(self._make(api, prepared, make, log, body))
-        self._making[owner, id_] = Making(task)
+        self._making[owner, id_] = Making(task, body)
         return body
 
     async def _make(self, api: Api, prepared: Prepared, make: Make, log: EventLog | None, body: bytes) -> None:

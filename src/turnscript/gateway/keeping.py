@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import AsyncIterator, Sequence
 
 from turnscript.api import Api
 from turnscript.conversation import Request
 from turnscript.errors import NotFound, TurnscriptError
+from turnscript.gateway.database import StorageUnavailable
+from turnscript.gateway.logs import say
 from turnscript.gateway.preparing import Leaned, Prepared
 from turnscript.gateway.store import Answer, Behind, Kept, Store, StoredItem
 from turnscript.registry import apis, get_api
@@ -45,19 +48,26 @@ class Keeping:
         error = TurnscriptError("the gateway was stopped while it worked on this answer; send the request again")
         servings = [get_api(name).serving for name in apis()]
         for owner, id_ in await self.store.unfinished():
-            kept = await self.store.get(owner, id_)
             own = (serving.stored for serving in servings if id_.startswith(serving.id_prefix))
             stored = next((one for one in own if one is not None), None)
-            asked = await self.store.input_items(owner, id_, limit=sys.maxsize, order="asc")
-            if kept is not None and stored is not None and asked is not None:
-                answer = Answer(
-                    id=id_,
-                    request=kept.request,
-                    body=stored.failed(kept.body, error),
-                    items_in=asked.items,
-                    previous=kept.previous,
-                )
-                await self.store.put(owner, answer)
+            try:
+                if stored is not None:
+                    await self._fail(stored, owner, id_, error)
+            except StorageUnavailable as problem:  # whoever asks for it is told that it was not kept
+                say(logging.ERROR, "answer not kept", id=id_, error=str(problem))
+
+    async def _fail(self, stored: Stored, owner: str, id_: str, error: TurnscriptError) -> None:
+        kept = await self.store.get(owner, id_)
+        asked = await self.store.input_items(owner, id_, limit=sys.maxsize, order="asc")
+        if kept is not None and asked is not None:
+            answer = Answer(
+                id=id_,
+                request=kept.request,
+                body=stored.failed(kept.body, error),
+                items_in=asked.items,
+                previous=kept.previous,
+            )
+            await self.store.put(owner, answer)
 
     async def keep(
         self, api: Api, prepared: Prepared, body: bytes, *, finished: bool = True, events: Sequence[bytes] | None = None
