@@ -309,6 +309,18 @@ def test_what_an_answer_took_is_counted_once_however_it_ends(api: Api, ending: s
 
 
 @EACH
+def test_nobody_goes_on_from_an_answer_that_is_still_made(stage: Stage, api: Api) -> None:
+    stage.play([*BEGUN, 0.3, *ENDS], answer("Hello"))
+    id_ = begun(stage, api)
+    early = stage.ask(api, stream=False, text="What was that?", previous_response_id=id_)
+    assert (409, True) == (early.status, id_ in str(early.error))
+    assert "completed" == until_over(stage, api, id_)["status"]
+    assert None is stage.ask(api, stream=False, text="What was that?", previous_response_id=id_).error
+    prompt = stage.asks[0][-1].json["prompt"]
+    assert prompt.index("Once upon a time there was") < prompt.index("What was that?")
+
+
+@EACH
 def test_a_second_gateway_with_the_same_file_ends_no_answer_of_the_first(tmp_path: Path, api: Api) -> None:
     with Stage(store={"path": tmp_path / "store.sqlite"}) as stage:
         stage.play([*BEGUN, 0.5, *ENDS])

@@ -57,6 +57,11 @@ class Apart:
         making = self._making.get((owner, id_))
         return making.body if making is not None else None
 
+    def check_over(self, owner: str, id_: str | None) -> None:
+        """Raises Conflict for an answer that is being made: whoever goes on from it would go on without it."""
+        if id_ is not None and (owner, id_) in self._making:
+            raise Conflict(f"the response {id_!r} is still being made; go on from it once it is completed")
+
     async def cancel(self, owner: str, id_: str) -> None:
         """Stop working on an answer, if it is being made. Whatever its end is then, it is kept when this returns."""
         making = self._making.get((owner, id_))

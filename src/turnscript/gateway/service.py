@@ -230,6 +230,7 @@ class Service:
         request.settings.model = request.settings.model or served.name  # an answer says who gave it
         leaned = Leaned()
         if serving.stored is not None:
+            self.apart.check_over(caller.name, serving.stored.previous(request))
             leaned = await self.keeping.complete(serving.stored, request, caller.name)
         preparation = Preparation(
             served=served,
