@@ -225,6 +225,23 @@ def test_a_tokenizer_that_is_not_there_is_an_error_that_says_what_to_do(tmp_path
             get_tokenizer(str(tmp_path / "t.json"))
 
 
+@pytest.mark.parametrize("change", ["order", "gap", "hole"])
+def test_added_tokens_whose_ids_the_library_does_not_share_are_refused(tmp_path: Path, change: str) -> None:
+    """It numbers them anew, so a model trained with the ids of the file would end its turns with another token."""
+    path = Path(tinytokenizers.byte_level(tmp_path / "t.json"))
+    declared = json.loads(path.read_text())
+    added = declared["added_tokens"]
+    if change == "order":
+        added.reverse()
+    elif change == "gap":
+        del added[1]
+    else:
+        declared["model"]["vocab"]["Paris-3"] = added[-1]["id"]
+    path.write_text(json.dumps(declared))
+    with pytest.raises(InvalidInput, match="the library that reads"):
+        get_tokenizer(str(path))
+
+
 def test_a_file_that_changed_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     path.write_text('{"controls": {"<a>": 300}}')

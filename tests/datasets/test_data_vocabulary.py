@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
 
 import turnscript as ts
 from tests import corpora
@@ -112,7 +113,38 @@ def test_a_tag_that_is_a_word_of_the_vocabulary_keeps_its_id(tmp_path: Path) -> 
     tinytokenizers.byte_level(path, ())
     declared = json.loads(path.read_text())
     size = len(declared["model"]["vocab"])
-    declared["model"]["vocab"]["<think>"] = size + 1  # behind the run of spaces that was added
+    declared["model"]["vocab"]["<think>"] = size
+    declared["added_tokens"][0]["id"] = size + 1  # the run of spaces
     path.write_text(json.dumps(declared))
     added = add_tags(CHATML, str(path), tmp_path / "out.json", tags=["<think>", "</think>"])
-    assert {"<think>": size + 1, "</think>": size + 2} == added.added == get_tokenizer(added.spec).controls
+    assert {"<think>": size, "</think>": size + 2} == added.added == get_tokenizer(added.spec).controls
+
+
+def test_a_tag_that_is_a_piece_of_a_unigram_vocabulary_keeps_its_id(tmp_path: Path) -> None:
+    """The library counts the ids itself, whatever the file says: one tag more would move all behind it."""
+    path = tmp_path / "t.json"
+    tinytokenizers.unigram(path)
+    declared = json.loads(path.read_text())
+    pieces = declared["model"]["vocab"]
+    pieces.insert(5, ["<|im_end|>", -4.0])
+    path.write_text(json.dumps(declared))
+    added = add_tags(CHATML, str(path), tmp_path / "out.json", tags=["<|im_end|>", "<think>"])
+    assert {"<|im_end|>": 5, "<think>": len(pieces)} == added.added
+    library = Tokenizer.from_file(str(tmp_path / "out.json"))
+    assert added.added == {tag: library.token_to_id(tag) for tag in added.added}
+    controls = get_tokenizer(added.spec).controls
+    assert added.added == {tag: controls[tag] for tag in added.added}
+
+
+def test_new_tags_take_ids_that_a_vocabulary_with_holes_leaves_free(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    tinytokenizers.byte_level(path, ())
+    declared = json.loads(path.read_text())
+    words = declared["model"]["vocab"]
+    words[max(words, key=words.__getitem__)] += 2
+    declared["added_tokens"] = []
+    path.write_text(json.dumps(declared))
+    added = add_tags(CHATML, str(path), tmp_path / "out.json", tags=["<think>"])
+    assert {"<think>": len(words)} == added.added == get_tokenizer(added.spec).controls
+    with pytest.raises(InvalidInput, match="two tokens have the id"):
+        add_tags(CHATML, str(path), tmp_path / "out.json", tags=["<think>", "</think>", "<|im_end|>"])

@@ -8,7 +8,6 @@ there by its beginning (`<<TOOL_CALL`). White space is never a tag, so a blank l
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from msgspec import Struct
 from turnscript.datasets.tokenizer import Tokenizer
 from turnscript.datasets.tokenizers import BYTES, get_tokenizer, parts_of
 from turnscript.datasets.tokenizers.controls import Controls, write_controls
+from turnscript.datasets.tokenizers.hf import ids_of_new
 from turnscript.errors import InvalidInput, UnknownName
 from turnscript.format import Format
 
@@ -121,11 +121,7 @@ def _in_file(
     """A new tokenizer.json with more added tokens. Returns their ids."""
     declared: dict[str, Any] = json.loads(Path(path).read_bytes())
     entries = declared.get("added_tokens") or []
-    vocabulary = declared["model"].get("vocab")
-    known: dict[str, int] = vocabulary if isinstance(vocabulary, dict) else {}
-    # A tag that is an ordinary token of the vocabulary keeps its id.
-    following = itertools.count(tokenizer.size)
-    added = {tag: known[tag] if tag in known else next(following) for tag in wanted}
+    added = ids_of_new(tokenizer.spec, declared, wanted)
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     entries += [{"id": number, "content": tag, **flags, "special": True} for tag, number in added.items()]
     for entry in entries:

@@ -42,6 +42,7 @@ class HuggingFace(Tokenizer):
         self.spec = spec
         vocabulary: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
         added = declared.get("added_tokens") or ()
+        _check_ids(spec, {token["content"]: token["id"] for token in added}, vocabulary)
         self._unknown = _unknown(declared, vocabulary)
         self.controls = {
             token["content"]: token["id"] for token in added if token["special"] and token["id"] != self._unknown
@@ -188,6 +189,37 @@ def _library(spec: str, declared: dict[str, Any]) -> Any:
     library.no_truncation()
     library.encode_special_tokens = True
     return library
+
+
+def ids_of_new(spec: str, declared: dict[str, Any], tags: Sequence[str]) -> dict[str, int]:
+    """The ids that tags get which are added to a file. The library counts them; a word of the vocabulary keeps its own.
+
+    Raises InvalidInput where it would give one that another token has.
+    """
+    library = _library(spec, declared)
+    library.add_special_tokens(list(tags))
+    vocabulary: dict[str, int] = library.get_vocab(with_added_tokens=True)
+    _check_ids(spec, {}, vocabulary)
+    return {tag: vocabulary[tag] for tag in tags}
+
+
+def _check_ids(spec: str, added: Mapping[str, int], vocabulary: Mapping[str, int]) -> None:
+    """Whether the library knows added tokens by the ids of the file. It counts them itself and looks at none of those.
+
+    Which of the two a model was trained with nobody can say here, so a file where they differ is not used.
+    """
+    remedy = "give the added tokens the ids behind the vocabulary, in their order and without holes"
+    for content, number in added.items():
+        found = vocabulary.get(content)
+        if found != number:
+            message = f"{spec}: {content!r} has the id {number}, and the library that reads the file gives it {found}"
+            raise InvalidInput(f"{message}; {remedy}", expected=f"the id {found}", got=str(number))
+    owners = {number: content for content, number in vocabulary.items()}
+    if len(owners) < len(vocabulary):
+        one = next(content for content, number in vocabulary.items() if owners[number] != content)
+        two = f"{one!r} and {owners[vocabulary[one]]!r}"
+        message = f"{spec}: two tokens have the id {vocabulary[one]} in the library that reads it, {two}; {remedy}"
+        raise InvalidInput(message, expected="an id for each token", got=str(vocabulary[one]))
 
 
 class _Refusal:
