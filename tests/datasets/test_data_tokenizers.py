@@ -141,6 +141,17 @@ def test_a_character_without_a_token_is_refused(tmp_path: Path) -> None:
         tokenizer.encode(["\U0001f9ff"])
 
 
+@pytest.mark.parametrize("byte_level", [True, False])
+def test_a_character_that_a_tokenizer_would_leave_out_is_refused(tmp_path: Path, byte_level: bool) -> None:
+    """A BPE that was trained on little data has neither a token for it nor one that stands for the unknown."""
+    tokenizer = get_tokenizer(tinytokenizers.gaps(tmp_path / "g.json", byte_level=byte_level))
+    known = "Paris in the cafe\u0301,\u00e9 the weather"
+    assert tokenizer.encode([known])[0]
+    for text in ("the 1 weather", "1", "the weather in Rome", "Paris\u0301"):
+        with pytest.raises(BadRow, match="no token for a character"):
+            tokenizer.encode([text])
+
+
 def test_a_normalizer_moves_no_end(tmp_path: Path) -> None:
     """`e` and an accent become one character of one piece or two, and what follows ends where it did."""
     tokenizer = get_tokenizer(tinytokenizers.byte_level(tmp_path / "n.json", normalizer=normalizers.NFC()))

@@ -75,6 +75,17 @@ def words(path: Path) -> str:
     return _saved(tokenizer, path)
 
 
+def gaps(path: Path, *, byte_level: bool, normalizer: Any = None) -> str:
+    """A BPE that knows the characters (or the bytes) of a few words and has nothing for others: it leaves them out."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(False) if byte_level else pre_tokenizers.Whitespace()
+    tokenizer.normalizer = normalizer or normalizers.NFC()
+    if byte_level:
+        tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(["the weather in Paris, caf\u00e9"], trainers.BpeTrainer(show_progress=False))
+    return _saved(tokenizer, path)
+
+
 def _saved(tokenizer: Tokenizer, path: Path, ordinary: Any = None) -> str:
     """The file; `ordinary`: which of its added tokens are ones of the vocabulary after all."""
     import json  # noqa: PLC0415

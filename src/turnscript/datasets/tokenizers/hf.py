@@ -51,7 +51,9 @@ class HuggingFace(Tokenizer):
         self.size = max(vocabulary.values()) + 1
         self.fingerprint = digest(b"hf", file, str(self.end).encode())
         self._pieces = _pieces(declared, vocabulary)
-        self._joins = _is_byte_level(declared)
+        self._is_byte_level = _is_byte_level(declared)
+        # Whether all of a text is there without a look: every byte has a token.
+        self._joins = self._is_byte_level and vocabulary.keys() >= byte_alphabet().keys()
         self.lengths = None if self._pieces is None else np.zeros(self.size, np.int32)
         if self.lengths is not None and self._pieces is not None:
             self.lengths[list(self._pieces)] = list(map(len, self._pieces.values()))
@@ -107,11 +109,17 @@ class HuggingFace(Tokenizer):
 
     def _check_whole(self, text: str, ids: Sequence[int]) -> None:
         """Some models leave out what they have no token for."""
-        if self._pieces is not None and sum(len(self._pieces[one]) for one in ids) != len(text.encode()):
-            normalizer = self._tokenizer.normalizer
-            normal: str = normalizer.normalize_str(text) if normalizer else text
-            if self.decode(ids) != normal.replace(_SPACE, " ").encode():
-                raise _unsaid()
+        pieces = self._pieces
+        if pieces is not None and sum(len(pieces.get(one, b"")) for one in ids) == len(text.encode()):
+            return
+        normalizer = self._tokenizer.normalizer
+        normal: str = normalizer.normalize_str(text) if normalizer else text
+        if pieces is None:
+            whole = _covers(self._tokenizer.encode(normal, add_special_tokens=False).offsets, normal)
+        else:
+            whole = self.decode(ids) == (normal if self._is_byte_level else normal.replace(_SPACE, " ")).encode()
+        if not whole:
+            raise _unsaid()
 
     def _apart(self, text: str) -> list[int]:
         """The ids of a text that a vocabulary would read a control token from: cut inside of each."""
@@ -158,6 +166,16 @@ class HuggingFace(Tokenizer):
             return b"".join([pieces.get(one, b"") for one in ids if one != self.end])
         text: str = self._tokenizer.decode([one for one in ids if one != self.end], skip_special_tokens=False)
         return text.encode()
+
+
+def _covers(offsets: Sequence[tuple[int, int]], text: str) -> bool:
+    """Whether tokens leave nothing of a text out but white space, which some models do not tell."""
+    at = 0
+    for start, end in offsets:
+        if text[at:start].strip():
+            return False
+        at = max(at, end)
+    return not text[at:].strip()
 
 
 def _check_pairs(text: str) -> None:
