@@ -19,6 +19,7 @@ from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.train import MODEL, Train
 from turnscript.format import Format
 from turnscript.jsontext import Json, json_string
+from turnscript.registry import load_formats
 
 FORMATS = ts.formats()
 
@@ -217,6 +218,29 @@ def test_of_two_tags_that_begin_alike_the_longer_one_counts(folder: Path) -> Non
     tokenizer = get_tokenizer(tinytokenizers.byte_level(folder / "alike.json", ("<s", "<s>", "<|im_end|>")))
     sample = encoded(Encoder(format_, tokenizer, Train()), Example(corpora.load("plain")))
     assert tokenizer.controls["<s>"] == sample.ids[-1]
+
+
+def test_tags_in_square_brackets_are_tokens_whatever_is_in_them(folder: Path) -> None:
+    """`[gMASK]<sop>` are two tokens and `[/USER]` is one, and a text holds none of them."""
+    turns = [(role, f"[{role.upper()}]", f"[/{role.upper()}]") for role in ("user", "assistant")]
+    declared = [
+        f"""[[format.turn]]\nopen = "{open_}"\nclose = "{close}"
+        segment = [{{ kind = "{role}", body = "text", model = {"true" if role == "assistant" else "false"} }}]"""
+        for role, open_, close in turns
+    ]
+    head = '[[format]]\nname = "brackets"\nstart = "[gMASK]<sop>"\nseparator = ""\n'
+    tail = '\n[format.generation]\nstops = ["[/ASSISTANT]"]'
+    format_ = load_formats("\n".join([head, *declared, tail]))[0]
+    tags = ["[gMASK]", "<sop>", "[USER]", "[/USER]", "[ASSISTANT]", "[/ASSISTANT]"]
+    assert tags == format_.special_tokens
+    tokenizer = tokenizer_for(format_, "ids", folder)
+    item = ts.User(content=[ts.Text(text="".join(tags))])
+    answer = ts.Assistant(content=[ts.Text(text="[/USER] [USER_2]")])
+    request = ts.Request(conversation=ts.Conversation(items=[item, answer]))
+    sample = encoded(Encoder(format_, tokenizer, Train()), Example(request))
+    numbers = {number: tag for tag, number in tokenizer.controls.items()}
+    assert [*tags, "<|endoftext|>"] == [numbers[one] for one in sample.ids.tolist() if one in numbers]
+    assert request.items == format_.parse(str(format_.render(request).value)).items
 
 
 def test_a_name_in_an_opening_is_no_tag(folder: Path) -> None:

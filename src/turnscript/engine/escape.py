@@ -19,8 +19,8 @@ from turnscript.errors import InvalidConversation
 Rule = tuple[str, Iterable[str]]
 """What begins a tag, and what the rest of one begins with: `("<<", ["USER", "SYS"])`."""
 
-_TOKEN = re.compile(r"<<[A-Z_]+|<[^<>\s]+>?|\[[A-Z]+\]|```\w*")
-_TAG = re.compile(r"<<[A-Z_]+(?:>>)?|<[^<>\s]+>?|\[[A-Z]+\]")
+_TOKEN = re.compile(r"<<[A-Z_]+|<[^<>\s]+>?|\[/?[A-Za-z_]+\]|```\w*")
+_TAG = re.compile(r"<<[A-Z_]+(?:>>)?|<[^<>\s]+>?|\[/?[A-Za-z_]+\]")
 _LEADS = ("<<", "<", "[", "```")
 
 

@@ -235,7 +235,7 @@ def special_tokens(document: Document) -> list[str]:
 
     A tag whose attributes change from item to item is there by its beginning. Labels and explanations are no tags.
     """
-    found = [document.start.strip(), document.end.strip()]
+    found = [*_ends_of_a_model(document.start), *_ends_of_a_model(document.end)]
     for turn in document.turns:
         found += tags_in(f"{turn.open}{turn.head_end}")
         found += (tag for segment in turn.segments for literal in _written_tags(segment) for tag in tags_in(literal))
@@ -250,6 +250,12 @@ def special_tokens(document: Document) -> list[str]:
     found += document.flags.tags.values() if document.flags else ()
     found += (tag for literal in (document.files.literals if document.files else ()) for tag in tags_in(literal))
     return list(dict.fromkeys(tag for tag in found if tag))
+
+
+def _ends_of_a_model(literal: str) -> list[str]:
+    """What a base model has around a document is one token, or several if it is a row of tags: `[gMASK]<sop>`."""
+    tags = tags_in(literal)
+    return tags if "".join(tags) == "".join(literal.split()) else [literal.strip()]
 
 
 def _written_tags(segment: Segment) -> Iterator[str]:
