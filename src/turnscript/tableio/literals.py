@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from turnscript.conversation import System
 from turnscript.engine.layout import layout_of
 from turnscript.engine.machine import Reading
 from turnscript.engine.table import Document, Group, Segment, Turn
@@ -97,6 +98,9 @@ def _check_protected(document: Document, table: Table) -> None:
             for literal in _ends_of(document, turn, segment):
                 if literal and not escape.holds(literal):
                     raise _unprotected(literal, path, segment.escape is not None)
+            for literal, path in _marks_of(document, table) if segment.kind == System.kind else ():
+                if not escape.holds(literal):
+                    raise _unprotected(literal.strip().split("\n", 1)[0], path, segment.escape is not None)
 
 
 def _ends_of(document: Document, turn: Turn, segment: Segment) -> Iterator[str]:
@@ -107,6 +111,15 @@ def _ends_of(document: Document, turn: Turn, segment: Segment) -> Iterator[str]:
     for other in (*turn.segments, *turn.also_read):
         if segment.bare and other.open and not other.tentative:
             yield (other.group or other).open.lstrip()
+
+
+def _marks_of(document: Document, table: Table) -> Iterator[tuple[str, str]]:
+    """What a reader looks for in a system text beside its end, and where that is declared."""
+    place = document.tools_place
+    if place is not None:
+        yield f"{place.open}{'{' if place.continued else ''}", table["tools"].at("open")
+    for kind, tag in document.flags.tags.items() if document.flags else ():
+        yield tag, table["flags"]["tags"].at(kind)
 
 
 def _unprotected(literal: str, path: str, explicit: bool) -> InvalidFormat:
