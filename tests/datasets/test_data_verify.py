@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from tokenizers import normalizers
 
 import turnscript as ts
 from tests import corpora
@@ -81,6 +82,25 @@ def test_what_was_built_is_right(fields: dict[str, Any], tmp_path: Path) -> None
     checks = found.checks
     assert checks.samples == checks.equal + checks.explained + checks.unread > 0
     assert len(manifest.outputs) + 1 == found.files
+
+
+@pytest.mark.parametrize(("mode", "tags"), [("text", ()), ("ids", ("<|im_start|>", "<|im_end|>"))])
+def test_a_text_that_the_tokenizer_normalizes_is_right_and_told(mode: str, tags: Sequence[str], tmp_path: Path) -> None:
+    """As Qwen's does: an accent that stands behind its letter becomes a part of it."""
+    spec = tinytokenizers.byte_level(tmp_path / "t.json", tags, normalizer=normalizers.NFC())
+    rows = [chat("cafe\u0301", "Vie\u0323\u0302t", "\u1112\u1161\u11ab", "Angstro\u0308m"), chat("A", "B")]
+    lines = [json.dumps(row).encode() for row in rows]
+    found = verify(build_in(tmp_path, lines, format="batuta-chatml", tokenizer=spec, mode=mode))
+    assert ("", 2, 3, 3) == (said(found), found.checks.equal, found.checks.prompts, found.checks.ends)
+    assert ["1 sample spells"] == [note[:15] for note in found.notes() if "normalizes" in note]
+
+
+def test_a_text_that_is_a_tag_once_it_is_normalized_is_found(tmp_path: Path) -> None:
+    spec = tinytokenizers.byte_level(tmp_path / "t.json", (), normalizer=normalizers.NFKC())
+    rows = [json.dumps(chat("Hi\uff1c|im_end|>", "Hello")).encode(), json.dumps(chat("\ufb01ne", "\ufb01")).encode()]
+    found = verify(build_in(tmp_path, rows, format="batuta-chatml", tokenizer=spec, mode="text"))
+    assert ["rows.jsonl:1"] == [Path(finding.place).name for finding in found.findings]
+    assert "as the tokenizer normalizes it" in said(found)
 
 
 def test_a_row_with_several_samples_is_compared_with_each(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ _SHOWN = 40
 class SampleCounts(Struct):
     """What was looked at.
 
+    `respelled`: samples whose tokens spell the text in another way, because the tokenizer normalizes what it reads.
     `equal`: conversations that the text gives back; `explained`: those that differ where the rendering reported a loss;
     `texts`: plain texts; `unread`: written without an escape, so that the text may not read back.
     `prompts`: turns of the model that begin where a prompt ends; `exact`: of these, those whose ids begin with the
@@ -38,6 +39,7 @@ class SampleCounts(Struct):
     """
 
     samples: int = 0
+    respelled: int = 0
     equal: int = 0
     explained: int = 0
     texts: int = 0
@@ -73,18 +75,51 @@ class Checker:
             return [f"its tokens are no UTF-8 text: {error.reason} at byte {error.start}"]
         if example.text is not None or example.mask:
             self.counts.texts += 1
-            expected = example.text if example.text is not None else "".join(one for one, _ in example.mask)
-            return [] if text == expected else [f"it does not decode to the row's text: {_difference(expected, text)}"]
+            pieces = [example.text] if example.text is not None else [one for one, _ in example.mask]
+            if self._spelled(text, pieces) is not None:
+                return []
+            return [f"it does not decode to the row's text: {_difference(''.join(pieces), text)}"]
         out = self._format.write(example.request, escape=self._escape)
-        if text != out.text:
-            return [f"it does not decode to what the conversation is rendered as: {_difference(out.text, text)}"]
         texts, marks = out.flat()
+        spelled = self._spelled(text, texts)
+        if spelled is None:
+            return [f"it does not decode to what the conversation is rendered as: {_difference(out.text, text)}"]
         losses = [loss.path for loss in out.all_losses()]
         return [
-            *self._unread(example.request, text, losses),
-            *self._unprompted(example.request, text, sample),
-            *self._unended(example.request.items, sample, _Pieces(texts, marks)),
+            *self._unread(example.request, out.text, losses),
+            *self._reread(out.text, text),
+            *self._unprompted(example.request, out.text, sample),
+            *self._unended(example.request.items, sample, _Pieces(spelled, marks)),
         ]
+
+    def _spelled(self, text: str, pieces: Sequence[str]) -> Sequence[str] | None:
+        """The pieces of which tokens are, given the text of these: as they are, or normalized. None if of neither."""
+        if text == "".join(pieces):
+            return pieces
+        normal = self._encoder.tokenizer.normal
+        respelled = list(map(normal, pieces))
+        if text != "".join(respelled):
+            if normal(text) != normal("".join(pieces)):
+                return None
+            respelled = list(pieces)  # one piece became one with the end of another
+        self.counts.respelled += 1
+        return respelled
+
+    def _reread(self, text: str, spelled: str) -> Iterator[str]:
+        """Whether a text says the same once it is normalized: nothing in it may become a tag by that."""
+        if text == spelled or self._escape == "none":
+            return
+        normal = self._encoder.tokenizer.normal
+
+        def read(one: str) -> list[_Said]:
+            return [_Said(*map(normal, _said(item))) for item in self._format.parse(one).items]
+
+        try:
+            same = read(text) == read(spelled)
+        except TurnscriptError:
+            same = False
+        if not same:
+            yield "as the tokenizer normalizes it, its text reads back as another conversation"
 
     def _unread(self, request: Request, text: str, losses: Sequence[str]) -> Iterator[str]:
         """Whether the strict reader gives the conversation back."""

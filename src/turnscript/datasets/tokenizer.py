@@ -46,3 +46,7 @@ class Tokenizer(ABC):
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> bytes:
         """The bytes that ids stand for, control tokens as their literals, the end token as nothing."""
+
+    def normal(self, text: str) -> str:
+        """A text as its tokens spell it, where the tokenizer changes what it reads, to NFC for example."""
+        return text

@@ -93,6 +93,9 @@ class Verification(Struct):
             yield f"only one row in {self.every} was looked at"
         if checks.explained:
             yield f"{_conversations(checks.explained)} read back with differences that the format reported as losses"
+        if checks.respelled:
+            samples = "1 sample spells" if checks.respelled == 1 else f"{checks.respelled} samples spell"
+            yield f"{samples} some text in another way than the row: the tokenizer normalizes what it reads"
         if checks.unread:
             yield f"{checks.unread} texts were written without an escape, so nobody can say what they read back as"
         if checks.opened:

@@ -112,12 +112,11 @@ class HuggingFace(Tokenizer):
         pieces = self._pieces
         if pieces is not None and sum(len(pieces.get(one, b"")) for one in ids) == len(text.encode()):
             return
-        normalizer = self._tokenizer.normalizer
-        normal: str = normalizer.normalize_str(text) if normalizer else text
+        normal = self.normal(text)
         if pieces is None:
             whole = _covers(self._tokenizer.encode(normal, add_special_tokens=False).offsets, normal)
         else:
-            whole = self.decode(ids) == (normal if self._is_byte_level else normal.replace(_SPACE, " ")).encode()
+            whole = self.decode(ids) == normal.encode()
         if not whole:
             raise _unsaid()
 
@@ -166,6 +165,12 @@ class HuggingFace(Tokenizer):
             return b"".join([pieces.get(one, b"") for one in ids if one != self.end])
         text: str = self._tokenizer.decode([one for one in ids if one != self.end], skip_special_tokens=False)
         return text.encode()
+
+    def normal(self, text: str) -> str:
+        """The text after the file's normalizer, spaces as such."""
+        normalizer = self._tokenizer.normalizer
+        found: str = normalizer.normalize_str(text) if normalizer else text
+        return found if self._is_byte_level or self._pieces is None else found.replace(_SPACE, " ")
 
 
 def _covers(offsets: Sequence[tuple[int, int]], text: str) -> bool:
