@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 import turnscript as ts
 from tests import corpora
 from tests.datasets import tinytokenizers
+from tests.datasets.jobs import built, chats, plan_for, written
+from turnscript.cli.data.closing import Closing
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example
 from turnscript.datasets.tokenizers import get_tokenizer
@@ -90,6 +92,29 @@ def test_a_tokenizer_file_gets_added_tokens(tmp_path: Path, tied: bool) -> None:
     assert text.encode() == encoder.tokenizer.decode(sample.ids.tolist())
     again = add_tags(CHATML, added.spec, tmp_path / "again.json")
     assert ({}, 0) == (again.added, len(again.train))
+
+
+def test_tags_that_take_white_space_in_a_server_are_told_and_written_without_that(tmp_path: Path) -> None:
+    """As in Phi-3's file: the line break behind `<|im_end|>` is in the samples, and no server's prompt has it."""
+    tags = [AddedToken(tag, special=True, rstrip=tag == "<|im_end|>") for tag in ("<|im_start|>", "<|im_end|>")]
+    spec = tinytokenizers.byte_level(tmp_path / "t.json", tags)
+    source = written(tmp_path / "rows.jsonl", chats(3))
+    prompt = CHATML.prompt(EXAMPLE.request)
+
+    def agrees(path: Path) -> bool:
+        ids = Encoder(CHATML, get_tokenizer(str(path)), Train()).prompt_ids(prompt.spans)
+        return ids == Tokenizer.from_file(str(path)).encode(prompt.text, add_special_tokens=False).ids
+
+    def notes(tokenizer: str) -> list[str]:
+        built(plan_for(source, format=CHATML.name, tokenizer=tokenizer, mode="ids"), tmp_path / "run")
+        return [one for one in Closing(str(tmp_path / "run")).facts()["notes"] if "white space" in one]
+
+    assert not agrees(Path(spec))
+    assert ["beside <|im_end|> out"] == [one[one.index("beside") :][:21] for one in notes(spec)]
+    added = add_tags(CHATML, spec, tmp_path / "out.json", tags=["<|im_start|>", "<|im_end|>"])
+    assert ({}, 2) == (added.added, len(added.kept))
+    assert agrees(tmp_path / "out.json")
+    assert [] == notes(added.spec)
 
 
 def test_only_telling_writes_nothing(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def texts() -> list[str]:
     ]
 
 
-def byte_level(path: Path, specials: Sequence[str] = CHATML, normalizer: Any = None, **saved: Any) -> str:
+def byte_level(path: Path, specials: Sequence[str | AddedToken] = CHATML, normalizer: Any = None, **saved: Any) -> str:
     """A byte-level BPE, as most models have. Returns its path."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=saved.get("spaced", False))

@@ -121,6 +121,7 @@ class Encoder:
     def facts(self) -> dict[str, Any]:
         """What decides the ids and weights, for a manifest: plain values, the same for the same plan."""
         document = self.format.document
+        strips = sorted(self.tokenizer.strips & self._cutter.controls.keys()) if self.mode == "ids" else []
         return {
             "format": self.format.name,
             "grows": document.grows,
@@ -136,6 +137,7 @@ class Encoder:
             "escape": self.options.escape,
             "weights": self.options.weights,
             "scale": self.scale,
+            **({"strips": strips} if strips else {}),
         }
 
     def _batch(self, examples: Sequence[Example], drafts: Sequence[Draft]) -> list[Sample | Problem]:

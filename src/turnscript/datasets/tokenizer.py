@@ -22,7 +22,8 @@ class Tokenizer(ABC):
 
     `size`: how many rows an embedding needs for all ids. `end`: the id that separates documents, None if there is
     none. `controls`: the control tokens by their literals. `fingerprint`: a SHA-256 over all that decides the ids.
-    `lengths`: by id, how many bytes of text it is, 0 for control tokens; None where an id does not tell.
+    `lengths`: by id, how many bytes of text it is, 0 for control tokens; None where an id does not tell. `strips`: the
+    control tokens that take the white space beside them when a server finds them in a text; samples keep it.
     """
 
     spec: str
@@ -31,6 +32,7 @@ class Tokenizer(ABC):
     controls: Mapping[str, int]
     fingerprint: str
     lengths: Lengths | None = None
+    strips: frozenset[str] = frozenset()
 
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> list[list[int]]:

@@ -125,7 +125,8 @@ def _in_file(
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     entries += [{"id": number, "content": tag, **flags, "special": True} for tag, number in added.items()]
     for entry in entries:
-        entry["special"] = entry["special"] or entry["content"] in kept
+        if entry["content"] in kept:
+            entry.update(flags, special=True)
     declared["added_tokens"] = sorted(entries, key=lambda entry: entry["id"])
     if out is not None:
         out.write_text(json.dumps(declared, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")

@@ -95,6 +95,12 @@ class Closing:
         for name in self.manifest.plan.outputs:
             yield from get_output(name).notes(facts)
         yield from read_packing(self.manifest.plan.pack).notes()
+        strips = self.manifest.encoding.get("strips")
+        if strips:
+            yield (
+                f"a server takes the white space beside {', '.join(strips)} out of a prompt (lstrip or rstrip in the "
+                "tokenizer's file), and samples keep it; `turnscript data tokens --write` writes a file without that"
+            )
 
     def _losses(self) -> Iterator[str]:
         """What the format cannot say, by what and where, the most frequent first."""

@@ -47,6 +47,8 @@ class HuggingFace(Tokenizer):
         self.controls = {
             token["content"]: token["id"] for token in added if token["special"] and token["id"] != self._unknown
         }
+        stripping = (token["content"] for token in added if token["lstrip"] or token["rstrip"])
+        self.strips = frozenset(stripping) & self.controls.keys()
         self.end = end_of(end, self.controls) if end else None
         self.size = max(vocabulary.values()) + 1
         self.fingerprint = digest(b"hf", file, str(self.end).encode())
