@@ -293,6 +293,19 @@ def test_definitions_that_a_search_brought_stand_where_it_stood() -> None:
     assert [("$.input[1].tools[2]", "dropped")] == [(loss.path, loss.kind) for loss in cleaned.losses]
 
 
+def test_of_a_namespace_only_what_is_new_is_told_again() -> None:
+    def found(*names: str) -> dict[str, Any]:
+        tools = [{"type": "function", "name": name, "parameters": SCHEMA, "defer_loading": True} for name in names]
+        space = {"type": "namespace", "name": "n", "tools": tools}
+        return {"type": "tool_search_output", "call_id": "c", "execution": "client", "tools": [space]}
+
+    user = {"role": "user", "content": "Hi"}
+    cleaned = clean(responses([user, found("a", "b"), user, found("b", "c"), user, found("a"), user]))
+    added = [item.added for item in cleaned.request.items if isinstance(item, ToolsChange)]
+    assert [[["a", "b"]], [["c"]]] == [[[one.name for one in tool.tools] for tool in tools] for tools in added]
+    assert [] == cleaned.losses
+
+
 def test_references_in_the_answer_of_a_vendors_search_count() -> None:
     block = {
         "type": "tool_search_tool_result",

@@ -44,7 +44,7 @@ from turnscript.conversation import (
     User,
 )
 from turnscript.errors import InvalidRequest
-from turnscript.gateway.toolset import AT, defined, names_of, place_of, split, tool_paths, undeferred
+from turnscript.gateway.toolset import AT, defined, names_of, place_of, split, tool_paths, undeferred, unknown
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.losses import Loss, LossKind
 
@@ -204,9 +204,10 @@ class _Cleaning:
 
     def _add(self, change: ToolsChange, tool: Tool) -> None:
         """Offer a tool from a place on, unless it is offered already."""
-        if not self._known.issuperset(names_of(tool)):
-            self._see(tool)
-            change.added.append(tool)
+        new = unknown(tool, self._known)
+        if new is not None:
+            self._see(new)
+            change.added.append(new)
 
     def _load(self, name: str, change: ToolsChange, path: str) -> None:
         tool = self._seen.get(name)

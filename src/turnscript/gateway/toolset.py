@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from copy import copy
 
 from turnscript.conversation import Conversation, Request, Tool
@@ -73,6 +73,19 @@ def names_of(tool: Tool) -> list[str]:
     return [tool.name if tool.name is not None else f"{tool.type}:{place_of(tool)}"]
 
 
+def unknown(tool: Tool, known: Collection[str]) -> Tool | None:
+    """What of a tool is not among the known names; of a namespace, those of its tools."""
+    names = names_of(tool)
+    if not any(name in known for name in names):
+        return tool
+    new = [one for one, name in zip(tool.tools, names, strict=False) if name not in known]
+    if not new:
+        return None
+    rest = copy(tool)
+    rest.tools = new
+    return rest
+
+
 def defined(members: dict[str, Json]) -> Tool:
     """A tool from its wire object, which an API has left inside something that it does not read."""
     schema = members.pop("input_schema", None)
@@ -131,4 +144,5 @@ __all__ = [
     "tool_order",
     "tool_paths",
     "undeferred",
+    "unknown",
 ]
