@@ -15,7 +15,7 @@ Five fields that every item has:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -261,6 +261,15 @@ class Tool(Struct, eq=False, kw_only=True, gc=False):
 
     __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
+
+
+def loaded(names: Sequence[str]) -> str:
+    """What a result that brings tools says in words."""
+    return f"Loaded: {', '.join(names)}" if names else "No tool was found."
+
+
+DECLARED_AS = "declared_as"
+"""The hint of a function that its client declares as something else: the wire name of that."""
 
 
 # Requests and responses: a conversation with what was asked of the model, and what came back.

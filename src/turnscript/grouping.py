@@ -88,6 +88,11 @@ def shape_of(item: Item) -> str:
     return item.hints.shape if item.hints else ""
 
 
+def is_joined(item: Item) -> bool:
+    """Whether the item belongs to the one before it, against the grouping rule."""
+    return item.hints is not None and item.hints.turn == "join"
+
+
 def slot_of(item: Item) -> str:
     """Where the item stood on the wire, empty for the usual place."""
     return item.hints.slot if item.hints else ""

@@ -118,9 +118,8 @@ def test_the_tools_that_claude_code_finds_stand_where_it_found_them() -> None:
 
 def test_codex_gets_its_namespaces_and_free_text_back() -> None:
     made = [one for _, one in offers("codex_additional_tools", "rwkv-goose")]
-    assert ["functions__exec", "functions__wait", "mcp__notes__read_note"] == [
-        tool.name for tool in made[0].request.tools
-    ]
+    shown = ["functions__exec", "functions__wait", "mcp__notes__read_note", "tool_search"]
+    assert shown == [tool.name for tool in made[0].request.tools]
     assert "mcp__mail__send" in [tool.name for tool in made[2].tools]
     calls = [item for item in made[3].request.items if item.kind == "tool_call"]
-    assert ["functions__exec", "mcp__mail__send"] == [getattr(call, "name", "") for call in calls]
+    assert ["functions__exec", "tool_search", "mcp__mail__send"] == [getattr(call, "name", "") for call in calls]

@@ -42,9 +42,11 @@ from turnscript.conversation import (
     ToolResult,
     ToolsChange,
     User,
+    loaded,
 )
 from turnscript.errors import InvalidRequest
 from turnscript.gateway.toolset import AT, defined, names_of, place_of, split, tool_paths, undeferred, unknown
+from turnscript.grouping import is_joined
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.losses import Loss, LossKind
 
@@ -53,7 +55,7 @@ VOLATILE = (r"x-anthropic-billing-header:[^\n]*(?:\n|\Z)",)
 
 MEANINGLESS = frozenset(
     {"cache_control", "prompt_cache_breakpoint", "eager_input_streaming", "annotations", "logprobs", "citations"}
-    | {"internal_chat_message_metadata_passthrough", "provider_specific_fields", "status", "caller"}
+    | {"internal_chat_message_metadata_passthrough", "provider_specific_fields", "status", "caller", "execution"}
 )
 """Unnamed members of items, parts and tools that say nothing to a model."""
 
@@ -173,14 +175,15 @@ class _Cleaning:
         """The items, and behind each that changes the tools (behind all results of one turn) the change."""
         change = ToolsChange()
         for item in items:
-            if not isinstance(item, ToolResult) and (change.added or change.removed):
+            waits = isinstance(item, ToolResult) or _is_found(item)
+            if not waits and (change.added or change.removed):
                 yield change
                 change = ToolsChange()
             change.at = item.at
             kept = self._changed(item, change)
             if kept is not None:
                 yield kept
-            if isinstance(item, ToolsChange) and (change.added or change.removed):
+            if isinstance(item, ToolsChange) and not waits and (change.added or change.removed):
                 yield change
                 change = ToolsChange()
         if change.added or change.removed:
@@ -192,7 +195,8 @@ class _Cleaning:
             change.removed += item.removed
             self._known.difference_update(item.removed)
             for index, tool in enumerate(item.added):
-                shown = self._offered(self._tool(tool, f"{item.at}.tools[{index}]"))
+                given = self._tool(tool, f"{item.at}.tools[{index}]")
+                shown = undeferred(given) if _is_found(item) else self._offered(given)
                 if shown is not None:
                     self._add(change, shown)
             return None
@@ -230,7 +234,7 @@ class _Cleaning:
             else:
                 content.append(part)
         if named:
-            content.append(Text(text=f"Loaded: {', '.join(named)}"))
+            content.append(Text(text=loaded(named)))
         if not content and not isinstance(item, ToolResult):
             return None
         cleaned = copy(item)
@@ -355,6 +359,11 @@ def _led(items: list[Item], tools: list[Tool]) -> tuple[list[Item], list[Tool]]:
 
 def _tells(item: ToolResult | System | User) -> bool:
     return any(type(part) is Raw and part.type in (_REFERENCE, *_DIRECTIVES) for part in item.content)
+
+
+def _is_found(item: Item | None) -> bool:
+    """Whether an item is what a search has found: a change that belongs to the result before it."""
+    return isinstance(item, ToolsChange) and is_joined(item)
 
 
 def _references(value: Any, depth: int) -> Iterator[str]:

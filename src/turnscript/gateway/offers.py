@@ -24,6 +24,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from turnscript.conversation import (
+    DECLARED_AS,
     Conversation,
     Item,
     Request,
@@ -345,7 +346,9 @@ class _Offering:
         names: set[str] = set()
         for index, entry in enumerate(_entries(choice.tools)):
             type_, name = str(entry.get("type")), _entry_name(entry)
-            found = self._flat_names(name, tools)
+            found = self._flat_names(name, tools) or [
+                tool.name for tool in tools if name is None and tool.name and tool.hints.get(DECLARED_AS) == type_
+            ]
             if type_ == NAMESPACE:
                 found = [one for one, origin in self._origins.items() if origin.namespace == name]
             names.update(found)

@@ -12,8 +12,10 @@
 | `custom_tool_call`: `input` | `ToolCall` with `custom`: `arguments` |
 | `function_call_output`, `custom_tool_call_output`: `output` | `ToolResult`: `content` |
 | `additional_tools` | `ToolsChange` |
+| `tool_search_call`, `tool_search_output` of the client | `ToolCall`; `ToolResult` and `ToolsChange` |
 | every other item, such as `item_reference` or `web_search_call` | `Opaque` |
 | tools `function`, `custom`, `namespace`, hosted | `Tool` with that `type` |
+| `tool_search` of the client | `Tool` of type `function` |
 | `max_output_tokens` | `max_tokens` |
 | `text.format`, `text.verbosity` | `response_format`, `verbosity` |
 | `reasoning.effort`, `reasoning.summary` | `effort`, `reasoning_summary` |
@@ -33,10 +35,11 @@ from turnscript.api import OFFICIAL, PLAIN, SEED, Api, Body, Rendering, Reply, S
 from turnscript.apis.openai_responses.options import OPTIONS, ORIGIN
 from turnscript.apis.openai_responses.reading import drop_reasoning_ids, read_instructions, read_items, reopen
 from turnscript.apis.openai_responses.response import parse_response, render_response
+from turnscript.apis.openai_responses.searches import name_searches
 from turnscript.apis.openai_responses.serving import SERVING
 from turnscript.apis.openai_responses.stream_reading import StreamReader
 from turnscript.apis.openai_responses.stream_writing import StreamWriter
-from turnscript.apis.openai_responses.tools import read_tools, write_tools
+from turnscript.apis.openai_responses.tools import SEARCH, read_tools, write_tools
 from turnscript.apis.openai_responses.writing import write_items
 from turnscript.conversation import Hints, Item, Request, Response, Text, User
 from turnscript.errorobject import encoded, error_body
@@ -45,6 +48,8 @@ from turnscript.jsontext import Json, plain, read_list
 from turnscript.pairing import drop_generated_ids, name_results
 from turnscript.rendered import Rendered
 from turnscript.wire import mismatch
+
+_SEARCH = SEARCH.encode()
 
 
 class OpenAIResponses(Api):
@@ -60,6 +65,7 @@ class OpenAIResponses(Api):
 
     def read(self, members: dict[str, Json], request: Request) -> None:
         items = request.items
+        tools = members.get("tools")
         instructions = members.get("instructions")
         if instructions is not None and not _is_null(instructions):
             found = read_instructions(instructions)
@@ -73,12 +79,14 @@ class OpenAIResponses(Api):
                 items += found
                 del members["input"]
                 reopen(items)
+        self._read_tools(members, request)
+        # Searches and generated ids are rare, and looking for their marks in the bytes is much the fastest.
+        if any(isinstance(one, Json) and _SEARCH in bytes(one) for one in (value, tools)):
+            name_searches(request)
         name_results(items)
-        # Generated ids are rare, and looking for their mark in the bytes is much the fastest.
         if value is not None and b"_auto_" in bytes(value):
             drop_generated_ids(items)
             drop_reasoning_ids(items)
-        self._read_tools(members, request)
 
     def claims(self, members: Mapping[str, Json]) -> int:
         """No other API has an `input`; a request may also lean on what the server stores."""

@@ -1,20 +1,33 @@
 """Owns what the client calls things: ids for items that have none, and names of tools as its request declared them.
 
 A model that knows no namespaces calls `fs__read` what the request declared as `read` in the namespace `fs`, and a model
-that knows no free text writes `{"input": "..."}` for a custom tool. Both are taken back here.
+that knows no free text writes `{"input": "..."}` for a custom tool. Both are taken back here. A call of a search that
+the client runs gets the slot that such calls have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from copy import copy
 from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
-from turnscript.apis.openai_responses.writing import NAMESPACE_SEPARATOR
-from turnscript.conversation import Assistant, Item, Request, Thinking, Tool, ToolCall, ToolResult
+from turnscript.apis.openai_responses.slots import TOOL_SEARCH_CALL
+from turnscript.apis.openai_responses.tools import NAMESPACE, NAMESPACE_SEPARATOR, is_search
+from turnscript.conversation import (
+    Assistant,
+    Hints,
+    Item,
+    Request,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolResult,
+    ToolsChange,
+)
+from turnscript.grouping import slot_of
 from turnscript.jsontext import plain, read_object
 from turnscript.losses import Loss
 
@@ -53,9 +66,10 @@ class Naming:
         self._losses = losses
         self._taken: set[tuple[str, str]] = set()
         self._namespaced: dict[str, tuple[str, Tool]] = {}
-        self._plain = {tool.name: tool for tool in request.tools if tool.type != "namespace"}
+        self._plain = {tool.name: tool for tool in request.tools if tool.type != NAMESPACE}
+        self._searches = {tool.name for tool in _all_tools(request) if is_search(tool)}
         for space in request.tools:
-            for tool in space.tools if space.type == "namespace" else ():
+            for tool in space.tools if space.type == NAMESPACE else ():
                 self._namespaced[f"{space.name}{NAMESPACE_SEPARATOR}{tool.name}"] = (space.name or "", tool)
 
     def begin(self, item: Item, index: int) -> Named:
@@ -64,7 +78,7 @@ class Naming:
         if isinstance(named, ToolCall):
             shim = self._restore(named)
             named.id = self._free("call", named.id, "call_", index, named)
-            named.item_id = self._free("item", named.item_id, "ctc_" if named.custom else "fc_", index, named)
+            named.item_id = self._free("item", named.item_id, _call_prefix(named), index, named)
             return Named(item, named, shim)
         if isinstance(named, ToolResult):
             named.item_id = self._free("item", named.item_id, _PREFIXES[ToolResult], index, named)
@@ -88,6 +102,8 @@ class Naming:
             setattr(whole, field, first)
         if isinstance(whole, ToolCall) and begun.shim:
             whole.arguments = self._unwrap(whole, index)
+        if isinstance(whole, ToolCall) and slot_of(start) == TOOL_SEARCH_CALL:
+            whole.hints = start.hints
         return whole
 
     def _restore(self, call: ToolCall) -> bool:
@@ -99,6 +115,8 @@ class Naming:
         elif call.namespace is not None:
             found = self._namespaced.get(f"{call.namespace}{NAMESPACE_SEPARATOR}{call.name}")
             tool = found[1] if found else None
+        if call.name in self._searches and call.namespace is None:
+            call.hints = Hints(slot=TOOL_SEARCH_CALL)
         if tool is None or tool.type != "custom" or call.custom:
             return False
         call.custom = True
@@ -129,3 +147,18 @@ class Naming:
             self._losses.append(Loss(at, "renamed", f"{id_!r} is the id of two things; this one became {made!r}"))
         self._taken.add((kind, made))
         return made
+
+
+def _call_prefix(call: ToolCall) -> str:
+    """How the ids of such an item begin."""
+    if slot_of(call) == TOOL_SEARCH_CALL:
+        return "tsc_"
+    return "ctc_" if call.custom else "fc_"
+
+
+def _all_tools(request: Request) -> Iterator[Tool]:
+    """The tools of a request, and those that come later in its conversation."""
+    yield from request.tools
+    for item in request.items:
+        if isinstance(item, ToolsChange):
+            yield from item.added

@@ -14,7 +14,8 @@ from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import COMPLETED, IN_PROGRESS, INCOMPLETE, said
 from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, SUMMARY, Place, write_parts
 from turnscript.apis.openai_responses.reading import read_items
-from turnscript.apis.openai_responses.writing import Writer
+from turnscript.apis.openai_responses.slots import TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT
+from turnscript.apis.openai_responses.writing import Writer, search_call
 from turnscript.conversation import (
     Assistant,
     Conversation,
@@ -28,6 +29,7 @@ from turnscript.conversation import (
     ToolCall,
     ToolResult,
 )
+from turnscript.grouping import slot_of
 from turnscript.jsontext import Json, is_object
 
 _ALWAYS = {"annotations": b"[]", "logprobs": b"[]"}
@@ -133,8 +135,13 @@ class Output:
         return self._with_extra(body, item, index)
 
     def _call(self, item: ToolCall, index: int, arguments: str, status: str) -> Body:
+        if is_search_call(item):
+            body = search_call(item, item.id)
+            if status == IN_PROGRESS:
+                body["arguments"] = {}
+            return self._with_extra(body | {"status": status}, item, index)
         kind, text = ("custom_tool_call", "input") if item.custom else ("function_call", "arguments")
-        body: Body = {"type": kind, "id": item.item_id, "call_id": item.id, "name": item.name, text: arguments}
+        body = {"type": kind, "id": item.item_id, "call_id": item.id, "name": item.name, text: arguments}
         if item.namespace is not None:
             body["namespace"] = item.namespace
         return self._with_extra(body | {"status": status}, item, index)
@@ -182,15 +189,25 @@ def is_whole(call: ToolCall) -> bool:
     return not call.open or (not call.custom and is_object(call.arguments))
 
 
+def is_search_call(item: Item) -> bool:
+    """Whether a call is one of a search for tools that the client runs."""
+    return isinstance(item, ToolCall) and slot_of(item) == TOOL_SEARCH_CALL
+
+
 # Reading.
 
 
 def read_output(value: Json, path: str, index: int) -> Item | None:
     """An item of the output at `path`. None: a call that was cut off, which nobody may run."""
-    (item,) = read_items([value], path, index)
+    item, *more = read_items([value], path, index)
+    if more:  # what a search of the client's has found: no model answers with that
+        return Opaque(type=TOOL_SEARCH_OUTPUT, value=value, at=item.at)
     if not isinstance(item, Assistant | Thinking | ToolCall):
         return item
-    item.hints = None
+    if is_search_call(item):
+        item.extra.pop("execution", None)
+    else:
+        item.hints = None
     item.extra = said(item.extra)
     status = _take_status(item)
     if isinstance(item, ToolCall):
@@ -224,6 +241,7 @@ def head(item: Item) -> Item:
             item_id=item.item_id,
             namespace=item.namespace,
             custom=item.custom,
+            hints=item.hints,
             at=item.at,
         )
     return item

@@ -25,6 +25,7 @@ from turnscript.apis.openai_responses.objects import (
     TypedItem,
 )
 from turnscript.apis.openai_responses.parts import INPUT, OUTPUT, REASONING, SUMMARY, extra_with, read_parts
+from turnscript.apis.openai_responses.searches import read_search
 from turnscript.apis.openai_responses.slots import (
     INSTRUCTIONS_LIST,
     MESSAGE,
@@ -374,7 +375,7 @@ def _additional_tools(wire: AdditionalTools, _value: Json, at: str, items: list[
 
 
 def _opaque(wire: Verbatim, value: Json, at: str, items: list[Item]) -> None:
-    items.append(Opaque(type=wire.tag, value=value, at=at))
+    items += read_search(wire.tag, value, at) or [Opaque(type=wire.tag, value=value, at=at)]
 
 
 _READ: dict[type, Callable[[Any, Json, str, list[Item]], None]] = {

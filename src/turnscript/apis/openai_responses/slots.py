@@ -6,6 +6,7 @@
 | `instructions_list` | an item of an `instructions` list |
 | `message` | a message that says `"type": "message"`, which is usually left out |
 | `named` | a result that says its tool's `name` although its call already does |
+| `tool_search_call`, `tool_search_output` | a call of a search for tools that the client runs, and what it found |
 | `no_id` | a call or result without `call_id`, a reasoning item without `id` |
 | `tool_call`, `tool_result` | a call or result as a content part, the Universal document's form |
 | `tool_call_no_id`, `tool_result_no_id` | the same without an id |
@@ -23,6 +24,9 @@ INSTRUCTIONS_LIST = "instructions_list"
 MESSAGE = "message"
 NAMED = "named"
 NO_ID = "no_id"
+STRING = "string"
+"""The shape of a search's arguments that are no object: what a model wrote is told as it is."""
+TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT = "tool_search_call", "tool_search_output"
 SEED_CALL, SEED_CALL_NO_ID = "tool_call", "tool_call_no_id"
 SEED_RESULT, SEED_RESULT_NO_ID = "tool_result", "tool_result_no_id"
 

@@ -20,6 +20,7 @@ from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import CANCELLED, FAILED, INCOMPLETE, read_response_object
 from turnscript.apis.openai_responses.output import content_text, head, read_output
 from turnscript.apis.openai_responses.response import cut_call, ending
+from turnscript.apis.openai_responses.tools import SEARCH
 from turnscript.conversation import Assistant, Issue, Item, Opaque, Refusal, Text, Thinking, ToolCall
 from turnscript.errors import InvalidRequest, UpstreamError
 from turnscript.events import Event, PartDelta, PartEnd, PartStart
@@ -354,7 +355,7 @@ def _call(value: Json, index: int) -> Item:
     """The announcement of a call that is known to be cut off already."""
     members: Any = msgspec.json.decode(value)
     custom = members["type"] == "custom_tool_call"
-    return ToolCall(name=members["name"], arguments="", id=members.get("call_id"), custom=custom)
+    return ToolCall(name=members.get("name", SEARCH), arguments="", id=members.get("call_id"), custom=custom)
 
 
 def _names(item: Item) -> tuple[object, ...]:

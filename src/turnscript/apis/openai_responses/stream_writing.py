@@ -21,7 +21,7 @@ from turnscript.api import Api, Body, Reply
 from turnscript.apis.openai_responses.errors import failure_of, flat_error
 from turnscript.apis.openai_responses.naming import Named, response_id
 from turnscript.apis.openai_responses.outcome import COMPLETED, FAILED, IN_PROGRESS, INCOMPLETE, write_ending
-from turnscript.apis.openai_responses.output import Output, is_whole
+from turnscript.apis.openai_responses.output import Output, is_search_call, is_whole
 from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, SUMMARY
 from turnscript.apis.openai_responses.response import Report, lose_stop, own_extra, told_status
 from turnscript.conversation import Assistant, Item, Refusal, Request, Thinking, ToolCall
@@ -322,6 +322,8 @@ class StreamWriter:
     # Calls.
 
     def _end_call(self, part: _Part, item: ToolCall) -> None:
+        if is_search_call(item):  # it is told by the item alone
+            return
         event, member = _call_words(part)
         if item.arguments:
             self._emit(f"{event}.delta", self._place(part) | {"delta": item.arguments})

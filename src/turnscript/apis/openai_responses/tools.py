@@ -1,23 +1,27 @@
 """Owns tools: reading `function`, `custom`, `namespace` and hosted tools, and writing them back.
 
 `parameters` and `strict` are required members that may be null, so null is what None is written as; a tool that leaves
-one out says so in `Tool.hints`. Of a hosted tool only its type and name are known here.
+one out says so in `Tool.hints`. Of a hosted tool only its type and name are known here. A `tool_search` that the client
+runs is a function to everybody else: it says in its hints what it was declared as.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import UNSET
 
 from turnscript.api import Body, Rendering, extra_of
 from turnscript.apis.openai_responses.objects import CustomTool, FunctionTool, NamespaceTool, TypedTool
-from turnscript.conversation import Tool
+from turnscript.conversation import DECLARED_AS, Extra, Tool, loaded
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.wire import Reader, Verbatim
 
 ABSENT = "absent"
+NAMESPACE = "namespace"
+NAMESPACE_SEPARATOR = "__"
+SEARCH = "tool_search"
 
 _TOOL: Reader[Any] = Reader(TypedTool)
 
@@ -74,10 +78,42 @@ def _namespace(wire: NamespaceTool, at: str) -> Tool:
 def _hosted(wire: Verbatim, _at: str) -> Tool:
     members = read_object(wire.value)
     members.pop("type")
+    if wire.tag == SEARCH and is_client_run(members):
+        return _search(members)
     tool = Tool(type=wire.tag, extra=members)
     if bytes(members.get("name", b"")).lstrip()[:1] == b'"':
         tool.name = plain(members.pop("name"))
     return tool
+
+
+def _search(members: Extra) -> Tool:
+    """A search that the client runs. It has no name on the wire."""
+    tool = Tool(name=SEARCH, hints={DECLARED_AS: SEARCH})
+    if bytes(members.get("description", b"")).lstrip()[:1] == b'"':
+        tool.description = plain(members.pop("description"))
+    if bytes(members.get("parameters", b"")).lstrip()[:1] == b"{":
+        tool.parameters = members.pop("parameters")
+    tool.extra = members
+    return tool
+
+
+def is_client_run(members: Extra) -> bool:
+    """Whether the members of a search, or of a call or output of one, say that the client runs it."""
+    return bytes(members.get("execution", b"")).strip() == b'"client"'
+
+
+def found_text(tools: Sequence[Tool]) -> str:
+    """What the result of a search says: the names of the tools that it brings."""
+    names: list[str] = []
+    for tool in tools:
+        own = SEARCH if is_search(tool) else tool.name or tool.type  # a search is given its name later
+        names += [f"{own}{NAMESPACE_SEPARATOR}{inner.name}" for inner in tool.tools] or [own]
+    return loaded(names)
+
+
+def is_search(tool: Tool) -> bool:
+    """Whether a tool is a search that the client runs."""
+    return tool.hints.get(DECLARED_AS) == SEARCH
 
 
 _READ: dict[type, Callable[[Any, str], Tool]] = {
@@ -116,12 +152,22 @@ def _head(tool: Tool) -> Body:
 
 
 def _write_function(rendering: Rendering, tool: Tool, _at: str) -> Body:
+    if is_search(tool) and not rendering.foreign:
+        return _write_search(tool)
     body = _head(tool)
     hints = {} if rendering.foreign else tool.hints
     if tool.parameters is not None or hints.get("parameters") != ABSENT:
         body["parameters"] = tool.parameters
     if tool.strict is not None or hints.get("strict") != ABSENT:
         body["strict"] = tool.strict
+    return body
+
+
+def _write_search(tool: Tool) -> Body:
+    body: Body = {"type": SEARCH, "execution": "client"}
+    for key, value in (("description", tool.description), ("parameters", tool.parameters)):
+        if value is not None:
+            body[key] = value
     return body
 
 

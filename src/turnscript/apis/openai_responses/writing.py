@@ -16,11 +16,14 @@ from turnscript.apis.openai_responses.slots import (
     MESSAGE,
     NAMED,
     SEED_SLOTS,
+    STRING,
+    TOOL_SEARCH_CALL,
+    TOOL_SEARCH_OUTPUT,
     WITHOUT_ID,
     is_written,
     reasoning_ids,
 )
-from turnscript.apis.openai_responses.tools import write_tools
+from turnscript.apis.openai_responses.tools import NAMESPACE_SEPARATOR, found_text, write_tools
 from turnscript.conversation import (
     Assistant,
     Hints,
@@ -35,10 +38,9 @@ from turnscript.conversation import (
     ToolsChange,
     User,
 )
-from turnscript.grouping import shape_of, slot_of
+from turnscript.grouping import is_joined, shape_of, slot_of
+from turnscript.jsontext import is_object
 from turnscript.pairing import call_ids
-
-NAMESPACE_SEPARATOR = "__"
 
 
 def write_items(body: Body, rendering: Rendering) -> None:
@@ -298,6 +300,9 @@ def _tool_call(writer: Writer, item: ToolCall) -> None:
     if writer.seed or (writer.hinted and slot_of(item) in SEED_SLOTS):
         _seed_call(writer, item, call_id)
         return
+    if writer.hinted and slot_of(item) == TOOL_SEARCH_CALL:
+        writer.add(item, search_call(item, call_id))
+        return
     kind, text = ("custom_tool_call", "input") if item.custom else ("function_call", "arguments")
     body: Body = {"type": kind}
     if call_id is not None:
@@ -321,6 +326,8 @@ def _tool_result(writer: Writer, item: ToolResult) -> None:
     if writer.seed or (writer.hinted and slot_of(item) in SEED_SLOTS):
         _seed_result(writer, item, call_id)
         return
+    if writer.hinted and slot_of(item) == TOOL_SEARCH_OUTPUT and _search_output(writer, item, call_id):
+        return
     custom = item.custom or (rendering.request.origin != ORIGIN and call_id in writer.custom)
     body: Body = {"type": "custom_tool_call_output" if custom else "function_call_output"}
     if call_id is not None:
@@ -336,6 +343,34 @@ def _tool_result(writer: Writer, item: ToolResult) -> None:
     if item.namespace is not None:
         body["namespace"] = item.namespace
     writer.add(item, body)
+
+
+def search_call(item: ToolCall, call_id: str | None) -> Body:
+    """A call of a search for tools that the client runs. It has no name, and its arguments are no text."""
+    arguments: Any = item.arguments
+    if shape_of(item) != STRING and is_object(item.arguments):
+        arguments = RawJson(item.arguments.encode())
+    body: Body = {"type": TOOL_SEARCH_CALL, "call_id": call_id, "execution": "client", "arguments": arguments}
+    if item.item_id is not None:
+        body["id"] = item.item_id
+    return body
+
+
+def _search_output(writer: Writer, item: ToolResult, call_id: str | None) -> bool:
+    """Write what such a search has found: the change that belongs to the result. False if the result says more."""
+    found = writer.items[writer.index + 1] if writer.index + 1 < len(writer.items) else None
+    if not isinstance(found, ToolsChange) or not is_joined(found) or found.removed:
+        found = None
+    tools = found.added if found is not None else []
+    if item.content and only_text(item.content) != found_text(tools):
+        return False
+    written = write_tools(writer.rendering, tools, f"{writer.at(item)}.tools")
+    body: Body = {"type": TOOL_SEARCH_OUTPUT, "call_id": call_id, "execution": "client", "tools": written}
+    if item.item_id is not None:
+        body["id"] = item.item_id
+    writer.add(item, body)
+    writer.joined = found
+    return True
 
 
 def _says_name(writer: Writer, item: ToolResult, call_id: str | None) -> bool:
@@ -403,6 +438,8 @@ def _add_block(writer: Writer, item: ToolCall | ToolResult, role: str, block: Bo
 
 def _tools_change(writer: Writer, item: ToolsChange) -> None:
     rendering, at = writer.rendering, writer.at(item)
+    if writer.joined is item:
+        return
     for name in item.removed:
         rendering.lose(at, "dropped", f"{rendering.target} cannot take away the tool {name!r}")
     if writer.seed:

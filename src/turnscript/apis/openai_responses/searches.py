@@ -1,0 +1,96 @@
+"""Owns searches for tools that the client runs: how their declaration, calls and outputs are a function's here.
+
+| wire, each with `execution: client` | model |
+|--|--|
+| tool `tool_search` | a function with the hint `declared_as`, which `tools` reads and writes |
+| item `tool_search_call` | `ToolCall` in the slot `tool_search_call` |
+| item `tool_search_output` | `ToolResult` in the slot `tool_search_output`; joined to it a `ToolsChange`: the tools |
+
+A search has no name on the wire. Here it is `tool_search`, with a number where a tool of the client has that name.
+The result names the tools in words: they stand beside it, and a model should not read an empty answer.
+Searches that the server runs, and items of any other form, stay verbatim: nobody here could answer them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from turnscript.apis.openai_responses.slots import STRING, TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT
+from turnscript.apis.openai_responses.tools import NAMESPACE, SEARCH, found_text, is_client_run, is_search, read_tools
+from turnscript.conversation import Extra, Hints, Item, Request, Text, Tool, ToolCall, ToolResult, ToolsChange
+from turnscript.errors import InvalidRequest
+from turnscript.grouping import slot_of
+from turnscript.jsontext import Json, is_object, plain, read_list, read_object, text_of
+
+
+def read_search(kind: str, value: Json, at: str) -> list[Item]:
+    """The items of a call or output of a search that the client runs; none where it is anything else."""
+    read = {TOOL_SEARCH_CALL: _call, TOOL_SEARCH_OUTPUT: _output}.get(kind)
+    members = read_object(value) if read is not None else {}
+    if read is None or not is_client_run(members) or not _begins(members.get("call_id"), b'"'):
+        return []
+    del members["type"]
+    return read(members, at)
+
+
+def _call(members: Extra, at: str) -> list[Item]:
+    value = members.pop("arguments", None)
+    if value is None:
+        return []
+    call = ToolCall(name=SEARCH, arguments=text_of(value), hints=Hints(slot=TOOL_SEARCH_CALL), at=at)
+    if _begins(value, b'"'):
+        call.arguments = plain(value)
+        call.hints = Hints(slot=TOOL_SEARCH_CALL, shape=STRING)
+    elif not is_object(call.arguments):
+        return []
+    _identify(call, members)
+    return [call]
+
+
+def _output(members: Extra, at: str) -> list[Item]:
+    value = members.pop("tools", None)
+    if value is None or not _begins(value, b"["):
+        return []
+    try:
+        found = read_tools(read_list(value), f"{at}.tools")
+    except InvalidRequest:
+        return []  # what of the list is a tool can still be of use
+    result = ToolResult(content=[Text(text=found_text(found))], hints=Hints(slot=TOOL_SEARCH_OUTPUT), at=at)
+    _identify(result, members)
+    return [result, ToolsChange(added=found, hints=Hints(turn="join"), at=at)]
+
+
+def _identify(item: ToolCall | ToolResult, members: Extra) -> None:
+    """The ids, and the members that have no name here."""
+    item.id = plain(members.pop("call_id"))
+    if _begins(members.get("id"), b'"'):
+        item.item_id = plain(members.pop("id"))
+    item.extra = members
+
+
+def _begins(value: Json | None, mark: bytes) -> bool:
+    return value is not None and bytes(value).lstrip()[:1] == mark
+
+
+def name_searches(request: Request) -> None:
+    """Give the searches of a request, and the calls of them, a name that no other tool has."""
+    tools = list(_declared(request))
+    taken = {tool.name for tool in tools if not is_search(tool)}
+    name, count = SEARCH, 1
+    while name in taken:
+        count += 1
+        name = f"{SEARCH}_{count}"
+    for tool in tools:
+        if is_search(tool):
+            tool.name = name
+    for item in request.items:
+        if isinstance(item, ToolCall) and slot_of(item) == TOOL_SEARCH_CALL:
+            item.name = name
+
+
+def _declared(request: Request) -> Iterator[Tool]:
+    """All tools that are called by their own name alone."""
+    yield from (tool for tool in request.tools if tool.type != NAMESPACE)
+    for item in request.items:
+        if isinstance(item, ToolsChange):
+            yield from (tool for tool in item.added if tool.type != NAMESPACE)
