@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,7 @@ _FUNCTIONS = 'def look_up(name: str) -> str:\n    "Look a word up."\n    return 
 _CODEX = ("exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", QUESTION)
 _READ = Call("Read", {"file_path": "{file}"})
 _CAT = Call("exec_command", {"cmd": "cat word.txt"})
+_READ_WORD = Call("mcp__words__read_word", {"name": "x"})
 _SCRIPT = 'const found = await tools.exec_command({cmd: "cat word.txt"});\ntext(found.output);'
 
 WAYS = [
@@ -147,6 +149,20 @@ def test_codex_runs_javascript_for_a_model_that_it_knows(seat: Seat) -> None:
     [ended], _ = launched(seat, model, ["--model", "gpt-6-sol", "codex", *_CODEX])
     assert seat.answered(ended), ended
     assert [True] == model.went_on
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_codex_finds_the_tools_of_a_server_that_it_keeps_back(format_: str, seat: Seat) -> None:
+    looked = Call("tool_search", {"query": "word", "limit": 2})
+    again = Call("tool_search", {"query": "read the word and the note", "limit": 5})
+    model = seat.model([[looked], [again, Call("exec_command", {"cmd": "ls"})], [_READ_WORD]], format_)
+    server = {"command": sys.executable, "args": [str(Path(__file__).with_name("wordserver.py"))]}
+    told = [part for key, value in server.items() for part in ("-c", f"mcp_servers.words.{key}={json.dumps(value)}")]
+    [ended], _ = launched(seat, model, ["--model", "gpt-5.5", "codex", *_CODEX[:-1], *told, QUESTION])
+    assert seat.answered(ended), ended
+    assert [True, True, True] == model.went_on
+    first, _, third = [prompt for prompt, _ in model.prompts][:3]
+    assert ["mcp__words__read_word" in prompt for prompt in (first, third)] == [False, True]
 
 
 def test_claude_code_knows_how_much_the_model_takes(seat: Seat) -> None:
