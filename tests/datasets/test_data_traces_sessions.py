@@ -323,6 +323,26 @@ def test_a_rollout_has_thoughts_calls_outputs_and_custom_tools() -> None:
     assert b'{"type": "object", "properties": {"id": {"type": "string"}}}' == bytes(tool.parameters or b"")
 
 
+def test_a_search_for_tools_is_a_call_with_a_result_and_the_tools_that_it_found() -> None:
+    searched: Any = {"call_id": "c1", "execution": "client", "status": "completed"}
+    read_word: Any = {"type": "function", "name": "read_word", "parameters": {}, "strict": False, "defer_loading": True}
+    space = {"type": "namespace", "name": "mcp__words", "description": "Words.", "tools": [read_word]}
+    [example] = codex(
+        item(**message("user", "Which word?")),
+        item(type="tool_search_call", arguments={"query": "word"}, **searched),
+        {"timestamp": "t", "type": "token_usage_record", "payload": {"usage": {"input_tokens": 1}}},
+        item(type="tool_search_output", tools=[space], **searched),
+        item(type="function_call", name="read_word", namespace="mcp__words", arguments="{}", call_id="c2"),
+        item(type="function_call_output", call_id="c2", output="tree"),
+        item(**message("assistant", "Tree.")),
+    )
+    kinds = [one.kind for one in example.request.items]
+    assert ["user", "tool_call", "tool_result", "tools_change", "tool_call", "tool_result", "assistant"] == kinds
+    words = said(example)
+    assert ['tool_search({"query": "word"}) c1', "= Loaded: mcp__words__read_word c1"] == words[1:3]
+    assert "line 4: $.payload" == example.request.items[3].at
+
+
 def test_turns_that_were_taken_back_are_an_example_and_are_not_trained_again() -> None:
     _, second, _ = read("codex.jsonl")
     assert "part 2" == second.label

@@ -53,7 +53,7 @@ from turnscript.jsontext import Json, json_of, text_of, type_name
 from turnscript.pairing import name_results
 
 _ITEM, _EVENT, _META, _COMPACTED = "response_item", "event_msg", "session_meta", "compacted"
-_NOTES = frozenset({"turn_context", "world_state"})
+_NOTES = frozenset({"token_usage_record", "turn_context", "world_state"})
 _TYPES = _NOTES | {_ITEM, _EVENT, _META, _COMPACTED}
 _CALLED = frozenset({"function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"})
 _OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output"})
