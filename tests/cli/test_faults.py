@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import CHAT, CODE, LOSSY, TRANSCRIPT, as_nobody, convert, process, rows, run
+from tests.cli.running import CHAT, CODE, EXAMPLES, LOSSY, TRANSCRIPT, as_nobody, convert, process, rows, run
 
 GOOD = json.dumps(CHAT)
 
@@ -181,6 +181,32 @@ def test_a_full_disk_is_told_for_a_file_and_for_standard_output() -> None:
     message = "standard output: cannot write this: no space left on device"
     assert (1, True) == (done.returncode, message in done.stderr.decode())
     assert_shape(done.stderr.decode())
+
+
+@pytest.mark.parametrize("command", [["--version"], ["--help"], ["convert", "--help"], ["data", "--help"]])
+def test_a_help_that_cannot_be_written_is_told(command: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = process(*command, stdout=full)
+    assert (1, True) == (done.returncode, "cannot go on: no space left on device\n" in done.stderr.decode())
+    assert_shape(done.stderr.decode())
+
+
+def test_a_help_that_nobody_reads_ends_quietly() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = process("--help", stdout=writing)
+    os.close(writing)
+    assert (141, b"") == (done.returncode, done.stderr)
+
+
+def test_training_data_that_cannot_be_written_is_told_with_its_place(tmp_path: Path) -> None:
+    target, nowhere = tmp_path / "there", tmp_path / "no" / "tags.json"
+    target.touch()
+    encoding = ("--to", "openchatml", "--tokenizer", "bytes")
+    result = run("data", "build", EXAMPLES / "training_rows.jsonl", *encoding, "--out", target)
+    assert f"{target}: cannot use this: file exists\n  give the name of a folder" in result.stderr
+    result = run("data", "tokens", *encoding, "--resize", "--write", nowhere)
+    assert f"{nowhere}: cannot use this: no such file or directory\n  make the folder first\n" in result.stderr
 
 
 @pytest.mark.parametrize(("descriptor", "message"), [(0, "standard input is closed"), (1, "standard output is closed")])

@@ -61,6 +61,19 @@ def test_a_row_comes_out_before_the_next_one_goes_in() -> None:
         assert 0 == command.wait()
 
 
+def test_ctrl_c_while_the_commands_are_loaded_is_no_traceback() -> None:
+    early = """
+import os, signal, sys
+class Early:
+    def find_spec(self, name, *_):
+        if name == "turnscript.cli.commands":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Early())
+"""
+    with live("formats", code=early + CODE) as command:
+        assert (130, b"turnscript: interrupted\n") == (command.wait(), command.stderr.read())
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_an_interrupted_run_leaves_nothing_behind(tmp_path: Path, number: signal.Signals, code: int) -> None:
     outputs = [f"--{name}={tmp_path / name}" for name in ("output", "losses", "rejects")]

@@ -16,13 +16,13 @@ from turnscript.cli.convert import convert
 from turnscript.cli.data.group import data
 from turnscript.cli.detect import detect
 from turnscript.cli.doctor import doctor
-from turnscript.cli.failures import BAD_INPUT, INTERRUPTED, OK, PIPE_CLOSED, USAGE, Failed
+from turnscript.cli.failures import INTERRUPTED, OK, PIPE_CLOSED, USAGE, Failed, trouble
 from turnscript.cli.keys import keys
 from turnscript.cli.launch import launch
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.prompt import prompt
 from turnscript.cli.read import read
-from turnscript.cli.report import Screen, fault, faults, table, usage
+from turnscript.cli.report import Screen, faults, table, usage
 from turnscript.cli.serve import serve
 from turnscript.cli.show import show
 from turnscript.errors import TurnscriptError
@@ -45,31 +45,38 @@ class Edge(click.Group):
     ) -> click.Context:
         try:
             return super().make_context(info_name, args, parent, **extra)
-        except click.UsageError as error:
-            raise click.exceptions.Exit(_wrong_usage(error)) from error
+        except _EXPECTED as error:  # the help and the version are written here
+            raise click.exceptions.Exit(_told(error)) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             code = super().invoke(ctx)
-        except click.UsageError as error:
-            code = _wrong_usage(error)
-        except (TurnscriptError, Failed) as error:
-            found = faults(error)
-            for one in found:
-                Screen().fault(one)
-            code = found[0].exit_code
-        except KeyboardInterrupt:
-            Screen().note("interrupted; unfinished files are removed")
-            code = INTERRUPTED
-        except BrokenPipeError:
-            code = _quietly()
-        except OSError as error:
-            Screen().fault(fault(Failed(error.strerror or str(error), place=str(error.filename or ""))))
-            code = BAD_INPUT
-        except MemoryError:
-            Screen().fault(fault(Failed("not enough memory", remedy="JSON Lines are converted row by row")))
-            code = BAD_INPUT
+        except _EXPECTED as error:
+            code = _told(error)
         ctx.exit(code or OK)
+
+
+_EXPECTED = (click.UsageError, TurnscriptError, Failed, KeyboardInterrupt, OSError, MemoryError)
+
+
+def _told(error: BaseException) -> int:
+    """Say what ended the command. Returns the exit code."""
+    if isinstance(error, click.UsageError):
+        return _wrong_usage(error)
+    if isinstance(error, KeyboardInterrupt):
+        Screen().note("interrupted; unfinished files are removed")
+        return INTERRUPTED
+    if isinstance(error, BrokenPipeError):
+        return _quietly()
+    if isinstance(error, MemoryError):
+        error = Failed("not enough memory", remedy="JSON Lines are converted row by row")
+    elif isinstance(error, OSError):
+        error = trouble(error)
+    assert isinstance(error, TurnscriptError | Failed)
+    found = faults(error)
+    for one in found:
+        Screen().fault(one)
+    return found[0].exit_code
 
 
 def _wrong_usage(error: click.UsageError) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Mapping
 from types import TracebackType
 
@@ -23,6 +24,7 @@ _WRITE_REMEDIES = {
     errno.ENOENT: "make the folder first",
     errno.EISDIR: "give a file",
     errno.ENOTDIR: "check the path",
+    errno.EEXIST: "give the name of a folder, or one that is not there yet",
     errno.EACCES: "check who may write there",
     errno.EROFS: "choose another place",
     errno.ENOSPC: "make room, then run it again: nothing half written is left",
@@ -60,6 +62,14 @@ class Guard:
             reason = error.strerror or str(error)
             message = f"{self._what}: {reason[:1].lower()}{reason[1:]}"
             raise Failed(message, place=self._name, remedy=self._remedies.get(error.errno or 0, "")) from error
+
+
+def trouble(error: OSError) -> Failed:
+    """A trouble of the system that no guard saw; the system does not always say of which file."""
+    reason = error.strerror or str(error)
+    place = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""
+    message = f"{'cannot use this' if place else 'cannot go on'}: {reason[:1].lower()}{reason[1:]}"
+    return Failed(message, place=place, remedy=_WRITE_REMEDIES.get(error.errno or 0, ""))
 
 
 def reading(name: str) -> Guard:

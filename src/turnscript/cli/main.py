@@ -10,6 +10,7 @@ from typing import NoReturn
 
 _NEEDS = ("click", "rich")
 _USAGE = 2
+_INTERRUPTED = 130
 
 
 def main() -> NoReturn:
@@ -21,9 +22,13 @@ def main() -> NoReturn:
         )
         sys.exit(_USAGE)
     _leave_on_signals()
-    from turnscript.cli.commands import group  # noqa: PLC0415  (not before we know that click is there)
+    try:
+        from turnscript.cli.commands import group  # noqa: PLC0415  (not before we know that click is there)
 
-    group.main(prog_name="turnscript")
+        group.main(prog_name="turnscript")
+    except KeyboardInterrupt:  # while the commands are loaded; later they say it themselves
+        sys.stderr.write("turnscript: interrupted\n")
+        sys.exit(_INTERRUPTED)
     sys.exit()
 
 
