@@ -3,9 +3,11 @@
 import re
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cli.running import EXAMPLES, run
 from tests.datasets.test_data_stats import read
 from turnscript.datasets.explaining import Token
 from turnscript.datasets.page import MEANINGS, preview_page
@@ -35,6 +37,14 @@ TOKENS = st.lists(
     ),
     max_size=12,
 )
+
+
+@pytest.mark.parametrize("row", [99, 11])
+def test_a_row_that_is_not_there_is_told_with_how_many_there_are(row: int) -> None:
+    rows = EXAMPLES / "training_rows.jsonl"
+    result = run("data", "preview", rows, "--to", "rwkv-goose", "--tokenizer", "bytes", "--row", str(row))
+    told = f"turnscript: error: {rows}: there is no row {row}: the file has 10, counted from 1\n"
+    assert (1, f"{told}  expected a row from 1 to 10\n") == (result.exit_code, result.stderr)
 
 
 def test_every_state_has_a_mark_of_its_own_and_a_meaning() -> None:

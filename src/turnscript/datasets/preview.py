@@ -9,6 +9,7 @@ Everything comes from the encoder that the build uses, so what is shown is what 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import groupby, islice
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from turnscript.datasets.plan import Plan
 from turnscript.datasets.problems import DEFECTS, Problem, problem_of
-from turnscript.errors import NotFound, TurnscriptError
+from turnscript.errors import InvalidInput, TurnscriptError
 
 if TYPE_CHECKING:
     from turnscript.datasets.encoding import Encoder
@@ -119,8 +120,8 @@ class Preview(NamedTuple):
 def preview(path: str, row: int = 1, *, format: str, tokenizer: str, **options: Any) -> Preview:  # noqa: A002
     """A row of a file, the first by default, as the tokens that a build would write; `options` as those of a Plan.
 
-    Raises NotFound where the file has no such row, and InvalidInput for a file that cannot be read. A row that cannot
-    be used is a preview with a `problem`.
+    Raises InvalidInput for a file that cannot be read, or that has no such row. A row that cannot be used is a preview
+    with a `problem`.
     """
     return preview_of(Plan(inputs=(path,), format=format, tokenizer=tokenizer, **options), path, row)
 
@@ -131,9 +132,11 @@ def preview_of(plan: Plan, path: str, number: int = 1) -> Preview:
     from turnscript.datasets.preparation import encoder_of  # noqa: PLC0415
 
     encoder, reader = encoder_of(plan), RowReader(path, plan.form, plan.map)
-    row = next(islice(reader.rows(), number - 1, None), None) if number > 0 else None
-    if row is None:
-        raise NotFound("row", str(number), path)
+    last = deque(enumerate(islice(reader.rows(), max(number, 0)), 1), maxlen=1)
+    there, row = last[0] if last else (0, None)
+    if row is None or there < number:
+        message = f"there is no row {number}: the file has {there}, counted from 1"
+        raise InvalidInput(f"{path}: {message}", expected=f"a row from 1 to {there}")
     examples = [_shown(encoder, example) for example in row.examples]
     names = (reader.form, plan.format, plan.tokenizer)
     return Preview(row.source, row.line, *names, encoder.mode, examples, row.problem)
