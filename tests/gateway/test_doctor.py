@@ -319,6 +319,16 @@ def test_nothing_else_is_asked_of_a_server_that_cannot_answer() -> None:
     assert "key" in see(Model(errors=401))["streams"].remedy
 
 
+def test_a_server_that_wants_a_key_is_asked_nothing_more() -> None:
+    async def run() -> Listening:
+        async with Scripted(lambda asked: said({"error": {"message": "no key"}}, status=401)) as server:
+            return await looked_at(server.url, None)
+
+    (check,) = asyncio.run(run()).checks
+    assert ("reachable", "fault") == (check.name, check.state)
+    assert "TURNSCRIPT_MODELS_DEFAULT_API_KEY" in check.remedy
+
+
 def test_a_long_answer_is_left_at_once() -> None:
     """So nothing is left running on the server."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx2
@@ -17,6 +17,14 @@ from turnscript.cli.serve import _banner, _overrides
 from turnscript.gateway.config import Config
 from turnscript.gateway.configfile import load
 
+GIVEN = {
+    "host": None,
+    "port": 0,
+    "public": None,
+    "backend": "http://127.0.0.1:9",
+    "format_": "rwkv-goose",
+    "kind": None,
+}
 ASK = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
 
 
@@ -122,8 +130,7 @@ def test_every_fault_of_a_configuration_is_shown(tmp_path: Path, monkeypatch: py
 
 
 def test_options_of_the_command_line_are_settings_of_the_model() -> None:
-    given = {"host": None, "port": 0, "public": None, "backend": "http://127.0.0.1:9", "format_": "rwkv-goose"}
-    config = load(None, {}, _overrides(given | {"kind": "llamacpp"}))
+    config = load(None, {}, _overrides(GIVEN | {"kind": "llamacpp"}))
     (model,) = config.models
     assert ("llamacpp", "rwkv-goose", 0) == (model.kind, model.takes.name if model.takes else "", config.server.port)
 
@@ -150,3 +157,34 @@ def test_a_server_that_is_down_is_pointed_at_and_counted(capsys: pytest.CaptureF
         told = httpx2.post(f"{gateway.url}/v1/chat/completions", json=ASK, verify=NO_TLS)
         assert 502 == told.status_code
         assert "http://127.0.0.1:9 does not answer" in told.json()["error"]["message"]
+
+
+def keyed(asked: Asked) -> Script:
+    """A server that tells nothing without its key."""
+    if asked.headers.get("authorization") == "Bearer right":
+        return said({"data": [{"id": "rwkv-universal-7b"}]})
+    return said({"error": {"message": "no key"}}, status=401)
+
+
+def half_keyed(asked: Asked) -> Script:
+    """One that lists its model to everybody, as llama.cpp does."""
+    return said({"data": [{"id": "rwkv-universal-7b"}]}) if "/models" in asked.line else keyed(asked)
+
+
+@pytest.mark.parametrize("format_", [None, "rwkv-goose"])
+@pytest.mark.parametrize("script", [keyed, half_keyed])
+def test_a_server_that_wants_a_key_is_pointed_at(
+    script: Callable[[Asked], Script], format_: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Threaded() as thread, thread.server(script) as server:
+        with Running(Config.for_backend(server.url, format_)) as gateway:
+            _banner(gateway.service, gateway.url)
+            shown = capsys.readouterr().err
+            assert ("TURNSCRIPT_MODELS_DEFAULT_API_KEY" in shown, "--format NAME" in shown) == (True, False)
+            told = httpx2.post(f"{gateway.url}/v1/chat/completions", json=ASK, verify=NO_TLS)
+            assert (502, True) == (told.status_code, "check the key" in told.json()["error"]["message"])
+        env = {"TURNSCRIPT_MODELS_DEFAULT_API_KEY": "right"}
+        with Running(load(None, env, _overrides(GIVEN | {"backend": server.url, "format_": format_}))) as gateway:
+            _banner(gateway.service, gateway.url)
+            shown = capsys.readouterr().err
+            assert (f"with {format_ or 'rwkv-universal'}\n" in shown, "API_KEY" in shown) == (True, False)

@@ -181,6 +181,7 @@ def _ready(service: Service, address: str) -> None:
 
 def _banner(service: Service, address: str) -> None:
     """What people see when the server listens."""
+    from turnscript.gateway.doctor_findings import GIVE_KEY  # noqa: PLC0415
     from turnscript.gateway.shipped import is_shipped  # noqa: PLC0415
 
     screen = Screen()
@@ -190,7 +191,9 @@ def _banner(service: Service, address: str) -> None:
         where = ", ".join(str(one) for one in served.model.backend)
         answers = any(up for _, up in served.servers())
         screen.note(f"  {served.name}: {where} with {format_}{'' if answers else '  (does not answer yet)'}")
-        if answers and served.model.takes is None:
+        if served.wants_key:
+            screen.note(f"    it refuses to answer without its key: {GIVE_KEY}")
+        elif answers and served.model.takes is None:
             screen.note("    nothing tells which it takes: say --format NAME; `turnscript formats` lists them")
         if is_shipped(served.model):
             screen.note(

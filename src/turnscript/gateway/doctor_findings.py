@@ -86,7 +86,10 @@ def remedy_for(error: TurnscriptError) -> str:
     return _BY_STATUS.get(error.upstream or 0, LOG)
 
 
-_KEY = "give the key of this server: `api_key_env` or `api_key_file` of the model in the configuration"
+GIVE_KEY = (
+    "give the key of this server: `api_key_env` or `api_key_file` of the model in the configuration, or with --backend "
+    "the variable TURNSCRIPT_MODELS_DEFAULT_API_KEY"
+)
 _PATH = "correct the path of the server's URL, or say which kind of server it is: `kind` in the configuration"
 _MEMBERS = (
     "say which kind of server it is (`kind` in the configuration), and what it calls its model (`upstream_model`)"
@@ -94,8 +97,8 @@ _MEMBERS = (
 _BUSY = "wait until the model server is ready and not busy, then run this again"
 _BY_STATUS = {
     400: _MEMBERS,
-    401: _KEY,
-    403: _KEY,
+    401: GIVE_KEY,
+    403: GIVE_KEY,
     404: _PATH,
     405: _PATH,
     422: _MEMBERS,

@@ -43,6 +43,9 @@ async def reachable(patient: Patient) -> Check:
         found.failed(await _why_not(patient))
         return found.check
     patient.facts = await upstream.facts()
+    if upstream.wants_key:
+        found.failed(UpstreamError(f"{upstream.url} answers that it wants a key, or another one", upstream=401))
+        return found.check
     title, why = upstream.backend.title, _why(patient)
     found.say(f"{upstream.url} answers; it is taken for {title} {why}")
     found.figures = {"kind": upstream.backend.name, "why": why}

@@ -50,6 +50,7 @@ class Served:
         self._engines: list[Embedded] = []
         self._pool: Pool | None = None
         self._facts = Facts()
+        self._refused = False
         self._tags: tuple[Format, list[str]] | None = None
         self._asking: asyncio.Lock = asyncio.Lock()
         self._ask_again = 0.0
@@ -93,7 +94,9 @@ class Served:
 
     @property
     def format(self) -> Format:
-        """The format of its prompts. Raises InvalidInput if nothing has told it."""
+        """The format of its prompts. Raises InvalidInput if nothing has told it, UpstreamError if its servers would."""
+        if self.model.takes is None and self.wants_key:
+            raise UpstreamError("the model server asks for a key (check the key that the gateway has for this server)")
         if self.model.takes is None:
             message = f"nothing tells which prompt format the model {self.name!r} takes"
             remedy = 'start the gateway with `--format NAME`, or say `format = "NAME"` in its configuration'
@@ -167,12 +170,14 @@ class Served:
     async def _upstream(self, address: Address) -> Upstream:
         model = self.model
         if address.is_web:
-            return self._over_the_web(address, await _kind(address.target, model.kind, self._key))
+            backend, refused = await _kind(address.target, model.kind, self._key)
+            self._refused = self._refused or refused
+            return self._over_the_web(address, backend)
         if str(address).startswith(EMBEDDED):
             slots = {"context": model.context or 4096, "parallel": model.slots or 2}
             engine = await asyncio.to_thread(lambda: Embedded(address.path, **slots))
             self._engines.append(engine)
-            backend = await _kind(engine.url, model.kind, None)
+            backend, _ = await _kind(engine.url, model.kind, None)
             return Upstream(engine.url, backend, None, Timeouts(**asdict(model.timeouts)))
         return Replay(address.path, _generic() if model.kind == AUTO else get_backend(model.kind))
 
@@ -202,6 +207,12 @@ class Served:
         """Its servers, and whether each answers. None before they were first asked."""
         members = self._pool.members if self._pool is not None else ()
         return [(member.upstream.url, member.healthy) for member in members]
+
+    @property
+    def wants_key(self) -> bool:
+        """Whether a server of its refuses to tell of itself for want of a key."""
+        members = self._pool.members if self._pool is not None else ()
+        return self._refused or any(member.upstream.wants_key for member in members)
 
     # Tokens.
 
@@ -236,23 +247,25 @@ class Served:
         return [self.card(), *map(self.card, plain)]
 
 
-async def _kind(url: str, kind: str, key: str | None) -> Backend:
-    """The wire of a server: as configured, else that of the path in its URL, else the one to which it tells most."""
+async def _kind(url: str, kind: str, key: str | None) -> tuple[Backend, bool]:
+    """The wire of a server: as configured, else that of the path in its URL, else the one to which it tells most; and
+    whether it refused to tell for want of a key."""
     if kind != AUTO:
-        return get_backend(kind)
+        return get_backend(kind), False
     known = [get_backend(name) for name in backends()]
     path = urlsplit(url).path.rstrip("/")
     if path:
         of_path = [backend for backend in known if backend.default_path and path.endswith(backend.default_path)]
-        return max(of_path or known, key=lambda backend: len(backend.default_path))
-    told = await asyncio.gather(*(_told(url, backend, key) for backend in known))
+        return max(of_path or known, key=lambda backend: len(backend.default_path)), False
+    asked = await asyncio.gather(*(_told(url, backend, key) for backend in known))
+    told, refused = [much for much, _ in asked], any(refused for _, refused in asked)
     if not any(told) and await _answers(url, _generic(), key):
-        return _generic()
+        return _generic(), refused
     if not any(told):
         kinds = ", ".join(backend.name for backend in known)
         message = f"the model server at {url} does not answer, so its kind cannot be told; start it, or say `kind`"
         raise UpstreamError(f"{message} ({kinds})", retryable=True)
-    return known[max(range(len(known)), key=told.__getitem__)]
+    return known[max(range(len(known)), key=told.__getitem__)], refused
 
 
 def _generic() -> Backend:
@@ -260,12 +273,12 @@ def _generic() -> Backend:
     return next(backend for backend in map(get_backend, backends()) if backend.generic)
 
 
-async def _told(url: str, backend: Backend, key: str | None) -> int:
-    """How much a server tells if it is asked in this way."""
+async def _told(url: str, backend: Backend, key: str | None) -> tuple[int, bool]:
+    """How much a server tells if it is asked in this way, and whether it wants a key for that."""
     if not backend.facts_calls():
-        return 0
+        return 0, False
     async with Upstream(url, backend, key, Timeouts(connect=5.0)) as upstream:
-        return _known(await upstream.facts())
+        return _known(await upstream.facts()), upstream.wants_key
 
 
 async def _answers(url: str, backend: Backend, key: str | None) -> bool:

@@ -29,6 +29,7 @@ TAIL = 5.0
 _AFTER = 0.1  # seconds to wait for the end of a body whose answer is over
 _READS = 4  # and how often to look for it
 _SHORT = 10.0  # seconds for a small question
+_NO_KEY = 401
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
@@ -59,6 +60,8 @@ class Upstream:
         self.url = shown(url)
         self.secrets = secrets_of(url, key)
         self.transport = transport or HttpTransport(url, base_of(url, backend), key, self.timeouts.connect, headers)
+        self.wants_key = False
+        """Whether it has refused the last small question for want of a key, or of another one."""
         self._facts: Facts | None = None
 
     def open(self, ask: Completion) -> Answer:
@@ -126,6 +129,7 @@ class Upstream:
                     reply.close()
         except (UpstreamError, TimeoutError):
             return None
+        self.wants_key = reply.status == _NO_KEY
         return body if reply.status < 300 else None
 
 
