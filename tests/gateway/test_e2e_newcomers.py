@@ -13,7 +13,8 @@ from tests.cli.running import run
 from tests.gateway.running import Running
 from tests.gateway.scripted import Asked, Script, said
 from tests.gateway.stage import NO_TLS, Threaded
-from turnscript.cli.serve import _banner, _overrides
+from turnscript.cli.failures import Failed
+from turnscript.cli.serve import _banner, _listening, _overrides
 from turnscript.gateway.config import Config
 from turnscript.gateway.configfile import load
 
@@ -127,6 +128,26 @@ def test_every_fault_of_a_configuration_is_shown(tmp_path: Path, monkeypatch: py
     shown = [line for line in told.stderr.splitlines() if not line.startswith(" ")]
     places = ["server.prot", "limits.wait", "models.main.backend", "models.main.format"]
     assert [f"turnscript: error: {place}" for place in places] == [": ".join(line.split(": ")[:3]) for line in shown]
+
+
+@pytest.mark.parametrize("command", ["serve", "doctor"])
+def test_a_wrong_backend_is_one_error(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = run(command, "--backend", "localhost:8080")
+    assert (1, 1) == (told.exit_code, told.stderr.count("turnscript: error: ")), told.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        ("nowhere.invalid", "nowhere.invalid:8400: this name is not known\n  give an address of this machine"),
+        ("192.0.2.1", "192.0.2.1:8400: cannot assign requested address\n  give an address of this machine"),
+    ],
+)
+def test_a_place_where_nobody_can_listen_is_told(host: str, words: str) -> None:
+    with pytest.raises(Failed) as told:
+        _listening(host, 8400)
+    assert words in f"{told.value.message}\n  {told.value.remedy}"
 
 
 def test_options_of_the_command_line_are_settings_of_the_model() -> None:

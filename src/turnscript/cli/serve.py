@@ -7,7 +7,7 @@ import gc
 import json
 import os
 import socket
-from errno import EADDRINUSE
+from errno import EACCES, EADDRINUSE
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,11 @@ _NEEDS = {
     "prometheus_client": "prometheus-client",
 }
 _REAL = "say where a real one runs: --backend http://127.0.0.1:8080 --format NAME"
+_ELSEWHERE = {
+    EADDRINUSE: "stop what listens there, or choose another port with --port",
+    EACCES: "choose a port from 1024 on with --port; those below are not for everybody",
+}
+_HERE = "give an address of this machine with --host, such as 127.0.0.1"
 _GARBAGE = 10_000
 """How many objects may have been made more than freed before the collector looks at the new ones."""
 _EPILOG = """\b
@@ -165,9 +170,9 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        reason = os.strerror(error.errno).lower() if error.errno else str(error)
-        remedy = "stop what listens there, or choose another port with --port" if error.errno == EADDRINUSE else ""
-        raise Failed(f"cannot listen on {host}:{port}: {reason}", remedy=remedy) from None
+        number = error.errno or 0  # below 0 it is of the search for a name, and no error of the system
+        reason = os.strerror(number).lower() if number > 0 else "this name is not known"
+        raise Failed(f"cannot listen on {host}:{port}: {reason}", remedy=_ELSEWHERE.get(number, _HERE)) from None
 
 
 def _ready(service: Service, address: str) -> None:

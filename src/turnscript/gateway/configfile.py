@@ -84,7 +84,8 @@ class Reader:
         models = read_models(self, tree)
         config = Config(models=models, **read)
         wanted = config.server.default_model
-        if wanted is not None and wanted not in [model.name for model in models]:
+        written = tree.get(MODELS)  # one that is there and wrong has an error of its own
+        if wanted not in (None, *(model.name for model in models), *(written if isinstance(written, dict) else ())):
             self.wrong(("server", "default_model"), f"no model is called so; there are {_listed(models)}", wanted)
         self.finish()
         return replace(config, origins=self.origins, notes=tuple(self.notes))
