@@ -233,6 +233,13 @@ def test_an_endless_message_is_cut() -> None:
     assert len(result.stderr) < 2_000
 
 
+def test_a_long_message_keeps_its_remedy(tmp_path: Path) -> None:
+    encoding = ("--to", "openchatml", "--tokenizer", "bytes")
+    result = run("data", "build", EXAMPLES / "chats.jsonl", *encoding, "--out", tmp_path / "run")
+    assert re.search(r"cannot tell the form .*\(\d+ more characters\) \.\.\.", result.stderr)
+    assert "name the form (--from FORM), or say in a map file where things are (--map FILE)\n" in result.stderr
+
+
 @pytest.mark.parametrize("missing", [["click"], ["rich"], ["click", "rich"]])
 def test_without_its_extra_the_command_line_says_how_to_get_it(missing: list[str]) -> None:
     hide = "".join(f"sys.modules[{name!r}] = None; " for name in missing)

@@ -26,6 +26,7 @@ REMEMBERED = 5_000
 """So many different losses of rows are told apart."""
 
 _WIDEST = 400
+_END = 120
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _INDEX = re.compile(r"\[\d+\]")
 _KIND_COLOURS = {"dropped": "red", "invented": "red", "approximated": "yellow", "moved": "cyan", "renamed": "cyan"}
@@ -170,9 +171,9 @@ class Screen:
 
 
 def shown(text: str) -> str:
-    """Foreign text made safe for one line of a terminal, and not endless."""
+    """Foreign text made safe for one line of a terminal, and not endless. Its end stays: there it says what to do."""
     if len(text) > _WIDEST:
-        text = f"{text[:_WIDEST]}... ({len(text) - _WIDEST} more characters)"
+        text = f"{text[: _WIDEST - _END]}... ({len(text) - _WIDEST} more characters) ...{text[-_END:]}"
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
