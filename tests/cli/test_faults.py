@@ -233,6 +233,14 @@ def test_an_endless_message_is_cut() -> None:
     assert len(result.stderr) < 2_000
 
 
+@pytest.mark.parametrize("command", [["show"], ["prompt", "--format"], ["convert", "--to"]])
+def test_a_format_file_that_is_no_toml_is_told_with_its_line(command: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text('[[format]]\nname = "x\n', encoding="utf-8")
+    told = run(*command, path, stdin=GOOD).stderr
+    assert re.fullmatch(rf"turnscript: error: line 2, column \d+: not valid TOML: .* \(in {path}\)\n", told), told
+
+
 def test_a_long_message_keeps_its_remedy(tmp_path: Path) -> None:
     encoding = ("--to", "openchatml", "--tokenizer", "bytes")
     result = run("data", "build", EXAMPLES / "chats.jsonl", *encoding, "--out", tmp_path / "run")

@@ -53,10 +53,13 @@ def fault(error: TurnscriptError | Failed, name: str = "", line: int = 0) -> Fau
     if isinstance(error, Failed):
         return Fault(error.place or place, "", error.message, error.remedy, "failed", error.code)
     if isinstance(error, InvalidInput):
-        if error.line:
+        path = error.path
+        if error.line and name:
             place = f"{name}:{line or error.line}:{error.column}"
+        elif error.line:  # of a file that the message names
+            path = error.where
         remedy = f"expected {error.expected}" if error.expected and error.expected not in error.message else ""
-        return Fault(place, error.path, error.message, remedy, error.code, BAD_INPUT, error.column)
+        return Fault(place, path, error.message, remedy, error.code, BAD_INPUT, error.column)
     if isinstance(error, LossyConversion):
         return _strict_fault(error, place, of_row=line > 0)
     if isinstance(error, UnknownName):
