@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,16 @@ def test_the_file_is_found_by_the_configuration(folder: Path, monkeypatch: pytes
     assert [1, 1, 1, 1] == [len(Keys(path)) for path in found]
 
 
+@pytest.mark.parametrize("command", ["add", "list", "remove"])
+def test_the_help_has_examples_that_are_true(command: str) -> None:
+    if command != "add":
+        added("laptop", "--file", "keys.jsonl")
+    lines = re.findall(rf"^    turnscript (keys {command} .+)$", keys(command, "--help").stdout, re.MULTILINE)
+    assert lines
+    for line in lines:
+        assert 0 == run(*shlex.split(line)).exit_code
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -92,8 +103,8 @@ def test_the_file_is_found_by_the_configuration(folder: Path, monkeypatch: pytes
         (["add", "x", "--file", "none/k"], 1, "make the folder first"),
         (["add", "x", "--file", "k", "--limit", "running"], 2, "--limit running: write it as SETTING=VALUE"),
         (["add", "x", "--file", "k", "--limit", "runningg=1"], 2, "did you mean 'running'"),
-        (["add", "x", "--file", "k", "--limit", "running=x"], 1, "running: expected an integer"),
-        (["add", "x", "--file", "k", "--policy", "losses=warn"], 1, 'losses: expected "ignore"'),
+        (["add", "x", "--file", "k", "--limit", "running=x"], 2, "--limit running=x: expected an integer"),
+        (["add", "x", "--file", "k", "--policy", "losses=warn"], 2, '--policy losses=warn: expected "ignore"'),
         (["add", "there", "--file", "k"], 1, "there is a key called 'there' already"),
         (["add", " ", "--file", "k"], 1, "a key needs a name"),
         (["remove", "theree", "--file", "k"], 1, "did you mean 'there'"),

@@ -19,6 +19,7 @@ from turnscript.gateway.config import Limits, Policy, fields_of
 from turnscript.gateway.configfile import load_setting
 from turnscript.gateway.keyfile import add_key, remove_key
 from turnscript.gateway.keys import KEY_LIMITS, Key, read_entries
+from turnscript.gateway.kinds import Wrong
 
 CONFIG = "turnscript.toml"
 _SETTING = "server.keys"
@@ -28,6 +29,20 @@ Examples:
   turnscript keys add laptop --file keys.jsonl
   turnscript keys add crawler --file keys.jsonl --limit running=2 --policy losses=error
   turnscript keys list --file keys.jsonl
+  turnscript keys remove laptop --file keys.jsonl
+"""
+_ADDING = """\b
+Examples:
+  turnscript keys add laptop --file keys.jsonl
+  turnscript keys add crawler --file keys.jsonl --limit running=2 --policy losses=error
+"""
+_LISTING = """\b
+Examples:
+  turnscript keys list --file keys.jsonl
+  turnscript keys list --file keys.jsonl --json
+"""
+_REMOVING = """\b
+Example:
   turnscript keys remove laptop --file keys.jsonl
 """
 _Command = TypeVar("_Command", bound=Callable[..., int])
@@ -52,7 +67,7 @@ def _with_file(command: _Command) -> _Command:
     return click.option("--file", type=click.Path(), metavar="FILE", help="The file of keys.")(command)
 
 
-@keys.command(short_help="Make a key.")
+@keys.command(short_help="Make a key.", epilog=_ADDING)
 @click.argument("name")
 @_with_file
 @click.option("--limit", "limits", multiple=True, metavar="SETTING=VALUE", help="A limit of its own: running=4.")
@@ -76,7 +91,7 @@ def add(name: str, file: str | None, config: str | None, limits: tuple[str, ...]
     return OK
 
 
-@keys.command("list", short_help="List the keys.")
+@keys.command("list", short_help="List the keys.", epilog=_LISTING)
 @_with_file
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def list_keys(file: str | None, config: str | None, as_json: bool) -> int:
@@ -103,7 +118,7 @@ def list_keys(file: str | None, config: str | None, as_json: bool) -> int:
     return OK
 
 
-@keys.command(short_help="Remove a key.")
+@keys.command(short_help="Remove a key.", epilog=_REMOVING)
 @click.argument("name")
 @_with_file
 def remove(name: str, file: str | None, config: str | None) -> int:
@@ -141,7 +156,7 @@ def _check_there(path: Path) -> None:
 
 
 def _settings(option: str, given: Iterable[str], table: type[Struct], names: tuple[str, ...]) -> dict[str, Any]:
-    """Settings as they are typed, as TOML values. Whether they are right is checked with the file's."""
+    """Settings as they are typed, as TOML values. Raises UsageError for what they cannot be."""
     kinds = fields_of(table)
     read = {}
     for text in given:
@@ -151,6 +166,10 @@ def _settings(option: str, given: Iterable[str], table: type[Struct], names: tup
         if name not in names:
             raise click.UsageError(f"{option} {text}: {UnknownName('setting', name, names)}")
         read[name] = kinds[name].of_text(value)
+        try:
+            kinds[name].read(read[name], Path())
+        except Wrong as wrong:
+            raise click.UsageError(f"{option} {text}: {wrong.message or f'expected {kinds[name].words}'}") from None
     return read
 
 
