@@ -314,13 +314,19 @@ def test_a_client_that_is_not_installed_is_named_with_its_install_command(place:
     assert f"  {by_name('codex').install}\n" in done.stderr.decode()
 
 
-def test_a_client_that_cannot_be_run_is_an_error(place: Place, loopback: Loopback) -> None:
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("#!/no/such/interpreter\n", "no such file or directory\n  what its first line names is not there"),
+        ("text", "exec format error\n  it is no program; install it again\n"),
+    ],
+)
+def test_a_client_that_cannot_be_run_is_an_error(program: str, said: str, place: Place, loopback: Loopback) -> None:
     place.install("claude")
-    (place.home.parent / "bin" / "claude").write_text("#!/no/such/interpreter\n", encoding="utf-8")
+    (place.home.parent / "bin" / "claude").write_text(program, encoding="utf-8")
     done = place.launch("--url", loopback.url, "claude")
     assert (1, b"") == (done.returncode, done.stdout)
-    assert "no such file" in done.stderr.decode()
-    assert "Traceback" not in done.stderr.decode()
+    assert f"bin/claude: cannot start this: {said}" in done.stderr.decode()
 
 
 @pytest.mark.parametrize(
@@ -333,6 +339,8 @@ def test_a_client_that_cannot_be_run_is_an_error(place: Place, loopback: Loopbac
         (["--url", "http://a.b?x=1", "claude"], "is no address of a gateway"),
         (["--url", "http://a.b:port", "claude"], "is no address of a gateway"),
         (["--url", "http://a.b/ü", "claude"], "is no address of a gateway"),
+        (["--url", "http://me:tsk-1@a.b", "claude"], "--url must not hold a name or password"),
+        (["--url", "http://me:tsk-1@a.b:port", "claude"], "--url must not hold a name or password"),
         (["--key", "tsk-abc\r", "claude"], "--key holds"),
         (["--key", "tsk-…", "claude"], "--key holds"),
         (["--context", "0", "claude"], "0 is not in the range"),

@@ -30,6 +30,11 @@ _WRITE_REMEDIES = {
     errno.ENOSPC: "make room, then run it again: nothing half written is left",
     errno.EDQUOT: "make room, then run it again: nothing half written is left",
 }
+_START_REMEDIES = {
+    errno.ENOEXEC: "it is no program; install it again",
+    errno.ENOENT: "what its first line names is not there; install it again",
+    errno.EACCES: "check who may run it",
+}
 
 
 class Failed(Exception):
@@ -75,6 +80,11 @@ def trouble(error: OSError) -> Failed:
 def reading(name: str) -> Guard:
     """For what happens while `name` is read."""
     return Guard(name, "cannot read this", _READ_REMEDIES)
+
+
+def starting(name: str) -> Guard:
+    """For what happens while the program `name` is started."""
+    return Guard(name, "cannot start this", _START_REMEDIES)
 
 
 def writing(name: str) -> Guard:

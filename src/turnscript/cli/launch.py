@@ -23,7 +23,7 @@ from msgspec import Struct
 from turnscript.cli.agents import clients
 from turnscript.cli.agents.gateway import DEFAULT_URL, Found, ask, base_url, check_key, direct
 from turnscript.cli.agents.recipe import Client, Gateway, Setup, program, settings_text, setup
-from turnscript.cli.failures import OK, Failed, writing
+from turnscript.cli.failures import OK, Failed, starting, writing
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.report import Screen, table
 
@@ -184,7 +184,7 @@ def _become(path: str, command: list[str], env: dict[str, str]) -> NoReturn:
         sys.exit(subprocess.run([path, *command[1:]], env=env, check=False).returncode)
     # Python ignores this signal for itself, and what is ignored stays so in the next program.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    with writing(path):
+    with starting(path):
         os.execve(path, command, env)
 
 

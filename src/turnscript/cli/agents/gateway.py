@@ -68,6 +68,8 @@ def base_url(text: str) -> str:
         fits = bool(fits) and parts.port != 0 and url.isascii() and url.isprintable()
     except ValueError:  # a port or an address in brackets that is none
         fits = False
+    if "@" in url:  # what stands before it may be a password, so it is not repeated
+        raise click.UsageError("--url must not hold a name or password; give a key of the gateway's with --key")
     if not fits:
         raise click.UsageError(f"--url {text!r} is no address of a gateway; one looks like {DEFAULT_URL}")
     return url
