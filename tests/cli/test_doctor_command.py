@@ -172,6 +172,7 @@ def test_colours_are_for_terminals_and_those_who_want_them() -> None:
         assert "\x1b[31m\x1b[1mfault" in coloured
         assert "\x1b[32m\x1b[1mok" in coloured
         assert "...      streams\r\x1b[K" in coloured
+        assert coloured.startswith(f"  ...      asking default what it is\r\x1b[Kdefault: {server.url}")
         plain = on_terminal(*arguments, NO_COLOR="1")
         assert "[31m" not in plain
         assert "fault" in plain

@@ -180,6 +180,16 @@ def test_a_server_that_is_down_is_pointed_at_and_counted(capsys: pytest.CaptureF
         assert "http://127.0.0.1:9 does not answer" in told.json()["error"]["message"]
 
 
+def test_a_start_that_waits_says_for_what(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr("turnscript.gateway.service.PATIENCE", 0.02)
+    caplog.set_level("INFO", "turnscript")
+    with Threaded() as thread, thread.server(lambda asked: [0.2, *unknown(asked)]) as server:
+        with Running(Config.for_backend(server.url, "rwkv-goose")):
+            pass
+        (waited,) = [one for one in caplog.records if one.getMessage() == "waiting for the model"]
+        assert {"model": "default", "backend": server.url} == waited.__dict__["fields"]
+
+
 def keyed(asked: Asked) -> Script:
     """A server that tells nothing without its key."""
     if asked.headers.get("authorization") == "Bearer right":

@@ -70,6 +70,7 @@ async def _examine(models: list[Model], config: Config, report: Report, *, quick
         remedy = "pip install 'turnscript[serve]'"
         raise Failed(f"the doctor needs {error.name}", remedy=remedy, code=USAGE) from None
     for model in models:
+        report.begin(f"asking {shown(model.name)} what it is")
         await examine(model, config, report, quick=quick)
 
 
@@ -122,6 +123,7 @@ class Report:
     def server(self, model: str, url: str) -> None:
         """A server is looked at now."""
         self._servers.append({"model": model, "url": url, "checks": []})
+        self.clear()
         if not self._as_json:
             self._line(f"{shown(model)}: {shown(url)}")
 

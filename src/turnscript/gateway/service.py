@@ -40,6 +40,8 @@ CLIENT_GONE = 499
 """The status, in the log, of what nobody was there to be told."""
 STALL = 120.0
 """Seconds that a client may take nothing of a stream that has something for it."""
+PATIENCE = 2.0
+"""Seconds that a start may take without a word about what it waits for."""
 
 _BROKEN = (InvalidInput, Unsupported)
 """What is wrong with a model that cannot be run here at all, such as a damaged file: waiting does not mend it."""
@@ -85,11 +87,14 @@ class Service:
 
     async def _get_ready(self, served: Served) -> TurnscriptError | None:
         """Ask a model's servers what they are. Returns why they cannot be asked."""
+        waited = asyncio.get_running_loop().call_later(PATIENCE, _say_waiting, served)
         try:
             await served.ready()
         except TurnscriptError as error:
             say(logging.WARNING, "model not ready", model=served.name, error=str(error))
             return error
+        finally:
+            waited.cancel()
         return None
 
     async def stop(self) -> None:
@@ -373,3 +378,9 @@ class Service:
             finish_reason=generation.response.finish_reason,
         )
         self.reports.keep(visit.request_id, reported)
+
+
+def _say_waiting(served: Served) -> None:
+    """Without this, a start that waits for a server that is mute looks like one that hangs."""
+    where = ", ".join(str(one) for one in served.model.backend)
+    say(logging.INFO, "waiting for the model", model=served.name, backend=where)
