@@ -76,10 +76,10 @@ class _Header:
         magic = self._file.read(4)
         self._place += 4
         if not is_gguf(magic):
-            message = f"not a GGUF file: it begins with {magic!r}"
+            message = f"not a GGUF file: {f'it begins with {magic!r}' if magic else 'it is empty'}"
             if magic == b"vers":
                 message = "not a GGUF file but a Git LFS pointer to one; `git lfs pull` gets the file itself"
-            raise InvalidInput(message, expected=repr(_MAGIC), got=repr(magic))
+            raise InvalidInput(message, expected="a file that begins with GGUF", got=repr(magic))
         version = self.number(4, "the version")
         swapped = int.from_bytes(version.to_bytes(4, "little"), "big")
         if magic == _SWAPPED_MAGIC or swapped in (1, *_VERSIONS):

@@ -76,6 +76,24 @@ def test_an_unknown_model_is_an_error_and_the_others_are_still_shown() -> None:
     assert "turnscript: error: nothing-known: cannot tell the format: " in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("models/nothing-known.gguf", "there is no such file, and no known"),
+        ("./nothing-known", "there is no such file, and no known"),
+        ("some/nothing-known", "no known"),
+        ("there", "this folder has no tokenizer_config.json or config.json, and no known"),
+    ],
+)
+def test_a_file_that_is_not_there_is_told(
+    model: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("there").mkdir()
+    result = run("detect", model)
+    assert (1, True) == (result.exit_code, f"{model}: cannot tell the format: {said} " in result.stderr), result.stderr
+
+
 def test_without_any_known_model_there_is_no_table() -> None:
     result = run("detect", "no-such-family")
     assert (1, "") == (result.exit_code, result.stdout)

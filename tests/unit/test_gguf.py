@@ -75,7 +75,7 @@ def test_the_message_for_a_cut_off_file_says_where_and_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "not a GGUF file: it begins with b''"),
+        (b"", "not a GGUF file: it is empty"),
         (b"PK\x03\x04 and so on", r"not a GGUF file: it begins with b'PK\\x03\\x04'"),
         (b"version https://git-lfs.example/spec/v1\noid sha256:0\n", "a Git LFS pointer"),
         (header(version=1), "GGUF version 1 is not read, only 2 and 3"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 import click
 import msgspec
@@ -15,6 +17,7 @@ from turnscript.cli.report import Screen, fault, shown, table
 from turnscript.clues import DEFAULT
 from turnscript.detection import Detected, rules
 from turnscript.detection import detect as detect_model
+from turnscript.detection.facts import CONFIG, TOKENIZER
 from turnscript.errors import TurnscriptError
 
 _EPILOG = """\b
@@ -28,6 +31,8 @@ Exit code:
   1  the format of a model is not known, or its file is bad
   2  wrong usage
 """
+_FILES = (".gguf", ".json", ".pth", ".safetensors")
+"""How names end that are of files."""
 _THINKING = {True: "yes", False: "no", None: "unknown"}
 
 
@@ -81,8 +86,13 @@ def detect(models: tuple[str, ...], rule: str, as_json: bool) -> int:
 
 
 def _unknown(model: str, detected: Detected) -> Failed:
-    message = f"cannot tell the format: {detected.reason}"
-    return Failed(message, place=model, remedy="choose one that `turnscript formats` lists")
+    nothing, remedy = "", "choose one that `turnscript formats` lists"
+    path = Path(model)
+    if not os.path.lexists(path) and (path.is_absolute() or model.startswith((".", "~")) or path.suffix in _FILES):
+        nothing, remedy = "there is no such file, and ", "check the path, or choose one that `turnscript formats` lists"
+    elif path.is_dir() and not any((path / name).exists() for name in (TOKENIZER, CONFIG)):
+        nothing = f"this folder has no {TOKENIZER} or {CONFIG}, and "
+    return Failed(f"cannot tell the format: {nothing}{detected.reason}", place=model, remedy=remedy)
 
 
 def _json(found: Iterable[tuple[str, Detected]]) -> str:
