@@ -84,7 +84,9 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     running: Annotated[int | None, Whole(bound=True)] = None
     queue: Annotated[int, Whole()] = 64
-    wait: Annotated[float, Seconds()] = 60.0
+    wait: Annotated[float, Seconds()] = (
+        600.0  # as long as the official SDKs wait: a slot of a slow machine takes minutes
+    )
     requests_per_minute: Annotated[int | None, Whole(bound=True)] = None
     tokens_per_minute: Annotated[int | None, Whole(bound=True)] = None
     choices: Annotated[int, Whole(1, 128)] = 16
