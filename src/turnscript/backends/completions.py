@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Raw, Struct
 
 from turnscript.backend import (
     UNREADABLE,
@@ -34,7 +34,6 @@ from turnscript.backend import (
     HttpCall,
     JsonReader,
     Piece,
-    given,
     limit_of,
     stops_of,
 )
@@ -81,6 +80,10 @@ class Completions(Backend):
 # Reading answers.
 
 
+_NULL = Raw(b"null")
+"""Many servers write it into every chunk: compared, not read."""
+
+
 class _Delta(Struct, gc=False):
     content: str | None = None
 
@@ -92,13 +95,13 @@ class _Choice(Struct, gc=False):
     delta: _Delta | None = None
     stop_reason: str | int | None = None
     matched_stop: str | int | list[int] | None = None
-    logprobs: Raw | UnsetType = UNSET
+    logprobs: Raw = _NULL
 
 
 class _Answer(Struct, gc=False):
     choices: list[_Choice] | None = None
-    usage: Raw | UnsetType = UNSET
-    error: Raw | UnsetType = UNSET
+    usage: Raw = _NULL
+    error: Raw = _NULL
 
 
 class _Details(Struct):
@@ -129,10 +132,9 @@ class _Reader(JsonReader):
     def take(self, data: bytes) -> Piece | None:
         """What one chunk says."""
         answer = _read_answer(data)
-        error = None if answer.error is UNSET else given(answer.error)
-        if error is not None:
-            raise upstream_error(error, Raw(data))
-        usage = None if answer.usage is UNSET else _usage(answer.usage)
+        if answer.error != _NULL:
+            raise upstream_error(answer.error, Raw(data))
+        usage = None if answer.usage == _NULL else _usage(answer.usage)
         if not answer.choices:
             if answer.choices is None and usage is None:
                 raise msgspec.ValidationError("there are no choices")
@@ -145,8 +147,6 @@ class _Reader(JsonReader):
             return _last(choice, text, usage)
         if not text and usage is None:
             return None
-        if choice.logprobs is UNSET:
-            return Piece(text, None, None, usage)
         return Piece(text, None, None, usage, None, _logprobs(choice))
 
 
@@ -159,8 +159,7 @@ def _last(choice: _Choice, text: str, usage: Usage | None) -> Piece:
 
 
 def _logprobs(choice: _Choice) -> bytes | None:
-    value = given(choice.logprobs)
-    return None if value is None else bytes(value)
+    return None if choice.logprobs == _NULL else bytes(choice.logprobs)
 
 
 def _usage(counts: Raw) -> Usage | None:
