@@ -265,6 +265,7 @@ def named_call(turn: Turn) -> Segment | None:
     return next((segment for segment in turn.segments if segment.named), None)
 
 
+@lru_cache(maxsize=64)
 def model_turn(document: Document) -> Turn:
     """The turn that the model writes."""
     kind = document.generation.kind

@@ -130,11 +130,7 @@ class _Offering:
         self._taken = {tool.name for tool in _plain_tools(request) if tool.name is not None}
         self._origins: dict[str, Origin] = {}
         self._callable: dict[str, Tool] = {}
-        self._changes_shown = any(
-            segment.kind == ToolsChange.kind and segment.prompt
-            for turn in format_.document.turns
-            for segment in turn.segments
-        )
+        self._turns = format_.document.turns
 
     def run(self, hidden: Sequence[Tool]) -> Offer:
         request = self._request
@@ -276,7 +272,7 @@ class _Offering:
         self._callable.update(found)
         added = list(found.values())
         later += added
-        if self._changes_shown:
+        if any(one.kind == ToolsChange.kind and one.prompt for turn in self._turns for one in turn.segments):
             shown = copy(change)
             shown.added = added
             return shown
