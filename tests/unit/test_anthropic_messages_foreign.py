@@ -428,3 +428,12 @@ def test_unnamed_members_of_tools_that_come_later_are_reported() -> None:
     change = ToolsChange(added=[Tool(name="f", parameters=SCHEMA)], extra={"id": ONE, "x": ONE}, at="$.input[1]")
     _, losses = written(User(content=[Text(text="q")]), change)
     assert {("$.input[1].id", "dropped"), ("$.input[1].x", "dropped")} <= set(losses)
+
+
+# The end.
+
+
+def test_a_last_text_that_would_be_gone_on_with_is_named_though_an_empty_message_follows_it() -> None:
+    said = Assistant(content=[Text(text="a")], at="$.messages[0]")
+    (_,), losses = messages(said, Assistant(content=[], at="$.messages[1]"))
+    assert [("$.messages[1]", "dropped"), ("$.messages[0]", "approximated")] == losses

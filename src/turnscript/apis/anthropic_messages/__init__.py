@@ -167,7 +167,8 @@ def _report_prefill(writer: Writer, messages: Sequence[Any]) -> None:
     end = said["content"][-1:]  # of a text or of a list of blocks
     if isinstance(end, list) and not (end and isinstance(end[0], dict) and end[0].get("type") == "text"):
         return
-    last = next((item for item in reversed(writer.items) if isinstance(item, Assistant)), None)
+    answers = (item for item in reversed(writer.items) if isinstance(item, Assistant))
+    last = next((item for item in answers if item.content), None)  # one without content is no message here
     if last is not None and not last.open:
         writer.lose(last, "", "approximated", "the model continues a last text of its own here")
 
