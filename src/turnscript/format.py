@@ -94,9 +94,8 @@ class Format(Struct, frozen=True):
 
         So where it is the last, a model learns to stop from the end of the document alone.
         """
-        layout = layout_of(self.document)
-        place = layout.place_for(item)
-        return place is not None and layout.ends_late(place)
+        place = layout_of(self.document).place_for(item)
+        return place is not None and place.ends_late
 
     def parse(self, transcript: str) -> Request:
         """A transcript as a request, strictly. Raises InvalidTranscript with line and column.

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from turnscript.conversation import Assistant, Conversation, Part, Request, System, Text, User
+from turnscript.datasets.encoding import Encoder, Sample
+from turnscript.datasets.form import Example
 from turnscript.datasets.plan import Plan
 from turnscript.datasets.preparation import prepare
 from turnscript.datasets.shard import Stopped, run_shard
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.tokenizers.rwkv import read_vocabulary, world_path
+from turnscript.datasets.train import parse_train
+from turnscript.engine.spans import flatten
 from turnscript.jsontext import _TOKEN, Json, respace
 from turnscript.registry import formats, get_format
 
@@ -43,6 +48,37 @@ def test_a_first_text_has_the_spans_of_the_same_text_written_the_long_way(name: 
 
 def _plain(text: str, **extra: Json) -> list[Part]:
     return [Text(text=text, extra=extra)]
+
+
+def test_runs_of_newlines_become_one_as_by_a_pattern() -> None:
+    rng = random.Random(2)
+    for _ in range(5_000):
+        text = "".join(rng.choices(["\n", "\n", "\n\n", "\r", "\r\n", "a", " "], k=rng.randrange(20)))
+        assert re.sub(r"\n{2,}", "\n", re.sub(r"\r\n?", "\n", text)).strip() == flatten(text)
+
+
+@pytest.mark.parametrize("name", [name for name in formats() if get_format(name).document.flattened])
+@pytest.mark.parametrize("train", ["assistant", "user", "all"])
+def test_a_text_with_blank_lines_has_the_mask_of_the_same_text_without(name: str, train: str) -> None:
+    encoder = Encoder(get_format(name), get_tokenizer("rwkv-world"), parse_train(train))
+    samples = []
+    for blank in ("\n", "\n\n\n"):
+        texts = [f"{blank}{who}{blank}says <x>{blank}" if blank != "\n" else f"{who}\nsays <x>" for who in "abcd"]
+        items = [
+            kind(content=_plain(text), at=f"$[{at}]")
+            for at, (kind, text) in enumerate(zip([System, User, Assistant, User], texts, strict=True))
+        ]
+        sample = encoder.encode([Example(Request(conversation=Conversation(items=list(items))))])[0]
+        assert isinstance(sample, Sample)
+        samples.append(sample)
+    flat, lined = samples
+    assert (flat.ids.tolist(), flat.weights.tolist(), flat.digest) == (
+        lined.ids.tolist(),
+        lined.weights.tolist(),
+        lined.digest,
+    )
+    assert flat.losses == []
+    assert [f"$[{at}]" for at in range(4)] == [loss.path for loss in lined.losses]
 
 
 def test_the_world_file_says_the_sizes_of_its_tokens_itself(tmp_path: Path) -> None:

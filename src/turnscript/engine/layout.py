@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
@@ -12,6 +13,7 @@ from turnscript.engine.attributes import unhinted
 from turnscript.engine.escape import AUTO, POLICIES, Escape, rules_of, tags_in
 from turnscript.engine.spans import TRAINABLE, Glue, Writer
 from turnscript.engine.table import Document, Segment, Turn
+from turnscript.losses import Loss
 
 _BARE = frozenset({"system", "user", "assistant", "thinking", "tools_change"})
 """Kinds of items that ordinarily have nothing to say in the attributes of an opening."""
@@ -21,7 +23,7 @@ _NEVER_LOST = frozenset({"content", "at", "open", "raw", "hints", "added", "remo
 class Place:
     """Where a kind of item stands: its turn, its segment, the escape of its text, and the literals around both."""
 
-    def __init__(self, turn: Turn, segment: Segment, escape: Escape) -> None:
+    def __init__(self, turn: Turn, segment: Segment, escape: Escape, stops: tuple[str, ...]) -> None:
         group = segment.group
         self.kind = segment.kind
         self.turn = turn
@@ -43,6 +45,8 @@ class Place:
         self.end = f"{group.close if group else ''}{turn.close}"
         self.end_mark = self.end.rstrip()
         self.behind_end = self.end[len(self.end_mark) :]  # what no model writes, because it has ended
+        # Whether the model's turn does not end with the segment's closing, but with what stands behind it.
+        self.ends_late = segment.model and not any(stop in f"{self.close}{self.end}" for stop in stops)
         self.speaks = bool(turn.open)
         self.may_stay_open = not turn.open or segment.kind not in ("tool_call", "tool_result")
         self.glues: dict[Place, Glue] = {}
@@ -77,6 +81,8 @@ class Layout:
         declared = document.escape.rules if document.escape is not None else rules_of(_global_literals(document))
         self.escape = self._kind(*declared)
         self.files = document.files.within(self.escape, document.end) if document.files else None
+        # Where there are tools, a closing may be followed by a call: then only these end a turn.
+        self._stops = tuple(stop.strip() for stop in document.generation.stops_with_tools if stop.strip())
         self.places: dict[str, Place] = {}
         self.thoughts: dict[str, Place] = {}
         self._made: dict[tuple[int, int], Place] = {}
@@ -93,8 +99,6 @@ class Layout:
         }
         self.joint_parts = {pair: self._joint(pair, text) for pair, text in document.joints.items()}
         self.joints = {pair: "".join(parts) for pair, parts in self.joint_parts.items()}
-        # Where there are tools, a closing may be followed by a call: then only these end a turn.
-        self._stops = tuple(stop.strip() for stop in document.generation.stops_with_tools if stop.strip())
         texts = (kind for kind, after in self.joints if kind == after and self.places[kind].segment.bare)
         self.merged = frozenset(texts)
         self.first_glues: tuple[dict[Place, Glue], dict[Place, Glue]] = {}, {}
@@ -114,7 +118,7 @@ class Layout:
             return Glue(
                 [(close, before.model, True), (text, both, False), (open_ + head, place.model, False)], place.model
             )
-        unclosed = self.ends_late(before)
+        unclosed = before.ends_late
         begin, head = f"{place.begin}{place.turn_head_end}", f"{place.lead}{head}"
         stop = self.stop_in(begin or head) if unclosed else 0
         return Glue(
@@ -143,11 +147,6 @@ class Layout:
             ],
             place.model,
         )
-
-    def ends_late(self, place: Place) -> bool:
-        """Whether the model's turn does not end with a segment's closing, but with what stands behind it."""
-        closing = f"{place.close}{place.end}"
-        return place.model and not any(stop in closing for stop in self._stops)
 
     def stop_in(self, opening: str) -> int:
         """How much of the opening of somebody else's turn the model must write so that its own ends there."""
@@ -182,7 +181,7 @@ class Layout:
                 own = own.plus(*segment.protects)
             if segment.escape is not None:
                 own = self._kind(*segment.escape.rules, *rules_of((self.document.start, self.document.end)))
-            self._made[key] = Place(turn, segment, own)
+            self._made[key] = Place(turn, segment, own, self._stops)
         return self._made[key]
 
     def _joint(self, pair: tuple[str, str], text: str) -> tuple[str, str, str]:
@@ -322,6 +321,14 @@ def report_unshown(place: Place, item: Item, out: Writer) -> None:
     if item.hints is not None and not out.archive and place.speaks:
         for key in (*item.hints.envelope, *item.hints.attributes):
             out.lose(f".{key}", "dropped", "this format has no place for members without a name")
+
+
+def report_merged(layout: Layout, items: Sequence[Item], out: Writer) -> None:
+    """Losses for two texts of one speaker that are written as one."""
+    for index, (before, item) in enumerate(pairwise(items), 1):
+        if before.kind == item.kind and item.kind in layout.merged:
+            path = item.at or f"items[{index}]"
+            out.losses.append(Loss(path, "moved", "it goes on in the turn before and is read as one with it"))
 
 
 _DEFAULTS: dict[str, Any] = {"role": System().role, "of": Thinking().of}

@@ -18,12 +18,12 @@ from turnscript.engine.attributes import attribute_text, bare_attributes, extra_
 from turnscript.engine.bodies import Metadata, ToolList
 from turnscript.engine.correlate import names_of, report_correlation
 from turnscript.engine.escape import AUTO
-from turnscript.engine.layout import Layout, Place, layout_of, report_unshown
+from turnscript.engine.layout import Layout, Place, layout_of, report_merged, report_unshown
 from turnscript.engine.metadata import metadata_of
 from turnscript.engine.names import name_line
 from turnscript.engine.read_turns import TIGHT, tightened
 from turnscript.engine.replay import Generated, Replays, closing_of, hides
-from turnscript.engine.spans import CONTROL, ITEM, Writer, flatten
+from turnscript.engine.spans import CONTROL, ITEM, Writer
 from turnscript.engine.system import leads, write_system
 from turnscript.engine.table import Document, Section
 from turnscript.errors import InvalidConversation
@@ -117,7 +117,7 @@ class Composer:
                 said = list(items)
                 out.later.append(lambda: report_correlation(said, document.results, out))
             if self.layout.merged:
-                self._report_merged(items)
+                report_merged(self.layout, items, out)
             return
         out.names = {} if out.archive else names_of(items, document.results)
         fields = metadata_of(request) if out.archive else {}
@@ -218,7 +218,10 @@ class Composer:
                     part = item.content[0]
                     if type(part) is Text and not part.extra:
                         text = part.text
-                if text and not (flattened and flatten(text) != text):
+                # Of a text of which nothing would be left, the long way knows what becomes.
+                if text and not (flattened and text.isspace()):
+                    if flattened:
+                        text = out.flattened_text(text, item.at or f"items[{index}]")
                     glues = first[self.separated] if before is None else before.glues
                     glue = glues.get(place) or self.layout.add_glue(glues, before, place, self.separated)
                     piece(glue.text)
@@ -283,13 +286,6 @@ class Composer:
         self.out.lose("", "dropped", "an empty text beside a thought or a call cannot be seen")
         return True
 
-    def _report_merged(self, items: Sequence[Item]) -> None:
-        """Two texts of one speaker that are written as one."""
-        for index, (before, item) in enumerate(itertools.pairwise(items), 1):
-            if before.kind == item.kind and item.kind in self.layout.merged:
-                path = item.at or f"items[{index}]"
-                self.out.losses.append(Loss(path, "moved", "it goes on in the turn before and is read as one with it"))
-
     def goes_on(self, items: Sequence[Item]) -> str | None:
         """What joins the first of some items to the turn that is open; None if it opens another one."""
         for item in items:
@@ -344,7 +340,7 @@ class Composer:
     def end_turn(self) -> None:
         """Close the turn that is open, if there is one. The closing is the model's if the last segment is."""
         if self.place is not None:
-            self.unclosed = self.model and self.layout.ends_late(self.place)
+            self.unclosed = self.model and self.place.ends_late
             if self.place.end:
                 out, item = self.out, self.out.item
                 out.item, out.trainable = self.last, self.model
