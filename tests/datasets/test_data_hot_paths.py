@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import random
 import re
 import shutil
@@ -11,8 +12,12 @@ from pathlib import Path
 import pytest
 
 from turnscript.conversation import Assistant, Conversation, Part, Request, System, Text, User
+from turnscript.datasets.chat_rows import chat_api
+from turnscript.datasets.clean_rows import items_said
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example
+from turnscript.datasets.form_registry import get_form
+from turnscript.datasets.forms.sharegpt import _ROLES
 from turnscript.datasets.plan import Plan
 from turnscript.datasets.preparation import prepare
 from turnscript.datasets.shard import Stopped, run_shard
@@ -50,11 +55,68 @@ def _plain(text: str, **extra: Json) -> list[Part]:
     return [Text(text=text, extra=extra)]
 
 
+_WORDS = ["a", " b", "\n", "\n\n", "\r", "\u3000", "é", "世界", '"', "\\", "<think>", "\x00", "\u2028"]
+
+
+def _said(rng: random.Random) -> str:
+    return "".join(rng.choices(_WORDS, k=rng.randrange(6)))
+
+
 def test_runs_of_newlines_become_one_as_by_a_pattern() -> None:
     rng = random.Random(2)
     for _ in range(5_000):
         text = "".join(rng.choices(["\n", "\n", "\n\n", "\r", "\r\n", "a", " "], k=rng.randrange(20)))
         assert re.sub(r"\n{2,}", "\n", re.sub(r"\r\n?", "\n", text)).strip() == flatten(text)
+
+
+def test_messages_that_say_one_text_are_read_as_the_api_reads_them() -> None:
+    rng = random.Random(3)
+    for _ in range(1_000):
+        said = [(rng.choice(["system", "user", "assistant"]), _said(rng)) for _ in range(rng.randrange(1, 6))]
+        messages = [{"role": role, "content": text} for role, text in [*said, ("user", "a")]]
+        data = json.dumps({"messages": messages}, ensure_ascii=rng.random() < 0.5).encode()
+        expected, found = chat_api().parse_request(data), items_said(data)
+        assert found is not None
+        assert expected.items == found
+        assert [item.at for item in expected.items] == [item.at for item in found]
+        assert [expected] == [example.request for example in get_form("messages").read(data)]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"role": "user", "content": "a", "name": "Ann"},
+        {"role": "user", "content": "a", "weight": 0},
+        {"role": "user", "content": [{"type": "text", "text": "a"}]},
+        {"role": "assistant", "content": None, "reasoning_content": "a"},
+        {"role": "developer", "content": "a"},
+        {"role": "tool", "content": "a"},
+        {"role": "User", "content": "a"},
+        {"role": "user"},
+    ],
+)
+def test_a_message_that_says_more_than_one_text_is_left_to_the_api(odd: dict[str, object]) -> None:
+    plain = {"role": "user", "content": "a"}
+    assert items_said(json.dumps({"messages": [plain, odd]}).encode()) is None
+    assert items_said(json.dumps({"messages": [plain], "tools": []}).encode()) is None
+    assert items_said(b'{"messages":[{"role":"user","content":"\xff"}]}') is None
+    assert items_said(b'{"messages":[{"role":"user","content":"\\ud800"}]}') is None
+
+
+def test_turns_that_say_a_text_are_read_at_once_as_with_care() -> None:
+    """A member that says nothing sends a row the careful way."""
+    rng = random.Random(4)
+    speakers = [word for word, kind in _ROLES.items() if kind not in ("call", "result")]
+    for _ in range(1_000):
+        said = [(rng.choice([*speakers, "GPT"]), _said(rng)) for _ in range(rng.randrange(1, 6))]
+        turns = [{"from": who, "value": text} for who, text in [*said, ("human", "a")]]
+        key = rng.choice(["conversations", "conversation"])
+        at_once, with_care = [
+            get_form("sharegpt").read(json.dumps({key: [*turns[:-1], turns[-1] | more]}).encode())[0]
+            for more in ({}, {"note": None})
+        ]
+        assert with_care == at_once
+        assert [item.at for item in with_care.request.items] == [item.at for item in at_once.request.items]
 
 
 @pytest.mark.parametrize("name", [name for name in formats() if get_format(name).document.flattened])

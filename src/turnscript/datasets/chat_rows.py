@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from msgspec import json as msgjson
 
 from turnscript.api import Api
-from turnscript.conversation import Item, Request, Tool
-from turnscript.datasets.clean_rows import is_clean
+from turnscript.conversation import Conversation, Item, Request, Tool
+from turnscript.datasets.clean_rows import is_clean, items_said
 from turnscript.datasets.members import (
     Members,
     absent,
@@ -69,12 +69,16 @@ def chat_api() -> Api:
 
 def read_clean(data: bytes) -> Request | None:
     """A row with nothing but messages and tools, if nothing in it has to be put right."""
-    if not is_clean(data):
+    items = items_said(data)
+    if items is not None:
+        request = Request(conversation=Conversation(items=items), origin=chat_api().origin)
+    elif not is_clean(data):
         return None
-    try:
-        request = chat_api().parse_request(data)
-    except InvalidRequest:
-        return None  # the careful reader says what is wrong, if it is
+    else:
+        try:
+            request = chat_api().parse_request(data)
+        except InvalidRequest:
+            return None  # the careful reader says what is wrong, if it is
     check_items(request.conversation.items)
     return request
 

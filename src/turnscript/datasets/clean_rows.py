@@ -1,7 +1,8 @@
 """Owns telling whether messages can go to the API's reader as they are: nothing to put right, and nothing unnamed.
 
 One strict decoding in C tells it, and it costs a tenth of the reading. What is not clean is read with more care, so a
-member that is missing here costs time and nothing else.
+member that is missing here costs time and nothing else. Messages that say one text each, and nothing beside it, are
+what most rows have: they become items right here, the same as the API's reader makes of them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from typing import Literal
 
 import msgspec
 from msgspec import Raw, Struct
+
+from turnscript.conversation import Assistant, Item, System, Text, User
+from turnscript.losses import Indexed
 
 
 class _Strict(Struct, forbid_unknown_fields=True, gc=False):
@@ -67,13 +71,53 @@ class _Row(_Strict):
     tools: list[Raw] = []
 
 
+class _Said(_Strict, tag_field="role"):
+    content: str
+
+
+class _SystemSaid(_Said, tag="system"):
+    pass
+
+
+class _UserSaid(_Said, tag="user"):
+    pass
+
+
+class _AssistantSaid(_Said, tag="assistant"):
+    pass
+
+
+class _SaidRow(_Strict):
+    messages: list[_SystemSaid | _UserSaid | _AssistantSaid]
+
+
+_ITEMS: dict[type[_Said], type[System | User | Assistant]] = {
+    _SystemSaid: System,
+    _UserSaid: User,
+    _AssistantSaid: Assistant,
+}
+_PLACES = Indexed("$.messages")
+_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _decode = msgspec.json.Decoder(_Row).decode
+_decode_said = msgspec.json.Decoder(_SaidRow).decode
 
 
 def is_clean(data: bytes) -> bool:
     """Whether a row is nothing but messages and tools, as the API has them."""
     try:
         _decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except _ERRORS:
         return False
     return True
+
+
+def items_said(data: bytes) -> list[Item] | None:
+    """The items of a row in which every message says one text and there is nothing else; None for all other rows."""
+    try:
+        messages = _decode_said(data).messages
+    except _ERRORS:
+        return None
+    return [
+        _ITEMS[type(message)](content=[Text(text=message.content)], at=_PLACES[index])
+        for index, message in enumerate(messages)
+    ]

@@ -5,6 +5,8 @@ An answer of a tool has no id in these forms: it belongs to the first call that 
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from turnscript.conversation import (
     Assistant,
     Conversation,
@@ -34,7 +36,11 @@ class Turns:
         self.items: list[Item] = []
         self.weights: dict[int, float] = {}
         self.context = 0
-        self._waiting = Unanswered()
+
+    @cached_property
+    def _waiting(self) -> Unanswered:
+        # Made when somebody calls: few rows have calls.
+        return Unanswered()
 
     def system(self, said: str, at: str) -> None:
         """Instructions."""

@@ -15,6 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+from msgspec import Struct
+
+from turnscript.conversation import Assistant, System, Text, User
 from turnscript.datasets.chat_rows import read_tools
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import (
@@ -35,6 +39,7 @@ from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.tagged_calls import SIGN, refuse_tagged
 from turnscript.datasets.turns import Turns
 from turnscript.datasets.weights import take_weight
+from turnscript.losses import Indexed
 
 _LISTS = ("conversations", "conversation")
 _READS = (*_LISTS, "system", "tools")
@@ -53,6 +58,20 @@ _ROLES = {
     "tool": "result",
     "function_response": "result",
 }
+_SPEAKERS: dict[str, type[System | User | Assistant]] = {"system": System, "user": User, "assistant": Assistant}
+_SAID = {word: _SPEAKERS[kind] for word, kind in _ROLES.items() if kind in _SPEAKERS}
+"""The items of turns that say a text."""
+_PLACES = {key: Indexed(f"$.{key}") for key in _LISTS}
+
+
+class _Said(Struct, forbid_unknown_fields=True, gc=False):
+    """A turn that says a text and nothing beside it."""
+
+    who: str = msgspec.field(name="from")
+    value: str = msgspec.field()
+
+
+_decode_said = msgspec.json.Decoder(list[_Said]).decode
 
 
 class ShareGpt(Form):
@@ -76,10 +95,11 @@ class ShareGpt(Form):
         check_wanted(members)
         turns = Turns()
         add_system(turns, members)
-        for at, turn in turns_of(members):
-            first = len(turns.items)
-            add_turn(turns, turn, at)
-            turns.weigh(first, take_weight(turn, at))
+        if not _add_said(turns, members):
+            for at, turn in turns_of(members):
+                first = len(turns.items)
+                add_turn(turns, turn, at)
+                turns.weigh(first, take_weight(turn, at))
         if SIGN in data:
             refuse_tagged(turns.items)
         return [turns.example(read_tools(members.get("tools")))]
@@ -141,6 +161,23 @@ def turns_of(members: Members) -> list[tuple[str, Members]]:
         raise absent(f"$.{key}", "an array of turns")
     entries = list_of(embedded(members[key], f"$.{key}"), f"$.{key}")
     return [(f"$.{key}[{index}]", object_of(entry, f"$.{key}[{index}]")) for index, entry in enumerate(entries)]
+
+
+def _add_said(turns: Turns, members: Members) -> bool:
+    """Add the turns at once if each says a text and nothing beside it, as most do. All others are read with care."""
+    key = _list_in(members)
+    try:
+        said = _decode_said(members.get(key, b""))
+    except msgspec.DecodeError:
+        return False
+    places, found = _PLACES[key], []
+    for index, turn in enumerate(said):
+        kind = _SAID.get(turn.who)
+        if kind is None:
+            return False
+        found.append(kind(content=[Text(text=turn.value)], at=places[index]))
+    turns.items += found
+    return True
 
 
 def _list_in(members: Members) -> str:
