@@ -141,7 +141,7 @@ def encode_ids(
 ) -> tuple[Flat, dict[int, Problem]]:
     """Drafts as tokens, with the problems of those that have no mask, by position; they have a row all the same."""
     plans = [cutter.plan(draft.texts, draft.marks, draft.values) for draft in drafts]
-    encoded = iter(tokenizer.encode([text for plan in plans for text in plan.texts]))
+    encoded = tokenizer.each([text for plan in plans for text in plan.texts])
     ids, values, sizes = array("I"), bytearray(), array("q")
     offsets, straddling = [0], []
     problems: dict[int, Problem] = {}

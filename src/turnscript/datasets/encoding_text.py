@@ -32,10 +32,9 @@ class Flat(NamedTuple):
 
 def encode_texts(drafts: Sequence[Draft], tokenizer: Tokenizer, end: int | None) -> tuple[Flat, dict[int, Problem]]:
     """Drafts as tokens, with the problems of those that have no mask, by position; they have a row all the same."""
-    found = tokenizer.encode([draft.text for draft in drafts])
     ids, counts = array("I"), []
     ended = end is not None
-    for row in found:
+    for row in tokenizer.each([draft.text for draft in drafts]):
         ids.fromlist(row)
         if end is not None:
             ids.append(end)
@@ -45,17 +44,16 @@ def encode_texts(drafts: Sequence[Draft], tokenizer: Tokenizer, end: int | None)
     np.cumsum(counts, out=offsets[1:])
     # The end of a document is given one byte, so that it lies in no other token's place.
     lengths = np.array([len(draft.data) + ended for draft in drafts], np.int64)
-    rows = _Rows(drafts, found, offsets, lengths)
+    rows = _Rows(drafts, offsets, lengths)
     starts, problems = _starts(rows, flat, tokenizer, ended)
     weights, straddling = _project(rows, starts, ended)
     return Flat(flat, weights, offsets, straddling), problems
 
 
 class _Rows(NamedTuple):
-    """Rows with their ids, where each begins, and how many bytes it has."""
+    """Rows, where the ids of each begin, and how many bytes it has."""
 
     drafts: Sequence[Draft]
-    found: Sequence[Sequence[int]]
     offsets: NDArray[np.int64]
     lengths: NDArray[np.int64]
 
@@ -76,7 +74,7 @@ def _starts(rows: _Rows, flat: Ids, tokenizer: Tokenizer, ended: bool) -> tuple[
     sizes, problems = np.ones(len(flat), np.int64), {}
     for at, draft in enumerate(rows.drafts):
         try:
-            ends = tokenizer.ends(draft.text, rows.found[at])
+            ends = tokenizer.ends(draft.text, flat[offsets[at] : offsets[at + 1] - ended].tolist())
         except BadRow as error:
             problems[at] = problem_of(error)
             lengths[at] = offsets[at + 1] - offsets[at]

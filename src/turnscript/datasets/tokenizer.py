@@ -7,7 +7,7 @@ Content never becomes a control token: `encode` knows no control tokens at all. 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,10 @@ class Tokenizer(ABC):
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Each text as ids, none of them of a control token. Raises BadRow(E_UTF8) for half of a surrogate pair."""
+
+    def each(self, texts: Sequence[str]) -> Iterator[list[int]]:
+        """The same, one after the other, for who needs the ids of a text only until the next."""
+        return iter(self.encode(texts))
 
     @abstractmethod
     def ends(self, text: str, ids: Sequence[int]) -> Ends:

@@ -14,7 +14,7 @@ import hashlib
 import importlib.util
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -85,8 +85,12 @@ class Rwkv(Tokenizer):
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Each text cut into the longest tokens, from its beginning on."""
+        return list(self.each(texts))
+
+    def each(self, texts: Sequence[str]) -> Iterator[list[int]]:
+        """The same, a text at a time: the memory of its ids is still near when it is used again for the next."""
         try:
-            return list(map(self._encode, texts))
+            yield from map(self._encode, texts)
         except UnicodeEncodeError as error:
             raise half_pair(error) from None
 
