@@ -57,12 +57,15 @@ class Draft:
         self.marks = marks
         self.values = values
         self.text = "".join(texts)
-        self.data = self.text.encode()
+        if self.text.isascii():
+            self.data, sizes = self.text.encode(), map(len, texts)
+        else:  # piece by piece: most of them are ASCII all the same, which takes no time
+            encoded = [text.encode() for text in texts]
+            self.data, sizes = b"".join(encoded), map(len, encoded)
         self.losses: Sequence[Loss] = ()
         self.end = 0
         starts, kept = self.starts, self.kept = [0], [values[0]]
         at, value = 0, values[0]
-        sizes = map(len, texts) if len(self.data) == len(self.text) else [len(text.encode()) for text in texts]
         for size, worth in zip(sizes, values, strict=True):
             if worth != value and size:
                 starts.append(at)

@@ -15,6 +15,7 @@ from turnscript.conversation import Item, ToolCall, ToolResult
 from turnscript.engine.spans import Writer
 
 _ID = re.compile(r"[A-Za-z0-9_-]+")
+_PAIRED: frozenset[type[Item]] = frozenset({ToolCall, ToolResult})
 Shown = list[tuple[str | None, str | None]]
 """Id and name of each item, None where there is none."""
 
@@ -58,7 +59,7 @@ def _by_id(items: Sequence[Item], others: dict[int, str]) -> dict[int, str]:
 
 def report_correlation(items: Sequence[Item], style: str, out: Writer) -> None:
     """Losses for the ids and names that a reader will not find again."""
-    if not any(isinstance(item, ToolCall | ToolResult) for item in items):
+    if _PAIRED.isdisjoint(map(type, items)):
         return
     shown = [_shown_as(item, style) for item in items]
     for index, (item, (id_, name)) in enumerate(zip(items, correlated(items, shown, style, out.tools), strict=True)):
