@@ -98,6 +98,8 @@ def _unknown(item: Opaque) -> BadRow:
 
 def _check_content(item: System | User | Assistant | Thinking | ToolResult) -> bool:
     """Whether the item says something."""
+    if len(item.content) == 1 and type(item.content[0]) is Text:
+        return bool(item.content[0].text)
     says = False
     for index, part in enumerate(item.content):
         if type(part) is Text:

@@ -182,7 +182,8 @@ def _add_said(turns: Turns, members: Members) -> bool:
 
 def _list_in(members: Members) -> str:
     """The name of the member with the turns."""
-    return next((key for key in _LISTS if not is_null(members.get(key))), _LISTS[0])
+    first, other = _LISTS
+    return other if is_null(members.get(first)) and not is_null(members.get(other)) else first
 
 
 def add_system(turns: Turns, members: Members) -> None:
