@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -336,24 +337,48 @@ def job(inputs: list[Path], out: Path, workers: int, share: float = 1.0) -> Job:
     return Job(wall, shards, used.ru_utime + used.ru_stime, caller, max(most.values(), default=0))
 
 
+def at_once(inputs: list[Path], folder: Path) -> Job:
+    """A build with one worker for each input, all at the same time: what the machine gives those that share nothing."""
+    with ThreadPoolExecutor(len(inputs)) as pool:
+        some = list(pool.map(lambda path: job([path], folder / f"job-{path.stem}", 1), inputs))
+    slowest = (max(one.wall for one in some), max(one.shards for one in some))
+    memory = (max(one.caller for one in some), max(one.worker for one in some))
+    return Job(*slowest, sum(one.cpu for one in some), *memory)
+
+
+def halves(path: Path) -> list[Path]:
+    """The rows of a file in two files of about the same size."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    found = [path.with_name(f"{path.stem}-{number}.jsonl") for number in range(2)]
+    for number, half in enumerate(found):
+        half.write_bytes(b"".join(lines[number::2]))
+    return found
+
+
+ONE, TWO, APART = "1 worker", "2 workers", "2 builds of a half each, at once"
+
+
 def jobs(plan: Plan, found: Report, folder: Path, large: float | None) -> list[Target]:
-    """One worker and two, and with `large` 10 GB up to that share."""
+    """One worker, two, and two builds that share nothing; and with `large` 10 GB up to that share."""
     path = folder / "large.jsonl"
     count = plan.file_mb * 1_000_000 // rows.MEAN
     size = rows.write(path, rows.messages(count, _SEED))
     cells = []
-    ran: dict[int, list[Job]] = {1: [], 2: []}
-    before = os.getloadavg()[0]
+    ran: dict[str, list[Job]] = {ONE: [], TWO: [], APART: []}
+    parts, before = halves(path), os.getloadavg()[0]
     for _ in range(2):
-        for workers, some in ran.items():
-            some.append(job([path], folder / "job", workers))
-    best = {workers: min(some, key=lambda one: one.wall) for workers, some in ran.items()}
-    for workers, one in best.items():
-        cells.append(_job_cells(f"{size / MB:.0f} MB, {workers} workers", size, one))
+        ran[ONE].append(job([path], folder / "job", 1))
+        ran[TWO].append(job([path], folder / "job", 2))
+        ran[APART].append(at_once(parts, folder))
+    shards = {name: min(one.shards for one in some) for name, some in ran.items()}
+    for name, some in ran.items():
+        fastest = min(some, key=lambda one: one.wall)
+        cells.append([*_job_cells(f"{size / MB:.0f} MB, {name}", size, fastest), figure(shards[ONE] / shards[name])])
     most = max(one.worker for some in ran.values() for one in some)
     targets = [
         Target("memory of a worker, MB", 400, most / MB, at_most=True),
-        Target("two workers, x one (shards)", 1.8, best[1].shards / best[2].shards),
+        Target("two workers, x one (shards)", 1.8, shards[ONE] / shards[TWO]),
+        Target("two workers, x two builds at once (shards)", 0.9, shards[APART] / shards[TWO]),
     ]
     if large is not None:
         many = [folder / "many" / f"{number:03}.jsonl" for number in range(-(-10_000_000_000 // size))]
@@ -362,7 +387,7 @@ def jobs(plan: Plan, found: Report, folder: Path, large: float | None) -> list[T
             os.link(path, link)
         one = job(many, folder / "job", 2, large)
         done = int(large * size * len(many))
-        cells.append(_job_cells(f"{large:.0%} of {size * len(many) / 1e9:.1f} GB, 2 workers", done, one))
+        cells.append([*_job_cells(f"{large:.0%} of {size * len(many) / 1e9:.1f} GB, {TWO}", done, one), "-"])
         targets.append(Target("10 GB, memory of a worker, MB", 400, one.worker / MB, at_most=True))
     after = os.getloadavg()[0]
     found.record["jobs"] = {name: [vars_of(one) for one in some] for name, some in ran.items()}
@@ -376,6 +401,7 @@ def jobs(plan: Plan, found: Report, folder: Path, large: float | None) -> list[T
         "MB a second of CPU",
         "most memory of a worker",
         "of the caller",
+        "x one worker (shards)",
     ]
     print(table(headings, cells), flush=True)
     return targets
