@@ -7,6 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from turnscript.conversation import Item, ToolCall, ToolResult
 
+GUESSED = "the id of the call that it seems to answer"
+"""What a loss says of a result that had no id, and gets that of a call which has one."""
+
 
 def name_results(items: Iterable[Item]) -> None:
     """Give each result the name of the call that it answers by id, where it has none."""

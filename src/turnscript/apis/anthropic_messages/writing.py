@@ -32,7 +32,7 @@ from turnscript.conversation import (
 from turnscript.grouping import group, shape_of, side_of, slot_of
 from turnscript.jsontext import Json, is_object
 from turnscript.losses import LossKind
-from turnscript.pairing import call_ids
+from turnscript.pairing import GUESSED, call_ids
 
 # All results of a turn go into one user message.
 JOINS = grouping.JOINS | {("tool_result", "tool_result")}
@@ -403,7 +403,7 @@ class Writer:
         if item.name is not None and item.name != self._names.get(source):
             self._unheld(item, name=item.name)
         if item.id is None and not source.startswith("call_auto_"):
-            self.lose(item, "", "invented", "the id of the call that it seems to answer")
+            self.lose(item, "", "invented", GUESSED)
         if item.item_id is not None or item.namespace is not None:
             self._unheld(item, id=item.item_id, namespace=item.namespace)
         if item.custom:

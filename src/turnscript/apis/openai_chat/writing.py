@@ -34,6 +34,7 @@ from turnscript.conversation import (
     User,
 )
 from turnscript.grouping import group
+from turnscript.pairing import GUESSED
 
 _LIFTED = (Image, Audio, Document)
 """What a tool message cannot hold and a user message can."""
@@ -172,6 +173,8 @@ def _tool_message(target: Target, item: ToolResult) -> tuple[Body, list[Any]]:
     call = target.open_calls.get(call_id) or target.calls.get(call_id)
     if call is None and item.id is None and item.name is not None and not target.seed:
         message = {"role": "function", "name": item.name}  # says whose it is, which is all that is known
+    if item.id is None and call is not None and call.id is not None:
+        target.rendering.lose(item.at, "invented", GUESSED)
     if call is None or item.name != call.name or not _is_bare(item, call):
         _lose_unsaid(target, item, call)
     text = single_text(item.content)

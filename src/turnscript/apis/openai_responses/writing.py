@@ -40,7 +40,7 @@ from turnscript.conversation import (
 )
 from turnscript.grouping import is_joined, shape_of, slot_of
 from turnscript.jsontext import is_object
-from turnscript.pairing import call_ids
+from turnscript.pairing import GUESSED, call_ids
 
 
 def write_items(body: Body, rendering: Rendering) -> None:
@@ -190,10 +190,13 @@ class Writer:
         if self._call_ids is None:
             self._call_ids = call_ids(self.items)
             self.stays = any(isinstance(one, ToolCall | ToolResult) and is_generated(one.id) for one in self.items)
-        if self.stays:
+        made = self._call_ids[self.index]
+        if isinstance(item, ToolResult) and not is_generated(made):
+            self.rendering.lose(self.at(item), "invented", GUESSED)
+        elif self.stays:
             detail = "next to ids that look generated, this one will not be taken for one"
             self.rendering.lose(f"{self.at(item)}.id", "invented", detail)
-        return self._call_ids[self.index]
+        return made
 
     def reasoning_id(self) -> str | None:
         if self._reasoning_ids is None:
