@@ -25,6 +25,7 @@ from turnscript.conversation import Usage
 from turnscript.errorobject import upstream_error
 from turnscript.errors import InvalidRequest, UpstreamError
 from turnscript.jsontext import Json, read_object
+from turnscript.logprobs import TokenLogprob, TokenReader
 from turnscript.sse import LIMIT, SseReader
 
 
@@ -63,7 +64,7 @@ class Piece(Struct, frozen=True, gc=False):
 
     `finish`: `stop` or `length`, on the last piece or None where the server never says. `stop`: the string that it
     says it stopped at, which may or may not be in the text. `usage`: counts, `Usage.cached` those read from a cache.
-    `logprobs`: its own member, as JSON text.
+    `logprobs`: the tokens that it told with this piece, where it was asked for them; their text may come later.
     """
 
     text: str = ""
@@ -71,7 +72,7 @@ class Piece(Struct, frozen=True, gc=False):
     stop: str | None = None
     usage: Usage | None = None
     slot: int | None = None
-    logprobs: bytes | None = None
+    logprobs: list[TokenLogprob] | None = None
 
 
 class Facts(Struct, frozen=True, gc=False):
@@ -111,8 +112,9 @@ class Backend(ABC):
     `default_path`: what a base URL without a path stands for (`/v1`). `fills`: whether it takes a `suffix`. `pins`:
     whether it takes a `slot`. `names_stops`: whether it says which stop string it met. `shows_control`: whether it can
     be asked to show control tokens. `grammars`: the notations that it takes (`gbnf`, `kbnf`, `lark`, `json_schema`),
-    best first. `generic`: a server that tells nothing of itself is taken for one of this kind. `settings`: the sampling
-    settings that all servers of this kind know.
+    best first. `scores`: the member that asks for log probabilities, where it tells them. `generic`: a server that
+    tells nothing of itself is taken for one of this kind. `settings`: the sampling settings that all servers of this
+    kind know.
 
     One deployment may differ from the others of its kind: `extra` are members for every request, in place of those that
     are made; `drop` are members that this server does not know; `also` are settings that it does.
@@ -126,6 +128,7 @@ class Backend(ABC):
     names_stops: ClassVar[bool] = False
     shows_control: ClassVar[bool] = False
     grammars: ClassVar[tuple[str, ...]] = ()
+    scores: ClassVar[str] = ""
     generic: ClassVar[bool] = False
     settings: ClassVar[tuple[str, ...]] = ()
 
@@ -195,6 +198,11 @@ class Backend(ABC):
         known = (*self.settings, *self.also) if self.also else self.settings
         return {key: ask.sampling[key] for key in known if ask.sampling.get(key) is not None}
 
+    @property
+    def tells_logprobs(self) -> bool:
+        """Whether a server of this deployment tells the log probabilities of its tokens."""
+        return bool(self.scores) and self.scores not in self.drop
+
     def post(self, path: str, members: dict[str, Any]) -> HttpCall:
         """A request with a body of these members, and of what the deployment wants differently."""
         if self.extra:
@@ -249,6 +257,11 @@ def limit_of(ask: Completion) -> int:
 def stops_of(ask: Completion) -> list[str]:
     """The stop strings: none is empty, because that would stop at once."""
     return [stop for stop in ask.stops if stop]
+
+
+def token_reader(ask: Completion) -> TokenReader | None:
+    """What reads the tokens of an answer, None where nobody asked for them."""
+    return TokenReader(ask.sampling.get("top_logprobs") or 0) if ask.sampling.get("logprobs") is True else None
 
 
 SHOWN = 2000

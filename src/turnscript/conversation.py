@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from turnscript.jsontext import Json, same
+from turnscript.logprobs import TokenLogprob
 
 Extra = dict[str, Json]
 """Unnamed members of a wire object, each value the JSON text it arrived as."""
@@ -443,7 +444,8 @@ class Response(Struct, eq=False, kw_only=True, gc=False):
     """What the model answered, and why it stopped (spec apis A8.2 names the reasons).
 
     `raw` is the text as it was generated, if it came from a prompt. `origin`: the API whose members `extra` holds, that
-    of the response and those of its items; None when it was built by hand or generated.
+    of the response and those of its items; None when it was built by hand or generated. `logprobs`: the tokens of its
+    texts, by the place of the text in `items`, where they were asked for and told.
     """
 
     items: list[Item] = []
@@ -456,6 +458,7 @@ class Response(Struct, eq=False, kw_only=True, gc=False):
     raw: str | None = None
     extra: Extra = {}
     origin: str | None = None
+    logprobs: dict[int, list[TokenLogprob]] = {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Response) and _equal(self, other)

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from turnscript.conversation import Extra, Issue, Item, Response, Usage
+from turnscript.logprobs import TokenLogprob
 
 
 class PartStart(Struct, gc=False):
@@ -30,6 +31,12 @@ class PartDelta(Struct, gc=False):
     index: int
     text: str
     raw: str = ""
+
+
+class ScoredDelta(PartDelta, gc=False):
+    """A `PartDelta` that says more: the tokens of its text with their log probabilities, where those were asked for."""
+
+    tokens: list[TokenLogprob] = []
 
 
 class PartEnd(Struct, gc=False):
@@ -70,10 +77,15 @@ def fold(events: Iterable[Event]) -> Response:
     """The response that a list of events tells. `raw` is the text as generated, `items` the complete parts."""
     told = list(events)
     response = Response(raw=raw_text(told))
+    tokens: dict[int, list[TokenLogprob]] = {}
     for event in [event for event in told if type(event) is not PartDelta]:  # by far the most
         if isinstance(event, PartEnd):
             if event.part is not None:
+                if event.index in tokens:
+                    response.logprobs[len(response.items)] = tokens[event.index]
                 response.items.append(event.part)
+        elif isinstance(event, ScoredDelta):
+            tokens.setdefault(event.index, []).extend(event.tokens)
         elif isinstance(event, MessageEnd):
             response.finish_reason = event.finish_reason
             response.stop_sequence = event.stop_sequence

@@ -110,7 +110,7 @@ def test_a_request_that_loses_in_what_it_asks_for_is_refused_if_it_must_not(
     assert 200 == stage.ask(api, stream=False, headers=STRICT).status
 
 
-@pytest.mark.parametrize("members", [{"logprobs": True}, {"seed": -1}, {"stop": [""]}], ids=str)
+@pytest.mark.parametrize("members", [{"top_logprobs": 3}, {"seed": -1}, {"stop": [""]}], ids=str)
 def test_every_loss_of_sampling_is_one_before_the_model_is_asked(stage: Stage, members: dict[str, Any]) -> None:
     told = stage.ask(CHAT, stream=True, headers=STRICT, **members)
     assert (400, False) == (told.status, told.streamed)

@@ -186,7 +186,9 @@ def test_probabilities_are_told(llamacpp: str, stream: bool) -> None:
     sampling = {"logprobs": True, "top_logprobs": 2}
     pieces = asked(llamacpp, written("ab", stream=stream, sampling=sampling))
     assert "ab" == text_of(pieces)
-    assert b'"logprob"' in (pieces[0].logprobs or b"")
+    tokens = [token for piece in pieces for token in piece.logprobs or ()]
+    assert ["a", "b"] == [token.token for token in tokens]
+    assert all(token.logprob < 0 and 2 == len(token.top_logprobs) for token in tokens)
 
 
 def test_a_conversation_goes_on_in_its_slot_without_being_read_again(rwkv: str) -> None:

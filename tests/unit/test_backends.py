@@ -117,7 +117,7 @@ def test_llamacpp_is_asked_for_its_slot_its_control_tokens_and_only_what_is_read
         "id_slot": 0,
         "preserved_tokens": ["<|x|>"],
         "grammar": 'root ::= "a"',
-        "n_probs": 1,
+        "n_probs": 10,
     } == members
 
 

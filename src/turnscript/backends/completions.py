@@ -4,13 +4,14 @@
 | --- | --- |
 | prompt, model, max_tokens, stops, stream | `prompt`, `model`, `max_tokens`, `stop`, `stream` |
 | temperature, top_p, seed, the two penalties | by their own names |
-| logprobs, echo | `logprobs`: a number; `echo` |
+| logprobs, top_logprobs, echo | `logprobs`: a number, at least 1; `echo` |
 
 | wire | told |
 | --- | --- |
 | `choices[0].text`, or `delta.content` | `text` |
 | `finish_reason` | `finish`; `abort` is an error |
 | `stop_reason`, `matched_stop` | `stop` |
+| `logprobs`, in the form of text completions or of chats | `logprobs` |
 | `usage`, in any chunk, and `prompt_tokens_details.cached_tokens` | `usage` |
 
 Spec: platform.openai.com/docs/api-reference/completions. Quirks: some of these servers refuse every member that they do
@@ -36,10 +37,12 @@ from turnscript.backend import (
     Piece,
     limit_of,
     stops_of,
+    token_reader,
 )
 from turnscript.conversation import Usage
 from turnscript.errorobject import upstream_error
 from turnscript.errors import Unsupported, UpstreamError
+from turnscript.logprobs import TokenLogprob, TokenReader
 
 
 class Completions(Backend):
@@ -49,6 +52,7 @@ class Completions(Backend):
     title = "OpenAI-style text completions"
     default_path = "/v1"
     generic = True
+    scores = "logprobs"
     settings = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
 
     def call(self, ask: Completion) -> HttpCall:
@@ -67,14 +71,14 @@ class Completions(Backend):
         if ask.stream:
             members["stream_options"] = {"include_usage": True}
         if ask.sampling.get("logprobs") is True:
-            members["logprobs"] = ask.sampling.get("top_logprobs") or 0
+            members["logprobs"] = max(1, ask.sampling.get("top_logprobs") or 0)
         if ask.echo:
             members["echo"] = True
         return self.post("/completions", members)
 
     def reader(self, ask: Completion) -> AnswerReader:
         """A reader for the answer."""
-        return _Reader()
+        return _Reader(token_reader(ask))
 
 
 # Reading answers.
@@ -129,6 +133,10 @@ _FAILURES = frozenset({"abort", "error", "failed", "cancelled"})
 class _Reader(JsonReader):
     """Reads chunks, which have the shape of a whole answer."""
 
+    def __init__(self, tokens: TokenReader | None) -> None:
+        super().__init__()
+        self._tokens = tokens
+
     def take(self, data: bytes) -> Piece | None:
         """What one chunk says."""
         answer = _read_answer(data)
@@ -143,23 +151,20 @@ class _Reader(JsonReader):
         if choice.index:
             return None
         text = choice.text or (choice.delta.content if choice.delta is not None else None) or ""
+        tokens = None if self._tokens is None or choice.logprobs == _NULL else self._tokens.read(choice.logprobs)
         if choice.finish_reason is not None:
-            return _last(choice, text, usage)
-        if not text and usage is None:
+            return _last(choice, text, usage, tokens)
+        if not text and usage is None and tokens is None:
             return None
-        return Piece(text, None, None, usage, None, _logprobs(choice))
+        return Piece(text, None, None, usage, None, tokens)
 
 
-def _last(choice: _Choice, text: str, usage: Usage | None) -> Piece:
+def _last(choice: _Choice, text: str, usage: Usage | None, tokens: list[TokenLogprob] | None) -> Piece:
     reason = choice.finish_reason or ""
     if reason in _FAILURES:
         raise UpstreamError(f"the model server gave up: {reason}", retryable=True)
     stop = next((one for one in (choice.stop_reason, choice.matched_stop) if isinstance(one, str)), None)
-    return Piece(text, _ENDS.get(reason, "stop"), stop, usage, None, _logprobs(choice))
-
-
-def _logprobs(choice: _Choice) -> bytes | None:
-    return None if choice.logprobs == _NULL else bytes(choice.logprobs)
+    return Piece(text, _ENDS.get(reason, "stop"), stop, usage, None, tokens)
 
 
 def _usage(counts: Raw) -> Usage | None:

@@ -5,7 +5,7 @@
 | max_tokens, stops, stream | `n_predict`, `stop`, `stream` |
 | slot, visible, grammar | `id_slot`, `preserved_tokens`, `grammar` |
 | presence_penalty and the other settings | by their own names |
-| top_logprobs | `n_probs` |
+| logprobs, top_logprobs | `n_probs` |
 
 | wire | told |
 | --- | --- |
@@ -43,11 +43,15 @@ from turnscript.backend import (
     given,
     limit_of,
     stops_of,
+    token_reader,
 )
 from turnscript.conversation import Usage
 from turnscript.errorobject import upstream_error
 from turnscript.errors import Unsupported, UpstreamError
+from turnscript.logprobs import TokenLogprob, TokenReader
 
+_CANDIDATES = 10
+"""How many likely tokens are asked for at least: only among them is said what a token is whose text is held back."""
 _WANTED = (
     "content",
     "stop",
@@ -71,6 +75,7 @@ class LlamaCpp(Backend):
     names_stops = True
     shows_control = True
     grammars = ("gbnf",)
+    scores = "n_probs"
     settings = (
         *("temperature", "top_p", "top_k", "min_p", "typical_p", "seed", "presence_penalty", "frequency_penalty"),
         *("repeat_penalty", "repeat_last_n", "logit_bias", "ignore_eos", "mirostat", "mirostat_tau", "mirostat_eta"),
@@ -98,12 +103,12 @@ class LlamaCpp(Backend):
         if ask.grammar is not None:
             members["grammar"] = ask.grammar
         if ask.sampling.get("logprobs") is True:
-            members["n_probs"] = max(1, ask.sampling.get("top_logprobs") or 0)
+            members["n_probs"] = max(_CANDIDATES, ask.sampling.get("top_logprobs") or 0)
         return self.post("/completion", members)
 
     def reader(self, ask: Completion) -> AnswerReader:
         """A reader for the answer."""
-        return _Reader()
+        return _Reader(token_reader(ask))
 
     def health_call(self) -> HttpCall:
         """503 while the model is loading."""
@@ -205,15 +210,19 @@ _read_event = msgspec.json.Decoder(_Event).decode
 class _Reader(JsonReader):
     """Reads events; the last one, and a whole answer, say `"stop": true`."""
 
+    def __init__(self, tokens: TokenReader | None) -> None:
+        super().__init__()
+        self._tokens = tokens
+
     def take(self, data: bytes) -> Piece | None:
         """What one event says."""
         event = _read_event(data)
         text = event.content
         if event.stop:
             self.over = True
-            return _last(event, text or "")
-        if text:
-            return Piece(text, None, None, None, None, _list_of(event))
+            return _last(event, text or "", self._list_of(event))
+        if text or event.completion_probabilities is not UNSET:
+            return Piece(text or "", None, None, None, None, self._list_of(event))
         error = given(event.error)
         if error is not None:
             raise upstream_error(error, Raw(data))
@@ -221,19 +230,18 @@ class _Reader(JsonReader):
             raise msgspec.ValidationError("there is no content")
         return None
 
+    def _list_of(self, event: _Event) -> list[TokenLogprob] | None:
+        said = event.completion_probabilities
+        return None if said is UNSET or self._tokens is None else self._tokens.read(said)
 
-def _last(event: _Event, text: str) -> Piece:
+
+def _last(event: _Event, text: str, tokens: list[TokenLogprob] | None) -> Piece:
     counted = event.tokens_evaluated is not None or event.tokens_predicted is not None
     cached = event.cached if event.cached is not None else event.timings.cache_n if event.timings is not None else None
     usage = Usage(event.tokens_evaluated or 0, event.tokens_predicted or 0, cached or 0) if counted else None
     finish = "length" if event.stop_type == "limit" or event.truncated else "stop"
     slot = event.id_slot if event.id_slot is not None and event.id_slot >= 0 else None
-    return Piece(text, finish, event.stopping_word or None, usage, slot, _list_of(event))
-
-
-def _list_of(event: _Event) -> bytes | None:
-    found = event.completion_probabilities
-    return None if found is UNSET else bytes(found)
+    return Piece(text, finish, event.stopping_word or None, usage, slot, tokens)
 
 
 BACKENDS = (LlamaCpp(),)

@@ -363,9 +363,11 @@ SAMPLING = frozenset({*_RANGES, "seed", "penalty_decay"})
 _SEEDS = 1 << 32
 _NEEDS = {
     "logit_bias": "its token ids are those of another tokenizer",
-    "logprobs": "log probabilities are not given",
-    "top_logprobs": "log probabilities are not given",
+    "logprobs": "the model's server tells no log probabilities",
+    "top_logprobs": "the model's server tells no log probabilities",
 }
+LOGPROBS = frozenset({"logprobs", "top_logprobs"})
+_MOST_LOGPROBS = 20
 
 
 class Sampling(Struct, frozen=True):
@@ -390,19 +392,24 @@ def sampling(
     losses: list[Loss] = []
     for name in (*_RANGES, "seed", *_NEEDS):
         value = getattr(settings, name)
-        if value is None or value is False:
+        if value is None or value is False or (name == "top_logprobs" and not value):
             continue
         if name not in accepts:
             detail = _NEEDS.get(name, "the backend has no such setting")
             losses.append(Loss(_path(request, name), "dropped", detail))
         else:
             values[name] = _in_range(name, value, _path(request, name), losses)
+    if "top_logprobs" in values and not settings.logprobs:
+        del values["top_logprobs"]
+        losses.append(Loss(_path(request, "top_logprobs"), "dropped", "log probabilities were not asked for"))
     return Sampling(values, losses)
 
 
 def _in_range(name: str, value: Any, path: str, losses: list[Loss]) -> Any:
     if name == "seed":
         kept = value % _SEEDS
+    elif name == "top_logprobs":
+        kept = min(max(value, 0), _MOST_LOGPROBS)
     elif name in _RANGES:
         low, high = _RANGES[name]
         kept = min(max(value, low), high)
@@ -442,6 +449,7 @@ def _path(request: Request, field: str) -> str:
 
 __all__ = [
     "BUDGETS",
+    "LOGPROBS",
     "SAMPLING",
     "UNLIMITED",
     "Fit",

@@ -20,6 +20,7 @@ from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.gateway.blanks import Blanks
 from turnscript.gateway.checks import CallFinding, CallGate
 from turnscript.gateway.forcing import OneCall, ThoughtMeter
+from turnscript.gateway.scoring import Scoring
 
 LENGTH = "length"
 LONGEST_TOKEN = 256
@@ -152,7 +153,8 @@ class Generation:
     the same in the model's names: what is remembered of it.
 
     `parser` makes a parser of the prompt. `prompt_tokens`: as far as they are known; a backend's own count is better.
-    `estimate`: the number of tokens of a text, for backends that do not count.
+    `estimate`: the number of tokens of a text, for backends that do not count. `scoring`: what finds the tokens of its
+    texts, where log probabilities were asked for.
     """
 
     def __init__(
@@ -162,11 +164,14 @@ class Generation:
         prompt_tokens: int,
         estimate: Callable[[str], int],
         context: int | None = None,
+        scoring: Scoring | None = None,
     ) -> None:
         self._new_parser = parser
         self._parser = parser()
         self._controls = controls
         self._watching = controls.watching
+        self._outward = controls.outward if scoring is None else [scoring, *controls.outward]
+        self.scoring = scoring
         self._estimate = estimate
         self._context = context
         self._raw: list[str] = []
@@ -180,7 +185,6 @@ class Generation:
         self._stop: str | None = None
         self.first: float | None = None
         self.counted = False
-        self.logprobs: list[bytes] = []
         self.last: list[Event] = []
 
     @property
@@ -240,8 +244,8 @@ class Generation:
         self.finish = piece.finish or self.finish
         if piece.stop in self._controls.stops:
             self._stop = piece.stop
-        if piece.logprobs is not None:
-            self.logprobs.append(piece.logprobs)
+        if piece.logprobs is not None and self.scoring is not None:
+            self.scoring.add(piece.logprobs)
         if piece.usage is not None:
             read = self._of_prompt(piece.usage)
             self.usage = replace(read, output=read.output + self._before)
@@ -276,10 +280,14 @@ class Generation:
             gate.resume(self._parser)
             if self._controls.blanks is not None:
                 self._controls.blanks.resume()
+            if self.scoring is not None:
+                self.scoring.resume()
             self._before = self._ahead = self._estimate(gate.kept)
             return []
         self._before = self._estimate(self.text)
         self._raw.append(self._controls.closing)
+        if self.scoring is not None:
+            self.scoring.insert(self._controls.closing)
         self._ahead = self._estimate(self.text)
         return self._through(self._parser.feed(self._controls.closing))
 
@@ -289,8 +297,8 @@ class Generation:
         _keep(events, self.own.items)
         if self._watching:
             self._passed += [event.raw for event in events]
-        if self._controls.outward:
-            for stage in self._controls.outward:
+        if self._outward:
+            for stage in self._outward:
                 events = stage.feed(events)
             _keep(events, self.response.items)
         return events
@@ -311,8 +319,10 @@ class Generation:
         told += self._through([end])
         last = told[-1]
         assert isinstance(last, MessageEnd)
-        if not self._controls.outward:
+        if not self._outward:
             self.response.items = self.own.items
+        if self.scoring is not None:
+            self.response.logprobs = self.scoring.found
         for response in (self.response, self.own):
             response.raw = "".join(self._passed) if self._watching else self.text
             response.finish_reason, response.stop_sequence = last.finish_reason, last.stop_sequence

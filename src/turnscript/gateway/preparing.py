@@ -34,6 +34,7 @@ from turnscript.gateway.headers import POLICY, Told
 from turnscript.gateway.hygiene import clean, unread
 from turnscript.gateway.memory import Memory, Recalled
 from turnscript.gateway.offers import Offering, offer
+from turnscript.gateway.scoring import Scoring
 from turnscript.gateway.served import Served
 from turnscript.gateway.sessions import Session, Sessions
 from turnscript.jsontext import plain
@@ -98,7 +99,9 @@ class Prepared(Struct, kw_only=True):
     def generation(self) -> Generation:
         """A generation that has not begun."""
         served = self.served
-        return Generation(self.new_parser, self.new_controls(), self.tokens, served.estimate, served.context)
+        scoring = Scoring() if self.ask.sampling.get("logprobs") is True else None
+        controls = self.new_controls()
+        return Generation(self.new_parser, controls, self.tokens, served.estimate, served.context, scoring)
 
     def choice(self, number: int) -> Prepared:
         """The same for one of its answers; what was lost before any is not repeated."""
@@ -245,9 +248,8 @@ class Preparation(Struct, kw_only=True):
     ) -> Completion:
         served = self.served
         backend = self._backend
-        sampling = forcing.sampling(
-            request, served.model.sampling_values, accepts=frozenset(backend.settings) | backend.also
-        )
+        accepts = forcing.LOGPROBS.union(backend.settings) if backend.tells_logprobs else frozenset(backend.settings)
+        sampling = forcing.sampling(request, served.model.sampling_values, accepts=accepts | backend.also)
         visible = [*served.model.visible, *(served.special_tokens if own_stops else ())]
         # A client is told at which of its strings a text ended: where the server does not say, only we look for them.
         stops = forcing.stops(own_stops, request.settings.stop)

@@ -28,6 +28,7 @@ from turnscript.gateway.outlet import Heart
 from turnscript.gateway.preparing import Leaned, Preparation, Prepared, new_response_id
 from turnscript.gateway.reload import Reloader
 from turnscript.gateway.reports import PATH, Reported, Reports
+from turnscript.gateway.scoring import unscored
 from turnscript.gateway.served import Served, served_models
 from turnscript.gateway.sessions import Prefixes, Sessions
 from turnscript.gateway.signing import signing_key
@@ -296,8 +297,10 @@ class Service:
 
     def conclude(self, prepared: Prepared, generation: Generation) -> None:
         """An answer is complete: what was found about it, and the model's own text, for when it comes back."""
+        response = generation.response
         prepared.ended.at = int(time())
-        prepared.findings = [*generation.findings, *check_answer(generation.response, prepared.shape)]
+        prepared.findings = [*generation.findings, *check_answer(response, prepared.shape)]
+        prepared.losses += unscored(prepared.request, response, generation.scoring)
         if prepared.prompt is not None and prepared.recalled is not None:
             self.memory.remember(prepared.recalled, generation.own, prepared.prompt)
 

@@ -22,6 +22,7 @@ from turnscript.apis.openai_chat.response import (
     as_function,
     call_head,
     is_whole,
+    logprobs_of,
     lose_legacy,
     lose_spoken,
     lose_stop,
@@ -33,7 +34,7 @@ from turnscript.apis.openai_chat.response import (
 )
 from turnscript.chunked import ChunkEnding, encoded
 from turnscript.conversation import Assistant, Item, Refusal, Request, Text, Thinking, ToolCall
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta
 from turnscript.jsontext import read_object
 from turnscript.losses import Loss
 from turnscript.sse import HOLE, around, frame
@@ -81,17 +82,19 @@ class ChatStreamRenderer(ChunkEnding):
         for event in events:
             if self._ended or self._failed:
                 break
-            if isinstance(event, PartDelta):
+            if type(event) is PartDelta:
                 if event.index in self._live and event.text:
                     before, behind = self._live[event.index]
                     self._said.add(event.index)
                     out.append(before + encoded(event.text) + behind)
+            elif isinstance(event, ScoredDelta):
+                self._scored(out, event)
             elif isinstance(event, PartStart):
                 self._start(event.part, event.index)
             elif isinstance(event, PartEnd):
                 self._rendering.foreign = event.origin not in (None, self._api.origin)
                 self._end(out, event.part, event.index)
-            else:
+            elif isinstance(event, MessageEnd):
                 self._finish(out, event)
         return b"".join(out)
 
@@ -104,6 +107,15 @@ class ChatStreamRenderer(ChunkEnding):
 
     def _delta(self, delta: bytes) -> bytes:
         return b"%b%b%b" % (self._head, delta, self._tail)
+
+    def _scored(self, out: list[bytes], event: ScoredDelta) -> None:
+        """A text with its tokens. One that waits for its end does not keep them waiting."""
+        live = event.index in self._live and event.index not in self._refusals
+        if live and event.text:
+            self._said.add(event.index)
+        delta = {"content": event.text if live else ""}
+        choice = {"index": self._choice, "delta": delta, "logprobs": logprobs_of(event.tokens), "finish_reason": None}
+        out.append(frame(encoded(self._chunk([choice]))))
 
     def _start(self, part: Item, index: int) -> None:
         member = ""

@@ -5,6 +5,7 @@
 | `Thinking` | `reasoning_content`, or the name that the reply says |
 | `Assistant`: its texts, its refusals | `content`, `refusal` |
 | `ToolCall` | an entry of `tool_calls`, or `function_call` for a client that offered `functions` only |
+| `logprobs` of all texts | `logprobs` of the choice: `content` |
 | `extra`, in a response of this API | where it was |
 
 One message has one text and one list of calls. What stood in another order, and where one text ended and the next
@@ -13,7 +14,8 @@ began, is reported.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from turnscript.answers import made_id, write_usage
@@ -40,6 +42,7 @@ from turnscript.errors import InvalidRequest
 from turnscript.events import fold
 from turnscript.grouping import slot_of
 from turnscript.jsontext import Json, is_object, json_string, read_list, read_object
+from turnscript.logprobs import TokenLogprob
 
 # Reading.
 
@@ -279,6 +282,8 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
     choice: Body = {"index": reply.choice, "message": message.body(), "finish_reason": reason}
     if "choices" in extra:
         merge(choice, read_object(extra["choices"]))
+    if response.logprobs:
+        choice["logprobs"] = logprobs_of(chain.from_iterable(response.logprobs.values()))
     choice.setdefault("logprobs", None)
     lose_stop(rendering, response.stop_sequence, choice)
     id_ = reply.id if reply.id is not None else response.id
@@ -303,6 +308,11 @@ def join_choices(bodies: Sequence[bytes]) -> bytes:
     joined: Body = dict(read_object(bodies[0]))
     joined["choices"] = [choice for body in bodies for choice in read_list(read_object(body)["choices"])]
     return encoded(joined)
+
+
+def logprobs_of(tokens: Iterable[TokenLogprob]) -> Body:
+    """The log probabilities of a choice, or of a piece of one: those of its content."""
+    return {"content": list(tokens), "refusal": None}
 
 
 def lose_stop(rendering: Rendering, stop: str | None, choice: Body) -> None:

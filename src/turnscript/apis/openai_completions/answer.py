@@ -6,13 +6,16 @@
 | `finish_reason` | the same word |
 | `stop_reason`, `matched_stop`: a stop string, as two servers name it | `stop_sequence`, and in `extra` |
 | other members of the choice, such as `logprobs` | `extra`, under `choices` |
+| `logprobs` of the choice, in lists side by side; only written | `logprobs` |
 
 Only texts can be written: thoughts and calls are reported.
 """
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from msgspec import UNSET, UnsetType
@@ -35,8 +38,9 @@ from turnscript.conversation import (
 )
 from turnscript.errorobject import upstream_error
 from turnscript.errors import InvalidRequest, UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta
 from turnscript.jsontext import Json, plain, read_object
+from turnscript.logprobs import TokenLogprob
 from turnscript.losses import Loss
 from turnscript.sse import HOLE, around, frame
 from turnscript.wire import Reader, Wire
@@ -184,6 +188,25 @@ class Assembly:
 # Writing.
 
 
+class _Lists:
+    """Tokens as lists side by side, each with its place in the text so far."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._at = 0
+
+    def of(self, tokens: Iterable[TokenLogprob]) -> Body:
+        """More tokens. The one that is stands among the likeliest."""
+        body: Body = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+        for token in tokens:
+            body["tokens"].append(token.token)
+            body["token_logprobs"].append(token.logprob)
+            body["top_logprobs"].append({one.token: one.logprob for one in (*token.top_logprobs, token)})
+            body["text_offset"].append(self._at)
+            self._at += len(self._decoder.decode(bytes(token.bytes or b"")))
+        return body
+
+
 class _Writer:
     """What whole answers and chunks have in common."""
 
@@ -287,6 +310,8 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
         texts.append(text)
     text = "".join(texts)
     choice = writer.choice(rendering, response, text)
+    if response.logprobs:
+        choice["logprobs"] = _Lists().of(chain.from_iterable(response.logprobs.values()))
     id_ = reply.id if reply.id is not None else response.id
     if id_ is None:
         id_ = made_id("cmpl-", request, text)
@@ -311,6 +336,7 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
         self._speaking: int | None = None  # the part that is sent as it is said
         self._said: set[int] = set()  # those that have said anything
         self._before = self._behind = b""  # around a text
+        self._lists = _Lists()
         self._ended = self._failed = False
         self._rendering = self.rendering([], None)
 
@@ -324,18 +350,30 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
         for event in events:
             if self._ended or self._failed:
                 break
-            if isinstance(event, PartDelta):  # by far the most
+            if type(event) is PartDelta:  # by far the most
                 if event.index == self._speaking and event.text:
                     self._said.add(event.index)
                     out.append(self._text(event.text))
+            elif isinstance(event, ScoredDelta):
+                out.append(self._scored(event))
             elif isinstance(event, PartStart):
-                if self._speaking is None and isinstance(event.part, Assistant):
-                    self._speaking = event.index
+                self._start(event)
             elif isinstance(event, PartEnd):
                 self._end(out, event)
-            else:
+            elif isinstance(event, MessageEnd):
                 self._finish(out, event)
         return b"".join(out)
+
+    def _start(self, event: PartStart) -> None:
+        if self._speaking is None and isinstance(event.part, Assistant):
+            self._speaking = event.index
+
+    def _scored(self, event: ScoredDelta) -> bytes:
+        if event.index != self._speaking:
+            return b""
+        self._said.add(event.index)
+        choice = {"index": 0, "text": event.text, "logprobs": self._lists.of(event.tokens), "finish_reason": None}
+        return frame(encoded(self._asked(self.body(self.id, self.created, [choice]))))
 
     def _text(self, text: str) -> bytes:
         if not self._before:

@@ -1,5 +1,7 @@
 """Owns output items: writing them as a response holds them, and reading them back.
 
+The log probabilities of a text are those of its first part; events tell them without the bytes of each token.
+
 A response says more than a request does of the same item: its status, and empty lists of annotations and log
 probabilities. What is always so is left out when it is read: `completed`, empty lists and nulls.
 """
@@ -31,6 +33,7 @@ from turnscript.conversation import (
 )
 from turnscript.grouping import slot_of
 from turnscript.jsontext import Json, is_object
+from turnscript.logprobs import Candidate, TokenLogprob
 
 _ALWAYS = {"annotations": b"[]", "logprobs": b"[]"}
 _USUAL = frozenset({COMPLETED, INCOMPLETE})
@@ -46,6 +49,7 @@ class Output:
         self.losses = self._rendering.losses
         self.lose = self._rendering.lose
         self.naming = Naming(request, seed, self.losses)
+        self.logprobs: dict[int, list[TokenLogprob]] = {}  # of the items, by their index
         self.summarise = request.settings.reasoning_summary not in (None, "none")
 
     def came_from(self, origin: str | None) -> None:
@@ -99,10 +103,12 @@ class Output:
         if isinstance(item, Thinking):
             return self._parts(item, index, item.content, REASONING)
         written = self._parts(item, index, item.content, OUTPUT)
+        tokens = self.logprobs.get(index, [])
         for part in written:
             if isinstance(part, dict) and part.get("type") == OUTPUT:
                 part.setdefault("annotations", [])
-                part.setdefault("logprobs", [])
+                part.setdefault("logprobs", [told_token(one) for one in tokens])
+                tokens = []
         return written
 
     def summary(self, item: Thinking, index: int) -> list[Any]:
@@ -182,6 +188,15 @@ class Output:
                 self._rendering.lose(f"{at}.{field}", "dropped", "only the API that made it can read it")
         if item.of != "reason":
             self._rendering.lose(at, "approximated", f"a thought of kind {item.of!r} became ordinary reasoning")
+
+
+def told_token(token: TokenLogprob) -> Body:
+    """A token as an item holds it. What its bytes are has to be said."""
+    return _scored(token) | {"top_logprobs": [_scored(one) for one in token.top_logprobs]}
+
+
+def _scored(token: Candidate) -> Body:
+    return {"token": token.token, "bytes": token.bytes or [], "logprob": token.logprob}
 
 
 def is_whole(call: ToolCall) -> bool:

@@ -103,6 +103,7 @@ def render_response(api: Api, response: Response, request: Request, reply: Reply
     id_ = reply.id or response.id or response_id(request, response.items)
     output = Output(api, request, id_)
     output.came_from(response.origin)
+    output.logprobs = response.logprobs
     status, reason = write_ending(response.finish_reason, response.items, output.lose)
     written = output.all(response.items, status == INCOMPLETE)
     status = told_status(status, reply, output.lose)

@@ -21,12 +21,12 @@ from turnscript.api import Api, Body, Reply
 from turnscript.apis.openai_responses.errors import failure_of, flat_error
 from turnscript.apis.openai_responses.naming import Named, response_id
 from turnscript.apis.openai_responses.outcome import COMPLETED, FAILED, IN_PROGRESS, INCOMPLETE, write_ending
-from turnscript.apis.openai_responses.output import Output, is_search_call, is_whole
+from turnscript.apis.openai_responses.output import Output, is_search_call, is_whole, told_token
 from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, SUMMARY
 from turnscript.apis.openai_responses.response import Report, lose_stop, own_extra, told_status
 from turnscript.conversation import Assistant, Item, Refusal, Request, Thinking, ToolCall
 from turnscript.errors import InvalidConversation, TurnscriptError, UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta
 from turnscript.jsontext import Json, read_list
 from turnscript.sse import HOLE, around, comment, frame
 
@@ -144,7 +144,7 @@ class StreamWriter:
                 self._number += 1
                 keep(event.text)
             elif event.index not in self._calls:
-                self._delta(event.index, event.text)
+                self._delta(event)
         return self._taken()
 
     def fail(self, error: TurnscriptError) -> bytes:
@@ -253,19 +253,24 @@ class StreamWriter:
             self._count += 1
             self._emit("response.output_item.added", {"output_index": part.at, "item": body})
 
-    def _delta(self, index: int, text: str) -> None:
+    def _delta(self, event: PartDelta) -> None:
         """The first delta of a part, and every one of a part of which a delta is not one event."""
         if self._over:
             return
-        part = self._part(index)
-        if not text or part.at < 0:
+        part, text = self._part(event.index), event.text
+        scored = isinstance(event, ScoredDelta) and part.kind == OUTPUT
+        if not (text or scored) or part.at < 0:
             return
         if part.frames is None:
             part.frames = [self._around(*telling) for telling in (self._open_content(part) if part.kind else ())]
-            if len(part.frames) == 1:
+            if len(part.frames) == 1 and not self._request.settings.logprobs:
                 before, between, behind = part.frames[0]
-                self._live[index] = (part.told.append, before, between, behind)
+                self._live[event.index] = (part.told.append, before, between, behind)
         part.told.append(text)
+        if isinstance(event, ScoredDelta) and scored:
+            self._output.logprobs.setdefault(event.index, []).extend(event.tokens)
+            self._emit(*self._text_delta(part, OUTPUT, 0, text, _brief([told_token(one) for one in event.tokens])))
+            return
         said = _bytes(text)
         for before, between, behind in part.frames:
             self._out += (before, _encode(self._number), between, said, behind)
@@ -378,11 +383,11 @@ class StreamWriter:
             self._emit(*self._text_delta(part, kind, at, _text_of(body)))
         self._close(part, at, body)
 
-    def _text_delta(self, part: _Part, kind: str, at: int, text: str | RawJson) -> tuple[str, Body]:
+    def _text_delta(self, part: _Part, kind: str, at: int, text: str | RawJson, tokens: Any = ()) -> tuple[str, Body]:
         event = _TEXTS[kind][0] if kind in _TEXTS else "response.refusal"
         members = self._place(part) | {"content_index": at, "delta": text}
         if kind == OUTPUT:
-            members["logprobs"] = []
+            members["logprobs"] = tokens
         return f"{event}.delta", members
 
     def _close(self, part: _Part, at: int, body: Body) -> None:
@@ -395,7 +400,7 @@ class StreamWriter:
             self._emit("response.output_text.annotation.added", self._place(part) | {"content_index": at} | members)
         members = self._place(part) | {"content_index": at, member: _text_of(body)}
         if kind == OUTPUT:
-            members["logprobs"] = body.get("logprobs", [])
+            members["logprobs"] = _brief(body.get("logprobs", []))
         self._emit(f"{event}.done", members)
         self._content_event(part, "response.content_part.done", at, body)
 
@@ -463,6 +468,14 @@ def _type(body: Any) -> str:
 
 def _text_of(body: Any) -> str:
     return str(body.get("text", body.get("refusal", "")))
+
+
+def _brief(tokens: Any) -> Any:
+    """Tokens as an event tells them: without their bytes. Those of another server are as it wrote them."""
+    if not isinstance(tokens, list):
+        return tokens
+    kept = [{key: one[key] for key in one if key != "bytes"} for one in tokens]
+    return [one | {"top_logprobs": _brief(one["top_logprobs"])} if "top_logprobs" in one else one for one in kept]
 
 
 def _elements(value: Any) -> list[Any]:
