@@ -15,7 +15,7 @@ import turnscript as ts
 from tests.gateway.dialogue import DIALOGUES, STREAM, WAYS, WHOLE, Dialogue, Way
 from tests.gateway.scripted import END, Script, sse
 from tests.gateway.speaker import Speaker, Talk, call, speaking, text, thought
-from tests.gateway.stage import CHATS, NO_TLS, WEATHER, Stage, Told, named, piece, text_of_call
+from tests.gateway.stage import CHATS, NO_TLS, WEATHER, Stage, Told, answer, named, piece, text_of_call
 from turnscript.api import Api
 from turnscript.registry import get_api
 
@@ -325,3 +325,15 @@ def test_what_was_kept_before_a_call_that_is_made_again_is_no_input(api: Api) ->
         assert ['{"city": "Paris"}'] == [call.arguments for call in told.calls]
         assert told.usage is not None
         assert READ == told.usage.input
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("api", CHATS, ids=named)
+def test_a_call_that_only_the_end_of_the_text_completes_is_made_again(api: Api, stream: bool) -> None:
+    wrong, right = (text_of_call(city) for city in ("Rome", "Paris"))
+    unclosed = wrong.replace("city", "town").partition("<<END")[0].rstrip()  # the model forgets the tag behind the call
+    with Stage(policy={"invalid_calls": "retry"}) as stage:
+        stage.play(answer("So.\n", unclosed), answer(f"\n{right}"))
+        told = stage.ask(api, stream=stream, text=QUESTION, tools=[WEATHER])
+        assert 2 == len(stage.asks[0])
+        assert ['{"city": "Paris"}'] == [call.arguments for call in told.calls]

@@ -205,11 +205,10 @@ class AnswerRequests:
         async with prepared.caller.gate, prepared.served.gate:
             visit.begin_in(SOON)
             await self._run(visit, prepared, generation, tell)
-        generation.last = generation.close()
         return generation
 
     async def _run(self, visit: Visit, prepared: Prepared, generation: Generation, tell: Tell) -> None:
-        """All that a model's servers write of an answer, with the pauses in between."""
+        """All that a model's servers write of an answer, with the pauses in between. All but its last events are told."""
 
         def failed(error: UpstreamError, url: str) -> None:
             self._service.note_failure(visit.request_id, prepared.served.name, error, url)
@@ -225,9 +224,13 @@ class AnswerRequests:
                         break
                 if generation.turn_ended and lease.slot is not None:
                     await _let_end(answer, generation)
+            events = []
             if not generation.paused:
-                return
-            events = generation.resume()
+                events = generation.close()
+                if not generation.repeats:
+                    generation.last = events
+                    return
+            events += generation.resume()
             if events:
                 await tell(events)
 

@@ -151,7 +151,7 @@ class Choices:
             await self._tell(number, events)
 
         await self._run(self._visit, part, answer, tell)
-        events = answer.close()
+        events = answer.last
         self._service.conclude(part, answer)
         self._open -= 1
         end = events[-1]

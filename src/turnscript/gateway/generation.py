@@ -201,8 +201,8 @@ class Generation:
     @property
     def paused(self) -> bool:
         """Whether the model is to be stopped, and to go on from `text` after `resume`."""
-        gate, meter = self._controls.gate, self._controls.meter
-        return (gate is not None and gate.wants_retry) or (meter is not None and meter.over)
+        meter = self._controls.meter
+        return self.repeats or (meter is not None and meter.over)
 
     def overrun(self, max_tokens: int) -> bool:
         """Whether a server writes more than it was asked for. It is stopped, as if it had stopped at the limit."""
@@ -303,8 +303,16 @@ class Generation:
             _keep(events, self.response.items)
         return events
 
+    @property
+    def repeats(self) -> bool:
+        """Whether a call is to be made once more."""
+        return self._controls.gate is not None and self._controls.gate.wants_retry
+
     def close(self) -> list[Event]:
-        """The model has stopped, or was stopped. The last event ends the message."""
+        """The model has stopped, or was stopped. The last event ends the message.
+
+        Unless the answer `repeats` then, since the end of a text may complete a call: it goes on after `resume`.
+        """
         ended = self._parser.ended
         events = self._parser.close(None if ended else self.finish)
         end = events[-1]
@@ -312,6 +320,8 @@ class Generation:
         if self._stop is not None and not ended:  # the server met it, and took it away
             end.finish_reason, end.stop_sequence = "stop", self._stop
         told = self._through(events[:-1])
+        if self.repeats:
+            return told
         self._count()
         end.usage = self.usage
         if end.finish_reason == LENGTH and self._context and self.usage.input + self.usage.output >= self._context:
