@@ -12,7 +12,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.gateway.scripted import CLOSE, END, HANG, STREAM, Asked, Script, chunk, event, said
+from tests.gateway.scripted import CLOSE, END, HANG, STREAM, Asked, Script, chunk, event, said, sse
 from tests.gateway.stage import (
     NO_TLS,
     WEATHER,
@@ -121,6 +121,26 @@ def test_the_helper_of_the_sdk_gathers_every_choice(stage: Stage, sdk: openai.Op
     assert [0, 1, 0, 1] == [len(each) for each in calls]
     assert [{"city": "Rome"}, {"city": "Paris"}] == [json.loads(each[0].function.arguments) for each in calls if each]
     assert 2 == len({each[0].id for each in calls if each})
+
+
+@BOTH
+def test_each_choice_has_the_tokens_of_its_text(stage: Stage, sdk: openai.OpenAI, stream: bool) -> None:
+    stage.play_by(by_seed(*(sse(scored(f"a{at}"), scored(f"b{at}"), "[DONE]", end=(END,)) for at in range(2))))
+    told: Any = sdk.chat.completions.create(
+        model="m", messages=ASK, n=2, seed=SEED, logprobs=True, top_logprobs=1, stream=stream
+    )
+    found: dict[int, list[str]] = {0: [], 1: []}
+    for one in told if stream else [told]:
+        for choice in one.choices:
+            if choice.logprobs is not None:
+                found[choice.index] += [token.token for token in choice.logprobs.content]
+    assert {0: ["a0", "b0"], 1: ["a1", "b1"]} == found
+
+
+def scored(text: str) -> Any:
+    """A chunk of one token."""
+    lists = {"tokens": [text], "token_logprobs": [-1.0], "top_logprobs": [{text: -1.0}], "text_offset": [0]}
+    return {"choices": [{"text": text, "index": 0, "finish_reason": None, "logprobs": lists}]}
 
 
 @BOTH

@@ -208,7 +208,7 @@ class AnswerRequests:
         return generation
 
     async def _run(self, visit: Visit, prepared: Prepared, generation: Generation, tell: Tell) -> None:
-        """All that a model's servers write of an answer, with the pauses in between. All but its last events are told."""
+        """All that a model's servers write of an answer, pauses included. All but its last events are told."""
 
         def failed(error: UpstreamError, url: str) -> None:
             self._service.note_failure(visit.request_id, prepared.served.name, error, url)
