@@ -59,7 +59,8 @@ def fits(text: str, *, made: bool = True) -> list[str]:
 
 def _line(text: str, made: bool, *, talk_too: bool = False) -> str:
     known = (*patterns(made), *_talk()) if talk_too else patterns(made)
-    return next((line for line, pattern in known if any(map(pattern.fullmatch, (text, text.strip())))), "")
+    texts = {text, text.strip()}  # one, nearly always
+    return next((line for line, pattern in known if any(map(pattern.fullmatch, texts))), "")
 
 
 @cache
