@@ -394,6 +394,13 @@ def test_a_number_of_answers_that_there_cannot_be_is_refused_with_its_place(aske
     assert ("$.n", str(asked)) == (caught.value.path, caught.value.got)
 
 
+@pytest.mark.parametrize("asked", [0, -1])
+def test_less_than_one_answer_is_refused_where_only_one_can_be_told(asked: int) -> None:
+    with pytest.raises(ts.InvalidRequest, match=r"an integer from 1$") as caught:
+        choices(request(n=asked), None)
+    assert ("$.n", str(asked)) == (caught.value.path, caught.value.got)
+
+
 @pytest.mark.parametrize(("asked", "lost"), [(None, 0), (1, 0), (2, 1)])
 def test_where_one_answer_can_be_told_more_are_reported(asked: int | None, lost: int) -> None:
     count, losses = choices(request(n=asked), None)

@@ -428,12 +428,12 @@ def choices(request: Request, limit: int | None) -> tuple[int, list[Loss]]:
     asked, path = request.settings.n, _path(request, "n")
     if asked is None or asked == 1:
         return 1, []
-    if limit is None:
-        return 1, [Loss(path, "approximated", f"{asked} answers were asked for, and there is one")] if asked > 1 else []
-    if not 1 <= asked <= limit:
-        expected = f"an integer from 1 to {limit}"
+    if asked < 1 or (limit is not None and asked > limit):
+        expected = "an integer from 1" if limit is None else f"an integer from 1 to {limit}"
         message = f"{asked} answers were asked for; expected {expected}"
         raise InvalidRequest(message, path=path, expected=expected, got=str(asked))
+    if limit is None:
+        return 1, [Loss(path, "approximated", f"{asked} answers were asked for, and there is one")]
     return asked, []
 
 
