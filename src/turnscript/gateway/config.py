@@ -79,14 +79,14 @@ class Server(Struct, frozen=True, kw_only=True):
 class Limits(Struct, frozen=True, kw_only=True):
     """What each key may use, or all clients together where no keys are needed; None is no limit.
 
-    `choices`: how many answers one request may ask for. `backend_running`: how many requests a backend answers at once.
+    `wait`: for how long a request may wait for its turn; as long as the official SDKs do, for on a slow machine a slot
+    is free after minutes only. `choices`: how many answers one request may ask for.
+    `backend_running`: how many requests a backend answers at once.
     """
 
     running: Annotated[int | None, Whole(bound=True)] = None
     queue: Annotated[int, Whole()] = 64
-    wait: Annotated[float, Seconds()] = (
-        600.0  # as long as the official SDKs wait: a slot of a slow machine takes minutes
-    )
+    wait: Annotated[float, Seconds()] = 600.0
     requests_per_minute: Annotated[int | None, Whole(bound=True)] = None
     tokens_per_minute: Annotated[int | None, Whole(bound=True)] = None
     choices: Annotated[int, Whole(1, 128)] = 16

@@ -81,10 +81,11 @@ class OpenAIResponses(Api):
                 reopen(items)
         self._read_tools(members, request)
         # Searches and generated ids are rare, and looking for their marks in the bytes is much the fastest.
-        if any(isinstance(one, Json) and _SEARCH in bytes(one) for one in (value, tools)):
+        said, offered = (b"" if one is None else bytes(one) for one in (value, tools))
+        if _SEARCH in said or _SEARCH in offered:
             name_searches(request)
         name_results(items)
-        if value is not None and b"_auto_" in bytes(value):
+        if b"_auto_" in said:
             drop_generated_ids(items)
             drop_reasoning_ids(items)
 
