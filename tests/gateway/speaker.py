@@ -151,13 +151,19 @@ class Speaker:
 
 
 def as_served(whole: str, stops: Sequence[str], limit: int, *, echo: bool) -> Written:
-    """What a server lets out of a text: to the first stop string, and no more tokens than were asked for."""
+    """What a server lets out of a text: to the first stop string, and no more tokens than were asked for.
+
+    A line end behind a turn comes in one piece with what it ends: whether the gateway still reads a piece that comes
+    after the end of the turn is a matter of time, and no test could say what it has seen.
+    """
     found = [(at, stop) for stop in stops if (at := whole.find(stop)) >= 0]
     at, stop = min(found, default=(len(whole), ""))
     let = whole[: at + (len(stop) if echo else 0)]
     tokens = ["".join(letters) for letters in itertools.batched(let, 3)] if hasattr(itertools, "batched") else _cut(let)
     if len(tokens) > limit:
         return Written(tokens[:limit], "length")
+    while len(tokens) > 1 and tokens[-1].isspace():
+        tokens[-2:] = ["".join(tokens[-2:])]
     return Written(tokens, "stop", stop or None)
 
 
