@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import anthropic
-import openai
 import pytest
 from hypothesis import given
 
@@ -16,6 +14,7 @@ import turnscript as ts
 from tests.clients import ChatClient, Client, MessagesClient, ResponsesClient, thinks
 from tests.conformance.examples import fewer
 from tests.loopback import Loopback
+from tests.sdks import anthropic_sdk, openai_sdk
 from tests.strategies import events as strategies
 from turnscript.events import Event
 from turnscript.thoughts import restore_thoughts, sealed, sealed_response
@@ -29,8 +28,8 @@ AGENT = frozenset({"type", "summary", "encrypted_content"})
 def clients() -> Iterator[dict[str, Client]]:
     with (
         Loopback() as server,
-        openai.OpenAI(api_key="k", base_url=f"{server.url}/v1", max_retries=0) as first,
-        anthropic.Anthropic(api_key="k", base_url=server.url, max_retries=0) as second,
+        openai_sdk(server.url) as first,
+        anthropic_sdk(server.url) as second,
     ):
         yield {
             "chat": ChatClient(server, first),

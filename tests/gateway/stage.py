@@ -15,7 +15,6 @@ import asyncio
 import json
 import logging
 import socket
-import ssl
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -31,6 +30,7 @@ from msgspec.structs import replace
 import turnscript as ts
 from tests.gateway.running import Running
 from tests.gateway.scripted import END, Asked, Script, Scripted, said, sse
+from tests.sdks import NO_TLS as NO_TLS
 from turnscript.api import Api
 from turnscript.conversation import Assistant, Request, Text, Tool, ToolCall, User, text_content
 from turnscript.errors import TurnscriptError
@@ -272,10 +272,6 @@ class Stage:
         """Whether the gateway does nothing."""
         service = self.gateway.service
         return not service.visits and all(served.gate.idle and not served.pool.running for served in service.models())
-
-
-NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Made once: the certificates of the world take longer to read than most of these tests."""
 
 
 @contextmanager

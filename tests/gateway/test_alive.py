@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-import anthropic
-import openai
 import pytest
 
 from tests.gateway.scripted import FLOOD, HANG, STREAM, Script, chunk, event
 from tests.gateway.stage import APIS, SESSION, Stage, Told, answer, body_of, connected, named, piece, post, quiet
+from tests.sdks import anthropic_sdk, openai_sdk
 from turnscript.api import Api
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
@@ -88,8 +87,8 @@ def test_the_sdks_take_signs_of_life_anywhere(stage: Stage) -> None:
     steps = answer("Hello", " you")
     stage.play([*[step for one in steps[:3] for step in (one, 0.16)], *steps[3:]])
     with (
-        openai.OpenAI(base_url=f"{stage.url}/v1", api_key="k", max_retries=0) as client,
-        anthropic.Anthropic(base_url=stage.url, api_key="k", max_retries=0) as other,
+        openai_sdk(stage.url) as client,
+        anthropic_sdk(stage.url) as other,
     ):
         with client.responses.stream(model="m", input="Hello") as stream:
             kinds = [one.type for one in stream]

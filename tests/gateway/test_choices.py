@@ -14,7 +14,6 @@ import pytest
 
 from tests.gateway.scripted import CLOSE, END, HANG, STREAM, Asked, Script, chunk, event, said, sse
 from tests.gateway.stage import (
-    NO_TLS,
     WEATHER,
     Stage,
     answer,
@@ -25,6 +24,7 @@ from tests.gateway.stage import (
     quiet,
     text_of_call,
 )
+from tests.sdks import openai_sdk
 from turnscript.gateway.headers import LOSSES, POLICY, REPORT
 from turnscript.registry import get_api
 
@@ -50,14 +50,9 @@ def nothing_goes_wrong(caplog: pytest.LogCaptureFixture, stage: Stage) -> Iterat
         stage.until(stage.idle)
 
 
-def client(stage: Stage) -> openai.OpenAI:
-    web = openai.DefaultHttpxClient(verify=NO_TLS)
-    return openai.OpenAI(base_url=f"{stage.url}/v1", api_key="k", max_retries=0, timeout=20, http_client=web)
-
-
 @pytest.fixture(scope="module")
 def sdk(stage: Stage) -> Iterator[openai.OpenAI]:
-    with client(stage) as made:
+    with openai_sdk(stage.url) as made:
         yield made
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.gateway.conftest import SLOTS
 from tests.gateway.running import Running
-from tests.gateway.stage import NO_TLS
+from tests.sdks import openai_sdk
 from turnscript.gateway.config import Config
 
 ASK: Any = [{"role": "user", "content": "Say something."}]
@@ -27,8 +27,7 @@ def gateway(llamacpp: str, request: pytest.FixtureRequest) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def sdk(gateway: Running) -> Iterator[openai.OpenAI]:
-    web = openai.DefaultHttpxClient(verify=NO_TLS)
-    with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="k", max_retries=0, timeout=60, http_client=web) as made:
+    with openai_sdk(gateway.url, timeout=60) as made:
         yield made
 
 

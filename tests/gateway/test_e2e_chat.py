@@ -15,6 +15,7 @@ from pydantic import BaseModel
 import turnscript as ts
 from tests.gateway.speaker import Speaker, Talk, call, speaking, text, thought
 from tests.gateway.stage import NO_TLS, WEATHER
+from tests.sdks import async_openai_sdk, openai_sdk
 from turnscript.api import Api
 from turnscript.engine.fill import Fill
 
@@ -40,8 +41,7 @@ def talk() -> Iterator[Talk]:
 
 @pytest.fixture(scope="module")
 def sdk(talk: Talk) -> Iterator[openai.OpenAI]:
-    web = openai.DefaultHttpxClient(verify=NO_TLS)
-    with openai.OpenAI(base_url=f"{talk.url}/v1", api_key="k", max_retries=0, timeout=20, http_client=web) as made:
+    with openai_sdk(talk.url) as made:
         yield made
 
 
@@ -94,8 +94,7 @@ def test_the_async_client_asks_several_at_once(talk: Talk, speaker: Speaker) -> 
     speaker.answering = lambda prompt: [text(f"Echo {prompt[prompt.rindex('number') + 7]}")]
 
     async def run() -> list[str | None]:
-        web = openai.DefaultAsyncHttpxClient(verify=NO_TLS)
-        async with openai.AsyncOpenAI(base_url=f"{talk.url}/v1", api_key="k", http_client=web) as sdk:
+        async with async_openai_sdk(talk.url) as sdk:
 
             async def one(number: int) -> str | None:
                 ask: Any = [{"role": "user", "content": f"number {number}"}]
@@ -365,7 +364,7 @@ def test_paths_with_and_without_a_version_are_served_with_either_header(
 def test_a_text_with_a_hole_is_filled_as_the_format_writes_it() -> None:
     speaker = Speaker(ts.get_format("openchatml"))
     fill = speaker.format.fill_prompt(Fill("def add(", "    return a + b\n"))
-    with speaking(speaker) as talk, openai.OpenAI(base_url=f"{talk.url}/v1", api_key="k") as sdk:
+    with speaking(speaker) as talk, openai_sdk(talk.url) as sdk:
         for stream in (False, True):
             speaker.say(raw=f"a, b):\n{fill.stops[0]}more")
             told: Any = sdk.completions.create(

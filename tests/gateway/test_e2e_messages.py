@@ -15,6 +15,7 @@ from pydantic import BaseModel
 import turnscript as ts
 from tests.gateway.speaker import Speaker, Talk, call, speaking, text
 from tests.gateway.stage import NO_TLS, WEATHER
+from tests.sdks import anthropic_sdk, async_anthropic_sdk
 
 ASK: Any = [{"role": "user", "content": "Hello"}]
 TOOL: Any = {"name": "get_weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}
@@ -36,8 +37,7 @@ def talk() -> Iterator[Talk]:
 
 @pytest.fixture(scope="module")
 def sdk(talk: Talk) -> Iterator[anthropic.Anthropic]:
-    web = anthropic.DefaultHttpxClient(verify=NO_TLS)
-    with anthropic.Anthropic(base_url=talk.url, api_key="k", max_retries=0, timeout=20, http_client=web) as made:
+    with anthropic_sdk(talk.url) as made:
         yield made
 
 
@@ -98,8 +98,7 @@ def test_the_async_client_asks_several_at_once(talk: Talk, speaker: Speaker) -> 
     speaker.answering = lambda prompt: [text(f"Echo {prompt[prompt.rindex('number') + 7]}")]
 
     async def run() -> list[str]:
-        web = anthropic.DefaultAsyncHttpxClient(verify=NO_TLS)
-        async with anthropic.AsyncAnthropic(base_url=talk.url, api_key="k", http_client=web) as sdk:
+        async with async_anthropic_sdk(talk.url) as sdk:
 
             async def one(number: int) -> str:
                 ask: Any = [{"role": "user", "content": f"number {number}"}]
@@ -322,8 +321,7 @@ def test_counting_is_cheap_and_agrees_with_the_answer(talk: Talk, speaker: Speak
     long: Any = [{"role": "user", "content": "Hello " * 100}]
 
     async def run() -> list[int]:
-        web = anthropic.DefaultAsyncHttpxClient(verify=NO_TLS)
-        async with anthropic.AsyncAnthropic(base_url=talk.url, api_key="k", http_client=web) as sdk:
+        async with async_anthropic_sdk(talk.url) as sdk:
             counts = [sdk.messages.count_tokens(model="m", messages=long, tools=[TOOL]) for _ in range(25)]
             return [one.input_tokens for one in await asyncio.gather(*counts)]
 

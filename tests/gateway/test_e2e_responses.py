@@ -17,6 +17,7 @@ import turnscript as ts
 from tests.gateway.scripted import HANG, STREAM
 from tests.gateway.speaker import Speaker, Talk, call, speaking, text, thought
 from tests.gateway.stage import NO_TLS, WEATHER
+from tests.sdks import async_openai_sdk, openai_sdk
 from turnscript.conversation import Tool
 
 URL = "/v1/responses"
@@ -47,8 +48,7 @@ def talk() -> Iterator[Talk]:
 
 @pytest.fixture(scope="module")
 def sdk(talk: Talk) -> Iterator[openai.OpenAI]:
-    web = openai.DefaultHttpxClient(verify=NO_TLS)
-    with openai.OpenAI(base_url=f"{talk.url}/v1", api_key="k", max_retries=0, timeout=20, http_client=web) as made:
+    with openai_sdk(talk.url) as made:
         yield made
 
 
@@ -100,8 +100,7 @@ def test_the_async_client_asks_several_at_once(talk: Talk, speaker: Speaker) -> 
     speaker.answering = lambda prompt: [text(f"Echo {prompt[prompt.rindex('number') + 7]}")]
 
     async def run() -> list[str]:
-        client = openai.DefaultAsyncHttpxClient(verify=NO_TLS)
-        async with openai.AsyncOpenAI(base_url=f"{talk.url}/v1", api_key="k", http_client=client) as sdk:
+        async with async_openai_sdk(talk.url) as sdk:
 
             async def one(number: int) -> str:
                 async with sdk.responses.stream(model="m", input=f"number {number}") as stream:

@@ -13,6 +13,7 @@ import pytest
 import turnscript as ts
 from tests.gateway.speaker import Speaker, Talk, call, speaking, text
 from tests.gateway.stage import NO_TLS
+from tests.sdks import openai_sdk
 from turnscript.conversation import Tool
 from turnscript.gateway.hygiene import clean
 from turnscript.gateway.offers import offer
@@ -59,8 +60,7 @@ def talk(request: pytest.FixtureRequest) -> Iterator[Talk]:
 
 @pytest.fixture(scope="module")
 def sdk(talk: Talk) -> Iterator[openai.OpenAI]:
-    web = openai.DefaultHttpxClient(verify=NO_TLS)
-    with openai.OpenAI(base_url=f"{talk.url}/v1", api_key="k", max_retries=0, timeout=20, http_client=web) as made:
+    with openai_sdk(talk.url) as made:
         yield made
 
 

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-import anthropic
 import httpx2
-import openai
 import pytest
 
 import turnscript as ts
@@ -16,6 +14,7 @@ from tests.gateway.dialogue import DIALOGUES, STREAM, WAYS, WHOLE, Dialogue, Way
 from tests.gateway.scripted import END, Script, sse
 from tests.gateway.speaker import Speaker, Talk, call, speaking, text, thought
 from tests.gateway.stage import CHATS, NO_TLS, WEATHER, Stage, Told, answer, named, piece, text_of_call
+from tests.sdks import anthropic_sdk, openai_sdk
 from turnscript.api import Api
 from turnscript.registry import get_api
 
@@ -105,9 +104,7 @@ def test_chat_has_thoughts_as_reasoning_content(one: Talk, way: Way) -> None:
 def test_a_chunk_of_chat_has_either_a_thought_or_a_text(one: Talk) -> None:
     dialogue = lead("openai-chat", one, WHOLE)
     one.speaker.say(thought(HM), text("Sunny."))
-    with openai.OpenAI(
-        base_url=f"{one.url}/v1", api_key="k", http_client=openai.DefaultHttpxClient(verify=NO_TLS)
-    ) as sdk:
+    with openai_sdk(one.url) as sdk:
         ask: Any = [{"role": "user", "content": "?"}]
         chunks = list(sdk.chat.completions.create(model="m", messages=ask, stream=True, reasoning_effort="high"))
     deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
@@ -141,9 +138,7 @@ def test_a_seal_is_there_whether_or_not_it_is_asked_for(one: Talk) -> None:
 def test_raw_reasoning_is_content_with_part_events(one: Talk) -> None:
     dialogue = lead("openai-responses", one, WHOLE)
     one.speaker.say(thought(HM), text("Sunny."))
-    with openai.OpenAI(
-        base_url=f"{one.url}/v1", api_key="k", http_client=openai.DefaultHttpxClient(verify=NO_TLS)
-    ) as sdk:
+    with openai_sdk(one.url) as sdk:
         events: Any = list(sdk.responses.create(model="m", input="?", stream=True, reasoning={"effort": "low"}))
     kinds = [event.type for event in events]
     assert kinds.index("response.content_part.added") < kinds.index("response.reasoning_text.delta")
@@ -249,8 +244,7 @@ def test_the_budget_ends_a_thought_that_does_not_end(one: Talk) -> None:
 def test_the_anthropic_stream_has_the_signature_before_the_end_of_its_block(one: Talk) -> None:
     lead("anthropic-messages", one, WHOLE)
     one.speaker.say(thought(HM), text("Sunny."))
-    web = anthropic.DefaultHttpxClient(verify=NO_TLS)
-    with anthropic.Anthropic(base_url=one.url, api_key="k", http_client=web) as sdk:
+    with anthropic_sdk(one.url) as sdk:
         ask: Any = [{"role": "user", "content": "?"}]
         think: Any = ASKING["anthropic-messages"]["thinking"]
         events = list(sdk.messages.create(model="m", max_tokens=2000, messages=ask, stream=True, thinking=think))

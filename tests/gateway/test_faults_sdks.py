@@ -11,6 +11,7 @@ import pytest
 
 from tests.gateway.scripted import CLOSE, END, RESET, STREAM, Script, chunk, event, said
 from tests.gateway.stage import WEATHER, Stage, answer, piece, text_of_call
+from tests.sdks import anthropic_sdk, openai_sdk
 
 MESSAGES: Any = [{"role": "user", "content": "Hello"}]
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -30,8 +31,8 @@ class Sdks:
     """A client of each SDK, which tries once, and what it does."""
 
     def __init__(self, stage: Stage) -> None:
-        self.openai = openai.OpenAI(base_url=f"{stage.url}/v1", api_key="k", max_retries=0, timeout=20)
-        self.anthropic = anthropic.Anthropic(base_url=stage.url, api_key="k", max_retries=0, timeout=20)
+        self.openai = openai_sdk(stage.url)
+        self.anthropic = anthropic_sdk(stage.url)
 
     def chat(self) -> Any:
         return self.openai.chat.completions.create(model="m", messages=MESSAGES)

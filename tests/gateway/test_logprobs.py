@@ -16,6 +16,7 @@ from tests.gateway.running import Running
 from tests.gateway.scripted import Asked, Script, said, sse
 from tests.gateway.stage import NO_TLS, Threaded
 from tests.gateway.tinygguf import gbnf
+from tests.sdks import openai_sdk
 from turnscript.gateway.config import Config
 
 FORMAT = "rwkv-goose-hermes"
@@ -153,9 +154,7 @@ def client_of(url: str, kind: str, policy: Any = None, format_: str = FORMAT, **
     with Running(config) as running:
         for member in running.service.models()[0].pool.members:
             member.upstream.backend = member.upstream.backend.configured(**wire)
-        web = openai.DefaultHttpxClient(verify=NO_TLS)
-        at = f"{running.url}/v1"
-        with openai.OpenAI(base_url=at, api_key="k", max_retries=0, timeout=20, http_client=web) as client:
+        with openai_sdk(running.url) as client:
             yield client
 
 

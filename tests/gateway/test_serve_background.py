@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import openai
 import pytest
 
 from tests.gateway.running import Running
 from tests.gateway.scripted import HANG, RESET, STREAM, Script, chunk, event
 from tests.gateway.stage import APIS, Stage, Told, answer, body_of, named, piece, quiet
+from tests.sdks import openai_sdk
 from turnscript.api import Api
 from turnscript.gateway.callers import ANYBODY
 from turnscript.gateway.database import Bounds, Database
@@ -111,7 +111,7 @@ def test_a_stream_that_was_left_is_gone_on_with_from_any_event(stage: Stage, api
 @EACH
 def test_the_sdk_goes_on_with_a_stream(stage: Stage, api: Api) -> None:
     stage.play([*BEGUN, 0.15, *ENDS])
-    with openai.OpenAI(base_url=f"{stage.url}/v1", api_key="k", max_retries=0) as client:
+    with openai_sdk(stage.url) as client:
         with client.responses.create(model="m", input="Hello", background=True, stream=True) as stream:
             first = next(iter(stream))
         assert "response.created" == first.type

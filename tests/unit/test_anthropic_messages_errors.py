@@ -10,6 +10,7 @@ import pytest
 
 from tests.loopback import Loopback
 from tests.messages import API
+from tests.sdks import anthropic_sdk
 from turnscript.errors import InvalidRequest, TurnscriptError, UnknownName, Unsupported, UpstreamError, UpstreamTimeout
 
 
@@ -21,7 +22,7 @@ def server() -> Iterator[Loopback]:
 
 @pytest.fixture(scope="module")
 def client(server: Loopback) -> Iterator[anthropic.Anthropic]:
-    with anthropic.Anthropic(base_url=server.url, api_key="k", max_retries=0) as made:
+    with anthropic_sdk(server.url) as made:
         yield made
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.loopback import Loopback
 from tests.messages import API, KINDS, bare, finite, request
+from tests.sdks import anthropic_sdk
 from tests.strategies import events as answers
 from tests.strategies import jsontext
 from tests.strategies.sdk import drawn_from
@@ -136,7 +137,7 @@ def server() -> Iterator[Loopback]:
 
 @pytest.fixture(scope="module")
 def client(server: Loopback) -> Iterator[anthropic.Anthropic]:
-    with anthropic.Anthropic(base_url=server.url, api_key="k", max_retries=0) as made:
+    with anthropic_sdk(server.url) as made:
         yield made
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import turnscript as ts
 from tests.loopback import SSE, Loopback
+from tests.sdks import anthropic_sdk, openai_sdk
 from turnscript.api import Reply
 from turnscript.errors import (
     BackendDown,
@@ -119,13 +120,13 @@ def server() -> Iterator[Loopback]:
 
 @pytest.fixture(scope="module")
 def first(server: Loopback) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(api_key="k", base_url=f"{server.url}/v1", max_retries=0) as made:
+    with openai_sdk(server.url) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def second(server: Loopback) -> Iterator[anthropic.Anthropic]:
-    with anthropic.Anthropic(api_key="k", base_url=server.url, max_retries=0) as made:
+    with anthropic_sdk(server.url) as made:
         yield made
 
 

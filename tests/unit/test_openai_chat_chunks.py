@@ -26,6 +26,7 @@ from tests.chatstream import (
     written,
 )
 from tests.loopback import SSE, Loopback
+from tests.sdks import openai_sdk
 from tests.strategies.events import cut_anywhere, event_lists, in_pieces, told
 from turnscript.api import Reply
 from turnscript.conversation import (
@@ -255,7 +256,7 @@ def server() -> Iterator[Loopback]:
 
 @pytest.fixture(scope="module")
 def client(server: Loopback) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(api_key="k", base_url=f"{server.url}/v1", max_retries=0) as found:
+    with openai_sdk(server.url) as found:
         yield found
 
 

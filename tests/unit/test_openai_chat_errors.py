@@ -9,6 +9,7 @@ import openai
 import pytest
 
 from tests.loopback import Loopback
+from tests.sdks import openai_sdk
 from turnscript.apis.openai_chat import OpenAIChat
 from turnscript.errors import (
     InvalidRequest,
@@ -32,7 +33,7 @@ def server() -> Iterator[Loopback]:
 
 @pytest.fixture(scope="module")
 def client(server: Loopback) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(api_key="k", base_url=f"{server.url}/v1", max_retries=0) as found:
+    with openai_sdk(server.url) as found:
         yield found
 
 

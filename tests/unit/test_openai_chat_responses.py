@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.loopback import Loopback
+from tests.sdks import openai_sdk
 from tests.strategies.events import responses
 from turnscript.api import Reply
 from turnscript.apis.openai_chat import OpenAIChat
@@ -388,7 +389,7 @@ def server() -> Iterator[Loopback]:
 
 @pytest.fixture(scope="module")
 def client(server: Loopback) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(api_key="k", base_url=f"{server.url}/v1", max_retries=0) as found:
+    with openai_sdk(server.url) as found:
         yield found
 
 

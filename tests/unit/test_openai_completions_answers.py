@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.chatstream import until_error
 from tests.loopback import SSE, Loopback
+from tests.sdks import openai_sdk
 from tests.strategies.events import cut_anywhere, event_lists, in_pieces, responses, told
 from turnscript.apis.openai_completions import OpenAICompletions
 from turnscript.conversation import (
@@ -234,7 +235,7 @@ def server() -> Iterator[Loopback]:
 
 @pytest.fixture(scope="module")
 def client(server: Loopback) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(api_key="k", base_url=f"{server.url}/v1", max_retries=0) as found:
+    with openai_sdk(server.url) as found:
         yield found
 
 
