@@ -236,6 +236,39 @@ def test_a_tokenizer_that_is_not_there_is_an_error_that_says_what_to_do(tmp_path
             get_tokenizer(str(tmp_path / "t.json"))
 
 
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "where"),
+    [
+        ("normalizer", "3", "$.normalizer"),
+        ("normalizer", '{"type": "Sequence", "normalizers": 3}', "$.normalizer.normalizers"),
+        ("pre_tokenizer", '{"type": "Sequence", "pretokenizers": [3]}', "$.pre_tokenizer.pretokenizers[0]"),
+        ("pre_tokenizer", "{}", "$.pre_tokenizer"),
+        ("decoder", '{"type": 3}', "$.decoder.type"),
+        ("added_tokens", '{"<a>": 1}', "$.added_tokens"),
+        ("added_tokens", '[{"id": 1}]', "$.added_tokens[0]"),
+        ("added_tokens", '[{"id": "1", "content": "<a>"}]', "$.added_tokens[0].id"),
+        ("added_tokens", '[{"id": 1, "content": null}]', "$.added_tokens[0].content"),
+        ("added_tokens", '[{"id": 1, "content": "a", "special": "yes"}]', "$.added_tokens[0].special"),
+        ("normalizer", DEEP, ""),
+        ("model", '{"type": "BPE", "vocab": {}, "merges": [], "unk_token": 3}', ""),
+        ("model", '{"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": "0"}', ""),
+    ],
+)
+def test_a_tokenizer_file_of_wrong_types_is_refused_with_the_place(
+    tmp_path: Path, member: str, value: str, where: str
+) -> None:
+    path = Path(tinytokenizers.byte_level(tmp_path / "t.json"))
+    declared = json.loads(path.read_text())
+    declared[member] = "HERE"
+    path.write_text(json.dumps(declared).replace('"HERE"', value))
+    with pytest.raises(InvalidInput, match="is no tokenizer file") as caught:
+        get_tokenizer(str(path))
+    assert where in str(caught.value)
+
+
 @pytest.mark.parametrize("change", ["order", "gap", "hole"])
 def test_added_tokens_whose_ids_the_library_does_not_share_are_refused(tmp_path: Path, change: str) -> None:
     """It numbers them anew, so a model trained with the ids of the file would end its turns with another token."""

@@ -72,6 +72,14 @@ def test_what_is_wrong_is_said_with_what_to_do(
         assert word in told.stderr
 
 
+@pytest.mark.parametrize("port", ["99999", "-1", "http"])
+def test_a_port_that_there_cannot_be_is_wrong_use(port: str) -> None:
+    told = run("serve", "--port", port)
+    assert (2, "") == (told.exit_code, told.stdout)
+    assert "'--port'" in told.stderr
+    assert port in told.stderr
+
+
 GUARDED = """
 [server]
 keys = "keys.jsonl"

@@ -219,6 +219,7 @@ def test_a_short_key_is_none(tmp_path: Path) -> None:
             signing_key(signing)
         assert place == caught.value.path
         assert "planted" not in str(caught.value)
+        assert (str(signing.file) in str(caught.value)) == (signing.file is not None)
 
 
 def test_a_place_where_no_key_can_be_kept_is_told(tmp_path: Path) -> None:

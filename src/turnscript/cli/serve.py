@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 CONFIG = "turnscript.toml"
 _BACKEND = "models.default.backend"
+_PORT = click.IntRange(0, 65535)
 _NEEDS = {
     "starlette": "starlette",
     "uvicorn": "uvicorn",
@@ -59,7 +60,7 @@ Examples:
 @click.option("--kind", metavar="NAME", help="The kind of model server; by default what it tells of itself.")
 @click.option("--config", type=click.Path(), metavar="FILE", help=f"The configuration; {CONFIG} if it is there.")
 @click.option("--host", metavar="ADDRESS", help="Where to listen; 127.0.0.1 by default.")
-@click.option("--port", type=int, metavar="N", help="The port; 8400 by default, 0 for any that is free.")
+@click.option("--port", type=_PORT, metavar="N", help="The port; 8400 by default, 0 for any that is free.")
 @click.option("--public", is_flag=True, default=None, help="Listen beyond this machine although there are no keys.")
 @click.option("--check", is_flag=True, help="Show the settings that would be in force, and end.")
 @click.option("--json", "as_json", is_flag=True, help="With --check, for programs.")

@@ -21,21 +21,21 @@ def signing_key(signing: Signing) -> bytes:
     Raises InvalidConfig for a file that cannot be read or made, or is too short to be a key.
     """
     if signing.key is not None:
-        return _derived(signing.key.reveal().encode(), "signing.key_env")
+        return _derived(signing.key.reveal().encode(), "signing.key_env", "a key for thoughts")
     if signing.file is None:
         return secrets.token_bytes(SIZE)
     try:
-        return _derived(_kept(signing.file), "signing.file")
+        return _derived(_kept(signing.file), "signing.file", f"the key for thoughts in {signing.file}")
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         message = f'cannot keep the key for thoughts in {signing.file}: {reason}; set another path, or ":memory:"'
         raise InvalidConfig(message, path="signing.file") from None
 
 
-def _derived(given: bytes, path: str) -> bytes:
+def _derived(given: bytes, path: str, what: str) -> bytes:
     """Any text will do for a key, if it is long enough."""
     if len(given.strip()) < _SHORTEST:
-        message = f"a key for thoughts has at least {_SHORTEST} characters; anybody could guess this one"
+        message = f"{what} must have at least {_SHORTEST} characters; anybody could guess this one"
         raise InvalidConfig(message, path=path, expected=f"at least {_SHORTEST} random characters")
     return hashlib.sha256(given.strip()).digest()
 

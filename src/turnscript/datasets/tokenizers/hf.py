@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from turnscript.datasets.problems import BadRow, Code
@@ -27,6 +28,35 @@ _TAG = re.compile("[<\\[{|\uff1c].*[>\\]}|\uff1e]", re.DOTALL)
 _KEPT, _LONGEST = 1 << 23, 1 << 14  # characters of pieces that are remembered, and of the longest of them
 _SPACE = "\u2581"
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
+
+
+class _Token(msgspec.Struct):
+    """What is read here of an added token."""
+
+    content: str
+    id: int
+    special: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+
+
+class _Step(msgspec.Struct):
+    """What is read here of a normalizer, pre-tokenizer or decoder."""
+
+    type: str
+    normalizers: list[_Step] = []
+    pretokenizers: list[_Step] = []
+    decoders: list[_Step] = []
+
+
+class _File(msgspec.Struct):
+    """What is read here before the library has looked at a file."""
+
+    model: dict[str, Any]
+    added_tokens: list[_Token] | None = None
+    normalizer: _Step | None = None
+    pre_tokenizer: _Step | None = None
+    decoder: _Step | None = None
 
 
 class HuggingFace(Tokenizer):
@@ -193,12 +223,17 @@ def _check_pairs(text: str) -> None:
 
 
 def _read(spec: str, file: bytes) -> dict[str, Any]:
+    """A file as data, with the types that are counted on here; those of the rest the library looks at."""
     try:
         declared = json.loads(file)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _not_one(spec, f"no JSON: {error}") from None
     if not isinstance(declared, dict) or not isinstance(declared.get("model"), dict):
         raise _not_one(spec, "it has no `model`; `tokenizer.json` is meant, not `tokenizer_config.json`")
+    try:
+        msgspec.convert(declared, _File)
+    except msgspec.ValidationError as error:
+        raise _not_one(spec, str(error)) from None
     return declared
 
 
