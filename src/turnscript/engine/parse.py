@@ -38,7 +38,13 @@ class TurnParser(CallSteps):
                 return []
             self._sink(text)
             return [PartDelta(self._index, text, text)]
-        return self._run(self._held + self._decoded(text))
+        whole = self._held + self._decoded(text)
+        # What was held back as a beginning is often none with the next piece: a line end, say.
+        if self._freed is not None and self._freed(whole) is None:
+            self._quick, self._freed, self._held = self._freed, None, ""
+            self._sink(whole)
+            return [PartDelta(self._index, whole, whole)]
+        return self._run(whole)
 
     def _decoded(self, text: str | bytes) -> str:
         if self._closing:
@@ -79,7 +85,7 @@ class TurnParser(CallSteps):
             self._announce_call()
         if self._machine is not None:
             self._machine.deltas.clear()
-        self._quick = None  # the start of what goes on is told first
+        self._quick = self._freed = None  # the start of what goes on is told first
 
     def _run(self, text: str) -> list[Event]:
         self._count_quick()
@@ -92,7 +98,8 @@ class TurnParser(CallSteps):
             position = after
         self._held = text[position:]
         self._offset += position
-        self._quick = self._quickly() if not (self._held or self._pending or self._closing) else None
+        quick = None if self._pending or self._closing or self._uncounted else self._quickly()
+        self._quick, self._freed = (None, quick) if self._held else (quick, None)
         return self._take_events()
 
     def _quickly(self) -> Callable[[str], object] | None:

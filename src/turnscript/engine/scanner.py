@@ -27,8 +27,7 @@ class Scanner(Generic[Action]):
         rules = escape.rules if escape else ()
         ordered = sorted(self.actions, key=len, reverse=True)
         self._find = re.compile("|".join(map(re.escape, ordered)) or r"(?!)")
-        firsts = {literal[0] for literal in ordered} | {lead[0] for lead, _ in rules}
-        self.trigger = re.compile(f"[{''.join(map(re.escape, sorted(firsts)))}]" if firsts else r"(?!)").search
+        self.trigger = re.compile(_beginnings([*ordered, *(f"{lead}\\" for lead, _ in rules)])).search
         self._partial = re.compile(_partials(ordered, rules))
         leads = max((len(lead) for lead, _ in rules), default=0)
         self._name = max((len(name) for _, names in rules for name in names), default=0)
@@ -57,6 +56,18 @@ class Scanner(Generic[Action]):
             window += _SLASHES
         match = self._partial.search(text, max(start, len(text) - window))
         return match.start() if match else len(text)
+
+
+def _beginnings(literals: Iterable[str]) -> str:
+    """A pattern for what begins like a literal: its first two characters, or the first one at the end of a text."""
+    following: dict[str, set[str]] = {}
+    for literal in literals:
+        following.setdefault(literal[0], set()).add(literal[1:2])
+    branches = []
+    for first, seconds in sorted(following.items()):
+        rest = "" if "" in seconds else f"(?:[{''.join(map(re.escape, sorted(seconds)))}]|\\Z)"
+        branches.append(re.escape(first) + rest)
+    return "|".join(branches) or "(?!)"
 
 
 def _partials(literals: Iterable[str], rules: Iterable[tuple[str, tuple[str, ...]]]) -> str:
