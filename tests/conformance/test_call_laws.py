@@ -1,12 +1,14 @@
 """Owns the laws of what stands around calls in an answer: nothing of a call's opening is said of a text."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 import turnscript as ts
-from tests.conformance.test_parser_laws import after_opening, written_by_model
+from tests.conformance.test_parser_laws import after_opening, check_events, written_by_model
 from turnscript.engine.states import model_turn
+from turnscript.events import Event
 from turnscript.format import Format
 from turnscript.registry import load_formats
 
@@ -53,3 +55,40 @@ def test_a_text_behind_a_call_with_any_attribute_is_read(field: str, call: str) 
         items = read(format_, f'{before}<call a="q">\n{call}\nDone.\n<call a="q">\n{CALL}\nDone.')
         assert [isinstance(item, ts.ToolCall) for item in items][-2:] == [True, False]
         check_texts(items)
+
+
+def of_the_model(format_: Format, *items: ts.Item) -> str:
+    """What is written for items of the model, from where its answer begins; the answer is told by the first of them."""
+    before = str(format_.render(OFFERED, view="prompt").value).removesuffix(format_.document.end)
+    request = ts.Request(conversation=ts.Conversation(items=[*OFFERED.items, *items], tools=OFFERED.tools))
+    written = str(format_.render(request, view="prompt").value).removesuffix(format_.document.end)
+    opening = format_.document.segment("assistant")
+    begun = format_.prompt(OFFERED, thinking=False).text[len(before) :]
+    assert written.startswith(before + begun.removesuffix(f"{opening.open}{opening.head_end}"))
+    return written[len(before) :].removeprefix(begun)
+
+
+OFFERED = ts.Request(conversation=ts.Conversation(items=ASKED.items, tools=[ts.Tool(name="weather")]))
+SPOKEN = ts.Assistant(content=[ts.Text(text="Let me look.")])
+CALLS = [ts.ToolCall(name=name, arguments='{"city": "Oslo", "n": [1, 2]}', id="c1") for name in ("weather", "other")]
+
+
+def events_of(format_: Format, pieces: Iterable[str]) -> list[Event]:
+    """All events of an answer in pieces."""
+    parser = format_.prompt(OFFERED, thinking=False).parser()
+    return [event for piece in pieces for event in parser.feed(piece)] + parser.close("length")
+
+
+def test_a_second_call_that_is_cut_changes_nothing_of_the_first(format_name: str) -> None:
+    """F4: what is told of a call is over with the call, and every API can tell an answer that goes on."""
+    format_ = ts.get_format(format_name)
+    first = of_the_model(format_, CALLS[0]) if not format_.document.segment("assistant").open else None
+    written = of_the_model(format_, SPOKEN, CALLS[0], CALLS[0])
+    begins = (first or written).find("weather")
+    for cut in range(begins, len(written)):
+        events = events_of(format_, [written[:cut]])
+        check_events(events, written[:cut])
+        for api in map(ts.get_api, ts.apis()):
+            renderer = api.stream_renderer(ts.Request())
+            renderer.send(events)
+            renderer.close()

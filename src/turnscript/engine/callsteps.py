@@ -171,6 +171,7 @@ class CallSteps(Teller):
                 self._call_issue("unknown_tool", f"no tool is called {call.name!r}", position)
         self._events.append(PartEnd(self._index, call, self._raw()))
         self._calls += 1
+        self._said = False
         self._machine, self._part, self._call_raw, self._head = None, None, [], {}
         self._enter_gap(place.kind, self._group)
 
