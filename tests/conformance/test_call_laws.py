@@ -1,5 +1,6 @@
 """Owns the laws of what stands around calls in an answer: nothing of a call's opening is said of a text."""
 
+import itertools
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -77,6 +78,18 @@ def events_of(format_: Format, pieces: Iterable[str]) -> list[Event]:
     """All events of an answer in pieces."""
     parser = format_.prompt(OFFERED, thinking=False).parser()
     return [event for piece in pieces for event in parser.feed(piece)] + parser.close("length")
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: str(call.name))
+def test_a_call_that_breaks_off_reads_the_same_in_any_pieces(format_name: str, call: ts.ToolCall) -> None:
+    """F3: wherever it breaks off, and whatever follows; also a call of a tool that nobody offered."""
+    format_ = ts.get_format(format_name)
+    written = of_the_model(format_, SPOKEN, call)
+    for cut, behind in itertools.product(range(len("Let me look."), len(written), 3), ("", "<x", "\n\nNo", "}\n")):
+        answer = written[:cut] + behind
+        whole = check_events(events_of(format_, [answer]), answer)
+        for pieces in (answer, [answer[:cut], behind], [answer[: cut - 5], answer[cut - 5 :]]):
+            assert whole == check_events(events_of(format_, pieces), answer), answer
 
 
 def test_a_second_call_that_is_cut_changes_nothing_of_the_first(format_name: str) -> None:

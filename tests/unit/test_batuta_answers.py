@@ -188,6 +188,14 @@ def test_json_in_a_fence_is_a_call_only_of_a_tool_that_is_offered() -> None:
     assert [("assistant", "Here:"), ("tool_call", "Ada {}")] == outline(answer(written, option="compat"))
 
 
+def test_a_call_in_the_wrapper_of_an_api_is_one_only_of_an_offered_tool() -> None:
+    """D-B-9."""
+    written = 'Here:\n```json\n{"type": "function", "function": {"name": "Ada", "arguments": {}}}\n```'
+    assert [("assistant", written)] == outline(answer(written))
+    expected = [("assistant", "Here:"), ("tool_call", "rag {}")]
+    assert expected == outline(answer(written.replace("Ada", "rag")))
+
+
 # Options.
 
 

@@ -53,9 +53,9 @@ class CallSteps(Teller):
         machine, place = self._the_machine(), self._the_place()
         after = machine.feed(text, position)
         self._call_raw.append(self._read(text[position:after]))
-        if not self._said and machine.name is not None and not machine.failed:
+        if not self._said and machine.name is not None:
             if place.segment.tentative and not self._is_certain(machine.name):
-                self._reject("", "", position)
+                self._reject("", "", after)
                 return after
             if machine.streams or machine.done:
                 self._say_call()
@@ -155,7 +155,7 @@ class CallSteps(Teller):
     def _finish_call(self, position: int) -> None:
         machine, place = self._the_machine(), self._the_place()
         fields = machine.fields()
-        if fields is None:
+        if fields is None or (place.segment.tentative and not self._is_certain(str(machine.name))):
             self._step = self._call
             self._reject("invalid_call", "the call's JSON is broken, or has no name", position, complete=True)
             return

@@ -81,7 +81,7 @@ class JsonCall(PlainBody):
     def read(self, payload: Payload) -> dict[str, Any]:
         """The call's fields."""
         machine = self.machine(Reading(payload.escape))
-        end = machine.feed(payload.text, 0)
+        end = machine.feed(payload.text, machine.feed(payload.text, 0))  # once more behind the name
         fields = machine.fields() if machine.done and not payload.text[end:].strip() else None
         if fields is None:
             message = 'a tool call must be one JSON object with "name" and the arguments'
@@ -136,10 +136,10 @@ class _CallMachine(Machine):
         return self._quick
 
     def feed(self, text: str, start: int) -> int:
-        scanner, position, length = self._scanner, start, len(text)
+        scanner, position, length, known = self._scanner, start, len(text), self.name
         if self._live is not None:
             position = self._go_on(self._live, text, position)
-        while position < length and not scanner.done and not scanner.failed:
+        while position < length and self.name is known and not scanner.done and not scanner.failed:
             position = scanner.feed(text, position)
             if scanner.value is not None:
                 begin, end = scanner.value

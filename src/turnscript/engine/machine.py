@@ -44,11 +44,11 @@ class Machine(ABC):
     @property
     def streams(self) -> bool:
         """Whether the call may be announced already: its name and the beginning of its arguments are known."""
-        return bool(self.deltas)
+        return any(self.deltas)
 
     @abstractmethod
     def feed(self, text: str, start: int) -> int:
-        """Read from `start`; returns where reading stopped."""
+        """Read from `start`; returns where reading stopped: at the latest where the name is known."""
 
     def quick(self) -> Callable[[str], object] | None:
         """A search for what makes a piece more than argument text as it stands; None where every piece needs a look.
