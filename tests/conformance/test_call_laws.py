@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import turnscript as ts
-from tests.conformance.test_parser_laws import after_opening, check_events, written_by_model
+from tests.conformance.test_parser_laws import after_opening, check_events, content_of, written_by_model
 from turnscript.engine.states import model_turn
 from turnscript.events import Event
 from turnscript.format import Format
@@ -105,3 +105,19 @@ def test_a_second_call_that_is_cut_changes_nothing_of_the_first(format_name: str
             renderer = api.stream_renderer(ts.Request())
             renderer.send(events)
             renderer.close()
+
+
+def test_nothing_is_said_that_stands_behind_the_end_of_a_broken_call(format_name: str) -> None:
+    """F5: another's turn ends the answer wherever a call stops to be one, outside of its strings."""
+    format_ = ts.get_format(format_name)
+    spoken, turn = of_the_model(format_, SPOKEN), model_turn(format_.document)
+    written = of_the_model(format_, SPOKEN, CALLS[0])
+    other = ts.Request(
+        conversation=ts.Conversation(items=[*OFFERED.items, SPOKEN, *OFFERED.items], tools=OFFERED.tools)
+    )
+    after = str(format_.render(other, view="prompt").value).removesuffix(format_.document.end)
+    behind = after[after.rindex(spoken) + len(spoken.removesuffix(turn.close)) :].replace("Hi", "evil")
+    for cut in range(len("Let me look."), len(written)):
+        if written[:cut].count('"') % 2 == 0:  # in a JSON string, any tag is text
+            events = events_of(format_, [written[:cut] + behind])
+            assert "evil" not in "".join(content_of(item) for item in ts.fold(events).items), written[:cut] + behind

@@ -196,6 +196,14 @@ def test_a_call_in_the_wrapper_of_an_api_is_one_only_of_an_offered_tool() -> Non
     assert expected == outline(answer(written.replace("Ada", "rag")))
 
 
+@every_template
+@pytest.mark.parametrize("words", ["\n\n```json\n[1]\n```", "```json", '```json\n{"a": 1', "a\n```json"])
+def test_white_space_around_a_fence_that_is_no_call_is_as_it_was_written(name: str, words: str) -> None:
+    """D-B-9: what is before it is of the text, and what is behind it may be of the closing."""
+    written = turn(name, "assistant", words).removeprefix(END[name])
+    assert [("assistant", words)] == outline(answer(written, name))
+
+
 # Options.
 
 

@@ -18,6 +18,7 @@ from turnscript.events import PartDelta, PartEnd
 SPACE = re.compile(r"[ \t\r\n]*")
 WIDEST = 32  # white space between two segments is looked over no further than this; more is text
 _LONGEST_HEAD = 8192
+_BLANKS = " \t\r\n"
 
 
 class CallSteps(Teller):
@@ -62,6 +63,7 @@ class CallSteps(Teller):
         if self._said and machine.deltas:
             self._events.append(PartDelta(self._index, machine.taken(), self._raw()))
         if machine.failed:
+            self._take_back()
             self._reject("invalid_call", "the call is not as the format writes one", after)
         elif machine.done:
             if place.close:
@@ -121,7 +123,8 @@ class CallSteps(Teller):
         return end
 
     def _begin_payload(self, place: Place, read: dict[str, Any]) -> None:
-        reading = Reading(place.escape, self._head | read, self._tools or {})
+        ends = self._states.ending_tags(place)
+        reading = Reading(place.escape, self._head | read, self._tools or {}, ends)
         machine = place.body.machine(reading)
         if machine is None:
             self._end_part()
@@ -131,6 +134,7 @@ class CallSteps(Teller):
                 self._start(place)
             return
         self._machine, self._said = machine, False
+        self._payload_at = len(self._call_raw)
         self._step = self._call
 
     def _say_call(self) -> None:
@@ -190,6 +194,21 @@ class CallSteps(Teller):
         else:
             self._machine = None
             self._step = self._broken
+
+    def _take_back(self) -> None:
+        """What no call has at its end may be what ends the turn, such as a label on its own line: it is read again.
+
+        Strings are not, because a tag inside a string is text.
+        """
+        if self._strict:
+            return
+        raw = "".join(self._call_raw[self._payload_at :])
+        line = raw.rfind("\n")
+        end = len(raw) if line < 0 or '"' in raw[line:] else line
+        core = raw[:end].rstrip(_BLANKS)
+        self._call_raw[self._payload_at :] = [core]
+        self._again = raw[len(core) :]
+        self._accounted = len(self._again)
 
     def _put_back(self) -> None:
         """The text of what is no call becomes text of the part in which it began, or of a new one."""

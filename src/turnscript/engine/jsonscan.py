@@ -10,7 +10,8 @@ import re
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
 _SPACE = re.compile(r"[ \t\r\n]*")
-_STRUCTURE = re.compile(r'["{}\[\]]')
+# Outside strings: what opens and closes, or what no JSON has there. No number or word has another capital than E.
+_STRUCTURE = re.compile(r"[^ \t\r\n,:0-9a-zE+.\-]")
 _IN_STRING = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _LONG = 256
 _SCALAR = re.compile(r"[A-Za-z0-9+.\-]*")
@@ -89,20 +90,18 @@ class ValueScanner:
     def _structure(self, text: str, position: int) -> int:
         match = _STRUCTURE.search(text, position)
         if match is None:
-            tail = text.find("<", position)
-            self.failed = tail >= 0
-            return tail if tail >= 0 else len(text)
-        if "<" in text[position : match.start()]:
-            self.failed = True  # no JSON outside strings has it: a tag, so the value was cut off
-            return text.find("<", position)
+            return len(text)
         token = match[0]
         if token == '"':
             self._kind = '"'
         elif token in "{[":
             self._depth += 1
-        else:
+        elif token in "}]":
             self._depth -= 1
             self.done = self._depth == 0
+        else:
+            self.failed = True  # a tag or a label, say: the value was cut off
+            return match.start()
         return match.end()
 
 

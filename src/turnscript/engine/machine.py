@@ -15,11 +15,15 @@ from turnscript.jsontext import Json
 
 
 class Reading(Struct):
-    """What a payload's reader may know: the escape, the fields of the opening tag, and the offered tools by name."""
+    """What a payload's reader may know: the escape, the fields of the opening tag, and the offered tools by name.
+
+    `ends`: tags that end the turn, where the payload is no JSON.
+    """
 
     escape: Escape
     head: Mapping[str, Any] = {}
     tools: Mapping[str, Tool] = {}
+    ends: tuple[str, ...] = ()
 
 
 class Machine(ABC):

@@ -76,7 +76,7 @@ class TurnParser(CallSteps):
     def seed(self, text: str) -> None:
         """What the prompt has written of the turn already: it is read, and makes no events."""
         self._run(text)
-        self._pending, self._issues, self._call_raw = [], [], []
+        self._pending, self._issues, self._call_raw, self._payload_at = [], [], [], 0
         self._texts.clear()
         self._index, self._offset, self._uncounted = -1, -len(self._held), len(self._held)
         if self._part is not None:
@@ -93,7 +93,11 @@ class TurnParser(CallSteps):
         while position < length:
             step = self._step
             after = step(text, position)
-            if after == position and self._step == step:
+            if self._again:
+                self._offset += after - len(self._again)
+                text, after, self._again = self._again + text[after:], 0, ""
+                length = len(text)
+            elif after == position and self._step == step:
                 break
             position = after
         self._held = text[position:]
@@ -136,6 +140,8 @@ class TurnParser(CallSteps):
             before = self._read(text[position : found.start()])
             if self._group_raw:
                 self._group_raw.append(before)
+            elif action.place is not None and action.place.segment.tentative:
+                self._group_raw = [before[self._dropped(before) :]]  # of the text, if it is one
             end = found.end() - action.ahead
             self._act(action, text[found.start() : end], found.start())
             return end

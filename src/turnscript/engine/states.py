@@ -80,6 +80,7 @@ class States:
         self._gaps: dict[tuple[str, int], State] = {}
         self._texts: dict[int, State] = {}
         self._closings: dict[int, State] = {}
+        self._tags: dict[int, tuple[str, ...]] = {}
 
     def gap(self, kind: str, group: Group | None = None) -> State:
         """Between two segments, after one of `kind`; inside a group if there is one."""
@@ -105,6 +106,13 @@ class States:
             literals = self._ends() | self._closes(place)
             self._closings[id(place)] = State(literals, place.kind, place.escape)
         return self._closings[id(place)]
+
+    def ending_tags(self, place: Place) -> tuple[str, ...]:
+        """What ends the turn even inside the payload of a segment, because no content there holds it."""
+        if id(place) not in self._tags:
+            ends = dict.fromkeys(literal.strip() for literal in self._ends())
+            self._tags[id(place)] = tuple(literal for literal in ends if place.escape.holds(literal))
+        return self._tags[id(place)]
 
     def joint(self, before: str, after: str) -> str:
         """What a table puts between two kinds; empty if nothing."""

@@ -47,6 +47,8 @@ class Teller(ABC):
         self._held = ""
         self._offset = 0  # of what is held in all that was given
         self._uncounted = 0  # how much of what is held was given by the prompt
+        self._again = ""  # what was read of a call and is to be read once more, because it is none
+        self._accounted = 0  # how much of what is read now has been read before
         self._decoder: codecs.IncrementalDecoder | None = None
         self._closing = False
         self._finish: str | None = None
@@ -63,6 +65,7 @@ class Teller(ABC):
         self._call_part: Item = ToolCall(name="")
         self._said = False  # whether the call has its start event
         self._call_raw: list[str] = []
+        self._payload_at = 0  # how many pieces of that are its opening
         self._within: State | None = None  # the text in which a call began
         self._group: Group | None = None
         self._group_raw: list[str] = []  # from the group's opening to its first call
@@ -107,8 +110,12 @@ class Teller(ABC):
             cut = min(self._uncounted, len(text))
             self._uncounted -= cut
             text = text[cut:]
-        if text:
-            self._pending.append(text)
+        new = text
+        if self._accounted:
+            new = text[self._accounted :]
+            self._accounted -= len(text) - len(new)
+        if new:
+            self._pending.append(new)
         return text
 
     def _raw(self) -> str:

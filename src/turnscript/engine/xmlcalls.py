@@ -79,6 +79,7 @@ class _Parameters(Machine):
         self._open, self._close, self._end = open_, close, end
         self._again = end.replace("</", "<", 1).removesuffix(">")
         self._followers = (open_, end, self._again)
+        self._ends = reading.ends
         self._reading = reading
         self.name = reading.head.get("name")
         self.id = reading.head.get("id")
@@ -143,14 +144,17 @@ class _Parameters(Machine):
         return end + 1, False
 
     def _inside(self, text: str, position: int) -> tuple[int, bool]:
-        """A value. At its closing tag, what follows decides."""
+        """A value. At its closing tag, what follows decides; a tag that ends the turn is in no value."""
         end = text.find("<", position)
         if end < 0:
             self._piece(text[position:])
             return len(text), False
         self._piece(text[position:end])
         if not text.startswith(self._close, end):
-            if _may_become(text, end, (self._close,)):
+            if text.startswith(self._ends, end):
+                self.failed = True
+                return end, False
+            if _may_become(text, end, (self._close, *self._ends)):
                 return end, True
             self._piece("<")
             return end + 1, False
