@@ -46,6 +46,8 @@ class Clue(Struct, frozen=True, kw_only=True):
     """A model with this in the same text can think."""
     thinks_from: str = ""
     """Models dated from this day on (yyyymmdd) can think, older ones cannot; the date stands in the name."""
+    older: str = ""
+    """The variant of the format that those older models take, if not the format itself."""
 
     def __post_init__(self) -> None:
         for pattern in (self.pattern, self.unless, self.thinks, *self.also):

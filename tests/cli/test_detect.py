@@ -52,6 +52,7 @@ def test_programs_read_everything_as_json() -> None:
         "thinking": None,
         "date": "20251001",
         "family": detected.family,
+        "variant": None,
     }
     assert [expected] == json.loads(result.stdout)
 
@@ -182,6 +183,18 @@ def test_a_format_from_elsewhere_brings_its_own_clues_and_rules(plugin: dict[str
     assert [UNIVERSAL, "zebra", "unknown", "everything"] == done.stdout.decode().splitlines()[1].split()[:4]
     assert b"'default'" in process("detect", "--rule", "spots", "m", env=plugin).stderr
     assert b"'stripes'" in process("detect", "--rule", "spots", "m", env=plugin).stderr
+
+
+def test_formats_in_a_file_bring_their_clues(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    clue = '{ evidence = "name", pattern = "okapi", reason = "so" }'
+    path.write_text(f'[[format]]\nname = "stripes"\nbased_on = "rwkv-universal"\nclue = [{clue}]\n', "utf-8")
+    result = run("detect", "okapi-7b", "--formats", path, "--json")
+    assert (0, "stripes") == (result.exit_code, json.loads(result.stdout)[0]["format"])
+    assert 1 == run("detect", "okapi-7b").exit_code
+    missing = run("detect", "okapi-7b", "--formats", tmp_path / "none.toml")
+    assert (1, "") == (missing.exit_code, missing.stdout)
+    assert "cannot read the format file" in missing.stderr
 
 
 def test_a_rule_that_goes_by_the_file_name_does_not_read_the_file(tmp_path: Path, plugin: dict[str, str]) -> None:

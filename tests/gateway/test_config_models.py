@@ -87,6 +87,25 @@ def test_the_name_tells_the_format_where_none_is_set(folder: Path) -> None:
     assert "no known format has a clue" in nothing.why
 
 
+def test_the_date_in_a_name_tells_the_variant_where_none_is_set(folder: Path) -> None:
+    """R-G-8, D-G-6: a model older than the words that ask for thinking is not shown them."""
+    goose = ts.get_format("rwkv-goose")
+    for day, variant, document in (
+        ("20250921", "", goose.variant("unhinted").document),
+        ("20250922", "", goose.document),
+        ("20250921", 'variant = "paren"\n', goose.variant("paren").document),
+    ):
+        takes = read(folder, f'[models."rwkv7-g1-{day}"]\nbackend = "http://h"\n{variant}').models[0].takes
+        assert takes is not None
+        assert document == takes.document
+
+
+def test_the_clues_of_a_format_of_the_configuration_count(folder: Path) -> None:
+    clue = '[[format]]\nname = "stripes"\nbased_on = "rwkv-goose"\n'
+    clue += 'clue = [{ evidence = "name", pattern = "okapi", reason = "so" }]\n'
+    assert "stripes" == taken(read(folder, f'{clue}[models."okapi-7b"]\nbackend = "http://h"\n'))
+
+
 def test_a_recorded_backend_is_found_beside_the_configuration(folder: Path) -> None:
     (folder / "recorded").mkdir()
     found = read(folder, MAIN.replace("http://h", "replay:recorded")).models[0]

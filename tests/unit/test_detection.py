@@ -15,6 +15,7 @@ from turnscript.clues import Clue
 from turnscript.detection import Detected, detect, evaluate, rules
 from turnscript.detection.facts import Facts, dates, facts_of_name, stem
 from turnscript.errors import InvalidInput, UnknownName
+from turnscript.registry import load_formats
 
 CHATML, LLAMA3, GOOSE_FORMAT = "batuta-chatml", "batuta-llama3", "rwkv-goose"
 
@@ -290,6 +291,15 @@ def test_a_template_that_names_thinking_says_that_the_model_thinks() -> None:
     assert known(template=CHATML_TEMPLATE).thinking is None
 
 
+def test_a_model_older_than_the_words_that_ask_for_thinking_takes_the_format_without_them() -> None:
+    """R-G-8, D-G-6: a date decides, and there is none in most names."""
+    variants = {"rwkv7-g1-20250921": "unhinted", "rwkv7-g1-20250922": None, "rwkv7-g1": None, "qwen-20240101": None}
+    for model, variant in variants.items():
+        detected = ts.detect(model)
+        assert variant == detected.variant
+        assert variant is None or variant in ts.get_format(str(detected.format)).variants
+
+
 # From here on: the public function, on the formats that are registered.
 
 
@@ -322,3 +332,15 @@ def test_clues_are_plain_data() -> None:
     """A format that a user writes as data declares its clues in the same words."""
     for clue in (clue for clues in TABLE.values() for clue in clues):
         assert clue == msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(clue))), Clue)
+
+
+def test_formats_of_ones_own_have_clues_too() -> None:
+    """And a format of a registered name has no others."""
+    text = (
+        '[[format]]\nname = "{}"\nbased_on = "{}"\nclue = [{{ evidence = "name", pattern = "okapi", reason = "so" }}]'
+    )
+    [own] = load_formats(text.format("stripes", "rwkv-goose"))
+    assert ("stripes", None) == (ts.detect("okapi-7b", own=[own]).format, ts.detect("okapi-7b").format)
+    assert ts.detect("rwkv7-goose") == ts.detect("rwkv7-goose", own=[own])
+    [hidden] = load_formats(text.format("batuta-chatml", "batuta-chatml"))
+    assert ("batuta-chatml", None) == tuple(ts.detect(name, own=[hidden]).format for name in ("okapi", "qwen-7b"))

@@ -19,6 +19,7 @@ from turnscript.detection import Detected, rules
 from turnscript.detection import detect as detect_model
 from turnscript.detection.facts import CONFIG, TOKENIZER
 from turnscript.errors import TurnscriptError
+from turnscript.registry import load_formats
 
 _EPILOG = """\b
 Examples:
@@ -60,19 +61,28 @@ class Rule(click.ParamType[str]):
     metavar="RULE",
     help="Whose clues to go by: the default, or exactly what another program does.",
 )
+@click.option(
+    "--formats",
+    "files",
+    multiple=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="A .toml file with formats of your own, whose clues count too. Can be given several times.",
+)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def detect(models: tuple[str, ...], rule: str, as_json: bool) -> int:
+def detect(models: tuple[str, ...], rule: str, files: tuple[str, ...], as_json: bool) -> int:
     """Tell which prompt format a model takes, and why.
 
     MODEL is a GGUF file, a folder with tokenizer_config.json or config.json, or just a name.
     The chat template says most, then the name, then the architecture.
     """
+    own = [format_ for file in files for format_ in load_formats(Path(file))]
     found: list[tuple[str, Detected]] = []
     troubles: list[TurnscriptError | Failed] = []
     for model in models:
         try:
             with reading(model):
-                detected = detect_model(model, rule=rule)
+                detected = detect_model(model, rule=rule, own=own)
         except (TurnscriptError, Failed) as error:
             troubles.append(error)
             continue

@@ -16,6 +16,7 @@ from msgspec import Struct
 from turnscript.clues import DEFAULT, EVIDENCE, Clue
 from turnscript.detection.facts import Facts, facts_of_name, gather
 from turnscript.errors import UnknownName
+from turnscript.format import Format
 from turnscript.registry import formats, get_format
 
 _PLACES = {
@@ -30,6 +31,7 @@ class Detected(Struct, frozen=True):
     """What a model takes: `format` is None if nothing known fits, and `reason` says why in either case.
 
     `thinking`: whether it can think before it answers, None if that is not known. `date`: the day in its name.
+    `variant`: the variant of the format that it takes, because it is as old as that; None if it is the format itself.
     """
 
     format: str | None
@@ -37,29 +39,31 @@ class Detected(Struct, frozen=True):
     thinking: bool | None = None
     date: str | None = None
     family: str | None = None
+    variant: str | None = None
 
 
-def detect(model: str | PathLike[str], *, rule: str = DEFAULT) -> Detected:
+def detect(model: str | PathLike[str], *, rule: str = DEFAULT, own: Iterable[Format] = ()) -> Detected:
     """Which prompt format a model takes, and why.
 
     `model`: a GGUF file, a folder with `tokenizer_config.json` or `config.json`, one of their files, or just a name;
-    what is no file or folder is taken for a name. `rule`: whose clues to go by, of `rules()`.
+    what is no file or folder is taken for a name. `rule`: whose clues to go by, of `rules()`. `own`: more formats
+    whose clues count, each in place of a registered one of its name.
     Raises InvalidInput for a file that is not what its name says, UnknownName for an unknown rule, OSError for a file
     that cannot be read.
 
     >>> print(detect("no-such-family-7b").format)
     None
     """
-    clues = _declared()
-    if rule not in rules():
-        raise UnknownName("detection rule", rule, rules())
+    clues = _declared() | {format_.name: format_.clues for format_ in own}
+    if rule not in _rules(clues):
+        raise UnknownName("detection rule", rule, _rules(clues))
     only_name = all(clue.evidence == "stem" for own in clues.values() for clue in own if clue.rule == rule)
     return evaluate(clues, facts_of_name(model) if only_name else gather(model), rule)
 
 
 def rules() -> list[str]:
     """The default detection rule and the others that formats have clues for."""
-    return sorted({DEFAULT, *(clue.rule for own in _declared().values() for clue in own)})
+    return _rules(_declared())
 
 
 def evaluate(clues: Mapping[str, Sequence[Clue]], facts: Facts, rule: str = DEFAULT) -> Detected:
@@ -81,6 +85,10 @@ def evaluate(clues: Mapping[str, Sequence[Clue]], facts: Facts, rule: str = DEFA
     return Detected(None, _nothing(facts), date=facts.date)
 
 
+def _rules(clues: Mapping[str, Sequence[Clue]]) -> list[str]:
+    return sorted({DEFAULT, *(clue.rule for own in clues.values() for clue in own)})
+
+
 def _declared() -> dict[str, tuple[Clue, ...]]:
     return {name: get_format(name).clues for name in formats()}
 
@@ -91,7 +99,8 @@ def _first(candidates: Iterable[tuple[str, Clue]], texts: Sequence[str], day: st
             mark = clue.mark(text)
             if mark is not None:
                 reason = f"{_PLACES[clue.evidence]} has {_quoted(mark)}: {clue.reason}" if mark else clue.reason
-                return Detected(name, reason, _thinks(clue, text, day), day, clue.family or None)
+                variant = clue.older if clue.thinks_from and day and day < clue.thinks_from else ""
+                return Detected(name, reason, _thinks(clue, text, day), day, clue.family or None, variant or None)
     return None
 
 

@@ -222,6 +222,7 @@ CLUES = (
         order=20,
         family="RWKV",
         thinks_from=GOOSE_FROM,
+        older="unhinted",
         reason="what llama.cpp writes for RWKV models",
     ),
     Clue(
@@ -232,6 +233,7 @@ CLUES = (
         order=90,
         family="RWKV",
         thinks_from=GOOSE_FROM,
+        older="unhinted",
         reason="turns that begin with `User:` and `Assistant:` and end with an empty line",
     ),
     Clue(
@@ -240,6 +242,7 @@ CLUES = (
         order=40,
         family="RWKV-7",
         thinks_from=GOOSE_FROM,
+        older="unhinted",
         reason=TRAINED_ON,
     ),
     Clue(
@@ -249,6 +252,7 @@ CLUES = (
         order=80,
         family="RWKV",
         thinks_from=GOOSE_FROM,
+        older="unhinted",
         reason=TRAINED_ON,
     ),
     Clue(
@@ -257,6 +261,7 @@ CLUES = (
         order=40,
         family="RWKV",
         thinks_from=GOOSE_FROM,
+        older="unhinted",
         reason=TRAINED_ON,
     ),
 )

@@ -38,15 +38,18 @@ def named(name: str, own: Mapping[str, Format] = NONE) -> Found:
 
 
 def detected(names: Iterable[str], own: Mapping[str, Format] = NONE) -> Found:
-    """The format that the first telling name stands for; a name may be a model's file or folder.
+    """The format that the first telling name stands for; a name may be a model's file or folder. `own` have a say.
 
     Raises InvalidInput for a file that is none of a model, OSError for one that cannot be read.
     """
     why = "no name tells it"
     for name in filter(None, names):
-        told = detect(name)
+        told = detect(name, own=own.values())
         if told.format is not None:
-            return Found(own.get(told.format) or get_format(told.format), f"detected: {told.reason}")
+            format_ = own.get(told.format) or get_format(told.format)
+            if told.variant in format_.variants:
+                format_ = format_.variant(str(told.variant))
+            return Found(format_, f"detected: {told.reason}")
         why = told.reason
     return Found(None, why)
 
