@@ -94,8 +94,7 @@ class TurnParser(CallSteps):
             step = self._step
             after = step(text, position)
             if self._again:
-                self._offset += after - len(self._again)
-                text, after, self._again = self._again + text[after:], 0, ""
+                text, after = self._back(text, after)
                 length = len(text)
             elif after == position and self._step == step:
                 break
@@ -105,6 +104,14 @@ class TurnParser(CallSteps):
         quick = None if self._pending or self._closing or self._uncounted else self._quickly()
         self._quick, self._freed = (None, quick) if self._held else (quick, None)
         return self._take_events()
+
+    def _back(self, text: str, after: int) -> tuple[str, int]:
+        """Go back to what is to be read again: in the text itself, or, where earlier pieces had a part of it, before it."""
+        again, self._again = self._again, ""
+        if len(again) <= after:
+            return text, after - len(again)
+        self._offset += after - len(again)
+        return again + text[after:], 0
 
     def _quickly(self) -> Callable[[str], object] | None:
         """A search for anything special, where a piece without it is content and nothing else."""
