@@ -13,6 +13,7 @@ from turnscript.datasets.clean_rows import is_clean
 from turnscript.datasets.form import Example
 from turnscript.datasets.form_registry import get_form
 from turnscript.datasets.problems import BadRow, Code, problem_of
+from turnscript.datasets.weights import MARKS
 from turnscript.errors import InvalidInput
 
 SCHEMA = (
@@ -208,8 +209,13 @@ def test_a_system_column_is_the_first_message() -> None:
         ({"weight": 0.25}, 0.25),
         ({"train": False}, 0.0),
         ({"trainable": True}, 1.0),
+        ({"training": False}, 0.0),
+        ({"loss": False}, 0.0),
         ({"loss_weight": 0.5}, 0.5),
+        ({"masked": True}, 0.0),
+        ({"masked": False}, 1.0),
         ({"weight": 1, "train": True}, 1.0),
+        ({"masked": True, "train": False}, 0.0),
     ],
 )
 def test_marks_are_weights_of_all_items_of_the_message(mark: dict[str, Any], weight: float) -> None:
@@ -218,7 +224,7 @@ def test_marks_are_weights_of_all_items_of_the_message(mark: dict[str, Any], wei
     assert example.weights == {1: weight, 2: weight}
     for item in example.request.items:
         kept = dict(item.extra) | (item.hints.envelope if item.hints else {})
-        assert kept.keys().isdisjoint({"weight", "train", "trainable", "loss_weight"})
+        assert kept.keys().isdisjoint({*MARKS, "masked"})
 
 
 def test_marks_on_the_parts_of_a_content_are_those_of_the_message() -> None:
@@ -245,7 +251,19 @@ def test_a_message_and_its_parts_that_disagree_are_refused() -> None:
 
 
 def test_a_mark_that_is_null_says_nothing() -> None:
-    assert read(chat(user(), assistant(weight=None))).weights == {}
+    assert read(chat(user(), assistant(weight=None, masked=None, train_detail=[]))).weights == {}
+
+
+@pytest.mark.parametrize("mark", ["train_detail", "training_detail"])
+def test_marks_of_characters_are_refused(mark: str) -> None:
+    """A weight is that of a whole message. To train all of one that says something else would be worse."""
+    detail = [{"begin_offset": 0, "end_offset": 1, "train": False}]
+    expected = (Code.WEIGHT, f"$.messages[1].{mark}")
+    assert refused(chat(user(), assistant(**{mark: detail}))) == expected
+    turns = [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello.", mark: detail}]
+    with pytest.raises(BadRow, match="part of a text") as caught:
+        get_form("sharegpt").read(json.dumps({"conversations": turns}).encode())
+    assert (Code.WEIGHT, f"$.conversations[1].{mark}") == (caught.value.reason, caught.value.path)
 
 
 # What is wrong.

@@ -1,6 +1,7 @@
-"""Owns the marks by which rows say what is trained: `weight`, `train`, `trainable`, `loss_weight`, of turns and parts.
+"""Owns the marks by which rows say what is trained: `weight`, `train`, `loss` and the like, of turns and parts.
 
-A mark is a number from 0 to 1 or a boolean. Several on one turn must agree. None of them belongs to the conversation.
+A mark is a number from 0 to 1 or a boolean; `masked` says the opposite. Several on one turn must agree. None of them
+belongs to the conversation.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from turnscript.datasets.members import Members, is_null
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.jsontext import Json, excerpt
 
-MARKS = ("weight", "train", "trainable", "loss_weight")
+MARKS = ("weight", "train", "trainable", "training", "loss", "loss_weight")
+_MASKED = "masked"
+_FINER = ("train_detail", "training_detail")
+"""Marks of single characters, which are refused: a weight is that of a whole item."""
 
 _decode = msgspec.json.Decoder(bool | int | float).decode
 
@@ -22,11 +26,16 @@ _decode = msgspec.json.Decoder(bool | int | float).decode
 def take_weight(members: Members, at: str) -> float | None:
     """Remove the marks of a turn or part, and give what they say."""
     found: float | None = None
-    for mark in MARKS:
+    for mark in _FINER:
+        if bytes(members.pop(mark, b"null")) not in (b"null", b"[]"):
+            message = "it says what of a part of a text is trained, and a weight is that of all of it"
+            raise BadRow(Code.WEIGHT, f"{message}; use `segments`, or leave it out", path=f"{at}.{mark}")
+    for mark in (*MARKS, _MASKED):
         value = members.pop(mark, None)
         if value is None or is_null(value):
             continue
         weight = weight_of(value, f"{at}.{mark}")
+        weight = 1 - weight if mark == _MASKED else weight
         if found is not None and found != weight:
             raise BadRow(Code.WEIGHT, f"{mark} says {weight:g}, another mark of the same turn says {found:g}", path=at)
         found = weight
