@@ -277,6 +277,45 @@ def test_another_member_of_a_conversation_is_read_or_refused(form: str) -> None:
                 assert examples is None or holds_marker(examples), f"{form} leaves out {key}"
 
 
+TURNS = {
+    "hermes": ("conversations", "messages"),
+    "llama-factory": ("messages",),
+    "nemo-chat": ("conversations",),
+    "oasst": ("thread", "prompt"),
+    "preference": ("conversations",),
+    "sharegpt": ("conversations",),
+    "taskmaster": ("utterances",),
+    "toolbench": ("conversations",),
+}
+"""Forms whose turns are of their own making, and the members that hold them."""
+
+
+def turns_in(value: Any) -> Iterator[dict[str, Any]]:
+    """The turns in a member: one, a list of them, or a tree, of which a branch that was refused is not looked at."""
+    if isinstance(value, list):
+        yield from (one for one in value if isinstance(one, dict))
+    elif isinstance(value, dict) and not value.get("deleted") and value.get("review_result") is not False:
+        yield value
+        yield from (one for reply in value.get("replies", []) for one in turns_in(reply))
+
+
+@pytest.mark.parametrize(("form", "lists"), TURNS.items())
+def test_another_member_of_a_turn_is_read_or_refused(form: str, lists: tuple[str, ...]) -> None:
+    """A thought, a call or a picture beside what a turn says is not left out without a word."""
+    seen = 0
+    for record in records(form):
+        for turn in (turn for name in lists for turn in turns_in(record.get(name))):
+            for key in ("thinking", "reasoning_content", "tool_calls", "function_call", "images", "system"):
+                turn[key] = MARKER
+                examples = read(form, line(record))
+                assert examples is None or holds_marker(examples), f"{form} leaves out {key} of a turn"
+                turn[key] = None if key != "tool_calls" else []
+                assert read(form, line(record)) is not None
+                del turn[key]
+                seen += 1
+    assert seen >= 6
+
+
 @pytest.mark.parametrize("form", CHECKED)
 def test_notes_about_a_row_change_nothing(form: str) -> None:
     for record in records(form):

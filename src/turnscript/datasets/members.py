@@ -149,13 +149,23 @@ def spelled(members: Mapping[str, Json]) -> Json:
     return Json(msgspec.json.encode(members))
 
 
-def check_unread(members: Members, reads: Iterable[str], form: str) -> None:
-    """Refuse a record that has more of a conversation than the form reads."""
+def check_unread(members: Members, reads: Iterable[str], form: str, at: str = "$") -> None:
+    """Refuse a record, or a turn at `at`, that has more of a conversation than the form reads."""
     for key in sorted((members.keys() & CONVERSATIONAL).difference(reads)):
         value = bytes(members[key]).strip()
         if value not in (b"null", b'""', b"[]", b"{}"):
-            remedy = "use a map file that says what it is, or name another form"
-            raise BadRow(Code.FORM, f"the form {form} does not read this member; {remedy}", path=f"$.{key}")
+            raise _not_read(form, f"{at}.{key}")
+
+
+def check_decoded(record: Mapping[str, Any], reads: Iterable[str], form: str, at: str) -> None:
+    """The same for one that is decoded."""
+    for key in unread(record, reads)[:1]:
+        raise _not_read(form, f"{at}.{key}")
+
+
+def _not_read(form: str, at: str) -> BadRow:
+    remedy = "use a map file that says what it is, or name another form"
+    return BadRow(Code.FORM, f"the form {form} does not read this member; {remedy}", path=at)
 
 
 def check_wanted(members: Members) -> None:

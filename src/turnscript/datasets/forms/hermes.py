@@ -43,6 +43,7 @@ from turnscript.datasets.weights import take_weight
 from turnscript.jsontext import Json
 
 _READS = ("conversations", "messages", "tools")
+_CALLS = frozenset({"tool_calls", "function_call"})
 _MEMBERS = (("conversations", "from", "value"), ("messages", "role", "content"))
 _SIDES = {
     "system": "system",
@@ -109,6 +110,7 @@ class Hermes(Form):
         for index, entry in enumerate(list_of(members[key], f"$.{key}")):
             at = f"$.{key}[{index}]"
             turn, first = object_of(entry, at), len(turns.items)
+            check_unread(turn, _CALLS, self.name, at)
             found = _add(turns, turn, required_text(turn, role, at), role, content, at)
             tools = found or tools
             turns.weigh(first, take_weight(turn, at))
@@ -121,7 +123,7 @@ def _add(turns: Turns, turn: Members, name: str, role: str, content: str, at: st
     if side is None:
         raise BadRow(Code.ROLE, f"the role {name!r} is not one of {', '.join(_SIDES)}", path=f"{at}.{role}")
     said, where = required_text(turn, content, at), f"{at}.{content}"
-    strange = sorted(turn.keys() & {"tool_calls", "function_call"})
+    strange = sorted(turn.keys() & _CALLS)
     if strange and bytes(turn[strange[0]]) not in (b"null", b"[]"):
         raise BadRow(Code.FORM, "calls stand in tags in this form", path=f"{at}.{strange[0]}")
     if side == "system":

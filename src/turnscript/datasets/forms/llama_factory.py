@@ -64,6 +64,7 @@ class LlamaFactory(Form):
         for index, entry in enumerate(list_of(members["messages"], "$.messages")):
             at = f"$.messages[{index}]"
             message = object_of(entry, at)
+            check_unread(message, (), self.name, at)
             first = len(turns.items)
             _add(turns, message, at)
             turns.weigh(first, take_weight(message, at))

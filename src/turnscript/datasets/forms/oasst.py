@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from turnscript.conversation import Assistant, Item, Part, Text, User
 from turnscript.datasets.form import WHOLE, Example, Form
-from turnscript.datasets.members import unread
+from turnscript.datasets.members import check_decoded, unread
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.traces import checked, list_at, mismatch, object_at, request_of_items, text_at, value_of
 
@@ -209,6 +209,7 @@ def _step(node: _Node, before: _Step | None) -> _Step | None:
     if role not in _SPEAKERS:
         expected = " or ".join(map(repr, _SPEAKERS))
         raise BadRow(Code.ROLE, f"a role that is not known: {role!r}; expected {expected}", path=f"{node.at}.role")
+    check_decoded(node.message, ("text",), OasstTrees.name, node.at)
     content: list[Part] = [Text(text=text_at(node.message.get("text"), f"{node.at}.text"))]
     rank = node.message.get("rank")
     if rank is not None and (not isinstance(rank, int) or isinstance(rank, bool)):

@@ -133,6 +133,7 @@ def _of_turn(members: Members) -> Example:
 
 def _add_turn(turns: Turns, value: Json, at: str) -> None:
     turn = object_of(value, at)
+    check_unread(turn, (), _AS_TURNS, at)
     role = required_text(turn, "from", at)
     side = _SIDES.get(role.lower())
     if side is None:

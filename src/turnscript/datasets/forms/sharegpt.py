@@ -97,6 +97,7 @@ class ShareGpt(Form):
         add_system(turns, members)
         if not _add_said(turns, members):
             for at, turn in turns_of(members):
+                check_unread(turn, (), self.name, at)
                 first = len(turns.items)
                 add_turn(turns, turn, at)
                 turns.weigh(first, take_weight(turn, at))
@@ -131,6 +132,7 @@ class Nemo(Form):
             if not is_null(turn.get("label")):
                 message = "labels of attributes are part of what such a model reads; turnscript does not write them"
                 raise BadRow(Code.SHAPE, message, path=f"{at}.label")
+            check_unread(turn, (), self.name, at)
             role, value = required_text(turn, "from", at), required_text(turn, "value", at)
             first = len(turns.items)
             _say(turns, _role(_NEMO_ROLES, role, at), value, at)

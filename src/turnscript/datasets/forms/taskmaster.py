@@ -73,6 +73,7 @@ class Taskmaster(Form):
         for index, value in enumerate(elements_of(member(members, "utterances", "$"), "$.utterances")):
             at = f"$.utterances[{index}]"
             utterance = members_of(value, at)
+            check_unread(utterance, ("text", "segments"), self.name, at)  # segments of the text have notes
             items.append(_turn(utterance, at))
             items += _apis(utterance, at)
             items += _annotated(utterance, at)

@@ -31,7 +31,7 @@ from typing import Any
 
 from turnscript.conversation import Assistant, Item, Part, Request, System, Text, ToolCall, ToolResult, User
 from turnscript.datasets.form import Example, Form
-from turnscript.datasets.members import check_unread
+from turnscript.datasets.members import check_decoded, check_unread
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.traces import (
     CHAT,
@@ -171,6 +171,7 @@ def _conversation(turns: list[Any]) -> Example:
     for index, value in enumerate(turns):
         at = f"$.conversations[{index}]"
         turn = object_at(value, at)
+        check_decoded(turn, (), ToolBench.name, at)
         role = text_at(turn.get("from"), f"{at}.from")
         text = text_at(turn.get("value"), f"{at}.value")
         content: list[Part] = [Text(text=text)]
