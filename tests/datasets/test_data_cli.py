@@ -16,6 +16,7 @@ from tests.cli.test_processes import on_terminal
 from tests.datasets.test_data_stats import read
 from turnscript.cli.data.group import COMMANDS, EXTRAS
 from turnscript.datasets.encoding import Encoder, Sample
+from turnscript.datasets.magic import trainer_change
 from turnscript.datasets.opened import open_rows
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.train import WORDS, Train
@@ -263,6 +264,17 @@ def test_the_trainers_line_is_there_or_why_it_is_not() -> None:
     )
     assert "RWKV-LM: no magic prime: " in built("rows.jsonl", "--out", "run", "--ctx-len", "100000")
     assert "RWKV-LM" not in built("rows.jsonl", "--out", "other", "--format", "jsonl")
+
+
+def test_how_the_trainer_reads_the_mask_is_said() -> None:
+    """Without it the mask is a file that nobody opens."""
+    said = built("rows.jsonl", "--out", "run", "--ctx-len", "16", "--weights", "scaled")
+    change = trainer_change(255)
+    assert said.endswith("".join(f"  {line}\n" for line in change.splitlines()))
+    assert change == json.loads(built("rows.jsonl", "--out", "run", "--weights", "scaled", "--json"))["trainer_change"]
+    whole = ("rows.jsonl", "--out", "whole", "--ctx-len", "16", "--train", "all,end,no-flags")
+    assert "change" not in built(*whole)
+    assert "" == json.loads(built(*whole, "--json"))["trainer_change"]
 
 
 def test_workers_and_shards_do_not_change_a_byte() -> None:

@@ -60,6 +60,7 @@ class Closing:
             "notes": list(self._notes()),
             "magic": msgspec.to_builtins(found) if found is not None else None,
             "trainer_line": found.line if found is not None else "",
+            "trainer_change": self.change() if found is not None else "",
         }
 
     def lines(self, *, kept: bool = True) -> Iterator[str]:
@@ -133,10 +134,15 @@ class Closing:
         yield (
             f"RWKV-LM: --data_type binidx --data_file {self._stem()} {found.line}" if kept else f"RWKV-LM: {found.line}"
         )
+        if change := self.change():
+            yield "it reads the loss mask only with this change, and trains every token without it:"
+            yield from (f"  {line}" for line in change.splitlines())
 
     def change(self) -> str:
-        """How to make RWKV-LM read the mask."""
-        return trainer_change(int(self.manifest.encoding.get("scale", 1)))
+        """How to make RWKV-LM read the mask; empty where every token is trained alike, as it does by itself."""
+        scale = int(self.manifest.encoding.get("scale", 1))
+        every = self.report.trained == self.report.tokens and scale == 1 and not self.window
+        return "" if every else trainer_change(scale)
 
     def _stem(self) -> str:
         return shown(os.path.join(self.folder, self.manifest.plan.name))
