@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -31,22 +31,42 @@ class Meter:
         if self._progress is not None:
             self._progress.stop()
 
-    def tick(self, rows: int, rejects: int, read: int) -> None:
-        """So many rows and bytes are done."""
+    def tick(self, rows: int, rejects: int, read: int, before: tuple[int, int] = (0, 0)) -> None:
+        """So many rows and bytes are done. `before`: of these, how many were done when it began."""
         now = time.monotonic()
         if now >= self._due:
             self._due = now + _INTERVAL
-            self._draw(now - self._began, rows, rejects, read)
+            self._draw(Pace(now - self._began, rows, read, *before), rejects)
 
-    def _draw(self, seconds: float, rows: int, rejects: int, read: int) -> None:
+    def _draw(self, pace: Pace, rejects: int) -> None:
         if self._progress is None:
             self._progress = _bar(timed=self._size is not None)
             self._task = self._progress.add_task("", total=self._size, counts="", left="")
             self._progress.start()
-        text = f"{rows} rows  {rows / seconds:.0f} rows/s  {read / seconds / 1e6:.1f} MB/s  {rejects} rejected"
-        left = f"{_clock(seconds * (self._size - read) / read)} left" if self._size and read else ""
+        text = f"{pace.rows} rows  {pace}  {rejects} rejected"
         assert self._task is not None
-        self._progress.update(self._task, completed=read, counts=text, left=left, refresh=True)
+        self._progress.update(
+            self._task, completed=pace.read, counts=text, left=pace.left(self._size or 0), refresh=True
+        )
+
+
+class Pace(NamedTuple):
+    """How fast a pass goes: what is done, and how much of it was done before the seconds began."""
+
+    seconds: float
+    rows: int
+    read: int
+    old_rows: int = 0
+    old_read: int = 0
+
+    def __str__(self) -> str:
+        rows, read = self.rows - self.old_rows, self.read - self.old_read
+        return f"{rows / self.seconds:.0f} rows/s  {read / self.seconds / 1e6:.1f} MB/s"
+
+    def left(self, size: int) -> str:
+        """How long the rest of so many bytes will take; empty if nobody can say."""
+        read = self.read - self.old_read
+        return f"{_clock(self.seconds * (size - self.read) / read)} left" if size and read > 0 else ""
 
 
 def _bar(*, timed: bool) -> Progress:

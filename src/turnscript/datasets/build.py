@@ -21,15 +21,16 @@ from turnscript.datasets.manifest import finished
 from turnscript.datasets.merge import merge
 from turnscript.datasets.plan import RUN_FILE as RUN_FILE
 from turnscript.datasets.plan import Plan
-from turnscript.datasets.preparation import Prepared, prepare
+from turnscript.datasets.preparation import prepare
 from turnscript.datasets.report import Report as Report
 from turnscript.datasets.shard import Done
 from turnscript.datasets.shardfiles import find_record, remove_shards, write_whole
 
 
 class Progress(NamedTuple):
-    """How far a job is. `stage`: `shards` or `merge`. `bytes` and `total`: of the inputs, finished shards included;
-    in a merge, documents written, and 0 if nobody knows how many there will be.
+    """How far a job is. `stage`: `shards` or `merge`. `bytes` and `total`: of what its shards read, finished ones
+    included; in a merge, documents written, and 0 if nobody knows how many there will be. `before`: of all this, what an
+    earlier run had done.
     """
 
     stage: str
@@ -37,6 +38,7 @@ class Progress(NamedTuple):
     bytes: int = 0
     rejects: int = 0
     total: int = 0
+    before: Done = Done()
 
 
 Watch = Callable[[Progress], None]
@@ -67,15 +69,15 @@ def build(  # noqa: PLR0913  (each is one question of its own)
     report: Report | None = None
     if resume and not executor.partial and finished(folder, prepared.key) is not None:
         return merge(folder, keep=keep)
-    seen = _Seen(prepared, progress)
+    sizes = {number: sum(part.piece.size for part in prepared.shards[number]) for number in numbers}
+    seen = _Seen(sum(sizes.values()), progress)
     missing = []
     for number in numbers:
         record = find_record(folder, number, prepared.shard_key(number))
         if record is None:
             missing.append(number)
         else:
-            size = sum(part.piece.size for part in prepared.shards[number])
-            seen.tell(number, Done(record.rows, size, sum(record.rejected.values())))
+            seen.found(number, Done(record.rows, sizes[number], sum(record.rejected.values())))
     executor.run(os.fspath(folder), missing, seen.tell)
     if not executor.partial:
         merged = time.monotonic()
@@ -87,11 +89,17 @@ def build(  # noqa: PLR0913  (each is one question of its own)
 class _Seen:
     """Adds up what the shards tell."""
 
-    def __init__(self, prepared: Prepared, watch: Watch | None) -> None:
+    def __init__(self, total: int, watch: Watch | None) -> None:
         self._watch = watch
-        self._total = prepared.bytes_in
+        self._total = total
+        self._before = Done()
         self._done: dict[int, Done] = {}
         self._sum = Done()
+
+    def found(self, number: int, done: Done) -> None:
+        """A shard was there already."""
+        self._before = Done(*map(sum, zip(self._before, done, strict=True)))
+        self.tell(number, done)
 
     def tell(self, number: int, done: Done) -> None:
         """So far is a shard."""
@@ -99,7 +107,7 @@ class _Seen:
         self._done[number] = done
         self._sum = Done(*[total + new - old for total, new, old in zip(self._sum, done, before, strict=True)])
         if self._watch is not None:
-            self._watch(Progress("shards", *self._sum, self._total))
+            self._watch(Progress("shards", *self._sum, self._total, self._before))
 
     def merged(self, documents: int) -> None:
         """So many documents are written."""

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +65,7 @@ class Part(Struct, frozen=True):
     piece: Piece
 
 
-class Prepared(Struct, frozen=True, dict=True):
+class Prepared(Struct, frozen=True):
     """A plan with all that was found out about its inputs.
 
     `key` says what the outputs depend on, `row_key` what the shards do. `encoding`: what the encoder says of itself.
@@ -96,11 +95,6 @@ class Prepared(Struct, frozen=True, dict=True):
     def shard_key(self, number: int) -> str:
         """What a shard depends on: its pieces too."""
         return digest_of(self.row_key, self.shards[number])
-
-    @cached_property
-    def bytes_in(self) -> int:
-        """The sizes of all files."""
-        return sum(file.size for file in self.files)
 
 
 def prepare(plan: Plan, out: str | os.PathLike[str], *, shards: int | None = None, resume: bool = True) -> Prepared:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.encoding_rows import DIGEST
 from turnscript.datasets.files import read
+from turnscript.datasets.files.rowbytes import Rows
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.losskinds import count_losses
 from turnscript.datasets.ordercheck import SHOWN_ANEW, order_warnings, shown_anew
@@ -44,7 +45,7 @@ _UNWATCHED = 200_000
 
 
 class Done(NamedTuple):
-    """How far a shard is: rows read, their bytes, and rows that were set aside."""
+    """How far a shard is: rows read, how much of its pieces that is, in their sizes, and rows that were set aside."""
 
     rows: int = 0
     bytes: int = 0
@@ -163,6 +164,9 @@ class _Work:
         self._stop = plan.on_bad == STOP
         self._waiting: list[_Row] = []
         self._bytes = 0
+        self._before = 0  # the sizes of the pieces that are read
+        self._piece = 0  # and that of the one that is being read
+        self._rows: Rows | None = None
         self._done = Done()
         self.pieces = [PieceCounts() for _ in self._parts]
         self.rejected: Counter[str] = Counter()
@@ -178,6 +182,7 @@ class _Work:
 
     def _read(self, piece: int, part: Part, form: Form) -> None:
         rows = read(part.piece, limit=self._prepared.plan.row_bytes)
+        self._rows, self._piece = rows, part.piece.size
         waiting, count = self._waiting, 0
         for raw in rows:
             count += 1
@@ -194,6 +199,8 @@ class _Work:
                 self._flush()
         self.pieces[piece].rows = count
         self.pieces[piece].places = rows.numbers
+        self._rows = None
+        self._before += part.piece.size
 
     def _flush(self) -> None:
         """Encode what waits, and write it."""
@@ -207,9 +214,8 @@ class _Work:
             if problem is not None:
                 self._set_aside(row, problem)
         self._writer.add(batch.ids, batch.weights, batch.index())
-        self._done = Done(
-            self._done.rows + len(self._waiting), self._done.bytes + self._bytes, sum(self.rejected.values())
-        )
+        taken = self._before + (min(self._rows.taken, self._piece) if self._rows is not None else 0)
+        self._done = Done(self._done.rows + len(self._waiting), taken, sum(self.rejected.values()))
         self._waiting.clear()
         self._bytes = 0
         if self._tell is not None:

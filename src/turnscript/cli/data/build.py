@@ -30,7 +30,7 @@ from turnscript.cli.failures import BAD_INPUT, INTERRUPTED, OK
 from turnscript.cli.options import SectionedCommand
 from turnscript.cli.output import STREAM
 from turnscript.cli.output import Files as Sinks
-from turnscript.cli.progress import DELAY, Meter
+from turnscript.cli.progress import DELAY, Meter, Pace
 from turnscript.cli.report import Screen, plural
 from turnscript.datasets.build import Progress, build
 from turnscript.datasets.executors import Executor, Inline, Processes, Shard
@@ -230,7 +230,7 @@ class Watch:
         if progress.total:
             self.seen = progress
         if self._bar is not None:
-            self._bar.tick(progress.rows, progress.rejects, progress.bytes)
+            self._bar.tick(progress.rows, progress.rejects, progress.bytes, progress.before[:2])
         self._log(progress)
 
     def _log(self, progress: Progress) -> None:
@@ -240,8 +240,10 @@ class Watch:
         self._due = now
         if progress.total:
             share = progress.bytes / progress.total
-            speed = progress.rows / (now - self._began)
-            self._screen.note(f"{progress.rows} rows, {progress.rejects} rejected, {share:.0%}, {speed:.0f} rows/s")
+            pace = Pace(now - self._began, progress.rows, progress.bytes, *progress.before[:2])
+            left = pace.left(progress.total)
+            said = f"{progress.rows} rows  {pace}  {progress.rejects} rejected  {share:.0%}  {left}"
+            self._screen.note(said.rstrip())
         else:
             self._screen.note(f"{progress.bytes} documents written")
 

@@ -65,7 +65,7 @@ class Array:
     def rows(self, start: int, end: int, counter: Rows) -> Iterator[RawRow]:
         """The rows from one offset to another, -1 for the end."""
         try:
-            self._begin(start)
+            self._begin(start, counter)
             for block in self._source:
                 own = block[: end - self._position] if end >= 0 else block
                 yield from self._of_block(own)
@@ -93,10 +93,10 @@ class Array:
             if self._scanner.at in {At.CLOSED, At.FAULT}:
                 return
 
-    def _begin(self, start: int) -> None:
+    def _begin(self, start: int, counter: Rows | None = None) -> None:
         """Open the file, and step over what stands before the array."""
         self._position = self._byte = start
-        self._source = blocks(self._file, self._compression, start)
+        self._source = blocks(self._file, self._compression, start, counter)
         if start > 0:
             self._scanner = Elements(At.ELEMENT)
             return

@@ -35,7 +35,7 @@ class Lines:
         self._byte = self._begin()
         if 0 <= self._end <= self._byte:
             return
-        self._source = blocks(self._file, self._compression, self._byte)
+        self._source = blocks(self._file, self._compression, self._byte, counter)
         try:
             for block in self._own():
                 yield from self._of_block(block)

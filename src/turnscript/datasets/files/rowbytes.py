@@ -17,11 +17,13 @@ class Rows(Iterator[RawRow]):
     """The rows of a piece.
 
     `numbers`: how many numbers were used up when all rows have been read. It is what to add to the numbers of the
-    pieces behind, and can be more than the rows, since blank lines are no rows and yet lines.
+    pieces behind, and can be more than the rows, since blank lines are no rows and yet lines. `taken`: how much of the
+    piece was read so far, in what its `size` is in, so before decompression.
     """
 
     def __init__(self, make: Callable[[Rows], Iterator[RawRow]]) -> None:
         self.numbers = 0
+        self.taken = 0
         self._rows = make(self)
 
     def __iter__(self) -> Iterator[RawRow]:

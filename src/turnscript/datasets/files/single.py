@@ -17,7 +17,7 @@ def read_whole(file: str, compression: Compression, limit: int, *, text: bool, c
     row = Gathered(limit + len(BOM))
     problem = None
     try:
-        for block in blocks(file, compression):
+        for block in blocks(file, compression, counter=counter):
             row.add(block)
             if row.over:
                 break

@@ -35,6 +35,12 @@ class Broken(Exception):
     """The compressed bytes end too early or make no sense; what came before this was delivered."""
 
 
+class Counter(Protocol):
+    """Is told how many bytes of a file were read."""
+
+    taken: int
+
+
 class _Decoded(Protocol):
     def read1(self, size: int, /) -> bytes: ...
 
@@ -60,17 +66,24 @@ def compression_of(path: str) -> Compression:
         return compression_by(file.read(16))
 
 
-def blocks(path: str, compression: Compression, start: int = 0) -> Iterator[bytes]:
+def blocks(path: str, compression: Compression, start: int = 0, counter: Counter | None = None) -> Iterator[bytes]:
     """The bytes of a file, after decompression, from `start` (plain files only). Raises Broken where they break."""
     with reading(path), open(path, "rb", buffering=0) as file:
-        if compression is Compression.NONE:
-            file.seek(start)
-            while block := file.read(BLOCK):
-                yield block
-        elif compression is Compression.ZSTD:
-            yield from _zstd(cast(IO[bytes], file), path)
-        else:
-            yield from _decoded(cast(IO[bytes], file), compression)
+        file.seek(start)
+        for block in _blocks(cast(IO[bytes], file), compression, path):
+            if counter is not None:
+                counter.taken = file.tell() - start
+            yield block
+
+
+def _blocks(file: IO[bytes], compression: Compression, path: str) -> Iterator[bytes]:
+    if compression is Compression.NONE:
+        while block := file.read(BLOCK):
+            yield block
+    elif compression is Compression.ZSTD:
+        yield from _zstd(file, path)
+    else:
+        yield from _decoded(file, compression)
 
 
 def _decoded(file: IO[bytes], compression: Compression) -> Iterator[bytes]:

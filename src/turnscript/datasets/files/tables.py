@@ -37,7 +37,7 @@ def read_table(path: str, start: int, end: int, limit: int, counter: Rows) -> It
         end = table.num_row_groups if end < 0 else end
         first = 0
         for group in range(start, end):
-            yield from _group(table, path, group, first, limit)
+            yield from _group(table, path, group, first, limit, counter)
             first += table.metadata.row_group(group).num_rows
     counter.numbers = first
 
@@ -91,8 +91,9 @@ def _refuse_doubles(path: str, fields: Any, place: str = "") -> None:
             _refuse_doubles(path, kind, f"{name}.")
 
 
-def _group(table: Any, path: str, group: int, first: int, limit: int) -> Iterator[RawRow]:
+def _group(table: Any, path: str, group: int, first: int, limit: int, counter: Rows) -> Iterator[RawRow]:
     """The rows of a row group, the first of them numbered one more than `first`."""
+    before = counter.taken
     facts = table.metadata.row_group(group)
     size = max(1, facts.total_byte_size // max(1, facts.num_rows))
     count = min(_BATCH_ROWS, max(1, _BATCH_BYTES // size))
@@ -108,6 +109,7 @@ def _group(table: Any, path: str, group: int, first: int, limit: int) -> Iterato
             return
         if not rows:
             return
+        counter.taken = before + facts.total_byte_size * (number - first + len(rows[0])) // facts.num_rows
         for row in rows[0]:
             number += 1
             yield _row(path, number, row, limit)
