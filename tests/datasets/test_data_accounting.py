@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.datasets.jobs import built, chat, documents, plan_for, rejects
+from tests.cli.running import run
+from tests.datasets.jobs import built, chat, documents, plan_for, rejects, written
 
 TEXTS = st.text("ab é\n<>", min_size=1, max_size=12).filter(str.strip)
 GOOD = st.lists(TEXTS, min_size=2, max_size=6).map(lambda texts: json.dumps(chat(*texts)).encode())
@@ -63,3 +64,23 @@ def test_rows_are_written_or_duplicates_or_rejected(
         assert 0 == report.duplicates
     if limit:
         assert all(len(sample["input_ids"]) <= 60 for sample in found)
+
+
+def test_rows_with_losses_or_undeclared_tools_are_set_aside_on_request(tmp_path: Path) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "now", "arguments": "{}"}}
+    tool = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
+    said, asked = {"role": "user", "content": "When?"}, {"role": "assistant", "content": None, "tool_calls": [call]}
+    rows: list[dict[str, Any]] = [{"messages": [said, asked]}, {"messages": [said, asked], "tools": [tool]}]
+    rows.append({"messages": [{**said, "note": "lost"}, asked], "tools": [tool]})
+    file = written(tmp_path / "a.jsonl", [json.dumps(row).encode() for row in rows])
+
+    def codes(*options: str) -> list[tuple[int, str]]:
+        out = tmp_path / "-".join(("out", *options))
+        to = ("--to", "rwkv-universal", "--tokenizer", "bytes", "--out", str(out), "--quiet")
+        result = run("data", "build", str(file), *to, *options)
+        assert bool(rejects(out)) == result.exit_code, result.output
+        return [(one["line"], one["code"]) for one in rejects(out)]
+
+    assert [] == codes()
+    assert [(1, "E_TOOL_UNDECLARED")] == codes("--declared-tools")
+    assert [(3, "E_LOSSY")] == codes("--strict")

@@ -93,6 +93,25 @@ def test_a_tag_in_a_text_is_told_where_tags_are_refused() -> None:
     assert isinstance(Encoder(CHATML, WORLD, Train()).encode([example])[0], Sample)
 
 
+def test_a_call_of_a_tool_that_was_not_declared_is_told_where_that_is_asked() -> None:
+    call, other, inner = (ts.ToolCall(name=name) for name in ("now", "later", "inner"))
+    added = ts.ToolsChange(
+        added=[ts.Tool(name="later"), ts.Tool(name="n", type="namespace", tools=[ts.Tool(name="inner")])]
+    )
+    tools = [ts.Tool(name="now")]
+
+    def said(*items: ts.Item) -> object:
+        example = Example(ts.Request(conversation=ts.Conversation(items=[user(), *items], tools=tools)))
+        assert isinstance(Encoder(CHATML, WORLD, Train()).encode([example])[0], Sample)
+        found = Encoder(CHATML, WORLD, Train(), declared=True).encode([example])[0]
+        return found if isinstance(found, Sample) else (found.code, found.message.split(",")[0])
+
+    assert isinstance(said(call), Sample)
+    assert (Code.TOOL_UNDECLARED, "it calls 'later'") == said(call, other)
+    assert isinstance(said(call, added, other, inner), Sample)
+    assert (Code.TOOL_UNDECLARED, "it calls 'now'") == said(ts.ToolsChange(removed=["now"]), call)
+
+
 @pytest.mark.parametrize("escape", ["auto", "reject"])
 def test_what_a_format_cannot_write_is_no_tag(escape: str) -> None:
     unfinished = answer()

@@ -1,12 +1,12 @@
-"""Owns the checks of how far a job says that it is: of any kind of inputs, of a part of them, and behind earlier runs."""
+"""Owns the checks of how far a job says that it is: with any kind of inputs, in a part of them, behind earlier runs."""
 
 import gzip
 import json
 import time
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from tests.datasets.jobs import built, chats, plan_for, written

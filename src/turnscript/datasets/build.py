@@ -29,8 +29,8 @@ from turnscript.datasets.shardfiles import find_record, remove_shards, write_who
 
 class Progress(NamedTuple):
     """How far a job is. `stage`: `shards` or `merge`. `bytes` and `total`: of what its shards read, finished ones
-    included; in a merge, documents written, and 0 if nobody knows how many there will be. `before`: of all this, what an
-    earlier run had done.
+    included; in a merge, documents written, and 0 if nobody knows how many there will be. `before`: of all this,
+    what an earlier run had done.
     """
 
     stage: str

@@ -54,6 +54,7 @@ class Wishes(TypedDict, total=False):
     end: bool
     strict: bool
     objects: bool
+    declared: bool
     largest: int | None
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from turnscript.conversation import Item, Request, ToolCall
+from turnscript.conversation import Item, Request, Tool, ToolCall, ToolsChange
 from turnscript.datasets.form import Example
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.tokenizers.raw import half_pair
@@ -31,8 +31,8 @@ DIGEST = 16
 
 class Options(Struct, frozen=True, kw_only=True):
     """How rows become tokens. `strict`: what a format would lose is a problem. `objects`: so are arguments that are no
-    JSON object. `end`: the token that separates documents is put behind each, if the tokenizer has one. `largest`: the
-    largest id that an output can hold."""
+    JSON object, and `declared`: so are calls of tools that the row does not declare. `end`: the token that separates
+    documents is put behind each, if the tokenizer has one. `largest`: the largest id that an output can hold."""
 
     mode: str = "auto"
     escape: str = "auto"
@@ -40,6 +40,7 @@ class Options(Struct, frozen=True, kw_only=True):
     end: bool = True
     strict: bool = False
     objects: bool = False
+    declared: bool = False
     largest: int | None = None
 
 
@@ -101,6 +102,8 @@ class Drafter:
             raise BadRow(Code.EMPTY, "there is nothing in it to learn from: no message says anything")
         if self.options.objects:
             _check_arguments(items)
+        if self.options.declared:
+            _check_declared(request)
         out = self._write(request)
         texts, marks = out.flat()
         scale = self.scale
@@ -205,6 +208,25 @@ def _check_arguments(items: Sequence[Item]) -> None:
         if isinstance(item, ToolCall) and not item.custom and not is_object(item.arguments):
             message = f"the arguments of the call of {item.name!r} are no JSON object: {item.arguments[:60]!r}"
             raise BadRow(Code.ARGS, message, path=item.at)
+
+
+def _check_declared(request: Request) -> None:
+    """Refuse a call of a tool that was not declared before it, or was taken away."""
+    known = set(_names_of(request.tools))
+    for item in request.items:
+        if isinstance(item, ToolsChange):
+            known = (known - set(item.removed)) | set(_names_of(item.added))
+        elif isinstance(item, ToolCall) and item.name not in known:
+            tools = ", ".join(sorted(known)[:5]) or "no tool"
+            message = f"it calls {item.name!r}, and the row declares {tools}; declare the tool, or leave the call out"
+            raise BadRow(Code.TOOL_UNDECLARED, message, path=item.at)
+
+
+def _names_of(tools: Sequence[Tool]) -> Iterator[str]:
+    """The names of tools, and of those in namespaces; one that an API runs itself goes by its type."""
+    for tool in tools:
+        yield tool.name or tool.type
+        yield from _names_of(tool.tools)
 
 
 def _broken(texts: Sequence[str], marks: Sequence[int], items: Sequence[Item]) -> InvalidInput:

@@ -82,6 +82,8 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     escape: str = AUTO
     strict: bool = False
     """Whether rows are set aside of which the format would lose something."""
+    declared: bool = False
+    """Whether rows are set aside that call a tool which they do not declare."""
     weights: str = "binary"
     end: bool = True
     """Whether the tokenizer's end token stands behind each document."""

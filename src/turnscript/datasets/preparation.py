@@ -177,6 +177,7 @@ def encoder_of(plan: Plan) -> Encoder:
         escape=plan.escape,
         weights=plan.weights,
         strict=plan.strict,
+        declared=plan.declared,
         end=plan.end,
     )
 

@@ -79,6 +79,11 @@ def _choice(section: str, name: str, words: tuple[str, ...], what: str) -> Calla
     return option(section, name, type=click.Choice(words), help=f"{what} Default: {words[0]}.")
 
 
+def _flag(section: str, name: str, field: str, what: str) -> Callable[[_Command], _Command]:
+    """Nothing said is no word against a plan file."""
+    return option(section, name, field, is_flag=True, default=None, help=what)
+
+
 reading_options = all_of(
     option(ROWS, "--from", "form", type=FormName(), metavar="FORM", help="The form of the rows, if it is not told."),
     option(ROWS, "--map", metavar="FILE", help="A map file (TOML) for a form that turnscript does not know."),
@@ -103,6 +108,8 @@ encoding_options = all_of(
     _choice(TOKENS, "--mode", MODES, "Tags as ids of their own (ids), or the whole as text (text)."),
     _choice(TOKENS, "--weights", WEIGHTS, "Weights in the mask: 0 and 1, or fractions too (scaled)."),
     _choice(TOKENS, "--escape", ESCAPES, "Texts that hold a tag: break it (auto), refuse the row, or nothing."),
+    _flag(TOKENS, "--strict", "strict", "Set rows aside of which the format would lose something."),
+    _flag(TOKENS, "--declared-tools", "declared", "Set rows aside that call a tool which they do not declare."),
 )
 """How a row becomes tokens."""
 
