@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +22,10 @@ from msgspec import Struct
 from turnscript.datasets.packing import read_packing
 from turnscript.datasets.train import parse_train
 from turnscript.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from turnscript.conversation import Request
+    from turnscript.datasets.encoded import Encoded
 
 AUTO = "auto"
 ESCAPES = (AUTO, "reject", "none")
@@ -154,6 +158,16 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def limit(self) -> int | None:
         """The most tokens of a sample: as the plan says, else as many as fit a window that keeps documents whole."""
         return self.max_tokens if self.max_tokens is not None else read_packing(self.pack).limit or None
+
+    def encode(self, request: Request, weights: Mapping[int, float] | None = None) -> Encoded:
+        """A conversation in memory as the tokens that a build would make of its row; the inputs are not looked at.
+
+        `weights`: how much items count in the loss, by their position; the others count as the plan says. Raises
+        InvalidInput, with the code of the reason, for what a build would set aside, and for what is too long.
+        """
+        from turnscript.datasets.encoded import encode  # noqa: PLC0415  (most plans are for files)
+
+        return encode(self, request, weights)
 
     def facts(self) -> dict[str, Any]:
         """The plan as plain values."""

@@ -1,0 +1,74 @@
+"""Owns encoding a conversation that is in memory, as a build would encode its row: for who trains without files."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from turnscript.conversation import Request
+from turnscript.datasets.encoding import Encoder
+from turnscript.datasets.explaining import Token
+from turnscript.datasets.form import Example
+from turnscript.datasets.outputs._samples import NARROW
+from turnscript.datasets.plan import Plan, digest_of
+from turnscript.datasets.preparation import encoder_of
+from turnscript.datasets.problems import BadRow, Code, Problem
+from turnscript.datasets.row_checks import check_items
+from turnscript.losses import Loss
+
+
+class Stretch(NamedTuple):
+    """Neighbouring tokens of one item and weight, from `start` up to `end`.
+
+    `item`: its position, -1 for what belongs to none. `kind`: that of the item, `end` for the token behind the
+    document. `control`: they are literals of the format.
+    """
+
+    start: int
+    end: int
+    item: int
+    kind: str
+    control: bool
+    weight: int
+
+
+class Encoded(NamedTuple):
+    """A conversation as tokens, as an output holds them, with what of it the format could not say."""
+
+    ids: NDArray[np.uint16] | NDArray[np.uint32]
+    weights: NDArray[np.uint8]
+    losses: Sequence[Loss]
+    spans: Sequence[Stretch]
+
+
+def encode(plan: Plan, request: Request, weights: Mapping[int, float] | None = None) -> Encoded:
+    """What `Plan.encode` gives."""
+    encoder = _encoder(digest_of(plan.row_facts()), msgspec.json.encode(plan))
+    check_items(request.items)
+    example = Example(request, weights=dict(weights or {}))
+    (found,) = encoder.encode([example])
+    if isinstance(found, Problem):
+        raise BadRow(found.code, found.message, path=found.pointer)
+    if plan.limit is not None and len(found.ids) > plan.limit:
+        raise BadRow(Code.TOO_LONG, f"it has {len(found.ids)} tokens, and a sample may have {plan.limit}")
+    ids = found.ids.astype(np.uint16) if encoder.tokenizer.size <= NARROW else found.ids
+    return Encoded(ids, found.weights, found.losses, list(_stretches(encoder.explain(example))))
+
+
+def _stretches(tokens: Sequence[Token]) -> Iterator[Stretch]:
+    at = 0
+    for key, group in itertools.groupby(tokens, lambda token: (token.item, token.kind, token.control, token.weight)):
+        start, at = at, at + sum(1 for _ in group)
+        yield Stretch(start, at, *key)
+
+
+@lru_cache(maxsize=4)
+def _encoder(_key: str, plan: bytes) -> Encoder:
+    """Making one takes longer than many conversations do."""
+    return encoder_of(msgspec.json.decode(plan, type=Plan))

@@ -1,0 +1,48 @@
+"""Owns the checks of conversations that are encoded in memory: the same as a build makes of their rows."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import turnscript as ts
+from tests.datasets.jobs import built, chat, documents, plan_for, written
+from turnscript.datasets.problems import BadRow, Code
+
+TURNS = [("Hi", "Hello."), ("Wie geht's? 。", "Gut.\n\nUnd dir?", "é", "bye"), ("a", "<<USER>> b")]
+
+
+@pytest.mark.parametrize("tokenizer", ["bytes", "rwkv-world"])
+def test_a_conversation_in_memory_has_the_tokens_of_its_row(tokenizer: str, tmp_path: Path) -> None:
+    rows = [chat(*texts) for texts in TURNS]
+    file = written(tmp_path / "a.jsonl", [json.dumps(row).encode() for row in rows])
+    plan = plan_for(file, tokenizer=tokenizer, outputs=("jsonl",), train="assistant,end")
+    built(plan, tmp_path / "out")
+    for row, document in zip(rows, documents(tmp_path / "out"), strict=True):
+        found = plan.encode(ts.parse(json.dumps(row), "openai-chat"))
+        assert (document["input_ids"], document["loss_weight"]) == (found.ids.tolist(), found.weights.tolist())
+        assert [np.dtype(np.uint16), np.dtype(np.uint8)] == [found.ids.dtype, found.weights.dtype]
+        assert [0, *(span.end for span in found.spans)] == [*(span.start for span in found.spans), len(found.ids)]
+        for span in found.spans:
+            assert {span.weight} == set(found.weights[span.start : span.end].tolist())
+            assert span.kind in ("", "end") or (span.kind == "assistant") == bool(span.item % 2)
+
+
+def test_weights_are_those_of_items() -> None:
+    request = ts.parse(json.dumps(chat(*TURNS[1])), "openai-chat")
+    plan = plan_for("none.jsonl")
+    assert {1, 3} == {span.item for span in plan.encode(request).spans if span.weight and span.item >= 0}
+    assert {3} == {span.item for span in plan.encode(request, {1: 0}).spans if span.weight and span.item >= 0}
+
+
+def test_what_a_build_would_set_aside_is_an_error_with_the_same_code() -> None:
+    request = ts.parse(json.dumps(chat("Hi")), "openai-chat")
+    for plan, asked, code in (
+        (plan_for("none.jsonl"), request, Code.NO_TRAINED_TOKEN),
+        (plan_for("none.jsonl", max_tokens=9), ts.parse(json.dumps(chat("Hi", "Ho")), "openai-chat"), Code.TOO_LONG),
+        (plan_for("none.jsonl"), ts.Request(), Code.EMPTY),
+    ):
+        with pytest.raises(BadRow) as caught:
+            plan.encode(asked)
+        assert code == caught.value.reason
