@@ -268,3 +268,21 @@ def test_a_name_that_is_read_is_a_text(format_name: str, word: str, value: str) 
         said += [item.name for item in request.items if isinstance(item, ts.ToolCall | ts.ToolResult)]
     assert line
     assert all(one is None or (isinstance(one, str) and one.encode()) for one in said)
+
+
+READABLE: list[ts.Part] = [
+    ts.Document(text="found it", title="T"),
+    ts.Raw(
+        type="search_result", value=Json(b'{"title":"T","source":"s","content":[{"type":"text","text":"found it"}]}')
+    ),
+]
+
+
+@pytest.mark.parametrize("part", READABLE, ids=lambda part: type(part).__name__)
+def test_a_model_reads_the_text_of_what_a_tool_found(format_name: str, part: ts.Part) -> None:
+    """Where only text has a place, that text has; what else the part says is a loss."""
+    asked = ts.ToolCall(name="find", id="c1", arguments="{}")
+    items = [ts.User(content=[ts.Text(text="Where?")]), asked, ts.ToolResult(content=[part], id="c1", name="find")]
+    tools = [ts.Tool(name="find", parameters=Json(b'{"type":"object"}'))]
+    prompt = ts.get_format(format_name).prompt(ts.Request(conversation=ts.Conversation(items=items, tools=tools)))
+    assert "found it" in prompt.text

@@ -252,6 +252,11 @@ AT = "$.messages[0].content[0]"
         (Document(text="x"), [{"type": "input_text", "text": "x"}], [(AT, "approximated")]),
         (Audio(id="audio_1"), [], [(AT, "dropped")]),
         (Raw(type="search_result", value=json_of({"type": "search_result"})), [], [(AT, "dropped")]),
+        (
+            Raw(type="search_result", value=json_of({"title": "T", "source": "s", "content": [{"text": "a"}]})),
+            [{"type": "input_text", "text": "T\n\ns\n\na"}],
+            [(AT, "approximated")],
+        ),
     ],
 )
 def test_parts_of_another_api(given: Part, expected: Any, losses: Any) -> None:

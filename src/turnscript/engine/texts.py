@@ -10,6 +10,7 @@ from turnscript.engine.machine import PlainBody
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.losses import part_path
+from turnscript.readable import readable
 
 _INDENT = "    "
 _LEAST_INDENT = re.compile(r"^[ ]*(?=[^ \n])", re.MULTILINE)
@@ -31,7 +32,7 @@ class PlainText(PlainBody):
                     out.lose(f".{field}", "dropped", "this format shows the text of thoughts only")
             out.lose("", "dropped", "a thought without text")
             return False
-        if isinstance(item, Assistant) and content and not any(isinstance(part, Text | Refusal) for part in content):
+        if isinstance(item, Assistant) and content and all(readable(part) is None for part in content):
             self._texts(item, out)
             out.lose("", "dropped", "no part of it is text")
             return False
@@ -39,7 +40,7 @@ class PlainText(PlainBody):
 
     def is_empty(self, item: Any, flattened: bool = False) -> bool:
         """Whether nothing would be written."""
-        texts = (part.text for part in item.content if isinstance(part, Text | Refusal))
+        texts = (readable(part) or "" for part in item.content)
         return not any(text.strip() if flattened else text for text in texts)
 
     def write(self, item: Any, out: Writer) -> None:
@@ -66,18 +67,22 @@ class PlainText(PlainBody):
     def _texts(self, item: Any, out: Writer) -> list[str]:
         texts: list[str] = []
         for index, part in enumerate(item.content):
-            if isinstance(part, Text | Refusal):
-                texts.append(part.text)
-            _report_part(part, index, out)
+            text = readable(part)
+            if text is not None:
+                texts.append(text)
+            _report_part(part, text is not None, index, out)
         return texts
 
 
-def _report_part(part: Part, index: int, out: Writer) -> None:
+def _report_part(part: Part, read: bool, index: int, out: Writer) -> None:
     path = part_path("", index)
+    kind = type(part).__name__.lower()
     if isinstance(part, Refusal):
         out.lose(path, "approximated", "a refusal is written as text")
-    elif not isinstance(part, Text):
-        out.lose(path, "dropped", f"this format has no place for {type(part).__name__.lower()} parts")
+    elif read and not isinstance(part, Text):
+        out.lose(path, "approximated", f"of a {kind} part only the text is written")
+    elif not read:
+        out.lose(path, "dropped", f"this format has no place for {kind} parts")
     for key in part.extra:
         out.lose(f"{path}.{key}", "dropped", "this format has no place for members without a name")
 

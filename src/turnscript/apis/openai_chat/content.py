@@ -29,8 +29,9 @@ from turnscript.apis.openai_chat.objects import (
     with_inner,
 )
 from turnscript.conversation import Audio, Document, Image, Item, Part, Raw, Refusal, Text
-from turnscript.jsontext import Json, plain
+from turnscript.jsontext import Json
 from turnscript.media import data_url, split_data_url
+from turnscript.readable import readable
 from turnscript.wire import Verbatim
 
 BREAKPOINT = "prompt_cache_breakpoint"
@@ -244,24 +245,13 @@ def _write_plain_document(rendering: Rendering, part: Document, at: str) -> Body
 
 def _write_misfit(rendering: Rendering, part: Part, at: str) -> Body | None:
     """A part that the message cannot hold: the text of a search result, nothing of any other."""
-    text = quoted_text(part.value) if type(part) is Raw and part.type == "search_result" else ""
-    if text:
+    text = readable(part) if type(part) is Raw else None
+    if text is not None:
         rendering.lose(at, "approximated", "a search result is written as its text")
         return {"type": "text", "text": text}
     kind = part.type if type(part) is Raw else type(part).__name__.lower()
     rendering.lose(at, "dropped", f"this message cannot hold a part of kind {kind!r}")
     return None
-
-
-def quoted_text(value: Json) -> str:
-    """The title, the source and the texts of a search result as paragraphs."""
-    block = plain(value)
-    content = block.get("content") if isinstance(block, dict) else None
-    if not isinstance(content, list):
-        return ""
-    texts = [one.get("text") for one in content if isinstance(one, dict)]
-    found = [text for text in (block.get("title"), block.get("source"), *texts) if isinstance(text, str)]
-    return "\n\n".join(found)
 
 
 def _write_refusal(rendering: Rendering, part: Refusal, item: Item, index: int) -> Body:

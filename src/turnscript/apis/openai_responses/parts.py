@@ -24,9 +24,10 @@ from turnscript.apis.openai_responses.objects import (
     SummaryText,
 )
 from turnscript.conversation import Audio, Document, Extra, Image, Part, Raw, Refusal, Text
-from turnscript.jsontext import Json, json_of, plain
+from turnscript.jsontext import json_of, plain
 from turnscript.losses import part_path
 from turnscript.media import data_url, split_data_url
+from turnscript.readable import readable
 from turnscript.wire import Verbatim, Wire
 
 INPUT, OUTPUT, SUMMARY, REASONING = "input_text", "output_text", "summary_text", "reasoning_text"
@@ -273,9 +274,13 @@ def _write_audio(place: Place, part: Audio, index: int) -> Any:
     return body
 
 
-def _write_raw(place: Place, part: Raw, index: int) -> Json | None:
+def _write_raw(place: Place, part: Raw, index: int) -> Any:
     if not place.rendering.foreign:
         return part.value
+    text = readable(part)
+    if text is not None:
+        place.rendering.lose(place.path(index), "approximated", f"a part {part.type!r} is written as its text")
+        return {"type": place.usual, "text": text}
     place.rendering.lose(place.path(index), "dropped", f"{place.rendering.target} has no part {part.type!r}")
     return None
 

@@ -1,0 +1,31 @@
+"""Owns what can be read of a part where only text has a place: a document of plain text, the passages of a search."""
+
+from __future__ import annotations
+
+from turnscript.conversation import Document, Part, Raw, Refusal, Text
+from turnscript.jsontext import Json, plain
+
+SEARCH_RESULT = "search_result"
+"""The kind of part that holds passages which a search found: a client's own, in what its tool answers, for example."""
+
+
+def readable(part: Part) -> str | None:
+    """The text of a part; None for one that has nothing to read, such as a picture."""
+    if isinstance(part, Text):
+        return part.text
+    if isinstance(part, Refusal | Document):
+        return part.text
+    if isinstance(part, Raw) and part.type == SEARCH_RESULT:
+        return _passages(part.value) or None
+    return None
+
+
+def _passages(value: Json) -> str:
+    """The title, the source and the texts of a search result as paragraphs."""
+    block = plain(value)
+    content = block.get("content") if isinstance(block, dict) else None
+    if not isinstance(content, list):
+        return ""
+    texts = [one.get("text") for one in content if isinstance(one, dict)]
+    found = [text for text in (block.get("title"), block.get("source"), *texts) if isinstance(text, str)]
+    return "\n\n".join(found)
