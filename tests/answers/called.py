@@ -96,6 +96,12 @@ ANSWERS = [
     ),
     Answer(name="call without arguments", steps=told(call("{}"), reason="tool_calls"), covers=CALL, ending=CALLED),
     Answer(
+        name="call with nothing for arguments",
+        steps=told(call(""), reason="tool_calls"),
+        covers=("call.open", "call.close", "broken arguments"),
+        ending=CALLED,
+    ),
+    Answer(
         name="parallel calls",
         steps=told(
             call(), call('{"tz":"CET"}', "get_time", "call_b2"), call("{}", "f", "call_c3"), reason="tool_calls"

@@ -153,6 +153,8 @@ def _messages(items: list[Item], answer: Answer, streamed: bool) -> Iterator[Par
             yield "thinking", "" if hidden else text_content(item.content) or _summary(item), item.signature or ""
         elif isinstance(item, ToolCall):
             spelled = item.arguments if not item.custom and is_object(item.arguments) else _wrapped(item)
+            if not (item.custom or item.arguments):
+                spelled = "{}"
             found = spelled if streamed else as_javascript(json.loads(spelled))
             yield "tool_use", item.id or NO_ID, _long_name(item), found
         elif isinstance(item, Assistant):

@@ -25,6 +25,7 @@ from tests.strategies.shapes import Model, union_members
 from turnscript.conversation import (
     Assistant,
     Audio,
+    Conversation,
     Item,
     Opaque,
     Part,
@@ -200,7 +201,7 @@ def test_arguments_stay_the_text_they_are() -> None:
     assert response.items == API.parse_response(data).items
 
 
-@pytest.mark.parametrize("arguments", ['{"a":"tru', '{"a":1}{"b":2}', "{a:1}", "[1]", "", "ls -l", '{"a":"\\ud800"}'])
+@pytest.mark.parametrize("arguments", ['{"a":"tru', '{"a":1}{"b":2}', "{a:1}", "[1]", "ls -l", '{"a":"\\ud800"}'])
 def test_arguments_that_are_no_object_are_wrapped_and_listed(arguments: str) -> None:
     rendered = API.render_response(
         said(ToolCall(name="f", id="c", arguments=arguments), reason="tool_calls"), request()
@@ -210,6 +211,20 @@ def test_arguments_that_are_no_object_are_wrapped_and_listed(arguments: str) -> 
     assert [
         "items[0]: approximated: arguments that are not a JSON object become an object with one string, 'input'"
     ] == [str(loss) for loss in rendered.losses]
+
+
+@pytest.mark.parametrize("arguments", ["", "\n "])
+def test_nothing_for_arguments_is_an_empty_object(arguments: str) -> None:
+    """Some models call a tool that takes none so. A member that the tool does not have would make the call fail."""
+    call = ToolCall(name="f", id="c", arguments=arguments)
+    rendered = API.render_response(said(call, reason="tool_calls"), request())
+    value: Any = rendered.value
+    assert {} == value["content"][0]["input"]
+    asked = Request(conversation=Conversation(items=[call]), origin="another")
+    again: Any = API.render_request(asked).value
+    assert {} == again["messages"][0]["content"][0]["input"]
+    expected = "items[0]: approximated: no arguments are an empty object here"
+    assert [expected] == [str(loss) for loss in rendered.losses]
 
 
 def test_a_call_of_free_text_and_one_in_a_namespace_are_renamed_as_requests_do() -> None:

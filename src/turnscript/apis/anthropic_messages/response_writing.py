@@ -13,7 +13,7 @@ from typing import Any
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, merge
 from turnscript.apis.anthropic_messages.parts import PartWriter
 from turnscript.apis.anthropic_messages.response import CUTTING, OWN_REASONS, STOP_REASONS, usage_object
-from turnscript.apis.anthropic_messages.writing import is_text, legal_id
+from turnscript.apis.anthropic_messages.writing import NO_ARGUMENTS, is_text, legal_id, no_arguments
 from turnscript.conversation import (
     Assistant,
     Extra,
@@ -147,7 +147,10 @@ class AnswerWriter:
     def _tool_use(self, item: ToolCall) -> list[Any]:
         self._calls += 1
         block: Body = {"type": "tool_use", "id": self._call_id(item), "name": item.name}
-        if item.custom or not is_object(item.arguments):
+        if no_arguments(item):
+            self.lose(item, "", "approximated", NO_ARGUMENTS)
+            block["input"] = Json(b"{}")
+        elif item.custom or not is_object(item.arguments):
             why = "free text becomes" if item.custom else "arguments that are not a JSON object become"
             self.lose(item, "", "approximated", f"{why} an object with one string, 'input'")
             block["input"] = json_of({"input": item.arguments})

@@ -49,6 +49,14 @@ def legal_id(id_: str) -> str:
     return _ID_ESCAPED.sub(lambda found: f"-x{ord(found[0]):x}-", id_) or "-x-"
 
 
+NO_ARGUMENTS = "no arguments are an empty object here"
+
+
+def no_arguments(call: ToolCall) -> bool:
+    """Whether a call says nothing at all where its arguments stand, as some models call a tool that takes none."""
+    return not call.custom and not call.arguments.strip(" \t\r\n")
+
+
 class Writer:
     """Writes the items of one request. Afterwards `changes` holds the tools added or removed on the way, and where."""
 
@@ -341,7 +349,10 @@ class Writer:
 
     def _tool_use(self, item: ToolCall, blocks: list[Any], message: Body) -> None:
         block: Body = {"type": "tool_use", "id": self._id(item), "name": item.name}
-        if item.custom or not is_object(item.arguments):
+        if no_arguments(item):
+            self.lose(item, "", "approximated", NO_ARGUMENTS)
+            block["input"] = Json(b"{}")
+        elif item.custom or not is_object(item.arguments):
             why = "free text becomes" if item.custom else "arguments that are not a JSON object become"
             self.lose(item, "", "approximated", f"{why} an object with one string, 'input'")
             block["input"] = {"input": item.arguments}
