@@ -1,4 +1,4 @@
-"""Owns what the answers of several APIs share: token counts on the wire, made-up ids, unnamed members in pieces.
+"""Owns what the answers of several APIs share: token counts on the wire, calls cut off, made-up ids, unnamed members.
 
 Nothing here knows an API by name: an API says what it calls its counts.
 """
@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from turnscript.api import Body, leftover, merge
-from turnscript.conversation import Extra, Request, Usage
-from turnscript.jsontext import Json, json_string, plain, read_list, read_object
+from turnscript.conversation import Extra, Request, ToolCall, Usage
+from turnscript.jsontext import Json, is_object, json_string, plain, read_list, read_object
 from turnscript.wire import Reader, mismatch
 
 # Token counts.
@@ -93,6 +93,14 @@ def _nested(members: Extra, name: str) -> Extra:
 def _put_rest(members: Extra, name: str, rest: Extra) -> None:
     if rest:
         members[name] = leftover(rest)
+
+
+# Calls.
+
+
+def is_whole(call: ToolCall) -> bool:
+    """Whether a call may be told. One that was cut off may not, so that nobody runs it with half its arguments."""
+    return not call.open or (not call.custom and is_object(call.arguments))
 
 
 # Ids.

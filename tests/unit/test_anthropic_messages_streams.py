@@ -226,6 +226,20 @@ def test_a_call_that_a_limit_cut_off_is_never_told(server: Loopback, client: ant
     assert bare(response) == bare(fold(read(data)))
 
 
+@pytest.mark.parametrize(
+    "cut", [ToolCall(name="f", arguments='{"a', id="c", open=True), ToolCall(name="p", custom=True, open=True)]
+)
+def test_a_call_that_a_backend_left_open_is_not_told(cut: ToolCall) -> None:
+    response = Response(items=[Assistant(content=[Text(text="x")]), cut], finish_reason="length", usage=Usage(3, 4))
+    rendered = API.render_response(response, request())
+    value: Any = rendered.value
+    assert (["text"], "max_tokens") == ([block["type"] for block in value["content"]], value["stop_reason"])
+    assert [("items[1]", "dropped")] == [(loss.path, loss.kind) for loss in rendered.losses]
+    assert b"tool_use" not in written(answers.told(response, answers.in_pieces(2)))
+    response.items[1] = ToolCall(name="f", arguments='{"a":1}', id="c", open=True)
+    assert b"tool_use" in API.render_response(response, request()).data
+
+
 def test_a_text_that_turned_out_to_be_none_is_listed() -> None:
     writer = API.stream_renderer(request())
     events: list[Event] = [PartStart(0, Assistant()), PartDelta(0, "x"), PartEnd(0, None)]

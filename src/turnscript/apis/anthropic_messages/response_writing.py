@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
+from turnscript.answers import is_whole
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, merge
 from turnscript.apis.anthropic_messages.parts import PartWriter
 from turnscript.apis.anthropic_messages.response import CUTTING, OWN_REASONS, STOP_REASONS, usage_object
@@ -145,6 +146,9 @@ class AnswerWriter:
         return text_content(content)
 
     def _tool_use(self, item: ToolCall) -> list[Any]:
+        if not is_whole(item):
+            self.lose(item, "", "dropped", "the call was cut off: nobody may run it")
+            return []
         self._calls += 1
         block: Body = {"type": "tool_use", "id": self._call_id(item), "name": item.name}
         if no_arguments(item):
@@ -265,7 +269,7 @@ def render(response: Response, request: Request, api: Api, reply: Reply, strict:
     }
     writer.put_extra(body, response.extra)
     last = response.items[-1] if response.items else None
-    if response.finish_reason in CUTTING and isinstance(last, ToolCall):
+    if response.finish_reason in CUTTING and isinstance(last, ToolCall) and is_whole(last):
         writer.lose(last, "", "approximated", "who reads this must take the last call for one that the limit cut off")
     if strict and writer.losses:
         raise LossyConversion(writer.losses, api.name)

@@ -21,7 +21,7 @@ from turnscript.apis.openai_chat.response import (
     Order,
     as_function,
     call_head,
-    is_whole,
+    is_told,
     logprobs_of,
     lose_legacy,
     lose_spoken,
@@ -175,7 +175,7 @@ class ChatStreamRenderer(ChunkEnding):
 
     def _call(self, out: list[bytes], part: ToolCall) -> None:
         rendering = self._rendering
-        if not is_whole(rendering, part):
+        if not is_told(rendering, part):
             return
         if self._legacy and self._calls:
             lose_legacy(rendering, part)

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
-from turnscript.answers import made_id, write_usage
+from turnscript.answers import is_whole, made_id, write_usage
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, Source, body_bytes, merge, part_path
 from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.content import written_parts
@@ -41,7 +41,7 @@ from turnscript.conversation import (
 from turnscript.errors import InvalidRequest
 from turnscript.events import fold
 from turnscript.grouping import slot_of
-from turnscript.jsontext import Json, is_object, json_string, read_list, read_object
+from turnscript.jsontext import Json, json_string, read_list, read_object
 from turnscript.logprobs import TokenLogprob
 
 # Reading.
@@ -142,9 +142,9 @@ def call_head(rendering: Rendering, request: Request, item: ToolCall, place: int
     return item.id if item.id is not None else made_id("call_", request, place, item.name, item.arguments), name
 
 
-def is_whole(rendering: Rendering, item: ToolCall) -> bool:
-    """Whether a call may be told. One that was cut off is none, so that nobody runs it with half its arguments."""
-    if not item.open or (not item.custom and is_object(item.arguments)):
+def is_told(rendering: Rendering, item: ToolCall) -> bool:
+    """Whether a call is told. One that was cut off is reported instead."""
+    if is_whole(item):
         return True
     rendering.lose(item.at, "dropped", "the call was cut off: nobody may run it")
     return False
@@ -244,7 +244,7 @@ class Message:
 
     def _call(self, item: ToolCall) -> None:
         rendering = self._rendering
-        if not is_whole(rendering, item):
+        if not is_told(rendering, item):
             return
         self._order.note("call", item.at)
         id_, name = call_head(rendering, self._request, item, len(self._calls))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from turnscript.answers import is_whole
 from turnscript.api import OFFICIAL, Api, Body, Rendering
 from turnscript.apis.openai_responses.naming import Named, Naming
 from turnscript.apis.openai_responses.options import ORIGIN
@@ -32,7 +33,7 @@ from turnscript.conversation import (
     ToolResult,
 )
 from turnscript.grouping import slot_of
-from turnscript.jsontext import Json, is_object
+from turnscript.jsontext import Json
 from turnscript.logprobs import Candidate, TokenLogprob
 
 _ALWAYS = {"annotations": b"[]", "logprobs": b"[]"}
@@ -197,11 +198,6 @@ def told_token(token: TokenLogprob) -> Body:
 
 def _scored(token: Candidate) -> Body:
     return {"token": token.token, "bytes": token.bytes or [], "logprob": token.logprob}
-
-
-def is_whole(call: ToolCall) -> bool:
-    """Whether a call may be told as done: one that was cut off may not, so that nobody runs it."""
-    return not call.open or (not call.custom and is_object(call.arguments))
 
 
 def is_search_call(item: Item) -> bool:

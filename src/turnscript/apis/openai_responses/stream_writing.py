@@ -17,11 +17,12 @@ from typing import Any
 import msgspec
 from msgspec import Raw as RawJson
 
+from turnscript.answers import is_whole
 from turnscript.api import Api, Body, Reply
 from turnscript.apis.openai_responses.errors import failure_of, flat_error
 from turnscript.apis.openai_responses.naming import Named, response_id
 from turnscript.apis.openai_responses.outcome import COMPLETED, FAILED, IN_PROGRESS, INCOMPLETE, write_ending
-from turnscript.apis.openai_responses.output import Output, is_search_call, is_whole, told_token
+from turnscript.apis.openai_responses.output import Output, is_search_call, told_token
 from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, SUMMARY
 from turnscript.apis.openai_responses.response import Report, lose_stop, own_extra, told_status
 from turnscript.conversation import Assistant, Item, Refusal, Request, Thinking, ToolCall
