@@ -114,3 +114,18 @@ def test_every_error_has_a_status_and_a_body_in_the_apis_shape(api_name: str, er
     status, body = ts.get_api(api_name).render_error(error)
     assert status >= 400
     assert json.loads(body)["error"]["message"]
+
+
+@pytest.mark.parametrize("broken", [b"data: {oops\n\n", b'data: {"error":{"message":"gone"}}\n\n', b"data: \xff\n\n"])
+def test_an_error_never_swallows_what_came_before_it(api_name: str, broken: bytes) -> None:
+    """Nor does it pass: whoever goes on behind it is told of it again."""
+    api = ts.get_api(api_name)
+    told = strategies.told(ts.Response(items=[ts.Assistant(content=[ts.Text(text="Hello")])]), strategies.in_pieces(2))
+    parser = api.stream_parser()
+    events = parser.feed(api.stream_renderer(asked()).send(told[:-2]) + broken)
+    assert "Hello" == "".join([event.text for event in events if isinstance(event, ts.PartDelta)])
+    for again in (b"", stream(api, told)):
+        with pytest.raises(UpstreamError):
+            parser.feed(again)
+    with pytest.raises(UpstreamError):
+        parser.close()

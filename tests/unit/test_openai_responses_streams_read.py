@@ -131,6 +131,44 @@ def test_items_that_the_last_event_adds_are_an_issue() -> None:
     assert ["unannounced_item"] == [issue.kind for issue in response.issues]
 
 
+def test_items_that_the_last_event_leaves_out_are_kept_and_are_an_issue() -> None:
+    body = GOOD[-1] | {"response": GOOD[-1]["response"] | {"output": GOOD[-1]["response"]["output"][:1]}}
+    response = fold(parsed(of_payloads(*GOOD[:-1], body)))
+    assert ITEMS == without_made_up(response.items, ITEMS)
+    assert ["missing_item"] == [issue.kind for issue in response.issues]
+
+
+@pytest.mark.parametrize("moved", ["response.output_item.added", "response.output_item.done"])
+def test_an_item_that_is_done_at_another_index_is_told_once(moved: str) -> None:
+    place = {"output_index": 0, "content_index": 0, "item_id": "msg_1"}
+    item = {"type": "message", "id": "msg_1", "role": "assistant", "content": []}
+    whole = item | {"content": [{"type": "output_text", "text": "Hi", "annotations": []}]}
+    bodies = [
+        {"type": "response.output_item.added", "output_index": 0, "item": item},
+        {"type": "response.output_text.delta", "delta": "Hi", **place},
+        {"type": "response.output_item.done", "output_index": 0, "item": whole},
+    ]
+    if moved.endswith("added"):
+        del bodies[1]
+    at = next(body for body in bodies if body["type"] == moved)
+    at["output_index"] = 5
+    end = GOOD[-1] | {"response": GOOD[-1]["response"] | {"output": [whole]}}
+    response = fold(parsed(of_payloads(GOOD[0], *bodies, end)))
+    assert ["Hi"] == [drawn.content_of(item) for item in response.items]
+    assert ["changed_item"] == [issue.kind for issue in response.issues]
+
+
+def test_hosted_tools_that_are_never_done_are_those_of_the_last_event() -> None:
+    items = [{"type": "web_search_call", "id": f"ws_{number}", "status": "completed"} for number in range(2)]
+    added = [
+        {"type": "response.output_item.added", "output_index": number, "item": item}
+        for number, item in enumerate(items)
+    ]
+    end = GOOD[-1] | {"response": GOOD[-1]["response"] | {"output": items}}
+    response = fold(parsed(of_payloads(GOOD[0], *added, end)))
+    assert [Opaque(type="web_search_call", value=json_of(item)) for item in items] == response.items
+
+
 def test_an_item_that_is_not_what_its_pieces_said_is_an_issue() -> None:
     def change(body: dict[str, Any]) -> dict[str, Any]:
         if body["type"] == "response.output_text.delta":
@@ -331,6 +369,21 @@ def test_a_stream_with_one_event_missing_changed_or_moved_never_raises_anything_
         return
     found = [item.arguments for item in response.items if isinstance(item, ToolCall)]
     assert set(found) <= {CALL.arguments, "x", "1"}
+
+
+def test_items_that_are_never_done_take_time_in_proportion() -> None:
+    def seconds(count: int) -> float:
+        items = [{"type": "message", "id": f"m{at}", "role": "assistant", "content": []} for at in range(count)]
+        added = [
+            {"type": "response.output_item.added", "output_index": at, "item": item} for at, item in enumerate(items)
+        ]
+        data = of_payloads(*added, {"type": "response.completed", "response": {"output": items}})
+        start = time.process_time()
+        assert count == len(fold(parsed(data)).items)
+        return time.process_time() - start
+
+    seconds(100)
+    assert min(seconds(4000) for _ in range(3)) < 8 * min(seconds(1000) for _ in range(3))
 
 
 def test_reading_and_writing_take_time_in_proportion() -> None:

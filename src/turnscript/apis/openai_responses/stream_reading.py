@@ -96,20 +96,31 @@ class StreamReader:
         self._events: list[Event] = []
         self._issues: list[Issue] = []
         self._known: set[str] = set()
+        self._error: UpstreamError | None = None
         self._parts: dict[int, _Part] = {}
+        self._by_name: dict[tuple[object, ...], _Part] = {}
         self._waiting: deque[_Part] = deque()  # in the order of the output, not ended yet
         self._items: list[Item] = []
         self._begun = False
         self._over = False
 
     def feed(self, data: bytes) -> list[Event]:
-        """More bytes; returns what is certain now."""
-        for name, text in self._sse.feed(data):
-            self._event(name, text)
+        """More bytes; returns what is certain now. An error that comes behind events waits for the next call."""
+        if self._error is not None:
+            raise self._error
+        try:
+            for name, text in self._sse.feed(data):
+                self._event(name, text)
+        except UpstreamError as error:
+            self._error = error
+            if not self._events:
+                raise
         return self._taken()
 
     def close(self) -> list[Event]:
         """The stream is over. Raises UpstreamError if the response is not."""
+        if self._error is not None:
+            raise self._error
         for name, text in self._sse.close():
             self._event(name, text)
         if not self._over:
@@ -181,6 +192,7 @@ class StreamReader:
     def _new(self, index: int, item: Item) -> _Part:
         part = _Part(len(self._parts), head(item))
         self._parts[index] = part
+        self._by_name.setdefault(_names(item), part)
         self._waiting.append(part)
         if not isinstance(item, Assistant):  # a message waits until it is known whether it is a refusal
             self._announce(part)
@@ -222,12 +234,22 @@ class StreamReader:
         item = read_output(told.item, "$.output", index)
         if item is None:
             self._issues_add(cut_call(told.item))
-        part = self._parts.get(index) or self._new(index, item if item is not None else _call(told.item, index))
+        part = self._parts.get(index) or self._misplaced(item, index)
+        if part is None:
+            part = self._new(index, item if item is not None else _call(told.item, index))
         if part.final is not None:
             raise UpstreamError(f"the server ended the item at output index {index} twice", body=_start(text))
         if item is not None and type(item) is not type(part.item):
             raise UpstreamError(f"the item at output index {index} became another kind of item", body=_start(text))
         self._end(part, item)
+
+    def _misplaced(self, item: Item | None, index: int) -> _Part | None:
+        """The part that was announced at another index than its item is done at, if an id tells."""
+        part = None if item is None or _names(item)[1] is None else self._by_name.get(_names(item))
+        if part is None or part.final is not None:
+            return None
+        self._issue("changed_item", f"item {part.index} is done at output index {index}, where it was not announced")
+        return part
 
     def _end(self, part: _Part, item: Item | None) -> None:
         """The item is whole, or None. What its pieces left out is told now; it ends when those before it have."""
@@ -283,17 +305,21 @@ class StreamReader:
         if len(output) > len(self._parts):
             self._issue("unannounced_item", "the last event has more items than were announced; they are left out")
         unended = [part for part in self._waiting if part.final is None]
+        if output and len(output) < len(self._parts) - len(unended):
+            self._issue("missing_item", "the last event has fewer items than were done; all that were done are kept")
         if not unended:
             return
         finals = [read_output(value, "$.output", index) for index, value in enumerate(output)]
+        named = {_names(item): item for item in reversed(finals) if item is not None}
         for part in unended:
-            self._end(part, self._final(part, finals))
+            beside = finals[part.index] if part.index < len(finals) else None
+            same = beside if beside is not None and _names(beside) == _names(part.item) else None
+            self._end(part, self._final(part, same or named.get(_names(part.item))))
 
-    def _final(self, part: _Part, finals: list[Item | None]) -> Item | None:
-        """The whole item of a part without `done`: from the last event, else from its pieces if they are whole."""
-        for item in finals:
-            if item is not None and _names(item) == _names(part.item):
-                return item
+    def _final(self, part: _Part, item: Item | None) -> Item | None:
+        """The whole item of a part without `done`: that of the last event, else its pieces if they are whole."""
+        if item is not None:
+            return item
         self._issue("missing_event", f"item {part.index} was never done")
         told = "".join(part.told)
         item = part.item
