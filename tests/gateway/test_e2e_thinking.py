@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 import httpx2
 import pytest
+from msgspec.structs import asdict
 
 import turnscript as ts
 from tests.gateway.dialogue import DIALOGUES, STREAM, WAYS, WHOLE, Dialogue, Way
@@ -16,6 +18,8 @@ from tests.gateway.speaker import Speaker, Talk, call, speaking, text, thought
 from tests.gateway.stage import CHATS, NO_TLS, WEATHER, Stage, Told, answer, named, piece, text_of_call
 from tests.sdks import anthropic_sdk, openai_sdk
 from turnscript.api import Api
+from turnscript.gateway.config import Efforts
+from turnscript.gateway.forcing import BUDGETS
 from turnscript.registry import get_api
 
 EACH = pytest.mark.parametrize("api", DIALOGUES)
@@ -251,6 +255,44 @@ def test_the_anthropic_stream_has_the_signature_before_the_end_of_its_block(one:
     kinds = [event.delta.type if event.type == "content_block_delta" else event.type for event in events]
     assert kinds.index("thinking_delta") < kinds.index("signature_delta") < kinds.index("content_block_stop")
     assert kinds.index("content_block_stop") < kinds.index("text_delta")
+
+
+# What a server, or a key, says of all this.
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_chat_calls_thoughts_what_the_policy_says(stream: bool, name: str) -> None:
+    with Stage(policy={"reasoning_name": name}) as stage:
+        stage.play(answer("Hm.\n<<THINK_END>>", "\n\n<<ASSISTANT>>\nSunny.\n<<ASSISTANT_END>>"))
+        told = stage.ask(get_api("openai-chat"), stream=stream, text=QUESTION, **ASKING["openai-chat"])
+        other = {"reasoning_content": "reasoning", "reasoning": "reasoning_content"}[name]
+        assert (True, False) == (f'"{name}":'.encode() in told.body, f'"{other}":'.encode() in told.body)
+
+
+@pytest.mark.parametrize("status", ["incomplete", "completed"])
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_a_response_that_met_its_limit_ends_as_the_policy_says(stream: bool, status: str) -> None:
+    with Stage(policy={"incomplete_as": status}) as stage:
+        stage.play(answer("Once upon", finish="length"))
+        told = stage.ask(get_api("openai-responses"), stream=stream, text=QUESTION)
+        body = json.loads(told.body.rpartition(b"data: ")[2])
+        response = body["response"] if stream else body
+        assert (status, "max_output_tokens") == (response["status"], response["incomplete_details"]["reason"])
+        assert not stream or f"response.{status}" == body["type"]
+
+
+def test_an_effort_is_as_many_tokens_as_the_model_is_configured_with() -> None:
+    asking: Any = {"reasoning_effort": "low"}
+    for efforts, asks in ((Efforts(), 1), (Efforts(low=BUDGET), 2)):
+        with Stage(model={"efforts": efforts}) as stage:
+            stage.play(endless(counted=False), goes_on(READ + BUDGET))
+            stage.ask(get_api("openai-chat"), stream=False, text=QUESTION, limit=2000, **asking)
+            assert asks == len(stage.asks[0])
+
+
+def test_the_efforts_of_the_configuration_are_those_that_plans_are_made_with() -> None:
+    assert BUDGETS == asdict(Efforts())
 
 
 # What is counted where the model was stopped and asked to go on: its prompt, and nothing of it twice.

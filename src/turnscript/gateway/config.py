@@ -51,6 +51,8 @@ DAY = 86_400.0
 Losses = Literal["ignore", "report", "error"]
 HostedTools = Literal["refuse", "report"]
 InvalidCalls = Literal["pass", "text", "retry"]
+ReasoningName = Literal["reasoning_content", "reasoning"]
+IncompleteAs = Literal["incomplete", "completed"]
 Thinking = Literal["auto", "on", "off"]
 
 
@@ -94,12 +96,17 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """What happens to what a prompt cannot carry, to tools that only a vendor has, and to calls that fit no tool."""
+    """What happens to what a prompt cannot carry, to tools that only a vendor has, and to calls that fit no tool.
+
+    `reasoning_name`, `incomplete_as`: how an answer is told to clients that know one way only, as in `api.Reply`.
+    """
 
     losses: Annotated[Losses, Choice(("ignore", "report", "error"))] = "report"
     hosted_tools: Annotated[HostedTools, Choice(("refuse", "report"))] = "report"
     invalid_calls: Annotated[InvalidCalls, Choice(("pass", "text", "retry"))] = "pass"
     loss_header: Annotated[int, Whole(0, 65_536)] = 4096
+    reasoning_name: Annotated[ReasoningName, Choice(("reasoning_content", "reasoning"))] = "reasoning_content"
+    incomplete_as: Annotated[IncompleteAs, Choice(("incomplete", "completed"))] = "incomplete"
 
 
 class Memory(Struct, frozen=True, kw_only=True):
@@ -164,6 +171,16 @@ class Sampling(Struct, frozen=True, kw_only=True):
     penalty_decay: Annotated[float | None, Number(0, 1)] = None
 
 
+class Efforts(Struct, frozen=True, kw_only=True):
+    """The most tokens of thought for each effort that a request may ask for; None: as many as it takes."""
+
+    low: Annotated[int | None, Whole(bound=True)] = 2048
+    medium: Annotated[int | None, Whole(bound=True)] = 8192
+    high: Annotated[int | None, Whole(bound=True)] = 24_576
+    xhigh: Annotated[int | None, Whole(bound=True)] = None
+    max: Annotated[int | None, Whole(bound=True)] = None
+
+
 class Model(Struct, frozen=True, kw_only=True):
     """A model that clients can ask for. `backend` is where it runs, in one place or in several.
 
@@ -184,6 +201,7 @@ class Model(Struct, frozen=True, kw_only=True):
     first_token: Annotated[str | None, Text("a string", empty=True)] = None
     prompts: Annotated[dict[str, Any] | None, AnyTable("a table as ai00 has it")] = None
     thinking: Annotated[Thinking, Choice(("auto", "on", "off"))] = "auto"
+    efforts: Annotated[Efforts, Section(Efforts)] = Efforts()
     preset: Annotated[str | None, PRESET] = None
     sampling: Annotated[Sampling, Section(Sampling)] = Sampling()
     context: Annotated[int | None, Whole(1)] = None

@@ -13,7 +13,7 @@ from secrets import token_hex
 from typing import get_args
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from turnscript.api import PLAIN, Reply
 from turnscript.backend import Backend, Completion
@@ -197,8 +197,9 @@ class Preparation(Struct, kw_only=True):
         )
 
     def _thinking(self, request: Request, format_: Format) -> forcing.ThinkingPlan:
-        default = {"on": True, "off": False}.get(self.served.model.thinking)
-        return forcing.plan_thinking(request, format_, default=default, max_tokens=request.settings.max_tokens)
+        model, limit = self.served.model, request.settings.max_tokens
+        default, budgets = {"on": True, "off": False}.get(model.thinking), asdict(model.efforts)
+        return forcing.plan_thinking(request, format_, default=default, max_tokens=limit, budgets=budgets)
 
     def _choices(self, request: Request, losses: list[Loss]) -> int:
         choices, lost = forcing.choices(request, self.caller.limits.choices if self.several else None)

@@ -263,6 +263,8 @@ class Service:
             completed=lambda: ended.at,
             usage=Usage(input=prepared.tokens),
             request_id=visit.request_id,
+            reasoning_name=caller.policy.reasoning_name,
+            incomplete_as=caller.policy.incomplete_as,
         )
         if prepared.keep and prepared.reply.id is not None:
             self.sessions.note(prepared.session, prepared.reply.id, caller.name)
