@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from turnscript.api import Body, leftover, merge
+from turnscript.api import Body, Rendering, leftover, merge
 from turnscript.conversation import Extra, Request, ToolCall, Usage
 from turnscript.jsontext import Json, is_object, json_string, plain, read_list, read_object
 from turnscript.wire import Reader, mismatch
@@ -118,6 +118,12 @@ def made_id(prefix: str, request: Request, *seeds: object) -> str:
     except UnicodeEncodeError:  # half a surrogate pair in somebody's text
         data = json.dumps(msgspec.to_builtins(told, enc_hook=str)).encode()
     return f"{prefix}{blake2b(data, digest_size=12).hexdigest()}"
+
+
+def lose_id(rendering: Rendering, id_: str | None, told: str, *, named: bool) -> None:
+    """Report that a stream has another id than the answer that it tells. `named`: because the server gave it one."""
+    if id_ not in (None, told) and not named:
+        rendering.lose("$.id", "renamed", f"the stream called itself {told!r} before this was known")
 
 
 # Unnamed members of a stream.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from turnscript.answers import made_id, write_usage
+from turnscript.answers import lose_id, made_id, write_usage
 from turnscript.api import Api, Body, Rendering, Reply, merge, part_path
 from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.response import (
@@ -46,6 +46,7 @@ class ChatStreamRenderer(ChunkEnding):
     def __init__(self, api: Api, request: Request, reply: Reply) -> None:
         self.losses: list[Loss] = []
         self.id = reply.id if reply.id is not None else made_id("chatcmpl-", request)
+        self._named = reply.id is not None
         self.created = reply.created or 0
         self._choice = reply.choice
         self._api = api
@@ -219,6 +220,7 @@ class ChatStreamRenderer(ChunkEnding):
             merge(choice, rest)
         choice.setdefault("logprobs", None)
         lose_stop(last, end.stop_sequence, choice)
+        lose_id(last, end.id, self.id, named=self._named)
         body = self._chunk([choice])
         put_top(last, body, end.extra)
         out.append(frame(encoded(body)))

@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.answers import Counts, Gathered, made_id, read_usage, write_usage
+from turnscript.answers import Counts, Gathered, lose_id, made_id, read_usage, write_usage
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, extra_of, leftover, merge, part_path
 from turnscript.chunked import ChunkEnding, encoded
 from turnscript.conversation import (
@@ -330,6 +330,7 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
 
     def __init__(self, api: Api, request: Request, reply: Reply) -> None:
         super().__init__(api, request)
+        self._named = reply.id is not None
         self.id = reply.id if reply.id is not None else made_id("cmpl-", request)
         self.created = reply.created or 0
         self._asked_usage = asks_usage(request)
@@ -402,6 +403,7 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
         rendering = self.rendering([], end.origin)
         body = self.body(self.id, self.created, [self.choice(rendering, end, "")])
         self.put_top(rendering, body, end.extra)
+        lose_id(rendering, end.id, self.id, named=self._named)
         out.append(frame(encoded(self._asked(body))))
         if end.usage is not None:
             if self._asked_usage:
