@@ -110,6 +110,11 @@ def upstream_error(value: Json, whole: Json | str) -> UpstreamError:
 
 _NO_QUOTA = "insufficient_quota"
 _SIGNS = (
+    ("invalid_api_key", 401),
+    ("authentication", 401),
+    ("permission", 403),
+    ("not_found", 404),
+    ("timeout", 504),
     ("rate_limit", 429),
     ("overloaded", 503),
     (_NO_QUOTA, 429),

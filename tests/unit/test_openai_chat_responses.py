@@ -206,6 +206,11 @@ def test_what_is_no_answer_is_an_error_with_its_place(body: dict[str, Any], path
         ({"message": "oh", "type": "server_error", "code": None}, "oh", 500, True),
         ("cannot reshape", "cannot reshape", None, True),
         ({"code": "rate_limit_exceeded"}, "rate_limit_exceeded", 429, True),
+        ({"message": "who?", "type": "invalid_request_error", "code": "invalid_api_key"}, "who", 401, False),
+        ({"message": "who?", "type": "authentication_error"}, "who", 401, False),
+        ({"message": "not yours", "type": "permission_error"}, "yours", 403, False),
+        ({"message": "no m", "type": "invalid_request_error", "code": "model_not_found"}, "no m", 404, False),
+        ({"message": "slow", "type": "server_error", "code": "timeout"}, "slow", 504, True),
     ],
 )
 def test_an_error_body_is_an_error_of_the_server(error: Any, message: str, upstream: int, retryable: bool) -> None:
