@@ -29,6 +29,7 @@ from turnscript.backends.llamacpp import LlamaCpp
 from turnscript.conversation import Item
 from turnscript.format import Format
 from turnscript.gateway.config import Config
+from turnscript.gateway.embedded import Embedded
 
 FORMAT = "rwkv-goose-hermes"
 EACH = pytest.mark.parametrize("api", DIALOGUES)
@@ -168,6 +169,29 @@ def test_tokens_are_counted_by_the_server(rwkv: str) -> None:
         answer = httpx2.post(f"{url}/v1/messages", json=ask, verify=NO_TLS).json()["usage"]
         whole = answer["input_tokens"] + answer["cache_read_input_tokens"]
         assert abs(told.json()["input_tokens"] - whole) <= 1
+
+
+FIRST = "<|begin_of_text|>"
+
+
+@pytest.mark.parametrize("adds", [True, False], ids=["the server adds it", "it does not"])
+@pytest.mark.parametrize("said", [None, FIRST, ""], ids=["not said", "said", "said to be none"])
+def test_a_first_token_that_the_server_adds_is_not_in_the_prompt_too(
+    tmp_path: Path, adds: bool, said: str | None
+) -> None:
+    ask: Any = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "Hello"}]}
+    path = tinygguf.write_llama(tmp_path / "llama.gguf", add_bos=adds)
+    with Embedded(path, context=1024, parallel=1, threads=1) as model:
+        config = Config.for_backend(model.url, "batuta-llama3", first_token=said)
+        with Running(config) as gateway:
+            used = httpx2.post(f"{gateway.url}/v1/chat/completions", json=ask, verify=NO_TLS).json()["usage"]
+            counted = httpx2.post(f"{gateway.url}/v1/messages/count_tokens", json=ask, verify=NO_TLS).json()
+            format_ = gateway.service.models()[0].format
+    expected = FIRST if said == FIRST or (said is None and not adds) else ""
+    assert expected == format_.document.start
+    bare = ts.get_format("batuta-llama3").with_ends("").prompt(ts.parse(ask, "openai-chat")).text
+    read = len(bare) - bare.count("he") + adds + (expected == FIRST)  # each letter is a token, and so is "he"
+    assert [read, read] == [used["prompt_tokens"], counted["input_tokens"]]
 
 
 def test_a_model_file_is_served_as_it_is(tmp_path: Path) -> None:

@@ -103,11 +103,12 @@ def test_the_same_server_is_well_through_its_other_wire(llamacpp: str) -> None:
     assert told["tokenizer"].figures["exact"] is False
 
 
-def test_a_first_token_that_comes_twice_is_a_fault_until_the_configuration_says_so(llamacpp: str) -> None:
-    twice = look(llamacpp, "batuta-llama3")["about"]
+def test_a_first_token_that_the_configuration_makes_come_twice_is_a_fault(llamacpp: str) -> None:
+    twice = look(llamacpp, "batuta-llama3", first_token="<|begin_of_text|>")["about"]
     assert "fault" == twice.state
     assert 'first_token = ""' in twice.remedy
     assert "ok" == look(llamacpp, "batuta-llama3", first_token="")["about"].state
+    assert "ok" == look(llamacpp, "batuta-llama3")["about"].state
 
 
 def test_a_control_token_that_a_user_can_write_is_named(llamacpp: str) -> None:

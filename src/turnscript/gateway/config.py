@@ -231,6 +231,13 @@ class Model(Struct, frozen=True, kw_only=True):
         found = detected((upstream_model,)).finished(self.variant, self.first_token)
         return replace(self, takes=found.format, why=found.why) if found.format else self
 
+    def begun_with(self, token: str | None) -> Model:
+        """The same model once its backend has said which token it puts before a prompt: read twice, it makes answers
+        worse. What `first_token` says counts nevertheless."""
+        if self.takes is None or not token or self.first_token is not None or self.takes.document.start != token:
+            return self
+        return replace(self, takes=self.takes.with_ends("", self.takes.document.end))
+
 
 class Setting(Struct, frozen=True):
     """A setting as people are shown it: its place, its value, and where that came from. Secrets are never in it."""

@@ -143,6 +143,8 @@ class Served:
                     break
             if self._facts.model:
                 self.model = self.model.told(self._facts.model)
+            if self._facts.adds_bos:
+                self.model = self.model.begun_with(self._facts.bos_token)
 
     async def _upstreams(self) -> list[Upstream]:
         """Its servers. One that does not answer yet is taken for what the others are: they serve the same model."""
