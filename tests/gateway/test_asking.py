@@ -142,9 +142,25 @@ def test_a_policy_that_is_none_is_a_bad_request_that_names_those_there_are(stage
     assert [] == stage.asks[0]
 
 
-@pytest.mark.parametrize("said", ["ignore", "report", "Report"])
-def test_other_policies_let_a_loss_through(stage: Stage, said: str) -> None:
-    assert 200 == stage.ask(CHAT, stream=False, headers={POLICY: said}, temperature=3).status
+@EACH
+@BOTH
+@pytest.mark.parametrize("said", ["report", "Report", "ignore", "IGNORE"])
+def test_other_policies_let_a_loss_through_and_tell_of_it_or_do_not(
+    stage: Stage, api: Api, stream: bool, said: str
+) -> None:
+    before = counted_losses(stage)
+    told = stage.ask(api, stream=stream, headers={POLICY: said}, temperature=3)
+    assert "Hello" == told.text
+    losses = stage.client.get(told.headers[REPORT]).json()["losses"]
+    reported = int(said.lower() == "report")
+    assert [str(reported) if reported else None, reported] == [told.headers.get(LOSSES), len(losses)]
+    assert reported == counted_losses(stage) - before
+
+
+def counted_losses(stage: Stage) -> float:
+    """How many losses the metrics have counted."""
+    lines = stage.client.get("/metrics").text.splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("turnscript_losses_total"))
 
 
 # How its body is encoded.

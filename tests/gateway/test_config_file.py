@@ -48,7 +48,6 @@ FAULTS = [
     ("[limits]\nrunning = 99999999999999999999", "limits.running", "found the integer"),
     ("[policy]\nlosses = 'warn'", "policy.losses", 'expected "ignore", "report" or "error", found the string \'warn\''),
     ("[policy]\nlosses = ['error']", "policy.losses", "found an array"),
-    ("[policy]\nloss_header = 70000", "policy.loss_header", "from 0 to 65536"),
     ("[memory]\npath = ''", "memory.path", 'expected a path, or ":memory:"'),
     ("[signing]\nkey_env = 'NOT_SET'", "signing.key_env", "the environment variable that this names is not set"),
     ("[signing]\nkey_env = 'SET'\nfile = 'x'", "signing.key_env", "give one of file and key_env"),

@@ -176,7 +176,7 @@ class Choices:
             self._lose(number, rendered.losses)
             bodies.append(rendered.data)
         self._find()
-        self._prepared.told.losses = len(self._prepared.losses)
+        self._prepared.note_losses()
         return together(bodies)
 
     def last(self) -> bytes:

@@ -104,7 +104,6 @@ class Policy(Struct, frozen=True, kw_only=True):
     losses: Annotated[Losses, Choice(("ignore", "report", "error"))] = "report"
     hosted_tools: Annotated[HostedTools, Choice(("refuse", "report"))] = "report"
     invalid_calls: Annotated[InvalidCalls, Choice(("pass", "text", "retry"))] = "pass"
-    loss_header: Annotated[int, Whole(0, 65_536)] = 4096
     reasoning_name: Annotated[ReasoningName, Choice(("reasoning_content", "reasoning"))] = "reasoning_content"
     incomplete_as: Annotated[IncompleteAs, Choice(("incomplete", "completed"))] = "incomplete"
 

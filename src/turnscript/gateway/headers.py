@@ -41,16 +41,17 @@ def new_request_id() -> str:
 
 
 class Told(Struct):
-    """What the headers of an answer say of how it was made."""
+    """What the headers of an answer say of how it was made. `losses`: None where nobody is to be told of them."""
 
-    losses: int = 0
+    losses: int | None = 0
     reused: int = 0
     total: int = 0
     report: str = ""
 
     def raw(self) -> RawHeaders:
         """The headers."""
-        headers = [(LOSSES.encode(), b"%d" % self.losses), (PREFIX.encode(), b"%d/%d" % (self.reused, self.total))]
+        headers = [] if self.losses is None else [(LOSSES.encode(), b"%d" % self.losses)]
+        headers.append((PREFIX.encode(), b"%d/%d" % (self.reused, self.total)))
         if self.report:
             headers.append((REPORT.encode(), self.report.encode()))
         return headers

@@ -68,7 +68,7 @@ class Prepared(Struct, kw_only=True):
 
     `request`: as the client sent it, and naming the model that answers where it names none. `spoken`: the one that the
     prompt was made from. `choices`: how many answers it gets. `session`: which conversation it belongs to. `digest`: of
-    the body.
+    the body. `quiet`: nobody is to be told of losses.
     """
 
     request: Request
@@ -95,6 +95,11 @@ class Prepared(Struct, kw_only=True):
     detached: bool = False
     keep: bool = False
     leaned: Leaned = Leaned()
+    quiet: bool = False
+
+    def note_losses(self) -> None:
+        """Have the headers say how much was lost so far."""
+        self.told.losses = None if self.quiet else len(self.losses)
 
     def generation(self) -> Generation:
         """A generation that has not begun."""
@@ -164,7 +169,7 @@ class Preparation(Struct, kw_only=True):
         text = prompt.text
         tokens, allowed = await self._fitted(request, text, losses)
         ask = self._completion(request, text, allowed, prompt.stops, losses)
-        self._judge(losses, policy)
+        quiet = self._judge(losses, policy)
 
         def controls() -> Controls:
             stages: list[Stage] = [offered.restorer(), Unrepeated(request), Seals(self.signing_key)]
@@ -194,6 +199,7 @@ class Preparation(Struct, kw_only=True):
             recalled=recalled,
             shape=asked.shape,
             session=self._session(cleaned.request),
+            quiet=quiet,
         )
 
     def _thinking(self, request: Request, format_: Format) -> forcing.ThinkingPlan:
@@ -206,8 +212,9 @@ class Preparation(Struct, kw_only=True):
         losses += lost
         return choices
 
-    def _judge(self, losses: Sequence[Loss], policy: Policy) -> None:
-        """By policy, a request that loses anything is refused; so `losses` has to be all of them."""
+    def _judge(self, losses: Sequence[Loss], policy: Policy) -> bool:
+        """By policy, a request that loses anything is refused; so `losses` has to be all of them. Returns whether
+        nobody is to be told of them."""
         said = self.headers.get(POLICY)
         wanted = policy.losses if said is None else said.strip().lower()
         if wanted not in _LOSS_POLICIES:
@@ -215,6 +222,7 @@ class Preparation(Struct, kw_only=True):
             raise InvalidRequest(f"expected {expected}, found {said!r}", path=POLICY, expected=expected, got=repr(said))
         if losses and wanted == "error":
             raise LossyConversion(list(losses), f"the model {self.served.name!r}")
+        return wanted == "ignore"
 
     async def _fitted(self, request: Request, text: str, losses: list[Loss]) -> tuple[int, int]:
         """The tokens of the prompt, and how many the answer may have."""
@@ -280,7 +288,7 @@ class Preparation(Struct, kw_only=True):
         tokens, allowed = await self._fitted(request, prompt if isinstance(prompt, str) else "", losses)
         ask = self._completion(request, "", allowed, stops, losses)
         ends = [stop for stop in (*stops, *(request.settings.stop or ())) if stop]
-        self._judge(losses, self.caller.policy)
+        quiet = self._judge(losses, self.caller.policy)
         return Prepared(
             request=request,
             spoken=request,
@@ -293,6 +301,7 @@ class Preparation(Struct, kw_only=True):
             losses=losses,
             tokens=tokens,
             session=self._session(request),
+            quiet=quiet,
         )
 
     def _session(self, request: Request) -> Session:

@@ -273,7 +273,8 @@ class Service:
 
     def _measure(self, visit: Visit, prepared: Prepared, fits: bool) -> None:
         """How much of the prompt was there before, for the headers."""
-        prepared.told = Told(len(prepared.losses), report=PATH + visit.request_id)
+        prepared.told = Told(report=PATH + visit.request_id)
+        prepared.note_losses()
         if prepared.prompt is not None and fits:
             prefix = self.prefixes.measure(prepared.session.thread, prepared.prompt, prepared.spoken)
             prepared.told.reused, prepared.told.total = prefix.reused, prefix.total
@@ -291,7 +292,7 @@ class Service:
             rendered = visit.api.render_response(generation.response, prepared.request, reply=prepared.reply)
             if not prepared.streams:
                 prepared.losses += rendered.losses
-            prepared.told.losses = len(prepared.losses)
+            prepared.note_losses()
             body = rendered.data
         if body and not prepared.detached:
             await self.keeping.keep(visit.api, prepared, body)
@@ -361,7 +362,8 @@ class Service:
         metrics.tokens.labels(model, "input").inc(usage.input)
         metrics.tokens.labels(model, "output").inc(usage.output)
         prepared.caller.budget.use(usage.input + usage.output)
-        metrics.count_each(metrics.losses, visit.api.name, [loss.kind for loss in prepared.losses])
+        losses = [] if prepared.quiet else prepared.losses
+        metrics.count_each(metrics.losses, visit.api.name, [loss.kind for loss in losses])
         metrics.count_each(metrics.issues, model, [issue.kind for issue in generation.response.issues])
         metrics.count_each(metrics.findings, model, [finding.kind for finding in prepared.findings])
         if prepared.told.total:
@@ -374,7 +376,7 @@ class Service:
         reported = Reported(
             caller=prepared.caller.name,
             model=model,
-            losses=prepared.losses,
+            losses=losses,
             findings=prepared.findings,
             issues=generation.response.issues,
             reused=prepared.told.reused,
