@@ -163,6 +163,50 @@ def counted_losses(stage: Stage) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("turnscript_losses_total"))
 
 
+CALLED = {"name": "f", "arguments": "{}"}
+USED = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+RESULT = {"type": "tool_result", "tool_use_id": "c", "content": "x"}
+HISTORIES: dict[str, Any] = {
+    "openai-chat": [
+        {"role": "user", "content": "Hi", "name": None},
+        {"role": "assistant", "content": "I see.", "refusal": None, "annotations": [], "audio": None}
+        | {"function_call": None, "tool_calls": None, "reasoning_content": None, "made_up": {}},
+        {"role": "user", "content": [{"type": "text", "text": "Go on", "made_up": None}]},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": CALLED}]}
+        | {"refusal": None, "annotations": [], "function_call": None, "reasoning_content": ""},
+        {"role": "tool", "tool_call_id": "c", "content": "x", "name": None},
+    ],
+    "openai-responses": [
+        {"type": "message", "id": "msg_1", "role": "user", "content": "Hi", "status": None},
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "So."}], "content": None}
+        | {"encrypted_content": None, "status": None},
+        {"type": "message", "id": "msg_2", "role": "assistant", "status": "completed", "phase": None}
+        | {"content": [{"type": "output_text", "text": "I see.", "annotations": [], "logprobs": None}]},
+        {"type": "function_call", "id": "fc_1", "call_id": "c", "namespace": None, "status": "completed", **CALLED},
+        {"type": "function_call_output", "id": "fco_1", "call_id": "c", "output": "x", "status": None},
+    ],
+    "anthropic-messages": [
+        {"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": None, "citations": None}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "I see.", "citations": None}, USED | {"caller": None}],
+        },
+        {"role": "user", "content": [RESULT | {"cache_control": None}]},
+    ],
+}
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_what_an_sdk_writes_into_a_history_that_says_nothing_is_no_loss(stage: Stage, name: str) -> None:
+    api = get_api(name)
+    member = "input" if api.serving.stored else "messages"
+    body = json.loads(body_of(api, stream=False)) | {member: HISTORIES[name]}
+    told = stage.post(api, json.dumps(body).encode())
+    assert [] == losses_of(stage, told)
+    assert 200 == stage.post(api, json.dumps(body).encode(), STRICT).status
+    stage.asks[0].clear()
+
+
 # How its body is encoded.
 
 

@@ -4,7 +4,8 @@ Every token of a prompt costs time, and a changed byte near its beginning costs 
 done here, each with a `Loss` unless it means nothing to a model at all:
 
 - Blocks of the instructions that change with every request and are for a server (a billing header) are dropped.
-- Marks for a cache (`cache_control`) and other members in `MEANINGLESS` are taken off. They say nothing about the text.
+- Marks for a cache (`cache_control`), other members in `MEANINGLESS` and the ids of items are taken off. They say
+  nothing about the text; nor do unnamed members that are null or empty: SDKs write all that they know.
 - A tool that is to be loaded later (`defer_loading`) leaves the list of tools. Where a tool result names it, a
   `ToolsChange` follows, so that the prompt before that place stays as it was. Definitions that a search brought, and
   additions and removals in the middle of a conversation, become a `ToolsChange` where they stand.
@@ -29,8 +30,10 @@ from msgspec import Struct
 
 from turnscript.api import part_path
 from turnscript.conversation import (
+    Assistant,
     Conversation,
     Extra,
+    Hints,
     Item,
     Opaque,
     Part,
@@ -38,7 +41,9 @@ from turnscript.conversation import (
     Request,
     System,
     Text,
+    Thinking,
     Tool,
+    ToolCall,
     ToolResult,
     ToolsChange,
     User,
@@ -64,6 +69,10 @@ UNREAD = frozenset(
     | {"reasoning", "speed", "text", "user_id"}
 )
 """Unnamed members of a request that change nothing about what a model should write."""
+
+_ID_OF: dict[type[Item], str] = {System: "id", User: "id", Assistant: "id", Thinking: "id"}
+_ID_OF |= {ToolCall: "item_id", ToolResult: "item_id"}
+"""Where an API names an item itself; the ids that tell which call a result answers are others."""
 
 _SEARCHES = "tool_search"
 _REFERENCE = "tool_reference"
@@ -284,7 +293,7 @@ class _Cleaning:
 
     def _item(self, item: Item) -> Item | None:
         """An item without what a model need not read; None if nothing of it is left."""
-        extra = self._plain(item.extra)
+        extra, hints, id_ = self._said_by(item.extra), self._hints(item), _ID_OF.get(type(item), "")
         content: list[Part] | None = getattr(item, "content", None)
         parts = content if content is None else [self._part(part) for part in content]
         if isinstance(item, System) and parts is not None:
@@ -293,16 +302,37 @@ class _Cleaning:
             parts = self._said(item, parts)
             if not parts and content and item.kind in ("system", "assistant"):
                 return None
-        if extra is item.extra and (parts is content or _same(parts, content)):
+        named = bool(id_) and getattr(item, id_) is not None
+        if extra is item.extra and hints is item.hints and not named and (parts is content or _same(parts, content)):
             return item
         cleaned = copy(item)
-        cleaned.extra = extra
+        cleaned.extra, cleaned.hints = extra, hints
+        if named:
+            setattr(cleaned, id_, None)
         if parts is not None:
             cleaned.content = parts  # type: ignore[attr-defined]
         return cleaned
 
+    def _said_by(self, extra: Extra) -> Extra:
+        """Unnamed members without those that say nothing, to a model or at all."""
+        extra = self._plain(extra)
+        if extra and any(bytes(value).strip() in _NOTHING for value in extra.values()):
+            return {key: value for key, value in extra.items() if bytes(value).strip() not in _NOTHING}
+        return extra
+
+    def _hints(self, item: Item) -> Hints | None:
+        hints = item.hints
+        if hints is None or not hints.envelope:
+            return hints
+        envelope = self._said_by(hints.envelope)
+        if envelope is hints.envelope:
+            return hints
+        hints = copy(hints)
+        hints.envelope = envelope
+        return hints
+
     def _part(self, part: Part) -> Part:
-        extra = self._plain(part.extra)
+        extra = self._said_by(part.extra)
         if extra is part.extra:
             return part
         part = copy(part)
