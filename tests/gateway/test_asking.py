@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.stage import APIS, Stage, Told, answer, body_of, is_refused, named, quiet
+from tests.gateway.scripted import END, sse
+from tests.gateway.stage import APIS, Stage, Told, answer, body_of, is_refused, named, piece, quiet
 from turnscript.api import Api
-from turnscript.errors import InvalidRequest
+from turnscript.errors import ContextOverflow, InvalidRequest
 from turnscript.gateway.headers import LOSSES, POLICY, REPORT
 from turnscript.gateway.visit import Encoded
 from turnscript.registry import get_api
@@ -21,6 +22,7 @@ EACH = pytest.mark.parametrize("api", APIS, ids=named)
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 COUNTED = [api for api in APIS if api.serving.count_path]
 CHAT = get_api("openai-chat")
+TEXT = get_api("openai-completions")
 LIMIT = 100
 LIMITS = {"max_tokens", "max_completion_tokens", "max_output_tokens"}
 STRICT = {POLICY: "error"}
@@ -91,6 +93,29 @@ def test_no_tokens_at_all_became_one_and_that_is_said(stage: Stage, api: Api) ->
     assert 1 == limit_of(stage)
     assert (path[2:] in LIMITS, "approximated") == (True, kind)
     assert detail.startswith("0 became 1")
+
+
+@BOTH
+def test_a_prompt_in_token_ids_must_fit_too(stage: Stage, stream: bool) -> None:
+    def ask(tokens: int) -> Told:
+        return stage.post(TEXT, json.dumps({"prompt": [7] * tokens, "max_tokens": 90, "stream": stream}).encode())
+
+    stage.play(sse(piece("Hello"), piece("", "stop"), "[DONE]", end=(END,)))  # by a server that counts nothing
+    told = ask(3950)
+    assert 50 == limit_of(stage)
+    assert [("$.max_tokens", "approximated", "90 became 50: the context holds no more")] == losses_of(stage, told)
+    assert stream or 3950 == told.json["usage"]["prompt_tokens"]
+    stage.asks[0].clear()
+    is_refused(ask(4000), ContextOverflow(4001, 4000))
+    assert [] == stage.asks[0]
+
+
+@pytest.mark.parametrize("suffix", ["", None])
+def test_a_hole_with_nothing_behind_it_is_none_where_no_format_fills_one(stage: Stage, suffix: str | None) -> None:
+    told = stage.post(TEXT, json.dumps({"prompt": "def f(", "suffix": suffix}).encode())
+    assert "Hello" == told.text
+    assert "def f(" == stage.asks[0][0].json["prompt"]
+    is_refused(stage.post(TEXT, b'{"prompt": "def f(", "suffix": "return"}'), InvalidRequest("?"))
 
 
 # What is lost, by policy.

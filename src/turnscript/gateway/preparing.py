@@ -224,17 +224,18 @@ class Preparation(Struct, kw_only=True):
             raise LossyConversion(list(losses), f"the model {self.served.name!r}")
         return wanted == "ignore"
 
-    async def _fitted(self, request: Request, text: str, losses: list[Loss]) -> tuple[int, int]:
+    async def _fitted(self, request: Request, text: str | list[int], losses: list[Loss]) -> tuple[int, int]:
         """The tokens of the prompt, and how many the answer may have."""
         served, said = self.served, request.settings.max_tokens
+        tokens = served.estimate(text) if isinstance(text, str) else len(text)
         if not self.fits:
-            return served.estimate(text), 1
+            return tokens, 1
         path = request.paths.get("max_tokens", "$.max_tokens")
         # What the client did not ask for it does not lose: only its own number is worth a word.
         found = losses if said is not None else []
         wanted = self._within_limit(served.model.max_tokens if said is None else said, path, found)
-        tokens, context = served.estimate(text), served.context
-        if context is not None and tokens * CAREFUL + (wanted or LEAST) > context:
+        context = served.context
+        if isinstance(text, str) and context is not None and tokens * CAREFUL + (wanted or LEAST) > context:
             tokens, _ = await served.count(text)
         fit = forcing.fit(wanted, tokens, context, path=path)
         if fit.overflow is not None:
@@ -281,11 +282,13 @@ class Preparation(Struct, kw_only=True):
         choices = self._choices(request, losses)
         prompt, suffix = _prompt(request), _string(request, "suffix")
         stops: Sequence[str] = ()
+        if suffix == "" and not (self._backend.fills or self.served.format.document.files):
+            suffix = None  # nothing stands behind the hole, so it is none
         if suffix is not None and isinstance(prompt, str) and not self._backend.fills:
             fill = self.served.format.fill_prompt(Fill(prompt, suffix))
             prompt, stops, suffix = fill.text, fill.stops, None
             losses += fill.losses
-        tokens, allowed = await self._fitted(request, prompt if isinstance(prompt, str) else "", losses)
+        tokens, allowed = await self._fitted(request, prompt, losses)
         ask = self._completion(request, "", allowed, stops, losses)
         ends = [stop for stop in (*stops, *(request.settings.stop or ())) if stop]
         quiet = self._judge(losses, self.caller.policy)
