@@ -131,6 +131,7 @@ def test_a_request_that_loses_in_what_it_asks_for_is_refused_if_it_must_not(
     told = stage.ask(api, stream=False, headers=STRICT, **members)
     assert 400 == told.status
     assert "1 thing would be lost" in str(told.error)
+    assert "1" == told.headers[LOSSES]
     assert [] == stage.asks[0]
     assert 200 == stage.ask(api, stream=False, headers=STRICT).status
 
@@ -180,6 +181,35 @@ def test_other_policies_let_a_loss_through_and_tell_of_it_or_do_not(
     reported = int(said.lower() == "report")
     assert [str(reported) if reported else None, reported] == [told.headers.get(LOSSES), len(losses)]
     assert reported == counted_losses(stage) - before
+
+
+@pytest.mark.parametrize("api", COUNTED, ids=named)
+def test_what_a_request_that_is_only_counted_would_lose_is_reported_too(stage: Stage, api: Api) -> None:
+    told = stage.client.post(api.serving.count_path, content=body_of(api, stream=False, made_up=1, temperature=3))
+    report = stage.client.get(told.headers[REPORT]).json()
+    assert ["$.made_up", "$.temperature"] == sorted(loss["path"] for loss in report["losses"])
+    assert (told.headers[LOSSES], told.json()["input_tokens"]) == ("2", report["usage"]["input"])
+
+
+HOSTED: dict[str, dict[str, Any]] = {
+    "openai-chat": {"web_search_options": {"search_context_size": "low"}},
+    "openai-responses": {"tools": [{"type": "web_search"}]},
+    "anthropic-messages": {"mcp_servers": [{"type": "url", "url": "http://m", "name": "m"}]},
+}
+
+
+@pytest.mark.parametrize("name", HOSTED)
+def test_a_tool_of_the_vendor_is_one_loss_or_by_policy_a_bad_request_that_names_it(stage: Stage, name: str) -> None:
+    api, member = get_api(name), next(iter(HOSTED[name]))
+    body = json.dumps(json.loads(body_of(api, stream=False)) | HOSTED[name]).encode()
+    [(path, kind, detail)] = losses_of(stage, stage.post(api, body))
+    assert (path.partition("[")[0], kind) == (f"$.{member}", "dropped")
+    assert "is run by its vendor" in detail
+    with Stage(policy={"hosted_tools": "refuse"}) as strict:
+        told = strict.post(api, body)
+        assert (400, []) == (told.status, strict.asks[0])
+        assert path in str(told.error)
+        assert 200 == strict.ask(api, stream=True).status
 
 
 def counted_losses(stage: Stage) -> float:

@@ -31,6 +31,7 @@ class Count:
             prepared = await service.prepare(visit, caller, body, fits=False)
             tokens, exact = await service.tokens(prepared)
             visit.told = prepared.told
+            service.note_count(visit, prepared, tokens)
             visit.more_headers = [(COUNTED.encode(), b"exact" if exact else b"estimated")]
             await visit.answer(count(max(1, tokens)))
         except TurnscriptError as error:

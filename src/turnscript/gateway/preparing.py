@@ -33,7 +33,7 @@ from turnscript.gateway.generation import Controls, Generation, Parser, Stage, T
 from turnscript.gateway.headers import POLICY, Told
 from turnscript.gateway.hygiene import clean, unread
 from turnscript.gateway.memory import Memory, Recalled
-from turnscript.gateway.offers import Offering, offer
+from turnscript.gateway.offers import HOSTED_MEMBERS, Offering, offer
 from turnscript.gateway.scoring import Scoring
 from turnscript.gateway.served import Served
 from turnscript.gateway.sessions import Session, Sessions
@@ -41,7 +41,7 @@ from turnscript.jsontext import plain
 from turnscript.losses import Loss
 from turnscript.thoughts import restore_thoughts, sealed
 
-HANDLED = ("store", "previous_response_id", "background", "stream_options")
+HANDLED = ("store", "previous_response_id", "background", "stream_options", *HOSTED_MEMBERS)
 """Unnamed members that the gateway itself reads."""
 CAREFUL = 1.25
 """How much larger than estimated a prompt may really be: where even that fits, nobody needs to count."""
@@ -96,6 +96,11 @@ class Prepared(Struct, kw_only=True):
     keep: bool = False
     leaned: Leaned = Leaned()
     quiet: bool = False
+
+    @property
+    def reported(self) -> list[Loss]:
+        """The losses that are told of."""
+        return [] if self.quiet else self.losses
 
     def note_losses(self) -> None:
         """Have the headers say how much was lost so far."""

@@ -354,6 +354,11 @@ class Service:
             error=getattr(visit.error, "code", None),
         )
 
+    def note_count(self, visit: Visit, prepared: Prepared, tokens: int) -> None:
+        """Keep the report of a request whose tokens were counted, and that was not answered."""
+        owner, losses = prepared.caller.name, prepared.reported
+        self.reports.keep(visit.request_id, Reported(owner, visit.model, losses, usage={"input": tokens}))
+
     def note_answer(self, visit: Visit, prepared: Prepared, generation: Outcome) -> None:
         """Count what an answer took, and keep its report."""
         if prepared.prompt is not None:
@@ -362,8 +367,7 @@ class Service:
         metrics.tokens.labels(model, "input").inc(usage.input)
         metrics.tokens.labels(model, "output").inc(usage.output)
         prepared.caller.budget.use(usage.input + usage.output)
-        losses = [] if prepared.quiet else prepared.losses
-        metrics.count_each(metrics.losses, visit.api.name, [loss.kind for loss in losses])
+        metrics.count_each(metrics.losses, visit.api.name, [loss.kind for loss in prepared.reported])
         metrics.count_each(metrics.issues, model, [issue.kind for issue in generation.response.issues])
         metrics.count_each(metrics.findings, model, [finding.kind for finding in prepared.findings])
         if prepared.told.total:
@@ -376,7 +380,7 @@ class Service:
         reported = Reported(
             caller=prepared.caller.name,
             model=model,
-            losses=losses,
+            losses=prepared.reported,
             findings=prepared.findings,
             issues=generation.response.issues,
             reused=prepared.told.reused,

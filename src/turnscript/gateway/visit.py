@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any
 
 from turnscript.api import Api
-from turnscript.errors import Timeout, TooLarge, TurnscriptError
+from turnscript.errors import LossyConversion, Timeout, TooLarge, TurnscriptError
 from turnscript.gateway.callers import Caller
 from turnscript.gateway.generation import Outcome
 from turnscript.gateway.headers import CUT, WATCH, RawHeaders, Told, by_name, json_headers, new_request_id
@@ -211,6 +211,8 @@ class Visit:
         """Answer with an error: as the last event of a stream that has begun, else as a body with its status."""
         status, body = self.api.render_error(error, request_id=self.request_id)
         self.status = status
+        if isinstance(error, LossyConversion):
+            self.told.losses = len(error.losses)
         self.begin_never()
         await self._begun()
         if self.outlet is not None and self.renderer is not None and self.outlet.begun:
