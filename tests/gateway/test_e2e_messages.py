@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 import turnscript as ts
 from tests.gateway.speaker import Speaker, Talk, call, speaking, text
-from tests.gateway.stage import NO_TLS, WEATHER
+from tests.gateway.stage import NO_TLS, WEATHER, Stage
 from tests.sdks import anthropic_sdk, async_anthropic_sdk
 
 ASK: Any = [{"role": "user", "content": "Hello"}]
@@ -120,7 +120,7 @@ def test_clients_of_every_base_url_and_key_are_served(
     assert 200 == web.post(path, json=body(), headers={header: key}).status_code
 
 
-@pytest.mark.parametrize("version", ["2023-06-01", "2023-01-01", None])
+@pytest.mark.parametrize("version", ["2023-06-01", "2026-10-21", "2023-01-01", None])
 def test_every_version_and_beta_is_taken(web: httpx2.Client, speaker: Speaker, version: str | None) -> None:
     speaker.say(text("Hello"))
     headers = {"anthropic-beta": "context-1m-2025-08-07,never-heard-of-2099-01-01"}
@@ -342,6 +342,27 @@ def test_models_in_the_shape_of_this_api(sdk: anthropic.Anthropic, web: httpx2.C
     assert (
         4000 == web.get("/v1/models", headers={"anthropic-version": "2023-06-01"}).json()["data"][0]["max_input_tokens"]
     )
+
+
+def test_whether_anybody_is_there_is_told_in_few_words(web: httpx2.Client) -> None:
+    for path in ("/", "/health", "/v1/models"):
+        asked, told = web.head(path), web.get(path)
+        assert (200, 200, b"") == (asked.status_code, told.status_code, asked.content)
+        assert told.headers["content-type"] == asked.headers["content-type"]
+        assert told.content
+    assert 200 == web.post("/api/event_logging/batch", json={"events": []}).status_code
+
+
+@pytest.mark.parametrize("headers", [{}, {"anthropic-version": "2023-06-01"}], ids=["openai", "anthropic"])
+def test_names_that_are_no_patterns_are_listed_and_all_of_them_are_served(headers: dict[str, str]) -> None:
+    with Stage(model={"aliases": ("claude-opus-5-5", "gpt-*")}) as stage:
+        told = stage.client.get("/v1/models?limit=1000", headers=headers).json()
+        assert ["default", "claude-opus-5-5"] == [one["id"] for one in told["data"]]
+        assert ("default", "claude-opus-5-5", False) == (told["first_id"], told["last_id"], told["has_more"])
+        assert all(one["type"] == "model" and one["display_name"] for one in told["data"])
+        for name in ("gpt-6", "claude-opus-5-5", "anything/else"):
+            assert name == stage.client.get(f"/v1/models/{name}", headers=headers).json()["id"]
+            assert name == stage.client.post(URL, json=body(model=name)).json()["model"]
 
 
 def test_too_long_a_prompt_is_told_in_the_words_that_clients_know(sdk: anthropic.Anthropic) -> None:
