@@ -85,10 +85,18 @@ _OVERFLOW = re.compile(
     r"|prompt is too long|exceeds? the (model's )?context|context limit",
     re.IGNORECASE,
 )
-_ASKED = re.compile(r"(?:request \(|requested |too long: |\"n_prompt_tokens\": ?)(\d+)", re.IGNORECASE)
+_ASKED = re.compile(
+    r"(?:request \(|requested |total of (?:at least )?|too long: |\"n_prompt_tokens\": ?)(\d+)\b(?! output)",
+    re.IGNORECASE,
+)
 _LIMIT = re.compile(
     r"(?:context length is |context size \(|context length of |tokens > |\"n_ctx\": ?)(\d+)", re.IGNORECASE
 )
+# As vLLM (in three wordings), SGLang and TGI say how much of what they refuse is the prompt, and how much there may be.
+_PROMPT = re.compile(
+    r"(at least )?\b(\d+) (?:input tokens|in the (?:prompt|messages)|tokens from the input|`inputs` tokens)"
+)
+_MOST = re.compile(r"(?:context length is |context length of |must be <= )(\d+)")
 _NO_QUOTA = re.compile(r"\"(?:code|type)\"\s*:\s*\"(?:insufficient_quota|billing_error)\"")
 
 
@@ -129,6 +137,27 @@ def _upstream(error: UpstreamError) -> Fault:
         kind, status = "server", error.status
     retry = _RETRY.get(kind, error.retryable or None)
     return Fault(kind, status, message, retry_after=error.retry_after, retry=retry)
+
+
+class Room(Struct, frozen=True):
+    """The tokens of a prompt, and how many an answer may have behind it; at least and at most, unless `exact`."""
+
+    prompt: int
+    left: int
+    exact: bool
+
+
+def room_said(error: UpstreamError) -> Room | None:
+    """What a backend says that refused not the prompt but the length of the answer; None where it says no such thing.
+
+    One that has read no further than would fit says at least how long the prompt is.
+    """
+    said = f"{error}\n{error.body}"
+    found, most = _PROMPT.search(said), _number(_MOST, said)
+    if error.upstream not in (400, 413, 422) or found is None or most is None:
+        return None
+    prompt = int(found[2][:18])
+    return Room(prompt, most - prompt, not found[1]) if prompt < most else None
 
 
 def _number(pattern: re.Pattern[str], text: str) -> int | None:

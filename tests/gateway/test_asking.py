@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.scripted import END, sse
+from tests.gateway.scripted import END, Asked, Script, said, sse
 from tests.gateway.stage import APIS, Stage, Told, answer, body_of, is_refused, named, piece, quiet
 from turnscript.api import Api
 from turnscript.errors import ContextOverflow, InvalidRequest
@@ -116,6 +116,50 @@ def test_a_hole_with_nothing_behind_it_is_none_where_no_format_fills_one(stage: 
     assert "Hello" == told.text
     assert "def f(" == stage.asks[0][0].json["prompt"]
     is_refused(stage.post(TEXT, b'{"prompt": "def f(", "suffix": "return"}'), InvalidRequest("?"))
+
+
+VLLM = "This model's maximum context length is 4000 tokens"
+SAID = {
+    "vllm": f"'max_tokens' is too large: {{}}. {VLLM} and your request has 3000 input tokens ({{}} > 4000 - 3000).",
+    "vllm, before": f"{VLLM}. However, you requested {{}} tokens (3000 in the prompt, {{}} in the completion).",
+    "vllm, later": f"{VLLM}. However, you requested {{}} output tokens and your prompt contains at least 3000 input "
+    "tokens, for a total of at least {} tokens.",
+    "sglang": "Requested token count exceeds the model's maximum context length of 4000 tokens. You requested a total "
+    "of {} tokens: 3000 tokens from the input messages and {} tokens for the completion.",
+    "tgi": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4000. "
+    "Given: 3000 `inputs` tokens and {} `max_new_tokens`",
+}
+
+
+@EACH
+@BOTH
+@pytest.mark.parametrize("server", SAID)
+def test_a_server_that_counts_more_tokens_than_were_estimated_is_asked_for_less(
+    api: Api, stream: bool, server: str
+) -> None:
+    """Nobody but it can count, and it refuses an answer that might not fit."""
+
+    def counting(asked: Asked) -> Script:
+        most = asked.json["max_tokens"]
+        if most <= 1000:
+            return answer("Hello")
+        return said({"error": {"message": SAID[server].format(most, most)}}, status=422 if server == "tgi" else 400)
+
+    with Stage(model={"context": 4000}) as stage:
+        stage.play_by(counting)
+        told = stage.post(api, body_without(api, *LIMITS, stream=stream))
+        assert "Hello" == told.text
+        assert 900 < stage.asks[0][-1].json["max_tokens"] <= 1000
+        assert [] == losses_of(stage, told)
+        told = stage.ask(api, stream=stream, limit=3500)
+        assert "Hello" == told.text
+        assert 800 < stage.asks[0][-1].json["max_tokens"] <= 1000
+        stage.play(said({"error": {"message": SAID[server].format(1000, 1000)}}, status=400))
+        assert stage.ask(api, stream=stream, limit=3500).error is not None
+        assert (6 if "at least" in SAID[server] else 2) == len(stage.asks[0])
+        stage.play(said({"error": {"message": SAID["vllm"].replace("3000", "4100")}}, status=400))
+        told = stage.ask(api, stream=stream)
+        assert (400, 1) == (told.status, len(stage.asks[0]))
 
 
 # What is lost, by policy.

@@ -1,4 +1,4 @@
-"""Owns policies end to end: what a key wants done about losses, about vendors' tools, and about calls that fit no tool."""
+"""Owns policies end to end: what a key wants done about losses, vendors' tools, and calls that fit no tool."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from where it began; the client has seen nothing of it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from turnscript.api import Api
@@ -214,17 +215,13 @@ class AnswerRequests:
             self._service.note_failure(visit.request_id, prepared.served.name, error, url)
 
         while True:
-            ask = prepared.ask_from(generation.text)
-            async with open_any(prepared.served.pool, ask, prepared.session.thread, failed) as (answer, lease):
-                async for pieces in answer:
-                    events = generation.feed(pieces)
-                    if events:
-                        await tell(events)
-                    if generation.ended or generation.paused or generation.overrun(ask.max_tokens):
-                        break
-                if generation.turn_ended and lease.slot is not None:
-                    await _let_end(answer, generation)
-            events = []
+            try:
+                await _read(prepared, generation, tell, failed)
+            except UpstreamError as error:
+                if not prepared.shorten(error, generation.text):
+                    raise
+                continue
+            events: list[Event] = []
             if not generation.paused:
                 events = generation.close()
                 if not generation.repeats:
@@ -233,6 +230,22 @@ class AnswerRequests:
             events += generation.resume()
             if events:
                 await tell(events)
+
+
+async def _read(
+    prepared: Prepared, generation: Generation, tell: Tell, failed: Callable[[UpstreamError, str], None]
+) -> None:
+    """What a model's server writes until it, or the answer, comes to an end or to a pause."""
+    ask = prepared.ask_from(generation.text)
+    async with open_any(prepared.served.pool, ask, prepared.session.thread, failed) as (answer, lease):
+        async for pieces in answer:
+            events = generation.feed(pieces)
+            if events:
+                await tell(events)
+            if generation.ended or generation.paused or generation.overrun(ask.max_tokens):
+                break
+        if generation.turn_ended and lease.slot is not None:
+            await _let_end(answer, generation)
 
 
 async def _let_end(answer: Answer, generation: Generation) -> None:

@@ -20,8 +20,9 @@ from turnscript.backend import Backend, Completion
 from turnscript.conversation import Request, ResponseFormat, System, User, text_content
 from turnscript.engine.fill import Fill
 from turnscript.engine.prompt import Prompt
-from turnscript.errors import ContextOverflow, InvalidRequest, LossyConversion
+from turnscript.errors import ContextOverflow, InvalidRequest, LossyConversion, UpstreamError
 from turnscript.events import Event
+from turnscript.faults import room_said
 from turnscript.format import Format
 from turnscript.gateway import forcing
 from turnscript.gateway.blanks import Blanks
@@ -47,6 +48,8 @@ CAREFUL = 1.25
 """How much larger than estimated a prompt may really be: where even that fits, nobody needs to count."""
 LEAST = 16
 """Tokens that an answer gets where nothing says how many."""
+_SHORTEST = 8
+"""How often an answer is asked for with less room."""
 _LOSS_POLICIES: tuple[str, ...] = get_args(Losses)
 
 
@@ -96,6 +99,7 @@ class Prepared(Struct, kw_only=True):
     keep: bool = False
     leaned: Leaned = Leaned()
     quiet: bool = False
+    shortened: int = 0
 
     @property
     def reported(self) -> list[Loss]:
@@ -117,6 +121,23 @@ class Prepared(Struct, kw_only=True):
         """The same for one of its answers; what was lost before any is not repeated."""
         ask = replace(self.ask, sampling=forcing.sampling_of(self.ask.sampling, number))
         return replace(self, ask=ask, reply=replace(self.reply, choice=number), losses=[], findings=[])
+
+    def shorten(self, error: UpstreamError, generated: str) -> bool:
+        """Ask for less, where a backend with a tokenizer of its own says that there is less room than was estimated.
+        Returns whether that is so."""
+        said, before = room_said(error), self.ask.max_tokens
+        if said is None or self.shortened == _SHORTEST:
+            return False
+        now = said.left + self.served.estimate(generated) if said.exact else before // 4
+        if not 0 < now < before:
+            return False
+        if isinstance(self.ask.prompt, str):
+            self.served.learn_ratio(len(self.ask.prompt) + len(generated), said.prompt)
+        self.ask, self.shortened = replace(self.ask, max_tokens=now), self.shortened + 1
+        if self.request.settings.max_tokens is not None:
+            path = self.request.paths.get("max_tokens", "$.max_tokens")
+            self.losses.append(Loss(path, "approximated", f"{before} became {now}: the context holds no more"))
+        return True
 
     def ask_from(self, generated: str) -> Completion:
         """What to ask of a backend that has written so much already."""
