@@ -63,7 +63,7 @@ def test_what_is_done_about_a_loss_is_the_affair_of_a_key(
 def test_what_is_done_about_a_vendors_tool_is_the_affair_of_a_key(keys: tuple[Stage, dict[str, str]], api: Api) -> None:
     stage, _ = keys
     stage.play(answer("Hello"))
-    hosted = {"web_search_options": {"search_context_size": "low"}}
+    hosted: dict[str, Any] = {"web_search_options": {"search_context_size": "low"}}
     assert "Hello" == ask(keys, "plain", api, **hosted).text
     told = ask(keys, "firm", api, **hosted)
     assert (400, []) == (told.status, stage.asks[0])

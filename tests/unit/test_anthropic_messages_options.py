@@ -177,6 +177,20 @@ def test_effort_and_output_format_are_typed() -> None:
     assert "$.output_config.format" == request.paths["response_format"]
 
 
+def test_the_output_format_is_read_where_older_sdks_write_it() -> None:
+    form, other = ({"type": "json_schema", "schema": {"type": one}} for one in ("object", "array"))
+    request = request_of(output_format=form, output_config={"effort": "low"})
+    assert ResponseFormat("json_schema", schema=json_of({"type": "object"})) == request.settings.response_format
+    assert ("$.output_format", {}) == (request.paths["response_format"], request.extra)
+    for members in ({"output_format": other, "output_config": {"format": form}}, {"output_config": {"format": form}}):
+        both = request_of(**members, **({} if "output_format" in members else {"output_format": other}))
+        assert request.settings.response_format == both.settings.response_format
+        assert other == plain(both.extra["output_format"])
+    request_of(output_format={"type": "grammar", "new": 1})
+    request_of(output_format=None)
+    assert "$.output_format" in error_of({"messages": [], "output_format": 7})
+
+
 @pytest.mark.parametrize(
     ("wire", "choice", "parallel"),
     [

@@ -14,6 +14,7 @@
 | `tool_choice.type` `auto` `any` `none` `tool` | `tool_choice.mode` `auto` `required` `none` `named` |
 | `tool_choice.disable_parallel_tool_use` | `parallel_tool_calls`, negated |
 | `thinking`, `output_config.effort`, `output_config.format` | `thinking`, `effort`, `response_format` |
+| `output_format`, as older SDKs have it | `response_format` |
 | `model` `max_tokens` `stream` `temperature` `top_p` `top_k` `service_tier` | the same |
 
 Profile `seed` writes the tables R-U-28..32 of the requirements: all system texts in one top-level string, every other

@@ -12,6 +12,7 @@ from turnscript.wire import Reader, Wire
 DEFAULT_MAX_TOKENS = 4096
 EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})
 SERVICE_TIERS = frozenset({"auto", "standard_only"})
+OLD_FORMAT = "output_format"
 # Words of `tool_choice.type` and of `ToolChoice.mode`.
 MODES = {"auto": "auto", "any": "required", "none": "none", "tool": "named"}
 TYPES = {mode: word for word, mode in MODES.items()}
@@ -46,6 +47,7 @@ class ToolChoiceMember(Wire):
 _metadata: Reader[MetadataMember] = Reader(MetadataMember)
 _thinking: Reader[ThinkingMember] = Reader(ThinkingMember)
 _output: Reader[OutputMember] = Reader(OutputMember)
+_form: Reader[FormatMember] = Reader(FormatMember)
 _choice: Reader[ToolChoiceMember] = Reader(ToolChoiceMember)
 
 
@@ -140,10 +142,32 @@ def _read_output(request: Request, value: Json, path: str) -> None:
         if form is None:  # of a kind that has no name here: whole, as it came
             rest["format"] = read_object(value)["format"]
         else:
+            elsewhere = request.hints.pop(OLD_FORMAT, None)
+            if elsewhere is not None:
+                request.extra[OLD_FORMAT] = Json(elsewhere.encode())
             request.settings.response_format = form
             request.paths["response_format"] = f"{path}.format"
     typed = request.settings.effort is not None or request.settings.response_format is not None
     _keep(request, "output_config", rest, typed, value)
+
+
+def _read_old_format(request: Request, value: Json, path: str) -> None:
+    """Where the format stood before there was an `output_config`, and where older SDKs still write it."""
+    form = _format_read(_form(value, path))
+    if form is None or request.settings.response_format is not None:
+        request.extra[OLD_FORMAT] = value
+        return
+    request.settings.response_format = form
+    request.paths["response_format"] = path
+    request.hints[OLD_FORMAT] = bytes(value).decode()
+
+
+def _write_old_format(rendering: Rendering) -> Body | None:
+    return _format(rendering) if _is_old(rendering) else None
+
+
+def _is_old(rendering: Rendering) -> bool:
+    return is_native(rendering) and OLD_FORMAT in rendering.request.hints
 
 
 def _format_read(member: FormatMember) -> ResponseFormat | None:
@@ -157,7 +181,7 @@ def _write_output(rendering: Rendering) -> Body | None:
     effort = _effort(rendering)
     if effort is not None:
         member["effort"] = effort
-    form = _format(rendering)
+    form = None if _is_old(rendering) else _format(rendering)
     if form is not None:
         member["format"] = form
     return member or None
@@ -261,6 +285,7 @@ OPTIONS = (
     setting("top_k", "top_k", int),
     Option("thinking", ("thinking",), _read_thinking, _write_thinking),
     Option("output_config", ("effort", "response_format"), _read_output, _write_output),
+    Option(OLD_FORMAT, (), _read_old_format, _write_old_format),
     Option("tool_choice", ("tool_choice", "parallel_tool_calls"), _read_tool_choice, _write_tool_choice),
     Option("metadata", ("user",), _read_metadata, _write_metadata),
     Option("service_tier", ("service_tier",), _service_tier.read, _write_service_tier),
