@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import io
 import json
+import logging
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +21,7 @@ from tests.gateway.scripted import END, HANG, RESET, STREAM, Asked, Script, chun
 from tests.gateway.serving import Serving
 from tests.gateway.stage import APIS, WEATHER, Stage, Threaded, answer, body_of, connected, piece, post, text_of_call
 from turnscript.gateway.keyfile import add_key
+from turnscript.gateway.logs import LOGGER, say, set_up
 from turnscript.gateway.metrics import Metrics
 
 SECRET = "xyzzy-plugh"  # what somebody says
@@ -127,6 +132,66 @@ def test_a_fault_of_the_gateway_is_logged_without_its_message(monkeypatch: pytes
         assert "KeyError" in lines[0]
         assert "answers.py" in lines[0]
         assert ANSWERED not in lines[0]
+
+
+NOWHERE = {
+    "full disk": "os.dup2(os.open('/dev/full', os.O_WRONLY), 2)",
+    "nobody reads": "read, write = os.pipe(); os.dup2(write, 2); os.close(read)",
+}
+
+
+@pytest.mark.parametrize("where", NOWHERE)
+@pytest.mark.parametrize("when", ["at the start", "later"])
+def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path, where: str, when: str) -> None:
+    def script(asked: Asked) -> Script:
+        if asked.line.startswith("GET"):
+            return said({"data": []})
+        return said({"error": {"message": "no"}}, status=500) if b"fail" in asked.body else answer("Hello")
+
+    lines = [
+        "import os, turnscript.cli.serve as serve",
+        "banner = serve._banner",
+        f"def lose(): {NOWHERE[where]}",
+        "def now(*given): os.write(2, f'listening on {given[1]}\\n'.encode()); lose(); banner(*given)",
+        "def later(*given): banner(*given); lose()",
+        f"serve._banner = {'later' if when == 'later' else 'now'}",
+    ]
+    with (
+        Threaded() as thread,
+        thread.server(script) as server,
+        Serving(tmp_path, server.url, prepare="\n".join(lines)) as process,
+    ):
+        for api in APIS * 5:
+            bad, good = (body_of(api, stream=False, text=text) for text in ("fail", "Hello"))
+            told = process.client.post(api.endpoint, content=bad)
+            assert b"the model server answers 500" in told.content
+            assert 200 == process.client.post(api.endpoint, content=good).status_code
+        process.signal(signal.SIGTERM)
+        assert process.ended()[0] in (0, 120)  # the interpreter tells of a stream that it cannot flush by the latter
+
+
+def test_lines_that_were_not_written_are_counted_once_others_are() -> None:
+    class Disk(io.StringIO):
+        full = False
+
+        def write(self, text: str) -> int:
+            if self.full:
+                raise OSError(errno.ENOSPC, "no space left")
+            return super().write(text)
+
+    disk = Disk()
+    root = logging.getLogger(LOGGER)
+    was = root.handlers, root.propagate, root.level
+    try:
+        set_up("info", stream=disk)
+        for disk.full in (False, True, True, False):
+            say(logging.ERROR, "event", number=1)
+    finally:
+        root.handlers, root.propagate = was[:2]
+        root.setLevel(was[2])
+    told = [json.loads(line) for line in disk.getvalue().splitlines()]
+    assert ["event", "event", "the log could not be written"] == [line["event"] for line in told]
+    assert 2 == told[-1]["lines"]
 
 
 # Metrics.

@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import socket
+from contextlib import suppress
 from errno import EACCES, EADDRINUSE
 from importlib.util import find_spec
 from pathlib import Path
@@ -80,8 +81,9 @@ def serve(**options: Any) -> int:
     demonstrates = not reloader.config.models
     if demonstrates:
         reloader = _reloader(options, shipped.settings())
-    for note in reloader.config.notes:
-        Screen().note(note)
+    with suppress(OSError):
+        for note in reloader.config.notes:
+            Screen().note(note)
     if options["check"]:
         return _check(reloader.config, as_json=options["as_json"])
     if demonstrates and not can_embed():
@@ -179,7 +181,8 @@ def _listening(host: str, port: int) -> socket.socket:
 def _ready(service: Service, address: str) -> None:
     """The server listens. What is there by now stays, so the collector of garbage need not look at it again and again:
     that would hold up every stream."""
-    _banner(service, address)
+    with suppress(OSError):  # a disk that is full of logs is no reason not to serve
+        _banner(service, address)
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE, 20, 50)

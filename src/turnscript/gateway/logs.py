@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 import traceback
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, TextIO
@@ -77,10 +78,16 @@ def _second(second: int) -> str:
 
 class _Gathering:
     """A stream whose lines wait for others for a moment, while an event loop runs: a line each would cost a tenth of a
-    request."""
+    request.
 
-    def __init__(self, stream: TextIO) -> None:
+    Lines that cannot be written, because a disk is full or whoever read them is gone, are no reason to stop serving.
+    `unwritten` is told how many there were, once lines can be written again.
+    """
+
+    def __init__(self, stream: TextIO, unwritten: Callable[[int], object]) -> None:
         self._stream = stream
+        self._unwritten = unwritten
+        self._failed = 0
         self._lines: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
 
@@ -103,9 +110,17 @@ class _Gathering:
         lines, self._lines = self._lines, []
         if timer is not None:
             timer.cancel()
-        if lines:
+        if not lines:
+            return
+        try:
             self._stream.write("".join(lines))
             self._stream.flush()
+        except (OSError, ValueError):  # the latter where the stream is closed
+            self._failed += len(lines)
+            return
+        failed, self._failed = self._failed, 0
+        if failed:
+            self._unwritten(failed)
 
 
 _MOMENT = 0.02
@@ -122,7 +137,7 @@ class _Handler(logging.StreamHandler[_Gathering]):
 
 def set_up(level: str = "info", *, as_json: bool = True, redact: bool = True, stream: TextIO | None = None) -> None:
     """Send the logs of the gateway, and the warnings of what it is built on, to stderr."""
-    handler = _Handler(_Gathering(stream or sys.stderr))
+    handler = _Handler(_Gathering(stream or sys.stderr, _say_unwritten))
     handler.setFormatter(JsonLines(redact=redact) if as_json else Lines(redact=redact))
     for name, least in (
         (LOGGER, level.upper()),
@@ -133,3 +148,7 @@ def set_up(level: str = "info", *, as_json: bool = True, redact: bool = True, st
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(least)
+
+
+def _say_unwritten(lines: int) -> None:
+    say(logging.WARNING, "the log could not be written", lines=lines)
