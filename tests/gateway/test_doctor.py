@@ -103,12 +103,14 @@ def test_the_same_server_is_well_through_its_other_wire(llamacpp: str) -> None:
     assert told["tokenizer"].figures["exact"] is False
 
 
-def test_a_first_token_that_the_configuration_makes_come_twice_is_a_fault(llamacpp: str) -> None:
+def test_a_first_token_comes_twice_only_where_the_configuration_says_so(llamacpp: str) -> None:
     twice = look(llamacpp, "batuta-llama3", first_token="<|begin_of_text|>")["about"]
     assert "fault" == twice.state
-    assert 'first_token = ""' in twice.remedy
+    assert "leave out `first_token`" in twice.remedy
     assert "ok" == look(llamacpp, "batuta-llama3", first_token="")["about"].state
-    assert "ok" == look(llamacpp, "batuta-llama3")["about"].state
+    once = look(llamacpp, "batuta-llama3")["about"]
+    assert "ok" == once.state
+    assert "it puts '<|begin_of_text|>' before each prompt" in once.detail
 
 
 def test_a_control_token_that_a_user_can_write_is_named(llamacpp: str) -> None:

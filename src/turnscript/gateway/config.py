@@ -233,9 +233,12 @@ class Model(Struct, frozen=True, kw_only=True):
     def begun_with(self, token: str | None) -> Model:
         """The same model once its backend has said which token it puts before a prompt: read twice, it makes answers
         worse. What `first_token` says counts nevertheless."""
-        if self.takes is None or not token or self.first_token is not None or self.takes.document.start != token:
+        if self.takes is None or not token or self.first_token is not None:
             return self
-        return replace(self, takes=self.takes.with_ends("", self.takes.document.end))
+        start, end = self.takes.document.start, self.takes.document.end
+        if not start.startswith(token):
+            return self
+        return replace(self, takes=self.takes.with_ends(start.removeprefix(token), end))
 
 
 class Setting(Struct, frozen=True):

@@ -106,8 +106,10 @@ async def about(patient: Patient) -> Check:
     if ids is not None and facts.adds_bos and ids[:1] == ids[1:2]:
         found.fault(
             f"it puts {start!r} before each prompt and so does the format: the model reads it twice",
-            'set `first_token = ""` for this model in the configuration',
+            "leave out `first_token` for this model in the configuration",
         )
+    elif facts.adds_bos and facts.bos_token:
+        found.say(f"it puts {facts.bos_token!r} before each prompt")
     return found.check
 
 
