@@ -14,6 +14,7 @@ from tests.gateway.scripted import END, Asked, Script, said, sse
 from tests.gateway.stage import APIS, Stage, Told, answer, body_of, is_refused, named, piece, quiet
 from turnscript.api import Api
 from turnscript.errors import ContextOverflow, InvalidRequest
+from turnscript.gateway.config import Sampling
 from turnscript.gateway.headers import LOSSES, POLICY, REPORT
 from turnscript.gateway.visit import Encoded
 from turnscript.registry import get_api
@@ -59,6 +60,22 @@ def losses_of(stage: Stage, told: Told) -> list[tuple[str, str, str]]:
     found = stage.client.get(told.headers[REPORT]).json()["losses"]
     assert int(told.headers[LOSSES]) == len(found)
     return [(loss["path"], loss["kind"], loss["detail"]) for loss in found]
+
+
+# What its server takes.
+
+
+def test_a_deployment_is_asked_as_it_is_configured() -> None:
+    """vLLM, say: it shows special tokens only where a request says so, and it knows `top_k`."""
+    api, own = CHAT, {"extra": {"skip_special_tokens": False}, "drop": ("stream_options",), "also": ("top_k",)}
+    sampling = Sampling(top_k=7, temperature=0.5)
+    for model, expected in ((own, [False, 7, 0.5]), ({}, [None, None, 0.5])):
+        with Stage(model={**model, "sampling": sampling}) as stage:
+            stage.play(answer("Hello"))
+            assert "Hello" == stage.ask(api, stream=True).text
+            sent = stage.asks[0][0].json
+        assert expected == [sent.get(name) for name in ("skip_special_tokens", "top_k", "temperature")]
+        assert ("stream_options" in sent) == (not model)
 
 
 # How long an answer may be.

@@ -105,6 +105,17 @@ def test_a_stream_that_has_begun_is_told_of_a_long_wait_inside(
     narrow.until(narrow.idle)
 
 
+@pytest.mark.parametrize("api", CHATS[:1], ids=named)
+def test_a_server_that_says_no_slots_has_those_of_the_configuration(api: Api) -> None:
+    with Stage(model={"slots": 2}) as stage, ThreadPoolExecutor(4) as clients:
+        stage.play([0.1, *answer("Hello")])
+        gate = stage.gateway.service.models()[0].gate
+        told = [clients.submit(stage.ask, api, stream=False, text=f"Hello {number}") for number in range(4)]
+        stage.until(lambda: gate.waiting == 2)
+        assert 2 == len(stage.asks[0])
+        assert ["Hello"] * 4 == [one.result().text for one in told]
+
+
 @pytest.mark.parametrize("most", [None, 7])
 def test_a_server_is_asked_no_more_at_once_than_it_has_slots(most: int | None) -> None:
     """Who is behind another in a slot disturbs that one's answer in servers that keep states beside their slots."""

@@ -30,6 +30,7 @@ from turnscript.gateway.kinds import (
     Flag,
     FormatName,
     Hidden,
+    Members,
     Number,
     Seconds,
     Size,
@@ -190,6 +191,9 @@ class Model(Struct, frozen=True, kw_only=True):
     name: str = DEFAULT
     backend: Annotated[tuple[Address, ...], Addresses()]
     kind: Annotated[str, BACKEND] = AUTO
+    extra: Annotated[dict[str, Any] | None, AnyTable("a table of members")] = None
+    drop: Annotated[tuple[str, ...], Texts("members")] = ()
+    also: Annotated[tuple[str, ...], Members("settings", (*Sampling.__struct_fields__, "seed"))] = ()
     api_key: Annotated[Secret | None, Hidden()] = None
     api_key_env: Annotated[str | None, Variable()] = None
     api_key_file: Annotated[Path | None, File()] = None

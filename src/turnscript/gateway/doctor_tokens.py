@@ -104,7 +104,10 @@ async def special_tokens(patient: Patient) -> Check:
     found, format_ = Findings("special tokens"), patient.format
     tags = await _tags(patient, format_) if format_ is not None else None
     if format_ is None or tags is None:
-        found.say("cannot be looked at from outside; if tool calls below are not found, let the server show its tags")
+        found.say(
+            "cannot be looked at from outside; if tool calls below are not found, let the server show its tags (vLLM, "
+            "SGLang: `extra = { skip_special_tokens = false }` in the configuration)"
+        )
         return found.check
     own = {*format_.stops, *format_.special_tokens}
     control = [tag for tag in tags if tag.control and tag.text in own]

@@ -258,6 +258,19 @@ class Texts(Kind, frozen=True):
         return ", ".join(value) if value else "none"
 
 
+class Members(Texts, frozen=True):
+    """Several of some words."""
+
+    among: tuple[str, ...] = ()
+
+    def read(self, value: Any, folder: Path) -> tuple[str, ...]:
+        found = super().read(value, folder)
+        unknown = next((one for one in found if one not in self.among), None)
+        if unknown is not None:
+            raise Wrong(str(UnknownName("setting", unknown, self.among)))
+        return found
+
+
 class Addresses(Kind, frozen=True):
     """Where a model runs, in one place or in several."""
 
@@ -362,6 +375,9 @@ class AnyTable(Kind, frozen=True):
             raise Wrong
         return dict(value)
 
+    def of_text(self, text: str) -> Any:
+        return _in_toml(text) if text.lstrip().startswith("{") else text
+
 
 BACKEND = Named("the name of a backend", backends, (AUTO,))
 PRESET = Named("the name of a preset", presets)
@@ -388,11 +404,16 @@ def located(path: str, folder: Path) -> Path:
 def array_of(text: str) -> Any:
     """A text as an array of strings: TOML in brackets, else words with commas between."""
     if text.lstrip().startswith("["):
-        try:
-            return tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            return text
+        return _in_toml(text)
     return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _in_toml(text: str) -> Any:
+    """What a text in TOML stands for; itself where it is none."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def _measured(value: Any, units: dict[str, Any]) -> Decimal:

@@ -63,8 +63,14 @@ class Served:
         """How many requests run and wait, from now on."""
         self._limits = limits
         for member in self._pool.members if self._pool is not None else ():
-            member.max_running = limits.backend_running
+            member.max_running = self._most_running
         self._fit_gate()
+
+    @property
+    def _most_running(self) -> int | None:
+        """How many requests a server is given at a time, as far as the settings say."""
+        said = (self._limits.backend_running, self.model.slots)
+        return min((most for most in said if most is not None), default=None)
 
     def _fit_gate(self) -> None:
         """Let in as many requests as the servers that are up do at once. What waits for a slot waits here: there, it
@@ -131,7 +137,7 @@ class Served:
 
     async def _ask(self) -> None:
         if self._pool is None:
-            self._pool = Pool([Member(upstream, self._limits.backend_running) for upstream in await self._upstreams()])
+            self._pool = Pool([Member(upstream, self._most_running) for upstream in await self._upstreams()])
             await self._pool.__aenter__()
             self.counts_tokens = self._pool.members[0].upstream.backend.tokens_call("") is not None
         if self._facts == Facts():
@@ -163,7 +169,12 @@ class Served:
 
     def _over_the_web(self, address: Address, backend: Backend) -> Upstream:
         timeouts = Timeouts(**asdict(self.model.timeouts))
-        return Upstream(address.target, backend, self._key, timeouts)
+        return Upstream(address.target, self._wire(backend), self._key, timeouts)
+
+    def _wire(self, backend: Backend) -> Backend:
+        """The wire of its kind, as the settings say that this deployment has it."""
+        model = self.model
+        return backend.configured(extra=model.extra, drop=model.drop, also=model.also)
 
     @property
     def _key(self) -> str | None:
@@ -180,8 +191,8 @@ class Served:
             engine = await asyncio.to_thread(lambda: Embedded(address.path, **slots))
             self._engines.append(engine)
             backend, _ = await _kind(engine.url, model.kind, None)
-            return Upstream(engine.url, backend, None, Timeouts(**asdict(model.timeouts)))
-        return Replay(address.path, _generic() if model.kind == AUTO else get_backend(model.kind))
+            return Upstream(engine.url, self._wire(backend), None, Timeouts(**asdict(model.timeouts)))
+        return Replay(address.path, self._wire(_generic() if model.kind == AUTO else get_backend(model.kind)))
 
     async def close(self) -> None:
         """Let go of the servers; engines that run in here are stopped."""
