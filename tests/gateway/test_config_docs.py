@@ -65,6 +65,13 @@ def test_the_tables_are_the_settings() -> None:
     assert real() == documented()
 
 
+def test_every_setting_is_read_by_something() -> None:
+    """One that nothing looks at would be taken, described, and have no effect."""
+    source = "".join([path.read_text(encoding="utf-8") for path in (ROOT / "src" / "turnscript").rglob("*.py")])
+    names = {key.rpartition(".")[2] for key in real()}
+    assert set() == {name for name in names if not re.search(rf"""\.{name}\b|["']{name}["']""", source)}
+
+
 def test_every_setting_is_said_to_do_something() -> None:
     rows = _ROW.findall(page())
     assert len(real()) == len(rows)

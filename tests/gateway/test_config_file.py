@@ -48,6 +48,7 @@ FAULTS = [
     ("[limits]\nrunning = 99999999999999999999", "limits.running", "found the integer"),
     ("[policy]\nlosses = 'warn'", "policy.losses", 'expected "ignore", "report" or "error", found the string \'warn\''),
     ("[policy]\nlosses = ['error']", "policy.losses", "found an array"),
+    ("[limits]\nchoices = 129", "limits.choices", "from 1 to 128"),
     ("[memory]\npath = ''", "memory.path", 'expected a path, or ":memory:"'),
     ("[signing]\nkey_env = 'NOT_SET'", "signing.key_env", "the environment variable that this names is not set"),
     ("[signing]\nkey_env = 'SET'\nfile = 'x'", "signing.key_env", "give one of file and key_env"),

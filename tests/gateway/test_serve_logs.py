@@ -197,6 +197,21 @@ def test_lines_that_were_not_written_are_counted_once_others_are() -> None:
 # Metrics.
 
 
+@pytest.mark.parametrize(
+    ("metrics", "without", "with_key"),
+    [({}, 401, 200), ({"public": True}, 200, 200), ({"enabled": False}, 404, 404)],
+    ids=["usual", "public", "off"],
+)
+def test_metrics_are_shown_to_whom_the_configuration_says(
+    tmp_path: Path, metrics: dict[str, Any], without: int, with_key: int
+) -> None:
+    key = add_key(tmp_path / "keys", "anna").reveal()
+    with Stage(server={"keys": tmp_path / "keys"}, metrics=metrics) as stage:
+        told = [stage.client.get("/metrics", headers=headers) for headers in ({}, {"x-api-key": key})]
+        assert [without, with_key] == [one.status_code for one in told]
+        assert [one.status_code == 200 for one in told] == ["turnscript_requests" in one.text for one in told]
+
+
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     with Stage(limits={"backend_running": 1}) as made:
