@@ -13,10 +13,12 @@ import pytest
 from tests.gateway.scripted import END, Asked, Script, said, sse
 from tests.gateway.stage import APIS, Stage, Told, answer, body_of, is_refused, named, piece, quiet
 from turnscript.api import Api
-from turnscript.errors import ContextOverflow, InvalidRequest
+from turnscript.errors import ContextOverflow, InvalidRequest, NotFound
 from turnscript.gateway.config import Sampling
 from turnscript.gateway.headers import LOSSES, POLICY, REPORT
+from turnscript.gateway.reports import Reported, Reports
 from turnscript.gateway.visit import Encoded
+from turnscript.losses import Loss
 from turnscript.registry import get_api
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
@@ -76,6 +78,29 @@ def test_a_deployment_is_asked_as_it_is_configured() -> None:
             sent = stage.asks[0][0].json
         assert expected == [sent.get(name) for name in ("skip_special_tokens", "top_k", "temperature")]
         assert ("stream_options" in sent) == (not model)
+
+
+# Reports.
+
+
+def test_reports_that_say_much_do_not_fill_the_memory() -> None:
+    def report(losses: int) -> Reported:
+        return Reported("anna", "m", [Loss("$.a", "dropped", "x")] * losses)
+
+    reports = Reports(most=20, entries=100)
+    for number in range(50):
+        reports.keep(f"short {number}", report(1))
+    assert 20 == len(reports)
+    for number in range(10):
+        reports.keep(f"long {number}", report(30))
+    assert 3 == len(reports)
+    reports.keep("longest", report(1000))
+    assert 1 == len(reports)
+    assert 1000 == len(json.loads(reports.body("longest", "anna"))["losses"])
+    reports.keep("last", report(0))
+    assert 1 == len(reports)
+    with pytest.raises(NotFound):
+        reports.body("longest", "anna")
 
 
 # How long an answer may be.

@@ -16,6 +16,8 @@ from turnscript.losses import Loss
 
 PATH = "/turnscript/reports/"
 _KEPT = 2000
+_ENTRIES = 100_000
+"""How many losses, findings and issues the reports hold together: each takes about 250 bytes."""
 
 
 class Reported(Struct):
@@ -31,19 +33,30 @@ class Reported(Struct):
     usage: dict[str, Any] = {}
     finish_reason: str | None = None
 
+    @property
+    def entries(self) -> int:
+        """How much there is to be said."""
+        return len(self.losses) + len(self.findings) + len(self.issues)
+
 
 class Reports:
-    """The last reports, by the id of the request."""
+    """The last reports, by the id of the request: at most so many, and so many entries in all but the very last."""
 
-    def __init__(self, most: int = _KEPT) -> None:
-        self._most = most
+    def __init__(self, most: int = _KEPT, entries: int = _ENTRIES) -> None:
+        self._most, self._most_entries = most, entries
+        self._entries = 0
         self._reports: OrderedDict[str, Reported] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._reports)
 
     def keep(self, request_id: str, report: Reported) -> None:
         """Keep one, and forget the oldest if there are too many."""
+        before = self._reports.pop(request_id, None)
+        self._entries += report.entries - (before.entries if before is not None else 0)
         self._reports[request_id] = report
-        if len(self._reports) > self._most:
-            self._reports.popitem(last=False)
+        while len(self) > self._most or (self._entries > self._most_entries and len(self) > 1):
+            self._entries -= self._reports.popitem(last=False)[1].entries
 
     def body(self, request_id: str, caller: str) -> bytes:
         """A report as JSON. Raises NotFound for one that is not there, or that somebody else asked for."""
