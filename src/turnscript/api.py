@@ -282,6 +282,8 @@ class Api(ABC):
         self.write_options(body, rendering)
         self.write(body, rendering)
         rendering.put_extra(body, request.extra, "$")
+        for key in request.archived:
+            rendering.lose(f"$.{key}", "dropped", "only an archive has a place for this")
         if strict and rendering.losses:
             raise LossyConversion(rendering.losses, self.name)
         return Rendered(body, rendering.losses)
@@ -352,7 +354,9 @@ class Api(ABC):
         self.write_options(body, rendering)
         rendering.put_extra(body, request.extra, "$")
         extra = {key: RawJson(msgspec.json.encode(value)) for key, value in body.items()}
-        folded = Request(conversation=request.conversation, extra=extra, origin=request.origin)
+        folded = Request(
+            conversation=request.conversation, extra=extra, origin=request.origin, archived=request.archived
+        )
         again = Request(extra=dict(extra))
         self.unfold(again)
         for field in Settings.__struct_fields__:

@@ -383,7 +383,7 @@ class Request(Struct, eq=False, kw_only=True, gc=False):
 
     `origin` is the API the request came from, None when it was built by hand or read from a prompt. `extra` holds the
     request's members that have no name in `settings`; hints are shapes of members (`{"stop": "string"}`). `paths` maps
-    a setting to its JSON path in the source where the API calls it something else.
+    a setting to its JSON path in the source where the API calls it otherwise. `archived`: what else an archive says.
     """
 
     conversation: Conversation = msgspec.field(default_factory=Conversation)
@@ -392,6 +392,7 @@ class Request(Struct, eq=False, kw_only=True, gc=False):
     origin: str | None = None
     hints: dict[str, str] = {}
     paths: dict[str, str] = {}
+    archived: Extra = {}
 
     @property
     def items(self) -> list[Item]:

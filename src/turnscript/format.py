@@ -182,5 +182,6 @@ def _policy(escape: str) -> str:
 def _unshown(request: Request) -> list[Loss]:
     settings = request.settings
     said = [field for field in settings.__struct_fields__ if getattr(settings, field) is not None]
-    paths = [request.paths.get(field, f"$.{field}") for field in said] + [f"$.{key}" for key in request.extra]
+    paths = [request.paths.get(field, f"$.{field}") for field in said]
+    paths += [f"$.{key}" for key in (*request.extra, *request.archived)]
     return [Loss(path, "dropped", "a prompt carries the conversation, not the settings") for path in paths]

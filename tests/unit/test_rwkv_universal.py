@@ -173,6 +173,21 @@ def test_a_second_tool_list_adds_tools_from_there_on() -> None:
     assert ["g"] == [one.name for one in request.items[1].added]
 
 
+def test_metadata_without_a_name_is_kept_and_listed_where_it_has_no_place() -> None:
+    """L3: `response` and `metadata` are members that other writers of archives use (requirements 3.3)."""
+    archive = '<<META>>\n{"v": 1, "response": {"usage": {"n": 1.0}}, "metadata": {"k": 1}}\n<<META_END>>'
+    archive = f"{archive}\n\n<<USER>>\nhi\n<<USER_END>>"
+    assert (archive, []) == (
+        ts.convert(archive, FORMAT.name, FORMAT.name).value,
+        FORMAT.render(FORMAT.parse(archive)).losses,
+    )
+    named = archive.replace('"v": 1,', '"v": 1, "origin": "openai-chat", "options": {"model": "m"},')
+    assert named == ts.convert(named, FORMAT.name, FORMAT.name).value
+    for target, options in [(FORMAT.name, {"view": "prompt"}), *((api, {}) for api in ts.apis())]:
+        lost = [loss.path for loss in ts.convert(archive, FORMAT.name, target, **options).losses]
+        assert {"$.response", "$.metadata"} <= set(lost)
+
+
 def test_a_prompt_lists_what_it_does_not_show() -> None:
     rendered = FORMAT.render(FORMAT.parse(example("e08_names_and_free_text")), view="prompt")
     assert ["line 1.cache_control: dropped: a prompt has no place for members without a name"] == list(

@@ -261,7 +261,8 @@ class Metadata:
     """What an archive keeps of a request besides its items: one JSON object.
 
     `v` is the version of the extension, `origin` the API, `options` the request's other members as they stood there.
-    `settings` and `hints` appear only for requests built by hand, whose settings no API has spelled yet.
+    `settings` and `hints` appear only for requests built by hand, whose settings no API has spelled yet. Any other
+    member, such as `response` or `metadata`, is kept as it stands.
     """
 
     version = 1

@@ -10,7 +10,7 @@ from turnscript.conversation import Item, Request
 def metadata_of(request: Request) -> dict[str, Any]:
     """What the archive says beside the items; nothing for a conversation without options and unnamed members."""
     fields = {"options": request.extra, "settings": _said(request.settings), "hints": request.hints}
-    fields = {key: value for key, value in fields.items() if value}
+    fields = {key: value for key, value in fields.items() if value} | request.archived
     if request.origin is not None and (fields or any(map(_has_extra, request.items))):
         fields = {"origin": request.origin, **fields}
     return fields

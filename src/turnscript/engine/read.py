@@ -180,7 +180,7 @@ def _read_item(document: Document, turn: Segment, block: Block) -> Item:
 
 
 def _read_metadata(document: Document, block: Block, request: Request) -> None:
-    if request.origin or request.extra or any(not _is_system(item) for item in request.items):
+    if request.origin or request.extra or request.archived or any(not _is_system(item) for item in request.items):
         _misplaced(block, "metadata comes once, before the first turn")
     _no_attributes(block)
     fields = _METADATA.read(_payload(document, block))
@@ -188,6 +188,7 @@ def _read_metadata(document: Document, block: Block, request: Request) -> None:
     request.extra = fields["options"]
     request.settings = fields["settings"]
     request.hints = fields["hints"]
+    request.archived = fields["other"]
 
 
 def _read_tools(document: Document, block: Block, request: Request) -> None:
