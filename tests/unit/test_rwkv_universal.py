@@ -183,7 +183,8 @@ def test_metadata_without_a_name_is_kept_and_listed_where_it_has_no_place() -> N
     )
     named = archive.replace('"v": 1,', '"v": 1, "origin": "openai-chat", "options": {"model": "m"},')
     assert named == ts.convert(named, FORMAT.name, FORMAT.name).value
-    for target, options in [(FORMAT.name, {"view": "prompt"}), *((api, {}) for api in ts.apis())]:
+    targets: list[tuple[str, dict[str, Any]]] = [(FORMAT.name, {"view": "prompt"}), *((api, {}) for api in ts.apis())]
+    for target, options in targets:
         lost = [loss.path for loss in ts.convert(archive, FORMAT.name, target, **options).losses]
         assert {"$.response", "$.metadata"} <= set(lost)
 

@@ -106,7 +106,7 @@ class TurnParser(CallSteps):
         return self._take_events()
 
     def _back(self, text: str, after: int) -> tuple[str, int]:
-        """Go back to what is to be read again: in the text itself, or, where earlier pieces had a part of it, before it."""
+        """Go back to what is to be read again: in the text, or before it, where earlier pieces had a part of it."""
         again, self._again = self._again, ""
         if len(again) <= after:
             return text, after - len(again)
