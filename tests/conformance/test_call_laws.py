@@ -1,6 +1,7 @@
 """Owns the laws of what stands around calls in an answer: nothing of a call's opening is said of a text."""
 
 import itertools
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -8,9 +9,11 @@ import pytest
 
 import turnscript as ts
 from tests.conformance.test_parser_laws import after_opening, check_events, content_of, written_by_model
+from turnscript.engine.parse import TurnParser
 from turnscript.engine.states import model_turn
-from turnscript.events import Event
+from turnscript.events import Event, raw_text
 from turnscript.format import Format
+from turnscript.jsontext import json_of
 from turnscript.registry import load_formats
 
 TAGGED = Path(__file__).resolve().parents[2] / "examples" / "formats" / "tagged.toml"
@@ -69,9 +72,17 @@ def of_the_model(format_: Format, *items: ts.Item) -> str:
     return written[len(before) :].removeprefix(begun)
 
 
-OFFERED = ts.Request(conversation=ts.Conversation(items=ASKED.items, tools=[ts.Tool(name="weather")]))
+SCHEMA = json_of({"type": "object", "properties": {"city": {"type": "string"}}})
+OFFERED = ts.Request(
+    conversation=ts.Conversation(items=ASKED.items, tools=[ts.Tool(name="weather", parameters=SCHEMA)])
+)
 SPOKEN = ts.Assistant(content=[ts.Text(text="Let me look.")])
 CALLS = [ts.ToolCall(name=name, arguments='{"city": "Oslo", "n": [1, 2]}', id="c1") for name in ("weather", "other")]
+
+
+def called(format_: Format, *calls: ts.Item) -> str:
+    """What is written for calls without a text, or behind one where the prompt opens a text."""
+    return of_the_model(format_, *([SPOKEN] if format_.document.segment("assistant").open else []), *calls)
 
 
 def events_of(format_: Format, pieces: Iterable[str]) -> list[Event]:
@@ -95,10 +106,8 @@ def test_a_call_that_breaks_off_reads_the_same_in_any_pieces(format_name: str, c
 def test_a_second_call_that_is_cut_changes_nothing_of_the_first(format_name: str) -> None:
     """F4: what is told of a call is over with the call, and every API can tell an answer that goes on."""
     format_ = ts.get_format(format_name)
-    first = of_the_model(format_, CALLS[0]) if not format_.document.segment("assistant").open else None
-    written = of_the_model(format_, SPOKEN, CALLS[0], CALLS[0])
-    begins = (first or written).find("weather")
-    for cut in range(begins, len(written)):
+    written = called(format_, CALLS[0], CALLS[0])
+    for cut in range(written.find("weather"), len(written), 3):
         events = events_of(format_, [written[:cut]])
         check_events(events, written[:cut])
         for api in map(ts.get_api, ts.apis()):
@@ -121,3 +130,27 @@ def test_nothing_is_said_that_stands_behind_the_end_of_a_broken_call(format_name
         if written[:cut].count('"') % 2 == 0:  # in a JSON string, any tag is text
             events = events_of(format_, [written[:cut] + behind])
             assert "evil" not in "".join(content_of(item) for item in ts.fold(events).items), written[:cut] + behind
+
+
+def held(parser: TurnParser, written: str) -> int:
+    """Read a text in pieces; returns how much of it was on no event yet, at most."""
+    waits, events = [0], []
+    for at in range(0, len(written), 64):
+        found = parser.feed(written[at : at + 64])
+        waits.append(waits[-1] + len(written[at : at + 64]) - len(raw_text(found)))
+        events += found
+    check_events(events + parser.close(), written)
+    return max(waits)
+
+
+def test_case_40_long_and_deep_calls_are_read_and_little_is_held_back(format_name: str) -> None:
+    """Of the hard cases: a long string, many parameters, many calls, and JSON deeper than Python reads."""
+    format_ = ts.get_format(format_name)
+    long = ts.ToolCall(name="weather", arguments=json.dumps({"city": "x" * 400_000}))
+    many = ts.ToolCall(name="weather", arguments=json.dumps({f"key{at}": "v" for at in range(2_000)}))
+    deep = ts.ToolCall(name="weather", arguments=f'{{"city": {"[" * 5_000}{"]" * 5_000}}}')
+    for calls in ([long], [many], [CALLS[0]] * 1_000, [deep]):
+        written = called(format_, *calls)
+        most = held(format_.prompt(OFFERED, thinking=False).parser(), written)
+        named_first = written.find("weather") < written.find("key0" if calls == [many] else "city")
+        assert most < 300 or not named_first or calls not in ([long], [many]), most

@@ -254,6 +254,7 @@ SHAPES: dict[str, Callable[[Format, int], str]] = {
     "backslashes": lambda _, n: "<" + "\\" * n,
     "thinking": lambda f, n: opening_of(f, "thinking") + "hm \n" * n,
     "one argument": lambda f, n: calls_text(f, 1, "x" * (n * 4)),
+    "many parameters": lambda f, n: calls_text(f, 1, '", "'.join(f'x", "key{at}": "y' for at in range(n // 8))),
     "many calls": lambda f, n: calls_text(f, n // 32, "x"),
     "an open header": lambda f, n: opening_of(f, "tool_call") + " a" * n,
 }

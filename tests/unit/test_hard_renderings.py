@@ -90,6 +90,34 @@ def test_case_47_false_stays_false(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
+def test_case_48_a_call_without_a_text_has_no_separator_and_one_behind_a_text_has_one(name: str) -> None:
+    format_ = ts.get_format(name)
+    user, text = ts.User(content=said("q")), ts.Assistant(content=said("Hm."))
+    alone, behind = (str(format_.render(request(user, *items)).value) for items in ([call()], [text, call()]))
+    assert ["user", "tool_call"] == [item.kind for item in format_.parse(alone).items]
+    assert [user, text] == format_.parse(behind).items[:2]
+    turn = next(turn for turn in format_.document.turns if any(one.kind == "tool_call" for one in turn.segments))
+    segment = next(one for one in turn.segments if one.kind == "tool_call")
+    opening = (segment.group.open if segment.group else "") + ("get_weather\n" if segment.named else "") + segment.open
+    joint = format_.document.joints.get(("assistant", "tool_call"))
+    assert f"{turn.open}{turn.head_end}{turn.lead}{opening}" in alone
+    assert joint is None or f"Hm.{joint}{opening}" in behind
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_case_49_results_stand_together_as_the_format_says_and_end_once(name: str) -> None:
+    format_ = ts.get_format(name)
+    results = [ts.ToolResult(content=said(word), name="get_weather") for word in ("one", "two")]
+    written = str(format_.render(request(ts.User(content=said("q")), call(), call(), *results)).value)
+    assert ["user", *["tool_call"] * 2, *["tool_result"] * 2] == [item.kind for item in format_.parse(written).items]
+    place = next(turn for turn in format_.document.turns if any(one.kind == "tool_result" for one in turn.segments))
+    between = written[written.index("one") : written.index("two")]
+    joined = ("tool_result", "tool_result") in format_.document.joints
+    assert not place.open or joined == (place.open not in between)
+    assert not place.close or joined == (place.close.strip() not in between)
+
+
+@pytest.mark.parametrize("name", FORMATS)
 def test_case_50_a_prompt_begins_the_next_one_or_the_table_says_why_not(name: str) -> None:
     format_ = ts.get_format(name)
     asked, thought, answer = (
@@ -120,6 +148,19 @@ def test_case_51_what_follows_an_answer_is_what_the_whole_rendering_has_there(na
     assert longer is not None
     assert longer.text == format_.prompt(request(*asked, *answer.items, following)).text
     assert longer.text == prompt.text + str(answer.raw) + longer.suffix
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_case_52_the_mark_that_ends_a_turn_is_trained_and_what_a_prompt_has_is_not(name: str) -> None:
+    format_ = ts.get_format(name)
+    asked, answer = ts.User(content=said("Hi")), ts.Assistant(content=said("Hello."))
+    spans = format_.spans(request(asked, answer, asked, answer))
+    trained = "".join(span.text for span in spans if span.trainable)
+    opening = format_.prompt(request(asked)).text.removeprefix(str(format_.render(request(asked)).value))
+    turn = next(turn for turn in format_.document.turns if any(one.kind == "assistant" for one in turn.segments))
+    close = turn.close or next(one for one in turn.segments if one.kind == "assistant").close
+    assert 2 == trained.count(f"Hello.{close.rstrip()}")
+    assert not opening.strip() or opening.strip() not in trained
 
 
 @pytest.mark.parametrize("name", FORMATS)
