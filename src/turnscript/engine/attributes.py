@@ -89,13 +89,19 @@ def bare_attributes(item: Any, attributes: Sequence[Attribute], out: Writer) -> 
     return "".join(written)
 
 
-def extra_attributes(item: Any, out: Writer) -> str:
-    """The attributes that the table does not name, as they were read."""
+def extra_attributes(item: Any, out: Writer, named: Sequence[Attribute]) -> str:
+    """The attributes that the table does not name, as they were read. What can be no attribute's key is a loss."""
     hints: Hints | None = getattr(item, "hints", None)
     if not hints or not hints.attributes:
         return ""
     if out.archive:
-        return "".join([f" {key}={without_angles(compact(value))}" for key, value in hints.attributes.items()])
+        known = {attribute.key for attribute in named}
+        for key in hints.attributes:
+            if key in known or not _KEY.fullmatch(f" {key}="):
+                out.lose(f".{key}", "dropped", "no attribute without a name here can be called so")
+                known.add(key)
+        given = [(key, value) for key, value in hints.attributes.items() if key not in known]
+        return "".join([f" {key}={without_angles(compact(value))}" for key, value in given])
     for key in hints.attributes:
         out.lose(f".{key}", "dropped", "a prompt shows only attributes that the format names")
     return ""

@@ -467,14 +467,17 @@ class Composer:
         out = self.out
         if isinstance(item, ToolsChange):
             change = f" removed={attribute_text(item.removed)}" if item.removed else ""
-            shown = write_attributes(item, place.own_attributes, out) + extra_attributes(item, out)
+            shown = write_attributes(item, place.own_attributes, out) + extra_attributes(
+                item, out, place.own_attributes
+            )
             return f"{place.open} change=true{change}{shown}{place.head_end}"
         if out.names and isinstance(item, ToolResult) and item.name is None:
             item = replace(item, name=out.names.get(out.item))
         attributes = place.own_attributes if item.hints is not None else place.unhinted_attributes
         known = write_attributes(item, attributes, out)
         payload = "".join([f" {key}={value}" for key, value in place.body.attributes(item, out.archive).items()])
-        unnamed = extra_attributes(item, out) if out.archive or self.document.metadata is not None else ""
+        keeps = out.archive or self.document.metadata is not None
+        unnamed = extra_attributes(item, out, place.own_attributes) if keeps else ""
         return f"{place.open}{known}{payload}{unnamed}{place.head_end}"
 
     def _section(self, section: Section, write: Callable[[], None]) -> None:
