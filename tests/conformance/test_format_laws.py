@@ -57,6 +57,18 @@ def test_a_transcript_is_written_again_byte_for_byte(format_name: str, name: str
     assert transcript == ts.get_format(format_name).render(ts.get_format(format_name).parse(transcript)).value
 
 
+@pytest.mark.parametrize("name", ["c1", "c2", "c3"])
+def test_a_file_with_other_line_ends_and_blank_lines_around_it_reads_alike(format_name: str, name: str) -> None:
+    """D-X-8: a byte order mark says nothing, and line ends are those of the first line, if it is a tag or a label's."""
+    format_ = ts.get_format(format_name)
+    transcript = str(format_.render(corpora.load(name)).value)
+    read = format_.parse(transcript)
+    windows = transcript.replace("\n", "\r\n")
+    for other in (f"\ufeff{transcript}", windows, f"\ufeff{windows}\r\n", f"{transcript}\n \n", f"\n{transcript}"):
+        again = format_.parse(other)
+        assert (read.items, read.tools) == (again.items, again.tools)
+
+
 FEWER = fewer()
 
 
