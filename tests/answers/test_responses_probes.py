@@ -91,7 +91,14 @@ def what_is_announced_is_done(told: list[Frame], good: bool) -> bool:
 
 
 def texts_have_logprobs(told: list[Frame], good: bool) -> bool:
-    return all(isinstance(payload.get("logprobs"), list) for payload in of(told, DELTA, TEXT_DONE))
+    """A list in every event of a text, and that and one of annotations in every text, wherever it stands."""
+    parts = [payload["part"] for payload in of(told, PART_ADDED, PART_DONE)]
+    items = [payload["item"] for payload in of(told, DONE)]
+    items += [item for payload in of(told, COMPLETED, INCOMPLETE) for item in payload["response"]["output"]]
+    parts += [part for item in items if item["type"] == "message" for part in item["content"]]
+    texts = [part for part in parts if part["type"] == "output_text"]
+    lists = [payload.get("logprobs") for payload in [*of(told, DELTA, TEXT_DONE), *texts]]
+    return all(isinstance(one, list) for one in lists + [text.get("annotations") for text in texts])
 
 
 def the_end_has_all(told: list[Frame], good: bool) -> bool:

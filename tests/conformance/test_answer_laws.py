@@ -102,9 +102,8 @@ def test_the_servers_id_and_time_go_before_those_of_the_response(api_name: str) 
 
 def test_a_stream_that_cannot_have_the_id_of_its_answer_says_so(api_name: str) -> None:
     renderer = ts.get_api(api_name).stream_renderer(asked())
-    events: list[Event] = [*TOLD[:-1], ts.MessageEnd("stop", id="other")]
-    data = b"".join([renderer.send([event]) for event in events])
-    assert b"other" not in data
+    told: list[Event] = [*TOLD[:-1], ts.MessageEnd("stop", id="other")]
+    assert b"other" not in b"".join([renderer.send([event]) for event in told])
     assert ["renamed"] == [loss.kind for loss in renderer.losses if loss.path == "$.id"]
 
 

@@ -86,8 +86,11 @@ def test_a_whole_answer(sdk: anthropic.Anthropic, speaker: Speaker) -> None:
 def test_a_streamed_answer(sdk: anthropic.Anthropic, speaker: Speaker) -> None:
     speaker.say(text("Hello you."))
     with sdk.messages.stream(model="m", max_tokens=64, messages=ASK) as stream:
-        kinds = [event.type for event in stream]
+        events = list(stream)
         final = stream.get_final_message()
+    kinds = [event.type for event in events]
+    begun = next(event.message.usage for event in events if event.type == "message_start")
+    assert min(begun.input_tokens, final.usage.input_tokens) > 2  # clients show from the start how full the context is
     assert "Hello you." == stream.get_final_text()
     assert ("message_start", "message_stop") == (kinds[0], kinds[-1])
     assert final.usage.output_tokens > 2
