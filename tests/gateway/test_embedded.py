@@ -11,17 +11,20 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.cli.running import CODE, process
 from tests.gateway import tinygguf
+from tests.gateway.running import Running
 from tests.gateway.scripted import said
 from tests.gateway.serving import Serving
-from tests.gateway.stage import APIS, Threaded, Told, body_of
+from tests.gateway.stage import APIS, NO_TLS, Threaded, Told, body_of
 from turnscript import registry
 from turnscript.backend import Completion
 from turnscript.errors import InvalidInput, Unsupported, UpstreamError
 from turnscript.gateway import embedded
+from turnscript.gateway.config import Config
 from turnscript.gateway.embedded import Embedded
 from turnscript.gateway.upstream import Upstream
 
@@ -96,6 +99,18 @@ def test_a_request_that_waits_for_a_slot_changes_nothing_of_the_answer_there(tmp
         alone, disturbed = asyncio.run(run(served.url))
     assert len(alone) > 100
     assert alone == disturbed
+
+
+def test_an_engine_of_the_gateway_answers_the_gateway_alone(model: Path) -> None:
+    """Whoever has an account on this machine can reach its port, and would need no key there."""
+    with Running(Config.for_backend(f"embedded:{model}", "batuta-chatml", max_tokens=3)) as gateway:
+        ask = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+        assert 200 == httpx2.post(f"{gateway.url}/v1/chat/completions", json=ask, verify=NO_TLS, timeout=20).status_code
+        [engine] = gateway.service.models()[0].pool.members
+        for path, body in (("/completion", {"prompt": "Hi", "n_predict": 1}), ("/tokenize", {"content": "Hi"})):
+            told = httpx2.post(engine.upstream.url + path, json=body, verify=NO_TLS, timeout=20)
+            assert 401 == told.status_code
+        assert 401 == httpx2.get(f"{engine.upstream.url}/slots", verify=NO_TLS, timeout=20).status_code
 
 
 @pytest.mark.parametrize(

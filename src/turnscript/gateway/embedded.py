@@ -22,17 +22,27 @@ class Embedded:
     """A GGUF file as a model server. It starts at once, and is stopped by `close` or at the end of its context.
 
     `context`: tokens for each conversation, `parallel`: how many there are at a time, `threads`: of the processor; if
-    None, as many as it has cores, and one for a small model. Raises Unsupported if the library is not installed,
-    InvalidInput for a file that is no model.
+    None, as many as it has cores, and one for a small model. `key`: what it wants to be asked with, because every user
+    of this machine can reach its port. Raises Unsupported if the library is not installed, InvalidInput for a file that
+    is no model.
     """
 
-    def __init__(self, path: str | Path, *, context: int = 4096, parallel: int = 2, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        context: int = 4096,
+        parallel: int = 2,
+        threads: int | None = None,
+        key: str | None = None,
+    ) -> None:
         self.path = Path(path)
         library = _library()
         _check(self.path)
         params = library.CommonParams()
         params.model.path = str(self.path)
         params.port = 0
+        params.api_keys = [key] if key is not None else []
         params.n_ctx = context * parallel  # the server divides it
         params.n_parallel = parallel
         params.cpuparams.n_threads = threads or self._threads()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from secrets import token_urlsafe
 from time import monotonic
 from urllib.parse import urlsplit
 
@@ -188,10 +189,11 @@ class Served:
             return self._over_the_web(address, backend)
         if str(address).startswith(EMBEDDED):
             slots = {"context": model.context or 4096, "parallel": model.slots or 2}
-            engine = await asyncio.to_thread(lambda: Embedded(address.path, **slots))
+            key = token_urlsafe()
+            engine = await asyncio.to_thread(lambda: Embedded(address.path, **slots, key=key))
             self._engines.append(engine)
-            backend, _ = await _kind(engine.url, model.kind, None)
-            return Upstream(engine.url, self._wire(backend), None, Timeouts(**asdict(model.timeouts)))
+            backend, _ = await _kind(engine.url, model.kind, key)
+            return Upstream(engine.url, self._wire(backend), key, Timeouts(**asdict(model.timeouts)))
         return Replay(address.path, self._wire(_generic() if model.kind == AUTO else get_backend(model.kind)))
 
     async def close(self) -> None:
