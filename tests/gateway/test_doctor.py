@@ -123,6 +123,10 @@ def test_a_blank_line_that_ends_turns_is_told_until_the_server_ignores_it(tmp_pa
     path = tinygguf.write_rwkv7(tmp_path / "blank.gguf", end="\n\n")
     with Embedded(path, context=1024, parallel=1, threads=1) as model:
         told = look(model.url, "rwkv-goose")
+        mended = look(model.url, "rwkv-goose", extra={"ignore_eos": True})
+    assert "ok" == mended["special tokens"].state
+    assert {"ends_ignored": True, "blank_line_ends": False}.items() <= mended["special tokens"].figures.items()
+    assert "extra = { ignore_eos = true }" in told["special tokens"].remedy
     assert ["special tokens", "parallel"] == told.states("warning") or ["special tokens"] == told.states("warning")
     assert "--ignore-eos" in told["special tokens"].remedy
     assert [] == told.states("fault")

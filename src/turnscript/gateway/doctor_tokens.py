@@ -163,9 +163,9 @@ async def _ends(patient: Patient, format_: Format, control: list[Tag], found: Fi
     if ends and may_end:
         found.warn(
             "the model's file says that a blank line ends its turn: every answer ends at its first one",
-            "start the server so that it ignores ends (llama.cpp: `--ignore-eos`; the format's stop strings end an "
-            "answer then), or with another token for it (`--override-kv tokenizer.ggml.eot_token_id=int:0`, or "
-            "`eos_token_id`)",
+            "let it ignore ends (llama.cpp: `--ignore-eos`, or `extra = { ignore_eos = true }` in the configuration; "
+            "the format's stop strings end an answer then), or start it with another token for it (`--override-kv "
+            "tokenizer.ggml.eot_token_id=int:0`, or `eos_token_id`)",
         )
     elif ends:
         found.say("the model's file says that a blank line ends its turn, which the server ignores")
