@@ -24,15 +24,15 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec import Raw as RawJson
 
-from turnscript.conversation import Extra, Item, Request, Response, Settings, System, ToolResult, Usage
+from turnscript.conversation import Extra, Item, Request, Response, Settings, Usage
 from turnscript.errors import InvalidRequest, LossyConversion, TurnscriptError, UnknownName
 from turnscript.events import Event
 from turnscript.faults import fault_of, retry_headers
 from turnscript.jsontext import Json, read_object, utf8
 from turnscript.losses import Loss, LossKind
-from turnscript.losses import part_path as part_of_message
 from turnscript.rendered import Rendered
 from turnscript.serving import Serving
+from turnscript.sources import Words, member_path, tools_in_source_words
 from turnscript.wire import Reader, Rest, mismatch
 
 Body = dict[str, Any]
@@ -115,6 +115,10 @@ class Rendering:
     def lose_setting(self, field: str, kind: LossKind, detail: str) -> None:
         """Report a difference in a setting, at its path in the source."""
         self.lose(self.request.paths.get(field, f"$.{field}"), kind, detail)
+
+    def lose_member(self, at: str, member: str, kind: LossKind, detail: str) -> None:
+        """Report a difference in a member of the part at `at`, as the model calls it (`image.detail`)."""
+        self.lose(member_path(self.request, at, member), kind, detail)
 
     def put_extra(self, body: Body, extra: Extra, at: str) -> None:
         """Write unnamed members into `body` where they came from, or report each when the target is another API."""
@@ -204,6 +208,7 @@ class Api(ABC):
     request. `flags` maps the names of render options to their allowed values, default first. `typed` gives the wire
     types of large members, which are then decoded together with the body in one pass; `read` must take them as JSON
     too, because a body with any odd member is read in two. `serving`: what a server of it does beside answering.
+    `words`: what members of the model are called in its bodies, where that is something else.
     """
 
     name: ClassVar[str]
@@ -216,6 +221,7 @@ class Api(ABC):
     flags: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     options: ClassVar[Sequence[Option]]
     typed: ClassVar[Mapping[str, Any]] = {}
+    words: ClassVar[Words] = {}
 
     def __init__(self) -> None:
         types = {option.key: RawJson for option in self.options} | dict(self.typed)
@@ -258,7 +264,7 @@ class Api(ABC):
 
     def parse_members(self, members: dict[str, Any]) -> Request:
         """The same from a body whose top level is read already. Takes the members apart."""
-        request = Request(origin=self.origin)
+        request = Request(origin=self.origin, paths=dict(self.words))
         self.read(members, request)
         self.read_options(members, request)
         return request
@@ -284,9 +290,10 @@ class Api(ABC):
         rendering.put_extra(body, request.extra, "$")
         for key in request.archived:
             rendering.lose(f"$.{key}", "dropped", "only an archive has a place for this")
-        if strict and rendering.losses:
-            raise LossyConversion(rendering.losses, self.name)
-        return Rendered(body, rendering.losses)
+        losses = tools_in_source_words(request, rendering.losses)
+        if strict and losses:
+            raise LossyConversion(losses, self.name)
+        return Rendered(body, losses)
 
     @abstractmethod
     def parse_response(self, body: Source) -> Response:
@@ -354,9 +361,8 @@ class Api(ABC):
         self.write_options(body, rendering)
         rendering.put_extra(body, request.extra, "$")
         extra = {key: RawJson(msgspec.json.encode(value)) for key, value in body.items()}
-        folded = Request(
-            conversation=request.conversation, extra=extra, origin=request.origin, archived=request.archived
-        )
+        folded = Request(conversation=request.conversation, extra=extra, origin=request.origin)
+        folded.paths, folded.archived = request.paths, request.archived
         again = Request(extra=dict(extra))
         self.unfold(again)
         for field in Settings.__struct_fields__:
@@ -435,14 +441,3 @@ def _first_unsayable(value: Any, path: str) -> str:
         if len(at) > 4096:  # a structure that contains itself
             return "$"
     return path
-
-
-def part_path(item: Item, index: int) -> str:
-    """The source path of part `index` of an item. The parts of a tool result stand inside its own block; a system text
-    read from a list (`$.system[2]`) is its block's only part."""
-    if isinstance(item, ToolResult):
-        member = "output" if item.at.startswith("$.input[") else "content"
-        return f"{item.at}.{member}[{index}]"
-    if isinstance(item, System) and item.at.startswith(("$.system[", "$.instructions[")):
-        return item.at
-    return part_of_message(item.at, index)

@@ -37,6 +37,7 @@ from turnscript.engine.table import Document, with_ends
 from turnscript.errors import LossyConversion, UnknownName, Unsupported
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
+from turnscript.sources import in_source_words
 
 View = Literal["archive", "prompt"]
 VIEWS = ("archive", "prompt")
@@ -74,7 +75,8 @@ class Format(Struct, frozen=True):
         `reject` raises InvalidConversation; `none` writes them as they are, and then a text can forge a turn.
         """
         out = self.write(request, view=view, escape=escape)
-        losses = out.all_losses() if out.archive else [*out.all_losses(), *_unshown(request)]
+        losses = in_source_words(request, out.all_losses())
+        losses = losses if out.archive else [*losses, *_unshown(request)]
         if strict and losses:
             raise LossyConversion(losses, f"{self.name} ({view} view)")
         return Rendered(out.text, losses)

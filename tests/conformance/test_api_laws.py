@@ -1,6 +1,7 @@
 """Owns the laws of APIs: a body comes back whole, through the archive too; to another API, what is lost is listed."""
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import turnscript as ts
+from tests.conformance.examples import fewer
 from tests.strategies import jsontext, judge
 from tests.strategies.sdk import bodies
 from tests.strategies.unknown import with_unknown
@@ -110,6 +112,34 @@ def a_wrong_value_is_kept_or_an_error_with_a_path(body: Any, api_name: str) -> N
     same_body(body, ts.convert(jsontext.dumps(body), api_name, api_name).data)
     for other in ts.apis():
         ts.render(ts.parse(jsontext.dumps(body), api_name), other)
+
+
+@fewer()
+@given(data=st.data())
+def test_a_loss_names_a_place_of_the_body(api_name: str, data: st.DataObject) -> None:
+    """Whoever reads a report finds what it speaks of in the body that went in, in the words of that body's API."""
+    body = data.draw(bodies(api_name) if data.draw(st.booleans()) else bodies(api_name).flatmap(with_unknown))
+    source = json.loads(jsontext.dumps(body))
+    for name in (*ts.apis(), *ts.formats()):
+        options: dict[str, Any] = {"view": "prompt"} if name in archives() else {}
+        try:
+            losses = ts.convert(jsontext.dumps(body), api_name, name, **options).losses
+        except ts.InvalidConversation:  # a format says what it cannot hold
+            continue
+        for loss in losses:
+            assert loss.kind == "invented" or _leads_somewhere(source, loss.path.removeprefix("$")), str(loss)
+
+
+def _leads_somewhere(value: Any, path: str) -> bool:
+    """Whether a path ends at a value, or at one of the members that a body may leave to its reader."""
+    if path in ("", ".content", ".name") or (isinstance(value, str) and path == "[0]"):
+        return True
+    if isinstance(value, list):
+        index, _, rest = path.removeprefix("[").partition("]")
+        return index.isdigit() and int(index) < len(value) and _leads_somewhere(value[int(index)], rest)
+    if not isinstance(value, dict):
+        return False
+    return any(_leads_somewhere(value[key], path[len(key) + 1 :]) for key in value if path.startswith(f".{key}"))
 
 
 def _no_thinking(source: ts.Request, target: ts.Request, field: str) -> bool:

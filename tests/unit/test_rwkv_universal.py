@@ -195,10 +195,9 @@ def test_metadata_without_a_name_is_kept_and_listed_where_it_has_no_place() -> N
     )
     named = archive.replace('"v": 1,', '"v": 1, "origin": "openai-chat", "options": {"model": "m"},')
     assert named == ts.convert(named, FORMAT.name, FORMAT.name).value
-    targets: list[tuple[str, dict[str, Any]]] = [(FORMAT.name, {"view": "prompt"}), *((api, {}) for api in ts.apis())]
-    for target, options in targets:
-        lost = [loss.path for loss in ts.convert(archive, FORMAT.name, target, **options).losses]
-        assert {"$.response", "$.metadata"} <= set(lost)
+    request = FORMAT.parse(archive)
+    for rendered in [FORMAT.render(request, view="prompt"), *(ts.render(request, api) for api in ts.apis())]:
+        assert {"$.response", "$.metadata"} <= {loss.path for loss in rendered.losses}
 
 
 def test_a_prompt_lists_what_it_does_not_show() -> None:

@@ -19,6 +19,8 @@ from turnscript.engine.spans import Writer
 from turnscript.engine.table import Attribute, AttributeType
 from turnscript.errors import InvalidTranscript
 from turnscript.jsontext import Json, compact, json_string, text_of, type_name, without_angles
+from turnscript.losses import Loss
+from turnscript.sources import around
 
 _KEY = re.compile(r"[ \t]+([A-Za-z_][A-Za-z0-9_.-]*)=")
 _PLAIN_STRING = re.compile(r'"[^"\\\x00-\x1f]*"')
@@ -169,10 +171,11 @@ def _lose(attribute: Attribute, value: Any, out: Writer) -> None:
     if attribute.path.startswith("hints.") and attribute.type == "text":
         return  # the shape of the source; nothing that it says
     if attribute.type == "object":
-        for key in value:
-            out.lose(f".{key}", "dropped", "a prompt has no place for members without a name")
+        place = around(out.place) if attribute.path == "hints.envelope" else out.place
+        missing = "a prompt has no place for members without a name"
+        out.losses += [Loss(f"{place}.{key}", "dropped", missing) for key in value]
     else:
-        out.lose(f".{attribute.key}", "dropped", "a prompt does not show it")
+        out.lose(f".{attribute.path}", "dropped", "a prompt does not show it")
 
 
 def _value_end(text: str, start: int, end: int) -> int:

@@ -178,12 +178,12 @@ _TOOL_WORDS = ("name", "description", "parameters", "type", "format", "strict", 
 class ToolList:
     """Tool definitions, one JSON object per line: name, description, parameters, then every further member."""
 
-    def write(self, tools: Sequence[Tool], out: Writer) -> None:
+    def write(self, tools: Sequence[Tool], out: Writer, place: str = "$") -> None:
         """Write a line for each tool. A prompt shows neither hints nor members without a name."""
         if not out.archive:
             for index, tool in enumerate(tools):
                 for key in [*tool.extra, *tool.envelope]:
-                    out.losses.append(Loss(f"$.tools[{index}].{key}", "dropped", "a prompt does not show it"))
+                    out.losses.append(Loss(f"{place}.tools[{index}].{key}", "dropped", "a prompt does not show it"))
         out.content("\n".join([tool_line(tool, out.archive) for tool in tools]))
 
     def read(self, payload: Payload) -> list[Tool]:

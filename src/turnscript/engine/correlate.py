@@ -66,7 +66,9 @@ def report_correlation(items: Sequence[Item], style: str, out: Writer) -> None:
         if not isinstance(item, ToolCall | ToolResult):
             continue
         out.place = item.at or f"items[{index}]"
-        if item.id != id_:
+        if item.id != id_ and item.id is None:
+            out.lose("", "invented", f"a reader will take {id_!r} for its id")
+        elif item.id != id_:
             out.lose(".id", "dropped", "this format has no place for it")
         if isinstance(item, ToolResult) and item.name != name:
             out.lose(".name", "approximated", f"a reader will take it for {name!r}")

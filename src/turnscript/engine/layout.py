@@ -14,6 +14,7 @@ from turnscript.engine.escape import AUTO, POLICIES, Escape, rules_of, tags_in
 from turnscript.engine.spans import TRAINABLE, Glue, Writer
 from turnscript.engine.table import Document, Segment, Turn
 from turnscript.losses import Loss
+from turnscript.sources import around
 
 _BARE = frozenset({"system", "user", "assistant", "thinking", "tools_change"})
 """Kinds of items that ordinarily have nothing to say in the attributes of an opening."""
@@ -319,8 +320,10 @@ def report_unshown(place: Place, item: Item, out: Writer) -> None:
         else:
             out.lose(f".{field}", "dropped", "this format does not show it")
     if item.hints is not None and not out.archive and place.speaks:
-        for key in (*item.hints.envelope, *item.hints.attributes):
-            out.lose(f".{key}", "dropped", "this format has no place for members without a name")
+        missing = "this format has no place for members without a name"
+        out.losses += [Loss(f"{around(item.at)}.{key}", "dropped", missing) for key in item.hints.envelope]
+        for key in item.hints.attributes:
+            out.lose(f".{key}", "dropped", missing)
 
 
 def report_merged(layout: Layout, items: Sequence[Item], out: Writer) -> None:

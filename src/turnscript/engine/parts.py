@@ -20,7 +20,6 @@ from turnscript.engine.spans import Writer
 from turnscript.engine.table import Attribute, Payload
 from turnscript.errors import InvalidTranscript
 from turnscript.jsontext import is_json, plain, text_of, type_word
-from turnscript.losses import part_path
 
 PART_TAG = "<<PART"
 """How a part line begins."""
@@ -105,7 +104,7 @@ def _write_part(part: Part, out: Writer, word: str, index: int) -> None:
     line = _BY_CLASS[type(part)]
     word = line.word or word
     place = out.place
-    out.place = part_path(place, index)
+    out.place = f"{place}.content[{index}]"
     attributes = write_attributes(part, line.attributes, out)
     text = getattr(part, line.text)
     if isinstance(part, Document) and part.text is not None:
@@ -128,7 +127,7 @@ def _write_part(part: Part, out: Writer, word: str, index: int) -> None:
 
 def _lose_extra(part: Part, out: Writer, index: int) -> None:
     for key in part.extra:
-        out.lose(f"{part_path('', index)}.{key}", "dropped", "a prompt has no place for members without a name")
+        out.lose(f".content[{index}].{key}", "dropped", "a prompt has no place for members without a name")
 
 
 def read_parts(payload: Payload) -> Iterator[tuple[str, Part]]:

@@ -28,6 +28,7 @@ from turnscript.engine.states import model_turn, named_call, states_of
 from turnscript.engine.table import Document
 from turnscript.errors import Unsupported
 from turnscript.losses import Loss
+from turnscript.sources import in_source_words
 
 _HARMLESS = frozenset({"unknown_tool", "odd_call", "missing_close", "ambiguous_close"})
 
@@ -80,7 +81,7 @@ class Prompt:
     @property
     def losses(self) -> list[Loss]:
         """What the format could not show."""
-        return self._composer.out.all_losses()
+        return in_source_words(self._request, self._composer.out.all_losses())
 
     @property
     def client_stops(self) -> tuple[str, ...]:

@@ -451,7 +451,7 @@ class Composer:
             out.control(place.lead)
         out.trainable = place.model
         if isinstance(item, ToolsChange):
-            _TOOLS.write(item.added, out)
+            _TOOLS.write(item.added, out, out.place)
         else:
             place.body.write(item, out)
         if place.close and not (item.open and place.may_stay_open):

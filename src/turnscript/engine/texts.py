@@ -9,7 +9,6 @@ from turnscript.conversation import Assistant, Part, Refusal, Text, Thinking
 from turnscript.engine.machine import PlainBody
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
-from turnscript.losses import part_path
 from turnscript.readable import readable
 
 _INDENT = "    "
@@ -75,7 +74,7 @@ class PlainText(PlainBody):
 
 
 def _report_part(part: Part, read: bool, index: int, out: Writer) -> None:
-    path = part_path("", index)
+    path = f".content[{index}]"
     kind = type(part).__name__.lower()
     if isinstance(part, Refusal):
         out.lose(path, "approximated", "a refusal is written as text")

@@ -28,7 +28,6 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from turnscript.api import part_path
 from turnscript.conversation import (
     Assistant,
     Conversation,
@@ -54,6 +53,7 @@ from turnscript.gateway.toolset import AT, defined, names_of, place_of, split, t
 from turnscript.grouping import is_joined
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.losses import Loss, LossKind
+from turnscript.sources import part_path
 
 VOLATILE = (r"x-anthropic-billing-header:[^\n]*(?:\n|\Z)",)
 """What of instructions changes with every request: patterns that match from the beginning of a line."""

@@ -34,7 +34,7 @@ from typing import Any, ClassVar
 from msgspec import Raw
 
 from turnscript.api import OFFICIAL, PLAIN, SEED, Api, Body, Option, Rendering, Reply, Source
-from turnscript.apis.anthropic_messages.blocks import MESSAGES, SYSTEM, items_of, read_messages, system_items
+from turnscript.apis.anthropic_messages.blocks import MESSAGES, SYSTEM, WORDS, items_of, read_messages, system_items
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
 from turnscript.apis.anthropic_messages.response import ORIGIN, read_response
 from turnscript.apis.anthropic_messages.response_writing import render
@@ -74,6 +74,7 @@ class AnthropicMessages(Api):
     flags: ClassVar[Mapping[str, tuple[str, ...]]] = {"system": ("join", "blocks"), "mid_system": ("message", "hoist")}
     options: ClassVar[tuple[Option, ...]] = OPTIONS
     typed: ClassVar[Mapping[str, Any]] = {"system": SYSTEM, "messages": MESSAGES, "tools": TOOLS}
+    words = WORDS
 
     def read(self, members: dict[str, Any], request: Request) -> None:
         """Read `system`, `messages` and `tools`. An empty list or a null stays behind, as `extra`."""

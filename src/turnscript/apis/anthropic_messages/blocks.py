@@ -42,6 +42,16 @@ from turnscript.wire import Reader, Verbatim, Wire, mismatch
 # Wire objects.
 
 
+WORDS = {
+    "tool_call.arguments": "input",
+    "tool_result.id": "tool_use_id",
+    "tool_result.status": "is_error",
+    "tool_result.name": "",
+    "thinking.redacted": "data",
+}
+"""What members of the model are called here, for losses."""
+
+
 class Base64Source(Wire, tag="base64"):
     media_type: str
     data: str

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from turnscript.api import Body, Rendering, part_path
+from turnscript.api import Body, Rendering
 from turnscript.apis.anthropic_messages.blocks import content_text
 from turnscript.conversation import Audio, Document, Image, Item, Part, Raw, Refusal, Text
 from turnscript.jsontext import Json, read_object
+from turnscript.sources import part_path
 
 
 def is_plain_block(block: Any) -> bool:
@@ -42,7 +43,12 @@ class PartWriter:
             return None
         block: Body = {"type": "image", "source": source}
         if part.detail is not None:
-            self.rendering.lose(f"{path}.detail", "dropped", "a picture has no detail level here")
+            self.rendering.lose_member(
+                path,
+                "image.detail",
+                "dropped",
+                "a picture has no detail level here",
+            )
         self.rendering.put_extra(block, part.extra, path)
         return block
 
@@ -69,9 +75,14 @@ class PartWriter:
         if part.filename is None:
             return part.title
         if part.title is not None:
-            self.rendering.lose(f"{path}.filename", "dropped", "a document has a title here, no file name")
+            self.rendering.lose_member(
+                path,
+                "document.filename",
+                "dropped",
+                "a document has a title here, no file name",
+            )
             return part.title
-        self.rendering.lose(f"{path}.filename", "renamed", "the file name becomes the title")
+        self.rendering.lose_member(path, "document.filename", "renamed", "the file name becomes the title")
         return part.filename
 
     def _source(self, part: Image | Document, path: str, media_type: str) -> Body | None:

@@ -45,7 +45,7 @@ from turnscript.api import (
 )
 from turnscript.apis.openai_chat.answer import ORIGIN
 from turnscript.apis.openai_chat.chunks import ChatStreamRenderer
-from turnscript.apis.openai_chat.objects import AnyTool, Message
+from turnscript.apis.openai_chat.objects import WORDS, AnyTool, Message
 from turnscript.apis.openai_chat.options import DEPRECATED, OPTIONS
 from turnscript.apis.openai_chat.reading import read_messages
 from turnscript.apis.openai_chat.response import join_choices, read_response, write_response
@@ -76,6 +76,7 @@ class OpenAIChat(Api):
     options: ClassVar[Sequence[Option]] = OPTIONS
 
     typed: ClassVar[Mapping[str, Any]] = {"messages": list[Message], "tools": list[AnyTool]}
+    words = WORDS
 
     def read(self, members: dict[str, Any], request: Request) -> None:
         """Messages and tools."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from turnscript.answers import lose_id, made_id, write_usage
-from turnscript.api import Api, Body, Rendering, Reply, merge, part_path
+from turnscript.api import Api, Body, Rendering, Reply, merge
 from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.response import (
     OBJECTS,
@@ -37,6 +37,7 @@ from turnscript.conversation import Assistant, Item, Refusal, Request, Text, Thi
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta
 from turnscript.jsontext import read_object
 from turnscript.losses import Loss
+from turnscript.sources import part_path
 from turnscript.sse import HOLE, around, frame
 
 

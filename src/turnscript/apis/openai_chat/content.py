@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.api import Body, Rendering, part_path
+from turnscript.api import Body, Rendering
 from turnscript.apis.openai_chat.objects import (
     AudioPart,
     FilePart,
@@ -32,6 +32,7 @@ from turnscript.conversation import Audio, Document, Image, Item, Part, Raw, Ref
 from turnscript.jsontext import Json
 from turnscript.media import data_url, split_data_url
 from turnscript.readable import readable
+from turnscript.sources import content_path, part_path
 from turnscript.wire import Verbatim
 
 BREAKPOINT = "prompt_cache_breakpoint"
@@ -146,7 +147,7 @@ def collapsed(written: list[Any], rendering: Rendering, item: Item, parts: list[
     if len(written) == 1 and type(written[0]) is dict and written[0].keys() == _PLAIN_TEXT:
         return written[0]["text"]
     if not written and not parts:
-        rendering.lose(f"{item.at}.content", "approximated", "a content without parts is written as an empty text")
+        rendering.lose(content_path(item), "approximated", "a content without parts is written as an empty text")
     return written or ""
 
 

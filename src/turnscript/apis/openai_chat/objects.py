@@ -15,6 +15,21 @@ from turnscript.jsontext import Json
 from turnscript.wire import Reader, Verbatim, Wire
 
 NULL_TEXT = b"null"
+WORDS = {
+    "tool_call.name": "function.name",
+    "tool_call.arguments": "function.arguments",
+    "custom_call.name": "custom.name",
+    "custom_call.arguments": "custom.input",
+    "custom_call.custom": "type",
+    "tool_result.id": "tool_call_id",
+    "tool_result.custom": "",
+    "image.detail": "image_url.detail",
+    "document.filename": "file.filename",
+    "function_tool": "function",
+    "custom_tool": "custom",
+}
+"""What members of the model are called here, for losses."""
+
 NULL = Json(NULL_TEXT)
 
 

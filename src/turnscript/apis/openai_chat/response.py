@@ -19,7 +19,7 @@ from itertools import chain
 from typing import Any
 
 from turnscript.answers import is_whole, made_id, write_usage
-from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, Source, body_bytes, merge, part_path
+from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, Source, body_bytes, merge
 from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.content import written_parts
 from turnscript.apis.openai_chat.stream import Assembly, read_checked
@@ -43,6 +43,7 @@ from turnscript.events import fold
 from turnscript.grouping import slot_of
 from turnscript.jsontext import Json, json_string, read_list, read_object
 from turnscript.logprobs import TokenLogprob
+from turnscript.sources import part_path
 
 # Reading.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from turnscript.api import SEED, Body, Rendering, part_path
+from turnscript.api import SEED, Body, Rendering
 from turnscript.apis.openai_chat.content import EMPTY_SHAPES, contents, written_parts
 from turnscript.conversation import Assistant, Item, Part, System, Text, ToolCall, ToolResult, ToolsChange, User
 from turnscript.pairing import call_ids
+from turnscript.sources import part_path
 
 
 class Target:

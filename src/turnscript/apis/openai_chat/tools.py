@@ -52,7 +52,10 @@ def read_tools(members: dict[str, Any], request: Request) -> None:
             value = read_list(value)
         if value:
             del members[key]
+            before = len(request.tools)
             request.tools.extend([read(entry, places[index]) for index, entry in enumerate(value)])
+            if key == _FUNCTIONS:
+                request.paths |= {_TOOLS[before + index]: places[index] for index in range(len(value))}
         elif value is not None:
             members[key] = Json(b"[]")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from turnscript.api import Body, part_path
+from turnscript.api import Body
 from turnscript.apis.openai_chat.assistant import write_assistant
 from turnscript.apis.openai_chat.content import (
     SYSTEM_PARTS,
@@ -35,6 +35,7 @@ from turnscript.conversation import (
 )
 from turnscript.grouping import group
 from turnscript.pairing import GUESSED
+from turnscript.sources import part_path
 
 _LIFTED = (Image, Audio, Document)
 """What a tool message cannot hold and a user message can."""

@@ -31,7 +31,6 @@ from turnscript.api import (
     StreamRenderer,
     body_bytes,
     object_setting,
-    part_path,
     setting,
 )
 from turnscript.apis.openai_completions.answer import ORIGIN, Assembly, CompletionStreamRenderer, write_response
@@ -45,6 +44,7 @@ from turnscript.jsontext import Json, plain, read_list, read_object
 from turnscript.openai_models import model_body, model_list
 from turnscript.rendered import Rendered
 from turnscript.serving import Serving
+from turnscript.sources import part_path
 from turnscript.wire import Reader
 
 _read_strings: Reader[str | list[str]] = Reader(str | list[str])

@@ -21,7 +21,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from turnscript.answers import Counts, Gathered, lose_id, made_id, read_usage, write_usage
-from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, extra_of, leftover, merge, part_path
+from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, extra_of, leftover, merge
 from turnscript.chunked import ChunkEnding, encoded
 from turnscript.conversation import (
     Assistant,
@@ -42,6 +42,7 @@ from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, 
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.logprobs import TokenLogprob
 from turnscript.losses import Loss
+from turnscript.sources import part_path
 from turnscript.sse import HOLE, around, frame
 from turnscript.wire import Reader, Wire
 

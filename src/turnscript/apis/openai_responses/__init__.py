@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from turnscript.api import OFFICIAL, PLAIN, SEED, Api, Body, Rendering, Reply, Source
+from turnscript.apis.openai_responses.objects import WORDS
 from turnscript.apis.openai_responses.options import OPTIONS, ORIGIN
 from turnscript.apis.openai_responses.reading import drop_reasoning_ids, read_instructions, read_items, reopen
 from turnscript.apis.openai_responses.response import parse_response, render_response
@@ -62,6 +63,7 @@ class OpenAIResponses(Api):
     serving = SERVING
     profiles = (OFFICIAL, SEED)
     options = OPTIONS
+    words = WORDS
 
     def read(self, members: dict[str, Json], request: Request) -> None:
         items = request.items

@@ -16,6 +16,21 @@ from turnscript.wire import Wire
 # Content parts.
 
 
+WORDS = {
+    "tool_call.id": "call_id",
+    "tool_call.item_id": "id",
+    "custom_call.id": "call_id",
+    "custom_call.item_id": "id",
+    "custom_call.arguments": "input",
+    "custom_call.custom": "type",
+    "tool_result.id": "call_id",
+    "tool_result.item_id": "id",
+    "tool_result.custom": "type",
+    "thinking.encrypted": "encrypted_content",
+}
+"""What members of the model are called here, for losses."""
+
+
 class InputText(Wire, tag="input_text"):
     text: str
     prompt_cache_breakpoint: Json | UnsetType = UNSET

@@ -23,11 +23,12 @@ from turnscript.apis.openai_responses.objects import (
     ReasoningText,
     SummaryText,
 )
-from turnscript.conversation import Audio, Document, Extra, Image, Part, Raw, Refusal, Text
+from turnscript.conversation import Audio, Document, Extra, Image, Item, Part, Raw, Refusal, Text
 from turnscript.jsontext import json_of, plain
-from turnscript.losses import part_path
+from turnscript.losses import part_path as part_of_message
 from turnscript.media import data_url, split_data_url
 from turnscript.readable import readable
+from turnscript.sources import part_path
 from turnscript.wire import Verbatim, Wire
 
 INPUT, OUTPUT, SUMMARY, REASONING = "input_text", "output_text", "summary_text", "reasoning_text"
@@ -138,12 +139,14 @@ _READ: dict[type, Callable[[Any, str], Part]] = {
 class Place:
     """Where parts are being written: the rendering, the source path of their item, the text type that belongs there.
 
-    `nested` says that the item is a block of a message, so that its own content lies below its path.
+    `nested` says that the item is a block of a message, so that its own content lies below its path. `item`: the item
+    itself, if it knows where it stood.
     """
 
-    __slots__ = ("at", "nested", "rendering", "usual")
+    __slots__ = ("at", "item", "nested", "rendering", "usual")
 
-    def __init__(self, rendering: Rendering, at: str, usual: str, *, nested: bool) -> None:
+    def __init__(self, rendering: Rendering, at: str, usual: str, *, nested: bool, item: Item | None = None) -> None:
+        self.item = item
         self.rendering = rendering
         self.at = at
         self.usual = usual
@@ -151,7 +154,9 @@ class Place:
 
     def path(self, index: int) -> str:
         """The source path of a part."""
-        return f"{self.at}.content[{index}]" if self.nested else part_path(self.at, index)
+        if self.item is not None:
+            return part_path(self.item, index)
+        return f"{self.at}.content[{index}]" if self.nested else part_of_message(self.at, index)
 
 
 def write_parts(place: Place, content: list[Part]) -> list[Any]:
@@ -249,7 +254,7 @@ def _write_text_document(place: Place, part: Document, index: int) -> Any:
     body: Body = {"type": place.usual, "text": part.text}
     place.rendering.lose(path, "approximated", "a document of plain text became a text part")
     if part.filename is not None:
-        place.rendering.lose(f"{path}.filename", "dropped", "a text part has no file name")
+        place.rendering.lose_member(path, "document.filename", "dropped", "a text part has no file name")
     _lose_title(place, part, path, None)
     place.rendering.put_extra(body, part.extra, path)
     return body

@@ -158,7 +158,9 @@ class Writer:
             if type(part) is Text and not part.extra:
                 return [{"type": usual, "text": part.text}]
         nested = isinstance(item, ToolResult | Thinking)
-        return write_parts(Place(self.rendering, self.at(item), usual, nested=nested), content)
+        return write_parts(
+            Place(self.rendering, self.at(item), usual, nested=nested, item=item if item.at else None), content
+        )
 
     def add(self, item: Item, body: Body) -> None:
         """Append an item with its unnamed members."""

@@ -1,0 +1,151 @@
+"""Owns where things stood in their source: the JSON path of a part or a member, in the words of its API.
+
+Who renders speaks of the model: the `id` of a tool result, part 1 of a content. The source may call that
+`tool_call_id`, or hold it in a member of its own, and a loss is for people who look at the source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from turnscript.conversation import (
+    Assistant,
+    Audio,
+    Item,
+    Part,
+    Refusal,
+    Request,
+    System,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from turnscript.losses import Loss
+from turnscript.losses import part_path as part_of_message
+
+Words = Mapping[str, str]
+"""What an API calls a member of the model: `tool_result.id` is `tool_call_id`. Empty for one that it has no member for.
+
+`custom_call` is a tool call whose arguments are free text; `image`, `document` and so on are parts; `function_tool` and
+`custom_tool` name the member of a tool that holds the others.
+"""
+
+_PART = re.compile(r"\.content\[(\d+)\]")
+_TOOL = re.compile(r"\$\.tools\[(\d+)\](.*)", re.DOTALL)
+_BLOCK = re.compile(r"\.content\[\d+\]$")
+
+
+def part_path(item: Item, index: int) -> str:
+    """The source path of part `index` of an item. The parts of a tool result stand inside its own block; a system text
+    read from a list (`$.system[2]`) is its block's only part, as is a thought in a message; an assistant's refusal or
+    sound may stand beside its content."""
+    if isinstance(item, ToolResult):
+        return f"{item.at}{_content_of(item)}[{index}]"
+    if _is_block(item):
+        return item.at
+    if index < len(getattr(item, "content", ())) and (beside := _beside(item, item.content[index])):  # type: ignore[attr-defined]
+        return f"{item.at}.{beside}"
+    return part_of_message(item.at, index)
+
+
+def content_path(item: Item) -> str:
+    """The source path of all parts of an item."""
+    joint = not isinstance(item, ToolResult) and _BLOCK.search(item.at)
+    return item.at if joint or _is_block(item) else f"{item.at}{_content_of(item)}"
+
+
+def around(at: str) -> str:
+    """The source path of the message that holds what stands at a path."""
+    return at[: at.find("]") + 1] or at
+
+
+def member_path(request: Request, at: str, member: str) -> str:
+    """The source path of a member of the part at `at`: `image.detail`."""
+    kind, _, name = member.partition(".")
+    return at + _worded(request.paths, kind, f".{name}")
+
+
+def in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
+    """Losses at members of items and tools, as the model calls them, with the paths that these have in the source."""
+    if request.origin is None or not losses:
+        return losses
+    items: dict[str, Item] = {}
+    for item in request.items:
+        items.setdefault(item.at, item)
+    return tools_in_source_words(request, [_in_words(loss, items, request.paths) for loss in losses])
+
+
+def tools_in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
+    """The same for members of tools alone."""
+    return [_tool_in_words(loss, request) if loss.path.startswith("$.tools[") else loss for loss in losses]
+
+
+def _tool_in_words(loss: Loss, request: Request) -> Loss:
+    found = _TOOL.match(loss.path)
+    if found is None or int(found[1]) >= len(request.tools):
+        return loss
+    tool, member = request.tools[int(found[1])], found[2]
+    path = request.paths.get(f"$.tools[{found[1]}]")
+    if path is None:
+        inner = request.paths.get(f"{tool.type}_tool") if member else None
+        beside = any(member.startswith(f".{key}") for key in tool.envelope)
+        path = f"$.tools[{found[1]}]{f'.{inner}' if inner and not beside else ''}"
+    return loss if path + member == loss.path else Loss(path + member, loss.kind, loss.detail)
+
+
+def _in_words(loss: Loss, items: Mapping[str, Item], words: Words) -> Loss:
+    for at in _prefixes(loss.path):
+        if at in items:
+            path = _path(items[at], loss.path[len(at) :], words)
+            return loss if path == loss.path else Loss(path, loss.kind, loss.detail)
+    return loss
+
+
+def _prefixes(path: str) -> Iterable[str]:
+    """The path, and every path above it, longest first. Keys of people may hold dots: those prefixes name no item."""
+    yield path
+    for end in range(len(path) - 1, 0, -1):
+        if path[end] in ".[":
+            yield path[:end]
+
+
+def _path(item: Item, member: str, words: Words) -> str:
+    content: list[Part] = getattr(item, "content", [])
+    found = _PART.match(member)
+    if found and int(found[1]) < len(content):
+        index = int(found[1])
+        return part_path(item, index) + _worded(words, type(content[index]).__name__.lower(), member[found.end() :])
+    if member == ".open":
+        return item.at
+    if member == ".content":
+        return content_path(item)
+    if item.at.endswith(".function_call"):  # the one call whose members stand in no object of their own
+        return item.at + member
+    kind = "custom_call" if isinstance(item, ToolCall) and item.custom else item.kind
+    return item.at + _worded(words, kind, member)
+
+
+def _worded(words: Words, kind: str, member: str) -> str:
+    word = words.get(f"{kind}{member}")
+    return member if word is None else f".{word}" if word else ""
+
+
+def _is_block(item: Item) -> bool:
+    """Whether an item was read from nothing but its content: a system block, a thought in a message."""
+    if isinstance(item, System):
+        return item.at.startswith(("$.system[", "$.instructions["))
+    return isinstance(item, Thinking) and item.at.startswith("$.messages[")
+
+
+def _content_of(item: Item) -> str:
+    return ".output" if isinstance(item, ToolResult) and item.at.startswith("$.input[") else ".content"
+
+
+def _beside(item: Item, part: Part) -> str:
+    """The member beside the content that says a part, if one does."""
+    if not isinstance(item, Assistant) or not item.at.startswith("$.messages["):
+        return ""
+    if isinstance(part, Refusal) and item.hints is not None and item.hints.slot == "refusal":
+        return "refusal"
+    return "audio" if isinstance(part, Audio) and part.id is not None else ""
