@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import turnscript as ts
 from turnscript.apis.openai_completions import OpenAICompletions
 from turnscript.conversation import (
     Assistant,
@@ -168,6 +169,18 @@ def test_every_other_item_and_tool_is_reported() -> None:
     assert {"prompt": "last", "system": "s"} == body
     dropped = {"$.top_k", *(f"$.messages[{index}]" for index in (0, 1, 2, 5)), "$.tools[0]"}
     assert {*((path, "dropped") for path in dropped), ("$.messages[4]", "moved")} == set(losses)
+
+
+def test_what_stands_beside_an_item_in_its_source_is_reported_with_it() -> None:
+    """The blocks of one text are one item, and the name of a message that only calls stands around its calls."""
+    blocks = [{"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    turns = [{"role": "user", "content": "q"}, {"role": "assistant", "content": blocks}]
+    losses = ts.convert({"model": "m", "max_tokens": 1, "messages": turns}, "anthropic-messages", API.name).losses
+    assert [f"$.messages[1].content[{n}]" for n in range(3)] == [loss.path for loss in losses if "[1]" in loss.path]
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    turns[1] = {"role": "assistant", "name": "ada", "tool_calls": [call]}
+    losses = ts.convert({"model": "m", "messages": turns}, "openai-chat", API.name).losses
+    assert ["$.messages[1].tool_calls[0]", "$.messages[1].name"] == [loss.path for loss in losses]
 
 
 def test_a_prompt_has_texts_only_and_no_members() -> None:

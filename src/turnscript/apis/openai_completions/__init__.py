@@ -44,7 +44,7 @@ from turnscript.jsontext import Json, plain, read_list, read_object
 from turnscript.openai_models import model_body, model_list
 from turnscript.rendered import Rendered
 from turnscript.serving import Serving
-from turnscript.sources import part_path
+from turnscript.sources import around, part_path
 from turnscript.wire import Reader
 
 _read_strings: Reader[str | list[str]] = Reader(str | list[str])
@@ -146,7 +146,7 @@ class OpenAICompletions(Api):
                     rendering.lose(item.at, "moved", "the system text stands before the prompt")
                 self._write_text(body, rendering, item)
             else:
-                rendering.lose(item.at, "dropped", f"a prompt has no place for another {item.kind.replace('_', ' ')}")
+                _lose_item(rendering, item)
         kept = "prompt" in rendering.request.extra and not rendering.foreign
         if user is None and not kept and rendering.request.origin != self.origin:
             body["prompt"] = ""
@@ -206,6 +206,18 @@ class OpenAICompletions(Api):
         as_list = rendering.request.origin == self.origin and shape_of(item) == "list"
         body[key] = [text] if as_list else text
         _lose_members(rendering, item)
+
+
+def _lose_item(rendering: Rendering, item: Item) -> None:
+    """Report an item, and what of it stands beside it in the source: later blocks, and members of its message."""
+    missing = f"a prompt has no place for another {item.kind.replace('_', ' ')}"
+    rendering.lose(item.at, "dropped", missing)
+    for index in range(len(getattr(item, "content", ()))):
+        path = part_path(item, index)
+        if not path.startswith(item.at):
+            rendering.lose(path, "dropped", missing)
+    for key in envelope_of(item):
+        rendering.lose(f"{around(item.at)}.{key}", "dropped", "a prompt has no such member")
 
 
 def _texts(rendering: Rendering, item: Item, content: Sequence[Part]) -> list[str]:
