@@ -81,8 +81,9 @@ def what_another_api_cannot_carry_is_listed(body: Any, api_name: str, other_name
     target = ts.parse(rendered.data, other_name)
     _items_arrive(source, target, paths)
     for index, tool in enumerate(source.tools):
-        if not _named(f"$.tools[{index}]", paths):
-            assert bare_tool(tool) in [bare_tool(one) for one in target.tools], f"$.tools[{index}] changed, unlisted"
+        path = source.paths.get(f"$.tools[{index}]", f"$.tools[{index}]")
+        if not _named(path, paths):
+            assert bare_tool(tool) in [bare_tool(one) for one in target.tools], f"{path} changed, unlisted"
     for field in source.settings.__struct_fields__:
         path = source.paths.get(field, f"$.{field}")
         if not _named(path, paths):
