@@ -1,7 +1,10 @@
 """Owns what happens to bad input of every kind, in every API: kept as it is, or an error that names the place."""
 
 import json
+import subprocess
+import sys
 import time
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -167,6 +170,23 @@ def test_a_body_of_50_mb_takes_time_in_proportion(api: str) -> None:
         return time.process_time() - start
 
     assert took(4_500) < 10 * took(1_125) + 0.5  # 47 MB and 12 MB
+
+
+@pytest.mark.parametrize(("api", "target"), [*pairwise(HISTORY), (list(HISTORY)[-1], "rwkv-universal")])
+def test_a_conversion_takes_at_most_six_times_the_memory_of_its_body(api: str, target: str) -> None:
+    turns = [{"role": "user", "content": "words and words \n" * 60}, {"role": "assistant", "content": "ok " * 9}]
+    data = json.dumps({**BODIES[api], HISTORY[api]: turns * 12_000}).encode()
+    code = f"""
+import re, sys, turnscript as ts
+def peak(): return int(re.search(r"VmHWM:\\s*(\\d+) kB", open("/proc/self/status").read())[1]) << 10
+ts.convert({json.dumps(BODIES[api])!r}, {api!r}, {target!r}).data
+data = sys.stdin.buffer.read()
+before = peak() - len(data)
+ts.convert(data, {api!r}, {target!r}).data
+print(peak() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True, timeout=300, check=True)
+    assert int(done.stdout) < 6 * len(data)
 
 
 def test_a_source_of_another_type_is_an_error() -> None:
