@@ -36,7 +36,9 @@ CHECKLIST: dict[str, list[str]] = {
         "gateway/test_e2e_responses.py::test_a_whole_answer",
     ],
     "a limit beyond the context is made to fit": [
-        "gateway/test_e2e_chat.py::test_a_limit_beyond_the_context_is_made_to_fit"
+        "gateway/test_e2e_chat.py::test_a_limit_beyond_the_context_is_made_to_fit",
+        "gateway/test_asking.py::test_a_server_that_counts_more_tokens_than_were_estimated_is_asked_for_less",
+        "gateway/test_asking.py::test_a_prompt_in_token_ids_must_fit_too",
     ],
     "whole answers everywhere": [
         "gateway/test_e2e_tools.py::test_a_program_runs_tools_over_several_turns",
@@ -45,6 +47,7 @@ CHECKLIST: dict[str, list[str]] = {
     "models in both shapes, one by its name": [
         "gateway/test_e2e_chat.py::test_models_are_listed_and_any_name_is_one",
         "gateway/test_e2e_messages.py::test_models_in_the_shape_of_this_api",
+        "gateway/test_e2e_messages.py::test_names_that_are_no_patterns_are_listed_and_all_of_them_are_served",
     ],
     "counting, cheap and many at once": [
         "gateway/test_e2e_messages.py::test_counting_is_cheap_and_agrees_with_the_answer",
@@ -100,7 +103,8 @@ CHECKLIST: dict[str, list[str]] = {
         "gateway/test_prefix_law.py::test_a_session_of_claude_code_only_grows",
     ],
     "Messages: server tools are not offered, and no error": [
-        "gateway/test_e2e_messages.py::test_tools_of_the_vendor_are_not_offered"
+        "gateway/test_e2e_messages.py::test_tools_of_the_vendor_are_not_offered",
+        "gateway/test_asking.py::test_a_tool_of_the_vendor_is_one_loss_or_by_policy_a_bad_request_that_names_it",
     ],
     "Messages: threads are refused in the known words": [
         "gateway/test_e2e_messages.py::test_a_thread_is_refused_with_the_word_that_clients_know",
@@ -117,12 +121,16 @@ CHECKLIST: dict[str, list[str]] = {
     "Messages: structured output, also as a forced tool": [
         "gateway/test_e2e_messages.py::test_structured_output_is_parsed_by_the_sdk",
         "gateway/test_e2e_messages.py::test_structured_output_comes_as_a_forced_tool",
+        "unit/test_anthropic_messages_options.py::test_the_output_format_is_read_where_older_sdks_write_it",
     ],
     "Messages: both versions, with and without sampling": [
         "gateway/test_e2e_messages.py::test_every_version_and_beta_is_taken"
     ],
     # Chat Completions.
-    "Chat: every role and form of content": ["gateway/test_e2e_chat.py::test_every_role_and_content_is_read"],
+    "Chat: every role and form of content": [
+        "gateway/test_e2e_chat.py::test_every_role_and_content_is_read",
+        "gateway/test_asking.py::test_what_an_sdk_writes_into_a_history_that_says_nothing_is_no_loss",
+    ],
     "Chat: thoughts out and back": [
         "gateway/test_e2e_thinking.py::test_chat_has_thoughts_as_reasoning_content",
         "gateway/test_e2e_thinking.py::test_a_thought_goes_to_the_client_and_comes_back_to_the_model",
