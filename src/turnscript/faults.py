@@ -92,9 +92,9 @@ _ASKED = re.compile(
 _LIMIT = re.compile(
     r"(?:context length is |context size \(|context length of |tokens > |\"n_ctx\": ?)(\d+)", re.IGNORECASE
 )
-# As vLLM (in three wordings), SGLang and TGI say how much of what they refuse is the prompt, and how much there may be.
+# As servers say how much of what they refuse is the prompt, and how much there may be: OpenAI, vLLM, SGLang, TGI.
 _PROMPT = re.compile(
-    r"(at least )?\b(\d+) (?:input tokens|in the (?:prompt|messages)|tokens from the input|`inputs` tokens)"
+    r"(at least )?\b(\d+) (?:input tokens|in (?:the|your) (?:prompt|messages)|tokens from the input|`inputs` tokens)"
 )
 _MOST = re.compile(r"(?:context length is |context length of |must be <= )(\d+)")
 _NO_QUOTA = re.compile(r"\"(?:code|type)\"\s*:\s*\"(?:insufficient_quota|billing_error)\"")
