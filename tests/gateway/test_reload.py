@@ -8,10 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from turnscript.gateway.config import Signing
+from turnscript.errors import RateLimited
+from turnscript.gateway.callers import Callers
+from turnscript.gateway.config import Config, Limits, Logs, Server, Signing
 from turnscript.gateway.configfile import load
 from turnscript.gateway.invalidconfig import InvalidConfig
+from turnscript.gateway.keyfile import add_key
 from turnscript.gateway.reload import Reloader
 from turnscript.gateway.secret import Secret
 from turnscript.gateway.service import Service
@@ -170,6 +174,20 @@ def test_a_changed_file_of_formats_is_read_again(path: Path) -> None:
     assert takes is not None
     assert ["</bot>"] == takes.stops
     assert ("models.main.format",) == reloader.report.changed
+
+
+def test_a_reload_gives_nobody_another_minute(tmp_path: Path) -> None:
+    """Who has used up its requests goes on waiting, unless its own limits are others now."""
+    keys = tmp_path / "keys"
+    headers = {"x-api-key": add_key(keys, "anna").reveal()}
+    for server in (Server(), Server(keys=keys)):
+        config = Config(server=server, limits=Limits(requests_per_minute=1))
+        callers = Callers(config)
+        callers.caller(headers).budget.admit()
+        again = Callers(replace(config, logs=Logs(level="debug")), callers)
+        with pytest.raises(RateLimited):
+            again.caller(headers).budget.admit()
+        Callers(replace(config, limits=Limits(requests_per_minute=2)), again).caller(headers).budget.admit()
 
 
 def test_overrides_hold_after_a_reload_too(path: Path) -> None:

@@ -26,13 +26,21 @@ class Caller:
 
 
 class Callers:
-    """All who have asked since the configuration was read."""
+    """All who have asked. `before`: those of the configuration before this one; whose limits and policies are still the
+    same keep what they have used up, and what is running."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, before: Callers | None = None) -> None:
         self._config = config
         self._keys = None if config.server.keys is None else Keys(config.server.keys)
         self._known: dict[str, Caller] = {}
         self._anybody = Caller(None, config)
+        if before is not None:
+            self._anybody = self._still(before._anybody)
+            self._known = {id_: self._still(caller) for id_, caller in before._known.items()}
+
+    def _still(self, caller: Caller) -> Caller:
+        fresh = Caller(caller.key, self._config)
+        return caller if (fresh.limits, fresh.policy) == (caller.limits, caller.policy) else fresh
 
     def caller(self, headers: Mapping[str, str]) -> Caller:
         """Who asks. Raises Unauthorized where keys are configured and neither of those offered is one."""

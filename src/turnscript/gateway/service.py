@@ -133,7 +133,7 @@ class Service:
 
     def _take(self, config: Config) -> None:
         """Put a configuration in force. Raises InvalidConfig for a bad file of keys, before anything has changed."""
-        callers, models = Callers(config), served_models(config, self._created)
+        callers, models = Callers(config, self._callers), served_models(config, self._created)
         old, self.config = self._models, config
         self._callers = callers
         self.heart.interval = config.server.keepalive
