@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from turnscript.conversation import Item, Part, Request, System, Text, Thinking
 from turnscript.engine.spans import Writer
-from turnscript.engine.table import ToolsPlace
+from turnscript.engine.table import Body, ToolsPlace
 from turnscript.engine.toollists import is_function, report_tool
+from turnscript.losses import Loss
 
 if TYPE_CHECKING:
     from turnscript.engine.render import Composer
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 ASKED = "thoughts"
 """The hint of a document whose flags ask for thoughts that it does not hold."""
 _NO_SYSTEM = System()
+_PART = re.compile(r"\.content\[(\d+)\]")
 
 
 def leads(item: Item) -> bool:
@@ -60,7 +63,7 @@ def write_system(composer: Composer, request: Request, thought: str | None) -> i
         out.escape = place.escape
         if rest:
             out.control(document.tools_place.continued)
-            body.write(System(content=rest), out)
+            _write_rest(body, rest, len(head), out)
     named = any(getattr(item, attribute.path) is not None for attribute in place.turn_attributes)
     if first is not None and body.is_empty(item, out.flattened) and not named:
         out.lose("", "dropped", "an empty system text beside tools, or where one is always written, reads as none")
@@ -74,6 +77,18 @@ def _split(content: list[Part], tools: ToolsPlace | None) -> tuple[list[Part], l
     if tools is None or not tools.continued or len(content) < 2 or not isinstance(content[0], Text):
         return content, []
     return content[:1], content[1:]
+
+
+def _write_rest(body: Body, rest: list[Part], skipped: int, out: Writer) -> None:
+    """Write the content behind the tools. Its losses stand where the parts are in the whole content."""
+    told = len(out.losses)
+    body.write(System(content=rest), out)
+    for at in range(told, len(out.losses)):
+        loss = out.losses[at]
+        found = _PART.match(loss.path, len(out.place))
+        if found is not None:
+            path = f"{out.place}.content[{int(found[1]) + skipped}]{loss.path[found.end() :]}"
+            out.losses[at] = Loss(path, loss.kind, loss.detail)
 
 
 def _write_tools(tools: ToolsPlace, request: Request, out: Writer, joined: bool) -> None:
