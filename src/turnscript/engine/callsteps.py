@@ -224,7 +224,7 @@ class CallSteps(Teller):
         if self._skip:
             self._skip, text = False, text.removeprefix("\n")
         self._texts.append(text)
-        self._events.append(PartDelta(self._index, text, self._raw()))
+        self._events.append(PartDelta(self._index, text, self._raw_before_again()))
         if self._states.layout.document.gives_up and state.place is not None and not self._strict:
             self._state, self._step = self._states.rest(state.place), self._text
         elif self._states.bare is None and self._within is None:
@@ -235,6 +235,13 @@ class CallSteps(Teller):
             self._enter_gap(place.kind, self._group)
         else:
             self._step = self._text
+
+    def _raw_before_again(self) -> str:
+        """What no event has taken yet, but for what is to be read again: that is of the event which it will make."""
+        raw = self._raw()
+        kept = min(len(raw), len(self._again))
+        self._accounted -= kept
+        return raw[: len(raw) - kept]
 
     def _start_without_raw(self, place: Place) -> None:
         pending, self._pending = self._pending, []

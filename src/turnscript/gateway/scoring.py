@@ -110,15 +110,26 @@ class Scoring:
             self._pass(event.raw, content=True)
             return event
         raw, placed = event.raw, self._line.take(event.raw.encode("utf-8", "replace"))
-        if self._tail and len(event.text) > len(raw):  # what was no call is put back as text
+        puts_back = bool(self._tail) and len(event.text) > len(raw)  # what was no call is text
+        if puts_back:
             placed = [*self._tail_tokens, *(one.moved(self._tail_size) for one in placed)]
             raw, self._undecided = "".join([*self._tail, raw]), []
-        tokens = self._among(raw, placed, [(0, _size(raw))] if raw == event.text else _spans(raw, event.text))
+        spans = [(0, _size(raw))] if raw == event.text else _spans(raw, event.text)
+        tokens = self._among(raw, placed, spans)
         self._cut_tail()
+        if puts_back and spans:
+            self._keep_tail(raw, placed, spans[-1][1])
         if not tokens or event.index not in self._texts:
             return event
         self._texts[event.index] += tokens
         return ScoredDelta(event.index, event.text, event.raw, tokens)
+
+    def _keep_tail(self, raw: str, placed: list[_Placed], end: int) -> None:
+        """What is put back may come in several pieces: what lies behind this one is for the next."""
+        rest = raw.encode("utf-8", "replace")[end:].decode("utf-8", "replace")
+        if rest:
+            self._tail, self._tail_size = [rest], _size(rest)
+            self._tail_tokens = [one.moved(-end) for one in placed if one.start >= end]
 
     def _among(self, raw: str, placed: list[_Placed], spans: list[tuple[int, int]]) -> list[TokenLogprob]:
         """The tokens that are decided: they have a byte in the content of a piece, and had none before."""
