@@ -264,7 +264,7 @@ class Api(ABC):
 
     def parse_members(self, members: dict[str, Any]) -> Request:
         """The same from a body whose top level is read already. Takes the members apart."""
-        request = Request(origin=self.origin, paths=dict(self.words))
+        request = Request(origin=self.origin, words=self.words)
         self.read(members, request)
         self.read_options(members, request)
         return request
@@ -362,7 +362,7 @@ class Api(ABC):
         rendering.put_extra(body, request.extra, "$")
         extra = {key: RawJson(msgspec.json.encode(value)) for key, value in body.items()}
         folded = Request(conversation=request.conversation, extra=extra, origin=request.origin)
-        folded.paths, folded.archived = request.paths, request.archived
+        folded.paths, folded.words, folded.archived = request.paths, request.words, request.archived
         again = Request(extra=dict(extra))
         self.unfold(again)
         for field in Settings.__struct_fields__:

@@ -15,7 +15,7 @@ Five fields that every item has:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -383,7 +383,8 @@ class Request(Struct, eq=False, kw_only=True, gc=False):
 
     `origin` is the API the request came from, None when it was built by hand or read from a prompt. `extra` holds the
     request's members that have no name in `settings`; hints are shapes of members (`{"stop": "string"}`). `paths` maps
-    a setting to its JSON path in the source where the API calls it otherwise. `archived`: what else an archive says.
+    a setting to its JSON path in the source where the API calls it otherwise, `words` members of items likewise (see
+    `sources`). `archived`: what else an archive says.
     """
 
     conversation: Conversation = msgspec.field(default_factory=Conversation)
@@ -392,6 +393,7 @@ class Request(Struct, eq=False, kw_only=True, gc=False):
     origin: str | None = None
     hints: dict[str, str] = {}
     paths: dict[str, str] = {}
+    words: Mapping[str, str] = {}
     archived: Extra = {}
 
     @property

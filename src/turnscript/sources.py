@@ -63,7 +63,7 @@ def around(at: str) -> str:
 def member_path(request: Request, at: str, member: str) -> str:
     """The source path of a member of the part at `at`: `image.detail`."""
     kind, _, name = member.partition(".")
-    return at + _worded(request.paths, kind, f".{name}")
+    return at + _worded(request.words, kind, f".{name}")
 
 
 def in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
@@ -73,7 +73,7 @@ def in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
     items: dict[str, Item] = {}
     for item in request.items:
         items.setdefault(item.at, item)
-    return tools_in_source_words(request, [_in_words(loss, items, request.paths) for loss in losses])
+    return tools_in_source_words(request, [_in_words(loss, items, request.words) for loss in losses])
 
 
 def tools_in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
@@ -88,7 +88,7 @@ def _tool_in_words(loss: Loss, request: Request) -> Loss:
     tool, member = request.tools[int(found[1])], found[2]
     path = request.paths.get(f"$.tools[{found[1]}]")
     if path is None:
-        inner = request.paths.get(f"{tool.type}_tool") if member else None
+        inner = request.words.get(f"{tool.type}_tool") if member else None
         beside = any(member.startswith(f".{key}") for key in tool.envelope)
         path = f"$.tools[{found[1]}]{f'.{inner}' if inner and not beside else ''}"
     return loss if path + member == loss.path else Loss(path + member, loss.kind, loss.detail)

@@ -38,7 +38,7 @@ def response_id(request: Request, items: Iterable[Item] = ()) -> str:
     """An id for the answer to a request, the same each time."""
     request.locate()
     try:
-        data = msgspec.json.encode([request, list(items)])
+        data = msgspec.json.encode([request.conversation, request.settings, request.extra, list(items)])
     except UnicodeEncodeError:  # half of a surrogate pair; writing it will say so
         data = b""
     return f"resp_{blake2b(data, digest_size=16).hexdigest()}"
