@@ -80,8 +80,8 @@ fuzz: setup ## run the property tests with many more examples (minutes to hours;
 bench: ## measure speed, in benchmarks/ and with an environment of its own
 	$(MAKE) -C benchmarks run
 
-tiny: ## make the tiny model anew, from nothing, and judge it (OUT=folder, MINUTES=60)
-	$(MAKE) -C tiny model $(if $(OUT),OUT='$(abspath $(OUT))') $(if $(MINUTES),MINUTES=$(MINUTES))
+tiny: ## make the tiny model anew, from nothing, and judge it (OUT=folder, STEPS=14000 or MINUTES=60)
+	$(MAKE) -C tiny model $(if $(OUT),OUT='$(abspath $(OUT))') $(if $(STEPS),STEPS=$(STEPS)) $(if $(MINUTES),MINUTES=$(MINUTES))
 
 golden: setup ## rewrite the golden files of a format or API (NAME=rwkv-goose), or all; then read the difference
 	$(PYTEST) tests/golden --update-golden $(if $(NAME),-k '$(NAME)')

@@ -24,14 +24,17 @@ from tiny.model import Model, Shape
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to train. `tokens`: of a batch, `rest`: the share of the learning rate that is left at the end."""
+    """How to train. `tokens`: of a batch, `cool`: over which last share of the training the rate falls to nothing.
+
+    Until then the rate stays, so that a training can be given more steps as long as it has not begun to cool.
+    """
 
     steps: int | None = None
     minutes: float | None = None
     tokens: int = 8192
     longest: int = 2048
     rate: float = 2e-3
-    rest: float = 0.05
+    cool: float = 0.5
     warmup: int = 100
     decay: float = 0.1
     clip: float = 1.0
@@ -112,8 +115,7 @@ class Run:
         loss = (losses * weights[wanted]).sum() / weights.sum()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip)
-        cosine = settings.rest + (1 - settings.rest) * (1 + math.cos(math.pi * self.progress)) / 2
-        share = cosine * min(1.0, (self.step + 1) / max(1, settings.warmup))
+        share = min(1.0, (self.step + 1) / max(1, settings.warmup), (1 - self.progress) / settings.cool)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = settings.rate * group["scale"] * share
