@@ -480,7 +480,7 @@ def calls(items: Iterable[Item]) -> Iterator[ToolCall]:
     return (item for item in items if isinstance(item, ToolCall))
 
 
-_NOT_COMPARED = frozenset({"at", "paths"})
+_NOT_COMPARED = frozenset({"at", "paths", "words"})
 
 
 def _equal(first: Struct, second: Struct) -> bool:

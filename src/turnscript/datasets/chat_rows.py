@@ -71,7 +71,7 @@ def read_clean(data: bytes) -> Request | None:
     """A row with nothing but messages and tools, if nothing in it has to be put right."""
     items = items_said(data)
     if items is not None:
-        request = Request(conversation=Conversation(items=items), origin=chat_api().origin)
+        request = Request(conversation=Conversation(items=items), origin=chat_api().origin, words=chat_api().words)
     elif not is_clean(data):
         return None
     else:

@@ -273,7 +273,7 @@ def _answered(request: Request, response: Response, log: _Log) -> Request:
         before[-1:] = _continued(before[-1], after)
     conversation = Conversation(items=[*before, *after], tools=request.conversation.tools)
     check_items(conversation.items)
-    return Request(conversation=conversation, settings=request.settings, origin=request.origin)
+    return Request(conversation=conversation, settings=request.settings, origin=request.origin, words=request.words)
 
 
 def _leave_open(response: Response) -> None:
