@@ -43,12 +43,7 @@ class PartWriter:
             return None
         block: Body = {"type": "image", "source": source}
         if part.detail is not None:
-            self.rendering.lose_member(
-                path,
-                "image.detail",
-                "dropped",
-                "a picture has no detail level here",
-            )
+            self.rendering.lose_member(path, "image.detail", "dropped", "a picture has no detail level here")
         self.rendering.put_extra(block, part.extra, path)
         return block
 
@@ -75,12 +70,8 @@ class PartWriter:
         if part.filename is None:
             return part.title
         if part.title is not None:
-            self.rendering.lose_member(
-                path,
-                "document.filename",
-                "dropped",
-                "a document has a title here, no file name",
-            )
+            why = "a document has a title here, no file name"
+            self.rendering.lose_member(path, "document.filename", "dropped", why)
             return part.title
         self.rendering.lose_member(path, "document.filename", "renamed", "the file name becomes the title")
         return part.filename
