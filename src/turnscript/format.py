@@ -33,7 +33,7 @@ from turnscript.engine.read import claims_document, read_document
 from turnscript.engine.render import write_document
 from turnscript.engine.replay import Replays
 from turnscript.engine.spans import Span, Writer, text_of_spans
-from turnscript.engine.table import Document, with_ends
+from turnscript.engine.table import Document, shown_whole, with_ends
 from turnscript.errors import LossyConversion, UnknownName, Unsupported
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
@@ -65,6 +65,16 @@ class Format(Struct, frozen=True):
         """The same format with other strings around a document: those of a base model, or none."""
         variants = {option: with_ends(document, start, end) for option, document in self.variants.items()}
         return replace(self, document=with_ends(self.document, start, end), variants=variants)
+
+    @property
+    def forgets(self) -> frozenset[str]:
+        """The kinds of items that a model writes and no later prompt shows, such as thoughts."""
+        segments = [one for turn in self.document.turns for one in turn.segments]
+        return frozenset(one.kind for one in segments if one.model and not one.prompt)
+
+    def remembering(self) -> Format:
+        """The same format, by which prompts show those too: a turn of the model as it was when the model wrote it."""
+        return replace(self, document=shown_whole(self.document)) if self.forgets else self
 
     def render(self, request: Request, *, view: str = "archive", escape: str = AUTO, strict: bool = False) -> Rendered:
         """The whole conversation as text.

@@ -24,6 +24,7 @@ from turnscript.conversation import (
     ToolResult,
     User,
 )
+from turnscript.engine.correlate import shows
 from turnscript.engine.layout import document_literals
 from turnscript.engine.spans import Span
 from turnscript.engine.table import Document
@@ -214,8 +215,15 @@ def _thought(*, of: str = "reason", signature: str | None = None) -> Request:
 # What the table says.
 
 _PAIRING = {
-    "hidden": "Calls and results show no ids: a result answers the first open call of its name, else the first one.",
+    "hidden": "No id tells which call a result answers: it is the first open one of its name, else the first one.",
     "on_results": "A result shows the id of its call, a call none: results answer the calls before them in order.",
+}
+_BOTH_SHOWN = "A call shows its id, and a result the id of its call."
+
+
+_BLANK = {
+    "empty": "A line of white space is no blank line, and stays.",
+    "whitespace": "A line of white space is a blank line, too.",
 }
 
 
@@ -223,15 +231,20 @@ def _notes(document: Document) -> Iterator[str]:
     """What is unusual, as sentences."""
     if document.flattened:
         yield "A blank line ends a turn: blank lines inside a text become single newlines, and its ends are stripped."
+        yield _BLANK[document.blank]
     if document.anchored:
         yield "A tag counts only where it fills a line."
     if document.results in _PAIRING:
-        yield _PAIRING[document.results]
+        shown = shows(document)
+        yield _BOTH_SHOWN if shown.call_id and shown.result_id else _PAIRING[document.results]
     if document.always_system:
         yield "A system turn is written even if there is nothing to say in it."
     segments = [segment for turn in document.turns for segment in turn.segments]
     if any(segment.tentative for segment in segments):
         yield "A call counts only if it is of a tool that was offered, because its opening is ordinary text too."
+    if any(segment.body.name_last for segment in segments):
+        yield "A call has its arguments before its name, so they can be told only with the name, and then all at once."
+        yield "A call with its name first is read, too, and its arguments are told as they come."
     if any(turn.open and not turn.close for turn in document.turns):
         yield "A turn has no closing: it ends where the next one begins."
     leads = {turn.lead for turn in document.turns if turn.lead and any(one.model for one in turn.segments)}

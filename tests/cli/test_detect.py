@@ -197,6 +197,45 @@ def test_formats_in_a_file_bring_their_clues(tmp_path: Path) -> None:
     assert "cannot read the format file" in missing.stderr
 
 
+def own_file(path: Path, clue: str) -> Path:
+    """A file with one format, and a clue that fits any okapi."""
+    head = 'name = "stripes"\nbased_on = "rwkv-universal"'
+    path.write_text(f"[[format]]\n{head}\n{clue}\n", "utf-8")
+    return path
+
+
+OKAPI = 'clue = [{{ evidence = "stem", pattern = "okapi", reason = "so", order = 0, rule = "{rule}" }}]'
+
+
+def test_formats_in_a_file_count_for_the_rules_that_their_clues_name(tmp_path: Path) -> None:
+    """R-B-5: another program's rule is its own, unless a clue says that it belongs there."""
+    told = own_file(tmp_path / "told.toml", OKAPI.format(rule="batuta"))
+    result = run("detect", "okapi-7b", "--rule", "batuta", "--formats", told, "--json")
+    assert (0, "stripes") == (result.exit_code, json.loads(result.stdout)[0]["format"])
+    result = run("detect", "okapi-7b", "--rule", "batuta", "--json")
+    assert (0, "batuta-chatml") == (result.exit_code, json.loads(result.stdout)[0]["format"])
+
+
+def test_a_file_may_bring_a_rule(tmp_path: Path) -> None:
+    path = own_file(tmp_path / "own.toml", OKAPI.format(rule="mine"))
+    result = run("detect", "okapi-7b", "--rule", "mine", "--formats", path, "--json")
+    assert (0, "stripes") == (result.exit_code, json.loads(result.stdout)[0]["format"])
+    result = run("detect", "okapi-7b", "--rule", "mines", "--formats", path)
+    assert (2, "") == (result.exit_code, result.stdout)
+    assert "invalid value for '--rule': 'mines' is not one of 'batuta', 'default', 'mine'" in result.stderr
+
+
+@pytest.mark.parametrize("rule", ["default", "batuta"])
+@pytest.mark.parametrize("clue", ["", OKAPI.format(rule="other")])
+def test_a_file_without_a_clue_of_the_rule_is_wrong_usage(tmp_path: Path, rule: str, clue: str) -> None:
+    """Nothing in it could count, which nobody asks for."""
+    path = own_file(tmp_path / "own.toml", clue)
+    result = run("detect", "okapi-7b", "--formats", path, *(["--rule", rule] if rule != "default" else []))
+    assert (2, "") == (result.exit_code, result.stdout)
+    assert f"invalid value for '--formats': {path} has no clue of the rule {rule!r}" in result.stderr
+    assert f'[[format.clue]] with rule = "{rule}"' in result.stderr
+
+
 def test_a_rule_that_goes_by_the_file_name_does_not_read_the_file(tmp_path: Path, plugin: dict[str, str]) -> None:
     """R-B-2."""
     path = tmp_path / "no-model.gguf"

@@ -181,6 +181,12 @@ def test_notes_follow_the_table() -> None:
     assert ["A prompt may not begin the next one: it shrinks."] == notes
 
 
+def test_a_page_says_when_the_arguments_of_a_call_are_told() -> None:
+    """D-O-10: where the name stands behind them, not before it is known."""
+    said = {name: " ".join(reference(ts.get_format(name)).notes) for name in ts.formats()}
+    assert ["openchatml"] == [name for name, notes in said.items() if "arguments before its name" in notes]
+
+
 def test_colours_are_for_terminals_only() -> None:
     code, seen = on_terminal("show", "rwkv-goose", stdin=b"", stdout=True)
     assert (0, True) == (code, seen.startswith("\x1b[1mrwkv-goose: "))

@@ -14,6 +14,7 @@ from tests import corpora
 from tests.conformance.examples import fewer
 from tests.strategies import conversations, text
 from turnscript.engine.layout import document_literals
+from turnscript.engine.prompt import Prompt
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, raw_text
 from turnscript.format import Format
 from turnscript.jsontext import json_of
@@ -29,22 +30,28 @@ def events_of(
     format_: Format, request: ts.Request, pieces: list[str] | list[bytes], thinking: bool | None = False
 ) -> list[Event]:
     """All events of an answer in pieces."""
-    parser = format_.prompt(request, thinking=thinking).parser()
+    return events_behind(format_.prompt(request, thinking=thinking), pieces)
+
+
+def events_behind(prompt: Prompt, pieces: list[str] | list[bytes]) -> list[Event]:
+    """All events of an answer to a prompt, each with a parser of its own."""
+    parser = prompt.parser()
     return [event for piece in pieces for event in parser.feed(piece)] + parser.close()
 
 
 def check_events(events: list[Event], written: str) -> ts.Response:
-    """F4: parts start, grow and end in order; deltas join to the part; every byte is on one event."""
+    """F4: parts start, grow and end in order; deltas join to the part, a call's name is told once; no byte is lost."""
     assert written == raw_text(events)
     assert isinstance(events[-1], MessageEnd)
     deltas: list[str] = []
+    begun: ts.Item | None = None
     expected, going_on = 0, False
     for event in events[:-1]:
         assert not isinstance(event, MessageEnd)
         assert expected == event.index
         if isinstance(event, PartStart):
             assert not going_on
-            going_on, deltas = True, []
+            going_on, deltas, begun = True, [], event.part
         elif isinstance(event, PartDelta):
             assert going_on
             deltas.append(event.text)
@@ -53,8 +60,15 @@ def check_events(events: list[Event], written: str) -> ts.Response:
             going_on, expected = False, expected + 1
             if event.part is not None:
                 assert "".join(deltas) == content_of(event.part)
+                assert named(begun) == named(event.part)
     assert not going_on
     return ts.fold(events)
+
+
+def named(item: ts.Item | None) -> tuple[str, str]:
+    """What kind of part it is, and which tool is called."""
+    assert item is not None
+    return item.kind, item.name if isinstance(item, ts.ToolCall) else ""
 
 
 def content_of(item: ts.Item) -> str:
@@ -129,8 +143,9 @@ def test_an_answer_reads_back_in_any_pieces(format_name: str, name: str) -> None
         lossy = any(loss.path.startswith("items[") for loss in rendered.losses)
         if not lossy and is_one_turn(format_, items):
             assert said(items) == said(whole.items)
+        prompt = format_.prompt(asked, thinking=False)
         for pieces in every_cut(written):
-            assert whole == check_events(events_of(format_, asked, pieces), written)
+            assert whole == check_events(events_behind(prompt, pieces), written)
 
 
 @pytest.mark.parametrize("name", corpora.names())
@@ -195,7 +210,7 @@ def test_a_prompt_that_forces_a_call_is_a_call_that_has_begun(format_name: str, 
     assert prompt.text.endswith(prompt.prefill)
     written = document[len(prompt.text) :]
     for pieces in every_cut(written):
-        answer = check_events(events_of(format_, asked, pieces, thinking=None), written)
+        answer = check_events(events_behind(prompt, pieces), written)
         assert "tool_calls" == answer.finish_reason
         assert [] == answer.issues
         [back] = answer.items

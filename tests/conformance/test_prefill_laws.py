@@ -105,3 +105,60 @@ def test_what_begins_as_a_call_in_a_prefill_and_is_none_comes_back_without_it(fo
         for pieces in ([generated], list(generated)):
             texts = read(format_.parser([TOOL], prefill=f"{opening}a {call[:end]}"), pieces)
             assert generated == "".join(texts), call[:end]
+
+
+@pytest.mark.parametrize(
+    ("tail", "stop", "generated", "text"),
+    [
+        ("Step 1:\nAnswer:", ["\n"], "one\ntwo", "one"),
+        ("To", ["To", "<"], "day", "day"),
+        ("To", ["To", "<"], "day <b>", "day "),
+        ("a (b", ["bc"], "cbc d", "c"),
+        ("T", ["To"], "o be To", "o be "),
+        ("a <", ["<"], "x", "x"),
+        ("a <", ["<b"], "b", "b"),
+        ("a <|", ["|"], "x|y", "x"),
+    ],
+)
+def test_a_stop_of_the_clients_ends_only_what_was_generated(
+    format_name: str, tail: str, stop: list[str], generated: str, text: str
+) -> None:
+    """What the client wrote itself may hold its stop, or begin it."""
+    request = asked(tail)
+    request.settings.stop = stop
+    for pieces in ([generated], list(generated), ["", generated[:2], "", generated[2:]]):
+        parser = ts.get_format(format_name).prompt(request).parser()
+        answer = ts.fold([event for piece in pieces for event in parser.feed(piece)] + parser.close())
+        assert [text] == [item.content[0].text for item in answer.items]  # type: ignore[attr-defined]
+        assert (answer.stop_sequence is None) == (text == generated)
+        assert generated == answer.raw
+
+
+def test_a_stop_of_the_clients_may_stand_in_what_opens_a_thought(format_name: str) -> None:
+    """The prompt has written it, or a part of it."""
+    format_ = ts.get_format(format_name)
+    request = asked("x")
+    request.conversation.items = request.items[:1]
+    opening = begun(format_, "thinking")[1]
+    for stop in {opening[:1], opening[:3], opening.strip()[-1:]}:
+        request.settings.stop = [stop]
+        prompt = format_.prompt(request, thinking=True)
+        rest = opening.removeprefix(prompt.prefill.lstrip())
+        for pieces in ([f"{rest}hm"], list(f"{rest}hm")):
+            parser = prompt.parser()
+            answer = ts.fold([event for piece in pieces for event in parser.feed(piece)] + parser.close())
+            assert ["hm"] == [item.content[0].text for item in answer.items], stop  # type: ignore[attr-defined]
+            assert answer.stop_sequence is None
+
+
+@pytest.mark.parametrize("prefill", ["<", "<<", "<|", "``", "[", "\n\nUs", "</", " <"])
+def test_issues_stand_in_what_was_generated_in_any_pieces(format_name: str, prefill: str) -> None:
+    """Also where half a tag of the prompt turns out to be none, and what follows is behind the end."""
+    for generated in ("</p> x", "x", "  y<", "er: z", "|>\n"):
+        answers = []
+        for pieces in ([generated], list(generated)):
+            parser = ts.get_format(format_name).parser([TOOL], prefill=prefill)
+            answers.append(ts.fold([event for piece in pieces for event in parser.feed(piece)] + parser.close()))
+            issues = answers[-1].issues
+            assert all(0 <= issue.start <= issue.end <= len(generated) for issue in issues), issues
+        assert answers[0] == answers[1]

@@ -1,7 +1,8 @@
-"""Owns the numbers of all requirements of the source documents, and finding those that no test names.
+"""Owns the numbers of all requirements and hard cases of the source documents, and finding those that no test names.
 
 A test names a requirement by its number, or several by a range: for documents U, A, G, B and O, a number is written
-`R-`, the document's letter, `-` and the number itself; two dots and a second number make a range.
+`R-`, the document's letter, `-` and the number itself; two dots and a second number make a range. A hard case is named
+by a function `test_case_` and its number, or by the member `case` of an output that a model wrote.
 """
 
 import re
@@ -49,3 +50,13 @@ def missing(sources: Iterable[str]) -> list[str]:
 def unknown(sources: Iterable[str]) -> list[str]:
     """What looks like a number of a requirement and is none: a slip of the pen."""
     return sorted(named(sources).difference(all_numbers()))
+
+
+HARD_CASES = 60
+"""The hard cases are numbered from 1 to this."""
+_CASE = re.compile(r"\bdef test_case_(\d+)_|\{\"case\": (\d+),")
+
+
+def cases(sources: Iterable[str]) -> list[int]:
+    """The numbers of the hard cases that some texts test, in order."""
+    return sorted({int(first or second) for source in sources for first, second in _CASE.findall(source)})

@@ -6,6 +6,7 @@ import pkgutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
@@ -25,7 +26,7 @@ WAITS = frozenset(
 TOUCHES_WORLD = frozenset({"open", "print", "input", "breakpoint"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Module:
     """One source file; `path` is relative to the root of the repository."""
 
@@ -36,6 +37,11 @@ class Module:
     @classmethod
     def of(cls, path: str, source: str) -> "Module":
         return cls(PurePosixPath(path), source, ast.parse(source, filename=path))
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """The whole tree, walked once for all rules."""
+        return tuple(ast.walk(self.tree))
 
     @property
     def layer(self) -> str:
@@ -59,7 +65,7 @@ def long_files(module: Module) -> Iterator[str]:
 
 
 def long_functions(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             count = (node.end_lineno or node.lineno) - node.lineno + 1
             if count > FUNCTION_LINES:
@@ -73,7 +79,7 @@ def missing_docstrings(module: Module) -> Iterator[str]:
 
 def blind_excepts(module: Module) -> Iterator[str]:
     """`except:` and `except Exception` hide bugs: the errors of this library form one tree, so catch what you mean."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ExceptHandler):
             caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
             if any(kind is None or _last_name(kind) in {"Exception", "BaseException"} for kind in caught):
@@ -86,7 +92,7 @@ def _last_name(node: ast.expr) -> str:
 
 def _imports(module: Module) -> Iterator[tuple[ast.stmt, str]]:
     """Each dotted name that the module imports, wherever the statement stands."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             yield from ((node, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -109,7 +115,7 @@ def side_effects(module: Module) -> Iterator[str]:
     for node, name in _imports(module):
         if name.split(".")[0] in WAITS and not name.startswith("urllib.parse"):
             yield module.at(node, f"imports {name!r}: the core does no I/O and never waits")
-    for call in ast.walk(module.tree):
+    for call in module.nodes:
         if isinstance(call, ast.AsyncFunctionDef):
             yield module.at(call, f"{call.name} is async: the core is synchronous")
         elif isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in TOUCHES_WORLD:
@@ -139,9 +145,9 @@ def stray_names(module: Module, owners: Mapping[str, str]) -> Iterator[str]:
     as help texts are free.
     """
     own = _dotted(module.path)
-    docstrings = {id(node.value) for node in ast.walk(module.tree) if isinstance(node, ast.Expr)}
+    docstrings = {id(node.value) for node in module.nodes if isinstance(node, ast.Expr)}
     spelled = {spelling: owner for name, owner in owners.items() for spelling in (name, owner)}
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             owner = spelled.get(node.value)
             if owner and not _inside(own, owner):

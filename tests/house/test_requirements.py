@@ -45,3 +45,12 @@ def test_the_search_reads_the_tests_and_their_data_but_not_itself() -> None:
     assert any("def test_hostile_content_never_makes_a_control_span" in source for source in sources)
     assert any('"title": "One question, one answer"' in source for source in sources)
     assert not any("def test_the_search_reads_the_tests_and" in source for source in sources)
+
+
+def test_every_hard_case_has_a_test_that_names_it() -> None:
+    assert list(range(1, requirements.HARD_CASES + 1)) == requirements.cases(requirements.texts())
+
+
+def test_a_hard_case_is_named_by_a_test_or_by_an_output() -> None:
+    assert [4, 17] == requirements.cases(["def test_case_4_what_it_is() -> None:", '{"case": 17, "format": "x"}'])
+    assert [] == requirements.cases(["case 4", "test_case_5_x", "def test_case_six_() -> None:"])

@@ -1,5 +1,10 @@
-"""Owns Hypothesis strategies for typed conversations: every item, part, tool, hint and setting that the model has."""
+"""Owns Hypothesis strategies for typed conversations: every item, part, tool, hint and setting that the model has.
 
+Each strategy is made once: to make one, and to check it, takes longer than to draw from it. What can be changed is made
+for each draw, so that no two conversations share it.
+"""
+
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -30,26 +35,37 @@ from turnscript import (
     User,
 )
 
+EMPTY = st.just(())
 Maybe = st.none() | text.words()
+MAYBE_TEXT = st.none() | text.texts()
 NAMES = text.words() | st.sampled_from(["get_weather", 'q"uote', "<<USER>>", "a>>b", "é", "x y", "\\", "\n"])
 
 
+@cache
 def json_texts() -> st.SearchStrategy[msgspec.Raw]:
     """JSON values as they might be spelled on a wire."""
     return jsontext.json_texts().map(lambda value: msgspec.Raw(value.encode()))
 
 
+@cache
 def json_objects() -> st.SearchStrategy[msgspec.Raw]:
     """JSON objects as they might be spelled on a wire."""
     return jsontext.argument_objects().map(lambda value: msgspec.Raw(value.encode()))
 
 
+@cache
 def extras() -> st.SearchStrategy[dict[str, msgspec.Raw]]:
     """Unnamed members; most objects have none."""
     keys = st.sampled_from(["x", "cache_control", "type", "extra", "é", "a b", "<<SYS>>"])
-    return st.just({}) | st.just({}) | st.dictionaries(keys, json_texts(), max_size=2)
+    return EMPTY.map(dict) | EMPTY.map(dict) | st.dictionaries(keys, json_texts(), max_size=2)
 
 
+@cache
+def _attributes() -> st.SearchStrategy[dict[str, msgspec.Raw]]:
+    return EMPTY.map(dict) | st.dictionaries(st.sampled_from(["mood", "x-y", "_z.1"]), json_texts())
+
+
+@cache
 def parts() -> st.SearchStrategy[Part]:
     """A part of any kind."""
     return st.one_of(
@@ -64,12 +80,14 @@ def parts() -> st.SearchStrategy[Part]:
     )
 
 
+@cache
 def contents() -> st.SearchStrategy[list[Part]]:
     """The content of an item."""
     one_text: st.SearchStrategy[list[Part]] = st.builds(Text, text=text.texts()).map(lambda part: [part])
     return one_text | st.lists(parts(), max_size=3)
 
 
+@cache
 def _texts(maximum: int = 2) -> st.SearchStrategy[list[Part]]:
     return st.lists(st.builds(Text, text=text.texts(), extra=extras()), max_size=maximum)
 
@@ -88,13 +106,14 @@ def hinted(draw: st.DrawFn, items: st.SearchStrategy[Item]) -> Item:
         shape=draw(st.sampled_from(["", *shapes])),
         slot=draw(st.sampled_from(["", "instructions"])),
         envelope=draw(extras()),
-        attributes=draw(st.just({}) | st.dictionaries(st.sampled_from(["mood", "x-y", "_z.1"]), json_texts())),
+        attributes=draw(_attributes()),
     )
     item.hints = hints if hints != Hints() else None
-    item.raw = draw(st.none() | text.texts())
+    item.raw = draw(MAYBE_TEXT)
     return item
 
 
+@cache
 def items() -> st.SearchStrategy[Item]:
     """An item of any kind."""
     arguments = jsontext.argument_objects() | jsontext.broken_arguments() | text.texts()
@@ -119,6 +138,7 @@ def items() -> st.SearchStrategy[Item]:
     )
 
 
+@cache
 def tools() -> st.SearchStrategy[Tool]:
     """A tool: a function, free text, a namespace or one that an API runs."""
     return st.builds(
@@ -129,13 +149,14 @@ def tools() -> st.SearchStrategy[Tool]:
         type=st.sampled_from(["function", "function", "custom", "web_search_20250305"]),
         format=st.none() | json_objects(),
         strict=st.sampled_from([None, True, False]),
-        tools=st.just([]) | st.lists(st.builds(Tool, name=NAMES), max_size=2),
-        extra=extras() | st.just({"x": msgspec.Raw(b"1"), "name": msgspec.Raw(b"null")}),
+        tools=EMPTY.map(list) | st.lists(st.builds(Tool, name=NAMES), max_size=2),
+        extra=extras() | st.just({"x": msgspec.Raw(b"1"), "name": msgspec.Raw(b"null")}).map(dict),
         envelope=extras(),
-        hints=st.just({}) | st.just({"type": "custom"}),
+        hints=EMPTY.map(dict) | st.just({"type": "custom"}).map(dict),
     )
 
 
+@cache
 @st.composite
 def requests(draw: st.DrawFn, settings: bool = True) -> Request:
     """A request built by hand: only its last item may be open."""
@@ -146,10 +167,11 @@ def requests(draw: st.DrawFn, settings: bool = True) -> Request:
     request = Request(conversation=Conversation(items=drawn, tools=draw(st.lists(tools(), max_size=3))))
     if settings:
         request.extra = draw(extras())
-        request.settings = draw(st.just(Settings()) | _settings())
+        request.settings = draw(_settings())
     return request
 
 
+@cache
 def plain_items() -> st.SearchStrategy[Item]:
     """An item as chat formats know it: one text, a call, a result. Texts, names and ids may be hostile."""
     said = text.texts().map(lambda one: [Text(text=one)])
@@ -169,6 +191,7 @@ def plain_items() -> st.SearchStrategy[Item]:
     )
 
 
+@cache
 def functions() -> st.SearchStrategy[Tool]:
     """A function with a schema that types its parameters, or without one."""
     names = st.sampled_from(["get_weather", "run", "search-web"]) | NAMES
@@ -177,6 +200,7 @@ def functions() -> st.SearchStrategy[Tool]:
     )
 
 
+@cache
 def schemas() -> st.SearchStrategy[msgspec.Raw]:
     """The schema of an object, its members typed in every way, or not."""
     types = st.sampled_from(
@@ -187,6 +211,7 @@ def schemas() -> st.SearchStrategy[msgspec.Raw]:
     return properties.map(lambda one: msgspec.Raw(msgspec.json.encode({"type": "object", "properties": one})))
 
 
+@cache
 @st.composite
 def plain_requests(draw: st.DrawFn) -> Request:
     """A request that any chat format can mostly carry."""
@@ -197,6 +222,7 @@ def plain_requests(draw: st.DrawFn) -> Request:
     return Request(conversation=Conversation(items=drawn, tools=draw(st.lists(functions(), max_size=3))))
 
 
+@cache
 def _settings() -> st.SearchStrategy[Settings]:
     fields: dict[str, st.SearchStrategy[Any]] = {
         "model": Maybe,
@@ -205,4 +231,4 @@ def _settings() -> st.SearchStrategy[Settings]:
         "stop": st.none() | st.lists(text.texts(), max_size=2),
         "metadata": st.none() | json_objects(),
     }
-    return st.builds(Settings, **fields)
+    return st.builds(Settings) | st.builds(Settings, **fields)

@@ -1,6 +1,7 @@
 """Owns tools in ai00's chat format v1: definitions, calls, results, ids, typed arguments, and tags in texts."""
 
 import json
+import re
 
 import pytest
 
@@ -163,6 +164,56 @@ def test_an_id_on_a_call_is_read_decides_and_is_never_written() -> None:
     offered = [ts.Tool(name="f"), ts.Tool(name="g")]
     assert [("call", "f", "{}", "a"), ("call", "g", "{}", "b")] == short(answer(calls(first, second), offered).items)
     assert ' id="' not in str(FORMAT.render(FORMAT.parse(transcript)).value)
+
+
+def test_an_id_stands_on_every_call_that_has_one_if_that_is_asked_for() -> None:
+    """D-A-5: the option `ids-always`; then neither calls that nobody answers nor other orders lose an id."""
+    format_ = FORMAT.variant("ids-always")
+    f, g = ts.ToolCall(name="f", id="a"), ts.ToolCall(name="g", id='b "2"')
+    answers = [
+        ts.ToolResult(name="g", id='b "2"', content=text("2")),
+        ts.ToolResult(name="f", id="a", content=text("1")),
+    ]
+    for items in ([f], [f, g], [f, g, *answers], [f, g, answers[0]], [ts.ToolCall(name="f"), g, answers[0]]):
+        rendered = format_.render(request(*items))
+        assert [] == rendered.losses
+        assert items == format_.parse(str(rendered.value)).items
+    shown = '  <invoke name="f" id="a">\n  </invoke>\n  <invoke name="g" id="b \\"2\\"">\n  </invoke>\n'
+    assert shown in str(format_.render(request(f, g)).value)
+    assert '<invoke name="f">' in str(format_.render(request(ts.ToolCall(name="f"))).value)
+
+
+def test_a_call_without_an_id_has_none_where_calls_show_theirs() -> None:
+    """D-A-5: no order gives it one, so what is read is written again as it was; results have names by the order."""
+    both = assistant(calls(TOKYO, LONDON), results(('name="t1"', "    1"), ('name="t2"', "    2")))
+    format_ = FORMAT.variant("ids-always")
+    items = format_.parse(both).items
+    assert [None, None, "t1", "t2"] == [getattr(item, "id", "") for item in items]
+    assert ["get_weather"] * 4 == [getattr(item, "name", "") for item in items]
+    assert both == format_.render(format_.parse(both)).value
+
+
+def test_a_result_without_id_and_name_shows_the_tool_that_it_answers() -> None:
+    """D-A-5: the name of the i-th call, which is what a reader makes of it."""
+    items = [ts.ToolCall(name="f"), ts.ToolCall(name="g"), *(ts.ToolResult(content=text(one)) for one in "12")]
+    transcript = str(FORMAT.render(request(*items)).value)
+    assert ['  <result name="f">', '  <result name="g">'] == re.findall(" +<result.*", transcript)
+    assert transcript == FORMAT.render(FORMAT.parse(transcript)).value
+
+
+@pytest.mark.parametrize("mode", ["named", "required"])
+def test_a_forced_call_shows_its_id_where_calls_do(mode: str) -> None:
+    """D-A-5, D-X-7: the prompt opens the call with the next id; where the model names the tool, it writes the id."""
+    asked = request(*said("q"), tools=[WEATHER])
+    asked.settings.tool_choice = ts.ToolChoice(mode=mode, name="get_weather" if mode == "named" else None)
+    prompt = FORMAT.variant("ids-always").prompt(asked)
+    opening = '  <invoke name="' if mode == "required" else '  <invoke name="get_weather" id="call_auto_001">\n'
+    assert prompt.text.endswith(f"<ai00:function_calls>\n{opening}")
+    rest = 'get_weather" id="x">\n' if mode == "required" else ""
+    parser = prompt.parser()
+    answered = ts.fold([*parser.feed(f"{rest}  </invoke>\n</ai00:function_calls>"), *parser.close()])
+    id_ = "x" if mode == "required" else "call_auto_001"
+    assert [ts.ToolCall(name="get_weather", arguments="{}", id=id_)] == answered.items
 
 
 def test_ids_that_the_order_does_not_give_back_are_losses() -> None:

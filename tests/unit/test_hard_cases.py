@@ -1,13 +1,18 @@
 """Owns the hard cases: what models really write, and what each format's parser makes of it (spec hard-cases)."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import turnscript as ts
 from tests import corpora
-from turnscript.events import raw_text
+from tests.conformance.test_parser_laws import check_events
+from turnscript.conversation import text_content
+from turnscript.engine.layout import document_literals
+from turnscript.engine.parse import TurnParser
+from turnscript.events import PartDelta, raw_text
 
 CASES = corpora.hard_cases()
 
@@ -21,12 +26,11 @@ def request_of(case: corpora.HardCase) -> ts.Request:
     return request
 
 
-def read(case: corpora.HardCase, pieces: list[str]) -> ts.Response:
-    """The output in pieces, parsed as the answer to its prompt. No byte is lost."""
+def read(case: corpora.HardCase, pieces: Sequence[str | bytes]) -> ts.Response:
+    """The output in pieces, parsed as the answer to its prompt. No byte is lost, and what is told is what comes out."""
     parser = ts.get_format(case.format).prompt(request_of(case), thinking=case.thinking).parser()
     events = [event for piece in pieces for event in parser.feed(piece)] + parser.close(case.finish)
-    assert case.output == raw_text(events)
-    return ts.fold(events)
+    return check_events(events, case.output)
 
 
 @pytest.mark.parametrize("case", CASES.cases, ids=lambda case: f"{case.case}-{case.format}-{case.title}")
@@ -41,7 +45,9 @@ def test_a_hard_case_reads_as_it_should(case: corpora.HardCase) -> None:
 def test_a_hard_case_in_pieces_reads_as_whole(case: corpora.HardCase) -> None:
     whole = read(case, [case.output])
     cuts = [[case.output[:at], case.output[at:]] for at in range(1, len(case.output))]
-    for pieces in [list(case.output), *([case.chunks] if case.chunks else []), *cuts]:
+    data = case.output.encode()
+    single: list[Sequence[str | bytes]] = [list(case.output), [data[at : at + 1] for at in range(len(data))]]
+    for pieces in [*single, *([case.chunks] if case.chunks else []), *cuts]:
         assert whole == read(case, pieces)
 
 
@@ -78,3 +84,46 @@ def test_case_19_a_call_ends_an_unclosed_thought_and_a_fence_does_not(name: str)
             items = ts.fold([event for piece in pieces for event in parser.feed(piece)] + parser.close()).items
             kinds.add(tuple(item.kind for item in items))
         assert {("thinking",) if call.tentative else ("thinking", "tool_call")} == kinds
+
+
+def parser_of(name: str) -> TurnParser:
+    """The parser of an answer where one tool is offered."""
+    asked = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])]))
+    asked.conversation.tools = [ts.Tool(name="f")]
+    return ts.get_format(name).prompt(asked, thinking=False).parser()
+
+
+@pytest.mark.parametrize("name", ts.formats())
+def test_case_4_what_is_no_tag_is_told_once_that_is_certain(name: str) -> None:
+    """Never more is held back than a literal may still take, and what is told is never another text."""
+    longest = max(map(len, document_literals(ts.get_format(name).document)))
+    parser = parser_of(name)
+    prose = "\n\n".join(["if a < b and <b>c</b>, then </ and <my-tag>", "`<`, << and <|, [ and ```"] * 20)
+    told, lead = "", parser.lead
+    for at, letter in enumerate(lead + prose, 1 - len(lead)):
+        told += "".join(event.text for event in parser.feed(letter) if isinstance(event, PartDelta))
+        assert prose.startswith(told)
+        assert at - len(told) <= longest
+    assert prose == told + "".join(event.text for event in parser.close() if isinstance(event, PartDelta))
+
+
+@pytest.mark.parametrize("name", ts.formats())
+def test_case_41_half_surrogates_in_a_text_survive(name: str) -> None:
+    """They are what a decoder made of broken bytes."""
+    parser = parser_of(name)
+    written = f"{parser.lead}a\ud800b\udfff\x01\x02"
+    events = [event for letter in written for event in parser.feed(letter)] + parser.close()
+    assert written == raw_text(events)
+    assert [written.strip(" ")] == [text_content(item.content) for item in ts.fold(events).items]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ts.formats())
+def test_case_42_a_parser_that_is_closed_says_so_and_stays_as_it_is(name: str) -> None:
+    parser = parser_of(name)
+    events = [*parser.feed(""), *parser.feed(b""), *parser.feed(f"{parser.lead}Hi"), *parser.feed(""), *parser.close()]
+    assert ["Hi"] == [text_content(item.content) for item in ts.fold(events).items]  # type: ignore[attr-defined]
+    assert f"{parser.lead}Hi" == raw_text(events)
+    for more in ("", "more", b"more"):
+        with pytest.raises(ValueError, match="this parser is closed"):
+            parser.feed(more)
+        assert [] == parser.close()

@@ -2,10 +2,12 @@
 
 import itertools
 import json
+from pathlib import Path
 
 import pytest
 
 import turnscript as ts
+from tests import corpora
 from turnscript.conversation import text_content
 from turnscript.jsontext import Json, json_of
 
@@ -32,12 +34,19 @@ def call(arguments: str = '{"city": "Tokyo"}', id_: str | None = None) -> ts.Too
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_case_43_a_tag_split_over_two_texts_makes_no_boundary(name: str) -> None:
+    """Nor does a part of one beside the format's own literals; and every text comes back."""
     format_ = ts.get_format(name)
-    for tag in format_.special_tokens:
-        if format_.protects(tag):
-            half = len(tag) // 2
-            asked = request(ts.User(content=[ts.Text(text=tag[:half]), ts.Text(text=tag[half:])]))
-            assert [ts.User] == [type(item) for item in format_.parse(str(format_.render(asked).value)).items]
+    for tag in filter(format_.protects, format_.special_tokens):
+        for at in range(len(tag) + 1):
+            first, second = tag[:at].strip(), tag[at:].strip()
+            items = [ts.User(content=said(f"a{first}")), ts.Assistant(content=said(f"{second}b"))]
+            assert items == format_.parse(str(format_.render(request(*items)).value)).items
+            halves = ts.User(content=[ts.Text(text=f"a{first}"), ts.Text(text=f"{second}b")])
+            spans = format_.spans(request(halves), view="archive")
+            assert not any(tag in span.text for span in spans if not span.control)
+            [back] = format_.parse("".join(span.text for span in spans)).items
+            assert isinstance(back, ts.User)
+            assert f"a{first}\n{second}b" == "\n".join(part.text for part in back.content if isinstance(part, ts.Text))
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -58,11 +67,19 @@ def test_case_44_names_and_ids_with_tags_and_line_ends_stay_names(name: str) -> 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_case_45_no_content_is_never_written_as_a_word(name: str) -> None:
-    for content in ("null", '""', "[]"):
-        body = f'{{"messages": [{{"role": "user", "content": "q"}}, {{"role": "assistant", "content": {content}}}]}}'
+    for content in (
+        '"content": null',
+        '"content": ""',
+        '"content": []',
+        '"content": [{"type": "text", "text": ""}]',
+        "",
+    ):
+        answer = f'{{"role": "assistant"{", " if content else ""}{content}}}'
+        body = f'{{"messages": [{{"role": "user", "content": "q"}}, {answer}]}}'
         written = str(ts.convert(body, "openai-chat", name).value)
         texts = [text_content(item.content) for item in ts.get_format(name).parse(written).items]  # type: ignore[attr-defined]
         assert "None" not in written
+        assert "null" not in written.replace('as="null"', "")
         assert {"q"} == {text for text in texts if text}
 
 
@@ -189,14 +206,19 @@ def test_case_55_no_prompt_of_a_flattened_format_ends_in_white_space(name: str) 
         for thinking in (False, True):
             prompt = format_.prompt(request(ts.User(content=said("q \n"))), thinking=thinking).text
             assert prompt == prompt.rstrip()
-    parser = format_.prompt(request(ts.User(content=said("q")))).parser()
     lead = " " if format_.document.flattened else ""
-    answer = ts.fold(parser.feed(f"{lead}Hi") + parser.close())
-    assert said("Hi") == answer.items[0].content  # type: ignore[attr-defined]
+    for text in ("Hi", " Hi"):  # of two blanks, one is of the text
+        parser = format_.prompt(request(ts.User(content=said("q")))).parser()
+        answer = ts.fold(parser.feed(f"{lead}{text}") + parser.close())
+        assert said(text) == answer.items[0].content  # type: ignore[attr-defined]
+    prompt = format_.prompt(request(ts.User(content=said("q")))).text
+    again = str(format_.render(request(ts.User(content=said("q")), ts.Assistant(content=said("Hi")))).value)
+    assert again.startswith(f"{prompt}{lead}Hi")
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_case_56_the_same_tools_in_any_white_space_give_the_same_prompt(name: str) -> None:
+    """Nor does the order of a definition's own keys matter; that of a schema is the author's, and stays."""
     format_ = ts.get_format(name)
     tool = ts.Tool(name="f")
     loose = '{ "type" : "object" , "properties" : { "a" : { "type" : "string" } } }'
@@ -205,6 +227,13 @@ def test_case_56_the_same_tools_in_any_white_space_give_the_same_prompt(name: st
     for schema in (loose, tight):
         tool.parameters = Json(schema.encode())
         prompts.add(format_.prompt(request(ts.User(content=said("q")), tools=[tool])).text)
+    function = f'"parameters": {loose}, "name": "f"'
+    for wrapped in (
+        f'"type": "function", "function": {{{function}}}',
+        f'"function": {{{function}}}, "type": "function"',
+    ):
+        body = f'{{"tools": [{{{wrapped}}}], "messages": [{{"content": "q", "role": "user"}}]}}'
+        prompts.add(format_.prompt(ts.parse(body, "openai-chat")).text)
     assert 1 == len(prompts)
 
 
@@ -232,7 +261,7 @@ def test_case_58_any_order_of_speakers_is_written_and_read(name: str) -> None:
         ts.Assistant(content=said("and more")),
     ]
     back = format_.parse(str(format_.render(request(*items)).value)).items
-    assert [item.kind for item in items] == [item.kind for item in back]
+    assert items == back
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -253,3 +282,22 @@ def test_case_59_results_and_text_of_one_message_keep_their_order(name: str) -> 
     }
     back = ts.get_format(name).parse(str(ts.convert(body, "anthropic-messages", name).value))
     assert ["user", "tool_call", "tool_result", "user"] == [item.kind for item in back.items]
+    assert ["q", "", "r", "go on"] == [text_content(getattr(item, "content", [])) for item in back.items]
+
+
+STOCK = json.loads((Path(__file__).parents[1] / "golden" / "stock_templates.json").read_text("utf-8"))["prompts"]
+PLAIN = {
+    "chatml": [
+        ts.get_format("batuta-chatml").variant("skip-empty-system"),
+        ts.get_format("openchatml").with_ends().variant("tight"),
+    ],
+    "llama3": [ts.get_format("batuta-llama3").variant("skip-empty-system")],
+}
+
+
+@pytest.mark.parametrize("family", PLAIN)
+@pytest.mark.parametrize("name", STOCK["chatml"])
+def test_case_60_a_conversation_of_texts_is_what_the_familys_own_template_writes(family: str, name: str) -> None:
+    """Other formats are of no family with a template of its own; tools and thoughts each write in their own way."""
+    for format_ in PLAIN[family]:
+        assert STOCK[family][name] == format_.prompt(corpora.load(name), thinking=False).text

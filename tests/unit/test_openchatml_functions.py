@@ -176,6 +176,28 @@ def test_a_call_ends_where_its_json_does() -> None:
     assert ("tool_calls", []) == (response.finish_reason, response.issues)
 
 
+SHARES = ts.ToolCall(name="f", arguments='{"symbol": "TSLA"}')
+
+
+@pytest.mark.parametrize(
+    ("call", "known", "told"),
+    [
+        (f'{{"arguments": {SHARES.arguments}, "name": "f"}}', '"name": "f"', [SHARES.arguments]),
+        (f'{{"name": "f", "arguments": {SHARES.arguments}}}', '"arguments": {', list(SHARES.arguments)),
+    ],
+)
+def test_arguments_are_told_once_the_name_is_known(call: str, known: str, told: list[str]) -> None:
+    """D-O-10: in the format's own order that is all of them at once, behind the name; in the other they stream."""
+    written = f"<|function_call|>\n{call}\n<|im_end|>"
+    parser = FORMAT.parser([ts.Tool(name="f")])
+    events = [(written[: at + 1], event) for at, letter in enumerate(written) for event in parser.feed(letter)]
+    assert [known] == [read[-len(known) :] for read, event in events if isinstance(event, ts.PartStart)]
+    assert told == [event.text for _, event in events if isinstance(event, ts.PartDelta)]
+    assert [SHARES] == [event.part for _, event in events if isinstance(event, ts.PartEnd)]
+    whole = (again := FORMAT.parser([ts.Tool(name="f")])).feed(written) + again.close()
+    assert ts.fold(whole) == ts.fold([*(event for _, event in events), *parser.close()])
+
+
 def test_call_and_output_tags_count_only_where_the_model_and_the_tools_speak() -> None:
     """D-O-9: elsewhere they are text, and in a transcript of ours they are protected."""
     call = '<|function_call|>\n{"arguments": {}, "name": "f"}'

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from typing import Any
 
 import pytest
@@ -124,10 +125,35 @@ def test_blank_lines_and_outer_white_space_go_and_are_reported(kind: type[ts.Ite
     item = kind(content=content(one))  # type: ignore[call-arg]
     label = f"{kind.__name__}:"
     rendered = FORMAT.render(request(item))
-    assert f"{label} {flat}" if flat else label == rendered.value
+    assert (f"{label} {flat}" if flat else label) == rendered.value
     changed = ["items[0]: approximated: blank lines and white space at the ends have no place in this format"]
     assert (changed if flat != one else []) == list(map(str, rendered.losses))
     assert [(item.kind, flat)] == read(str(rendered.value))
+
+
+@pytest.mark.parametrize(
+    ("one", "flat"),
+    [
+        ("a\n \nb", "a\nb"),
+        ("a \n\t\n \n\n  b\n c", "a \n  b\n c"),
+        ("a\r\n \r\nb", "a\nb"),
+        ("a\n\u3000\x1c\nb", "a\nb"),
+        ("a\n b", "a\n b"),
+        (" \n ", ""),
+    ],
+)
+@pytest.mark.parametrize("name", STYLES)
+def test_lines_of_white_space_go_too_where_that_is_asked_for(name: str, one: str, flat: str) -> None:
+    """D-G-1: as ai00's own server does it; what stands at the ends of other lines is kept."""
+    format_ = ts.get_format(name).variant("blank-whitespace")
+    rendered = format_.render(request(ts.User(content=content(one))))
+    assert f"User: {flat}".rstrip() == rendered.value
+    assert (["items[0]"] if flat != one else []) == [loss.path for loss in rendered.losses]
+    assert [flat] == [item.content[0].text for item in format_.parse(str(rendered.value)).items]  # type: ignore[attr-defined]
+    called = request(*said("q"), ts.Thinking(content=content(one)), CALL, result(one), tools=[WEATHER])
+    for asked in (called, request(*said("q"), CALL, result("a"), ts.System(content=content(one)))):
+        prompt = format_.prompt(asked).text
+        assert not re.search(r"\n[^\S\n]+\n", prompt)
 
 
 def test_strictly_blank_lines_are_an_error() -> None:

@@ -7,6 +7,7 @@ from tests.goose import (
     CALL,
     FENCE,
     FORMAT,
+    STYLES,
     WEATHER,
     answer,
     content,
@@ -56,6 +57,23 @@ def test_a_fence_that_an_answer_shows_is_no_call(fence: str) -> None:
     assert items == FORMAT.parse(written(*items)).items
     assert items[:2] == FORMAT.parse(written(*items[:2])).items
     assert [("assistant", fence)] == short(answer(f" {fence}", tools=[ts.Tool(name="other")]).items)
+
+
+@pytest.mark.parametrize("name", STYLES)
+@pytest.mark.parametrize("arguments", ['{"city":"Oslo"}', '{"city":  "Oslo"}'])
+def test_an_answer_that_says_a_label_and_then_calls_is_one_turn(name: str, arguments: str) -> None:
+    """D-G-4: a text that is the opening of its own turn is a text, and no turn without one."""
+    format_ = ts.get_format(name)
+    for label in ("Assistant:", "User:", "System:"):
+        items = [*said("q", label), ts.ToolCall(name="get_weather", arguments=arguments)]
+        transcript = written(*items, format_=format_)
+        assert 1 == transcript.count("\n\n")
+        assert transcript.startswith(f"User: q\n\nAssistant: {label}\n")
+        back = format_.parse(transcript).items
+        assert short(items)[:2] == short(back)[:2]
+        assert [None] * 3 == [item.hints for item in back]
+        whole = answer(f"{transcript.removeprefix('User: q')[12:]}", format_, [WEATHER])
+        assert [label, "get_weather"] == [short([one])[0][1].split(" ")[0] for one in whole.items]
 
 
 def test_the_list_of_ai00_v0_is_read_as_its_server_wrote_it() -> None:

@@ -215,6 +215,40 @@ def test_strict_raises_one_error_with_every_loss() -> None:
     assert 1 == len(caught.value.losses)
 
 
+WHOLE = '<<TOOL_CALL name="f">>\n{"a": "b\\u00e9", "c": [1.5, {"d": null}]}'
+
+
+@pytest.mark.parametrize("end", range(len('<<TOOL_CALL name="f">>\n'), len(WHOLE) + 1))
+def test_arguments_may_end_anywhere_in_the_last_block(end: int) -> None:
+    """Requirements 3.2 and 3.6: a document cut in a text is an unfinished one, and comes back as it was."""
+    request = FORMAT.parse(WHOLE[:end])
+    (call,) = request.items
+    assert isinstance(call, ts.ToolCall)
+    assert (WHOLE[:end].partition("\n")[2], True) == (call.arguments, call.open)
+    assert WHOLE[:end] == ts.render(request, FORMAT.name).value
+
+
+def test_a_result_may_end_anywhere_in_the_last_block() -> None:
+    for payload in ('{"a": [1', "{", '{"a"', '{"a": 1}'):
+        text = f"<<TOOL_RESULT>>\n{payload}"
+        (result,) = FORMAT.parse(text).items
+        assert isinstance(result, ts.ToolResult)
+        assert ([ts.Text(text=payload)], True) == (result.content, result.open)
+        assert text == ts.render(FORMAT.parse(text), FORMAT.name).value
+
+
+@pytest.mark.parametrize("payload", ["hello", '{"a": 1} and', "{]", '["a"', '{"a": 1', ""])
+def test_what_is_no_object_needs_a_word_wherever_it_ends(payload: str) -> None:
+    """An unfinished block is as strict as a finished one, as far as it goes."""
+    for tag in ("TOOL_CALL", "TOOL_RESULT"):
+        finished = f'<<{tag} name="f">>\n{payload}\n<<END_{tag}>>'
+        with pytest.raises(ts.InvalidTranscript):
+            FORMAT.parse(finished)
+        if payload not in ('{"a": 1', ""):
+            with pytest.raises(ts.InvalidTranscript):
+                FORMAT.parse(finished.rpartition("\n")[0])
+
+
 def test_only_the_last_item_may_be_open() -> None:
     with pytest.raises(ts.InvalidConversation, match="only the last item may be open"):
         document(ts.Assistant(content=[ts.Text(text="a")], open=True), user("b"))

@@ -19,6 +19,7 @@ from turnscript.detection import Detected, rules
 from turnscript.detection import detect as detect_model
 from turnscript.detection.facts import CONFIG, TOKENIZER
 from turnscript.errors import TurnscriptError
+from turnscript.format import Format
 from turnscript.registry import load_formats
 
 _EPILOG = """\b
@@ -38,14 +39,9 @@ _THINKING = {True: "yes", False: "no", None: "unknown"}
 
 
 class Rule(click.ParamType[str]):
-    """The name of a detection rule."""
+    """The name of a detection rule. A file of formats may bring one, so whether it is one shows later."""
 
     name = "rule"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value not in rules():
-            self.fail(f"{value!r} is not one of {', '.join(map(repr, rules()))}", param, ctx)
-        return value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         return [CompletionItem(rule) for rule in rules() if rule.startswith(incomplete)]
@@ -67,7 +63,7 @@ class Rule(click.ParamType[str]):
     multiple=True,
     type=click.Path(),
     metavar="FILE",
-    help="A .toml file with formats of your own, whose clues count too. Can be given several times.",
+    help="A .toml file with formats of your own, whose clues of the rule count too. Can be given several times.",
 )
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def detect(models: tuple[str, ...], rule: str, files: tuple[str, ...], as_json: bool) -> int:
@@ -76,7 +72,7 @@ def detect(models: tuple[str, ...], rule: str, files: tuple[str, ...], as_json: 
     MODEL is a GGUF file, a folder with tokenizer_config.json or config.json, or just a name.
     The chat template says most, then the name, then the architecture.
     """
-    own = [format_ for file in files for format_ in load_formats(Path(file))]
+    own = _own(files, rule)
     found: list[tuple[str, Detected]] = []
     troubles: list[TurnscriptError | Failed] = []
     for model in models:
@@ -93,6 +89,21 @@ def detect(models: tuple[str, ...], rule: str, files: tuple[str, ...], as_json: 
     for trouble in troubles:
         Screen().fault(fault(trouble))
     return BAD_INPUT if troubles else OK
+
+
+def _own(files: Iterable[str], rule: str) -> list[Format]:
+    """The formats of files. A file none of whose clues belongs to the rule would do nothing, which nobody asks for."""
+    loaded = {file: load_formats(Path(file)) for file in files}
+    own = [format_ for formats in loaded.values() for format_ in formats]
+    if rule not in rules(own):
+        known = ", ".join(map(repr, rules(own)))
+        raise click.BadParameter(f"{rule!r} is not one of {known}", param_hint="'--rule'")
+    for file, formats in loaded.items():
+        if not any(clue.rule == rule for format_ in formats for clue in format_.clues):
+            message = f"{file} has no clue of the rule {rule!r}, so nothing in it would count"
+            remedy = f'leave it out, or give a format in it a [[format.clue]] with rule = "{rule}"'
+            raise click.BadParameter(f"{message}; {remedy}", param_hint="'--formats'")
+    return own
 
 
 def _unknown(model: str, detected: Detected) -> Failed:

@@ -46,8 +46,8 @@ def detect(model: str | PathLike[str], *, rule: str = DEFAULT, own: Iterable[For
     """Which prompt format a model takes, and why.
 
     `model`: a GGUF file, a folder with `tokenizer_config.json` or `config.json`, one of their files, or just a name;
-    what is no file or folder is taken for a name. `rule`: whose clues to go by, of `rules()`. `own`: more formats
-    whose clues count, each in place of a registered one of its name.
+    what is no file or folder is taken for a name. `rule`: whose clues to go by, of `rules(own)`. `own`: more formats
+    whose clues of that rule count, each in place of a registered one of its name.
     Raises InvalidInput for a file that is not what its name says, UnknownName for an unknown rule, OSError for a file
     that cannot be read.
 
@@ -61,9 +61,9 @@ def detect(model: str | PathLike[str], *, rule: str = DEFAULT, own: Iterable[For
     return evaluate(clues, facts_of_name(model) if only_name else gather(model), rule)
 
 
-def rules() -> list[str]:
-    """The default detection rule and the others that formats have clues for."""
-    return _rules(_declared())
+def rules(own: Iterable[Format] = ()) -> list[str]:
+    """The default detection rule and the others that formats have clues for. `own`: more formats."""
+    return _rules(_declared() | {format_.name: format_.clues for format_ in own})
 
 
 def evaluate(clues: Mapping[str, Sequence[Clue]], facts: Facts, rule: str = DEFAULT) -> Detected:

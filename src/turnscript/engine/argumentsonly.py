@@ -8,23 +8,37 @@ from typing import Any
 
 from turnscript.engine.jsonscan import ValueScanner
 from turnscript.engine.machine import Machine, Reading
-from turnscript.engine.scanner import Unescaper, in_string_search
+from turnscript.engine.scanner import Scanner, Unescaper, in_string_search
 from turnscript.jsontext import is_object
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
-class ArgumentsMachine(Machine):
-    """Passes one JSON object on as it comes. Free text (`head["text"]`) is no JSON: it ends where the text does."""
+class _Passing(Machine):
+    """Passes on what stands between two tags, without its escapes."""
 
     def __init__(self, reading: Reading) -> None:
         super().__init__()
-        self.name = reading.head.get("name")
-        self.id = reading.head.get("id")
-        self._scanner = ValueScanner()
+        self.name, self.id = reading.head.get("name"), reading.head.get("id")
         self._unescaper = Unescaper(reading.escape)
-        self._quick = in_string_search(reading.escape)
         self._begun = False
+
+    def _pass_on(self, text: str) -> None:
+        piece = self._unescaper.feed(text)
+        if self.done:
+            piece += self._unescaper.close()
+        if piece:
+            self.said.append(piece)
+            self.deltas.append(piece)
+
+
+class ArgumentsMachine(_Passing):
+    """Passes one JSON object on as it comes."""
+
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(reading)
+        self._scanner = ValueScanner()
+        self._quick = in_string_search(reading.escape)
 
     def quick(self) -> Callable[[str], object] | None:
         return self._quick if self._scanner.in_string and not self._unescaper.holds else None
@@ -39,15 +53,33 @@ class ArgumentsMachine(Machine):
         if self.failed:
             return start
         end = self._scanner.feed(text, start)
-        piece = self._unescaper.feed(text[start:end])
         self.done, self.failed = self._scanner.done, self._scanner.failed
-        if self.done:
-            piece += self._unescaper.close()
-        if piece:
-            self.said.append(piece)
-            self.deltas.append(piece)
+        self._pass_on(text[start:end])
         return end
 
     def fields(self) -> dict[str, Any] | None:
         arguments = "".join(self.said)
         return {"arguments": arguments} if is_object(arguments) else None
+
+
+class FreeTextMachine(_Passing):
+    """Passes on arguments of a transcript that are no JSON, as their tag says: up to the closing, which none holds."""
+
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(reading)
+        self._custom = bool(reading.head.get("custom"))
+        closes = [literal for close in reading.closes for literal in (close, reading.space + close)]
+        self._scanner = Scanner(dict.fromkeys(closes, None))
+
+    def feed(self, text: str, start: int) -> int:
+        if not self._begun and start < len(text):
+            self._begun = True
+            start += text.startswith("\n", start)
+        found = self._scanner.find(text, start, closing=False)
+        end = self._scanner.hold(text, start) if found is None else found.start()
+        self.done = found is not None
+        self._pass_on(text[start:end])
+        return end
+
+    def fields(self) -> dict[str, Any] | None:
+        return {"arguments": "".join(self.said), "custom": self._custom} if self.done else None

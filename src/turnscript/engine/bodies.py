@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Raw as RawJson
 
 from turnscript.conversation import Extra, Opaque, Part, Settings, Text, Thinking, Tool, ToolCall, ToolResult
-from turnscript.engine.argumentsonly import ArgumentsMachine
+from turnscript.engine.argumentsonly import ArgumentsMachine, FreeTextMachine
+from turnscript.engine.jsonscan import begins_object
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.parts import PART_TAG, is_plain, read_parts, write_parts
 from turnscript.engine.spans import Writer
@@ -95,13 +96,13 @@ class CallArguments(PlainBody):
 
     def machine(self, reading: Reading) -> Machine:
         """A reader for arguments that come in pieces."""
-        return ArgumentsMachine(reading)
+        return FreeTextMachine(reading) if reading.head.get("text") else ArgumentsMachine(reading)
 
     def attributes(self, item: ToolCall, archive: bool) -> Mapping[str, str]:
         """The `format` of the payload."""
         if item.custom:
             return {"format": '"text"'}
-        return {} if is_object(item.arguments) else {"format": '"raw"'}
+        return {} if _is_object(item.arguments, item.open) else {"format": '"raw"'}
 
     def write(self, item: ToolCall, out: Writer) -> None:
         """Write the text."""
@@ -112,7 +113,7 @@ class CallArguments(PlainBody):
         text = payload.escape.remove(payload.text)
         form = _format(payload, ("text", "raw"))
         if not form:
-            _require_object(text, payload, 'or mark the tag with format="raw"')
+            _require_object(text, payload, 'or mark the tag with format="raw"', payload.open)
         return {"arguments": text, "custom": form == "text"}
 
 
@@ -129,7 +130,7 @@ class ResultContent(PlainBody):
         if not is_plain(content, archive):
             return {"format": '"parts"'}
         text = content[0].text if isinstance(content[0], Text) else ""
-        if is_object(text):
+        if _is_object(text, item.open and bool(text)):
             return {}
         return {"format": '"json"'} if is_json(text) else {"format": '"text"'}
 
@@ -146,7 +147,7 @@ class ResultContent(PlainBody):
             return {"content": [part for _, part in read_parts(payload)]}
         text = payload.escape.remove(payload.text)
         if not form:
-            _require_object(text, payload, 'or mark the tag with format="text"')
+            _require_object(text, payload, 'or mark the tag with format="text"', payload.open)
         return {"content": [Text(text=text)]}
 
 
@@ -334,8 +335,13 @@ def _format(payload: Payload, known: tuple[str, ...]) -> str:
     return str(word)
 
 
-def _require_object(text: str, payload: Payload, remedy: str) -> None:
-    if is_object(text):
+def _is_object(text: str, open_: bool) -> bool:
+    """Whether a text is a JSON object, or may become one: `open_` says that it is not finished."""
+    return is_object(text) or (open_ and begins_object(text))
+
+
+def _require_object(text: str, payload: Payload, remedy: str, open_: bool = False) -> None:
+    if _is_object(text, open_):
         return
     reason = ""
     try:

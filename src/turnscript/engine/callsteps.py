@@ -124,7 +124,9 @@ class CallSteps(Teller):
 
     def _begin_payload(self, place: Place, read: dict[str, Any]) -> None:
         ends = self._states.ending_tags(place)
-        reading = Reading(place.escape, self._head | read, self._tools or {}, ends)
+        closes, space = self._states.closing_tags(place)
+        read = read if self._strict else {}  # a model is to write JSON, whatever its tag says
+        reading = Reading(place.escape, self._head | read, self._tools or {}, ends, closes, space)
         machine = place.body.machine(reading)
         if machine is None:
             self._end_part()
@@ -133,6 +135,8 @@ class CallSteps(Teller):
             if self._strict or place.kind != Assistant.kind:
                 self._start(place)
             return
+        if read.get("custom"):
+            self._head["custom"] = True
         self._machine, self._said = machine, False
         self._payload_at = len(self._call_raw)
         self._step = self._call

@@ -1,8 +1,10 @@
-"""Owns which call a result answers where a format shows less than ids for both, and what is lost by that.
+"""Owns which call a result answers where ids do not tell it for all, and what is lost by that.
 
 `hidden`: neither calls nor results have ids, nor results names. `named`: results have names. In both a result answers
-the first open call of its name, else the first open one (requirements D-X-6). `on_results`: a result shows the id of
-its call, or the tool's name, and calls show none; the i-th result of a block answers the i-th call before it (D-A-5).
+the first open call of its name, else the first open one (requirements D-X-6); ids that a table shows nevertheless are
+kept and decide nothing. `on_results`: a result shows the id of
+its call, or the tool's name; if the call shows the same id, it answers that, else the i-th result of a block answers
+the i-th call before it (D-A-5). Whether calls show ids, too, their attributes say.
 """
 
 from __future__ import annotations
@@ -10,9 +12,13 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Collection, Sequence
+from functools import lru_cache
+
+from msgspec import Struct
 
 from turnscript.conversation import Item, ToolCall, ToolResult
 from turnscript.engine.spans import Writer
+from turnscript.engine.table import Document
 
 _ID = re.compile(r"[A-Za-z0-9_-]+")
 _PAIRED: frozenset[type[Item]] = frozenset({ToolCall, ToolResult})
@@ -20,27 +26,56 @@ Shown = list[tuple[str | None, str | None]]
 """Id and name of each item, None where there is none."""
 
 
-def correlated(items: Sequence[Item], shown: Shown, style: str, tools: Collection[str]) -> Shown:
+class Shows(Struct, frozen=True):
+    """What a format's table shows: ids of calls, ids and names of results, and names where an id would stand."""
+
+    call_id: bool = False
+    result_id: bool = False
+    result_name: bool = False
+    name_for_id: bool = False
+
+
+@lru_cache(maxsize=64)
+def shows(document: Document) -> Shows:
+    """What of calls and results a prompt in this format shows, beside the names of calls."""
+    segments = [one for turn in document.turns for one in turn.segments]
+    calls = [shown for one in segments if one.kind == ToolCall.kind for shown in one.attributes_shown]
+    results = [shown for one in segments if one.kind == ToolResult.kind for shown in one.attributes_shown]
+    carried = {field for one in segments if one.kind == ToolResult.kind for field in one.body.carries}
+    return Shows(
+        call_id=any(one.path == "id" for one in calls),
+        result_id=any(one.path == "id" for one in results),
+        result_name="name" in carried or any(one.path == "name" for one in results),
+        name_for_id=any((one.path, one.fallback) == ("id", "name") for one in results),
+    )
+
+
+def correlated(items: Sequence[Item], shown: Shown, document: Document, tools: Collection[str]) -> Shown:
     """Ids and names as a reader finds them, from what is shown."""
-    return _on_results(items, shown, tools) if style == "on_results" else _hidden(items, shown)
+    if document.results != "on_results":
+        return _hidden(items, shown)
+    return _on_results(items, shown, tools, shows(document))
 
 
-def correlate(items: Sequence[Item], style: str, tools: Collection[str]) -> None:
-    """Give calls and results the ids and names that follow from their order."""
-    shown = [_shown(item) for item in items]
-    for item, (id_, name) in zip(items, correlated(items, shown, style, tools), strict=True):
+def correlate(items: Sequence[Item], document: Document, tools: Collection[str]) -> None:
+    """Give calls and results the ids and names that follow from what is shown and from their order."""
+    table = shows(document)
+    shown = [_shown(item) if document.results == "on_results" else _shown_as(item, table) for item in items]
+    for item, (id_, name) in zip(items, correlated(items, shown, document, tools), strict=True):
         if isinstance(item, ToolResult):
             item.id, item.name = id_, name
         elif isinstance(item, ToolCall):
             item.id = id_
 
 
-def names_of(items: Sequence[Item], style: str) -> dict[int, str]:
+def names_of(items: Sequence[Item], document: Document) -> dict[int, str]:
     """The tools' names of results that have none, by position, for formats that show names."""
-    if style not in ("named", "") or all(item.name is not None for item in items if isinstance(item, ToolResult)):
+    style, table = document.results, shows(document)
+    named = style in ("named", "") or (style == "on_results" and (table.name_for_id or table.result_name))
+    if not named or all(item.name is not None for item in items if isinstance(item, ToolResult)):
         return {}
-    shown: Shown = [_shown_as(item, style) for item in items]
-    found = {index: name for index, (_, name) in enumerate(_hidden(items, shown)) if name is not None}
+    shown: Shown = [_shown_as(item, table) for item in items]
+    found = {index: name for index, (_, name) in enumerate(correlated(items, shown, document, ())) if name is not None}
     return found if style else _by_id(items, found)
 
 
@@ -57,12 +92,14 @@ def _by_id(items: Sequence[Item], others: dict[int, str]) -> dict[int, str]:
     return names
 
 
-def report_correlation(items: Sequence[Item], style: str, out: Writer) -> None:
+def report_correlation(items: Sequence[Item], document: Document, out: Writer) -> None:
     """Losses for the ids and names that a reader will not find again."""
     if _PAIRED.isdisjoint(map(type, items)):
         return
-    shown = [_shown_as(item, style) for item in items]
-    for index, (item, (id_, name)) in enumerate(zip(items, correlated(items, shown, style, out.tools), strict=True)):
+    table = shows(document)
+    shown = [_shown_as(item, table) for item in items]
+    found = correlated(items, shown, document, out.tools)
+    for index, (item, (id_, name)) in enumerate(zip(items, found, strict=True)):
         if not isinstance(item, ToolCall | ToolResult):
             continue
         out.place = item.at or f"items[{index}]"
@@ -78,13 +115,14 @@ def _shown(item: Item) -> tuple[str | None, str | None]:
     return (item.id, item.name) if isinstance(item, ToolCall | ToolResult) else (None, None)
 
 
-def _shown_as(item: Item, style: str) -> tuple[str | None, str | None]:
+def _shown_as(item: Item, table: Shows) -> tuple[str | None, str | None]:
+    """Id and name of an item as a reader sees them in its opening or its payload."""
     if isinstance(item, ToolCall):
-        return None, item.name
+        return item.id if table.call_id else None, item.name
     if isinstance(item, ToolResult):
-        if style == "on_results":
-            return (item.id, None) if item.id is not None else (item.name, None)
-        return None, item.name if style == "named" else None
+        word = item.id if table.result_id else None
+        word = item.name if word is None and table.name_for_id else word
+        return word, item.name if table.result_name else None
     return None, None
 
 
@@ -103,7 +141,7 @@ def _hidden(items: Sequence[Item], shown: Shown) -> Shown:
                 call = next(iter(waiting), None)
             answered = None if call is None else waiting.pop(call)
             name = answered if name is None else name
-        found.append((None, name))
+        found.append((shown[index][0], name))
     return found
 
 
@@ -114,7 +152,7 @@ def _first_open(calls: deque[int] | None, waiting: dict[int, str | None]) -> int
     return calls.popleft() if calls else None
 
 
-def _on_results(items: Sequence[Item], shown: Shown, tools: Collection[str]) -> Shown:
+def _on_results(items: Sequence[Item], shown: Shown, tools: Collection[str], table: Shows) -> Shown:
     names = set(tools) | {item.name for item in items if isinstance(item, ToolCall)}
     known = {shown[index][0]: index for index, item in enumerate(items) if isinstance(item, ToolCall)}
     found: Shown = list(shown)
@@ -127,16 +165,16 @@ def _on_results(items: Sequence[Item], shown: Shown, tools: Collection[str]) -> 
                 calls, answered = [], 0
             calls.append(index)
         elif isinstance(item, ToolResult):
-            word = shown[index][0]
+            word, name = shown[index]
             call = calls[answered] if answered < len(calls) else None
             answered += 1
             if word is not None and word in known:
-                found[index] = (word, shown[known[word]][1])
-            elif word is not None and (word in names or not _ID.fullmatch(word)):
+                found[index] = (word, shown[known[word]][1] if name is None else name)
+            elif word is not None and table.name_for_id and (word in names or not _ID.fullmatch(word)):
                 found[index] = (None, word)
             else:
-                found[index] = (word, None if call is None else shown[call][1])
-                if call is not None and shown[call][0] is None:
+                found[index] = (word, shown[call][1] if name is None and call is not None else name)
+                if call is not None and not table.call_id and shown[call][0] is None:
                     found[call] = (word, shown[call][1])
         before = type(item)
     return found

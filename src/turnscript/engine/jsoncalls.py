@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from turnscript.conversation import Text, ToolCall, ToolResult
 from turnscript.engine.jsonscan import ObjectScanner, ValueScanner
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.pretty import pretty
+from turnscript.engine.recent import MB, recent
 from turnscript.engine.scanner import Unescaper, in_string_search
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
@@ -34,7 +35,7 @@ class JsonCall(PlainBody):
 
     def __init__(self, arguments: str = "arguments", spaced: bool = False, arguments_first: bool = False) -> None:
         self._spaced = spaced
-        self._arguments_first = arguments_first
+        self._arguments_first = self.name_last = arguments_first
         self._key = arguments
         comma, colon = (", ", ": ") if spaced else (",", ":")
         named, argued = f'"name"{colon}', f'"{arguments}"{colon}'
@@ -96,7 +97,7 @@ class JsonCall(PlainBody):
 RESPACED = "white space between the tokens of JSON is the format's own"
 
 
-@lru_cache(maxsize=4096)
+@recent(32 * MB)
 def _call_text(
     literals: tuple[str, str, str], spaced: bool, arguments_first: bool, name: str, arguments: str
 ) -> tuple[str, bool]:

@@ -105,6 +105,14 @@ class ValueScanner:
         return match.end()
 
 
+def begins_object(text: str) -> bool:
+    """Whether a text may go on as one JSON object, as far as its structure tells. A whole object does not go on."""
+    scanner, position = ObjectScanner(), 0
+    while position < len(text) and not scanner.done and not scanner.failed:
+        position = scanner.feed(text, position)
+    return not (scanner.done or scanner.failed)
+
+
 class ObjectScanner:
     """Reads one JSON object member by member: `key` is the member that is coming, `value` pieces go to `on_value`.
 

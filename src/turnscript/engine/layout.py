@@ -8,7 +8,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
-from turnscript.conversation import Item, System, Thinking, ToolsChange
+from turnscript.conversation import Item, System, Thinking, ToolResult, ToolsChange
 from turnscript.engine.attributes import unhinted
 from turnscript.engine.escape import AUTO, POLICIES, Escape, rules_of, tags_in
 from turnscript.engine.spans import TRAINABLE, Glue, Writer
@@ -98,6 +98,8 @@ class Layout:
             for place in self.places.values()
             if place.body.plain and place.segment.prompt and not place.segment.of and place.kind != ToolsChange.kind
         }
+        # The same but for results: those that have no name of their own show that of their call.
+        self.nameless = {item: place for item, place in self.plain.items() if place.kind != ToolResult.kind}
         self.joint_parts = {pair: self._joint(pair, text) for pair, text in document.joints.items()}
         self.joints = {pair: "".join(parts) for pair, parts in self.joint_parts.items()}
         texts = (kind for kind, after in self.joints if kind == after and self.places[kind].segment.bare)
@@ -286,7 +288,8 @@ def _everything_else(segment: Segment, turn: Turn) -> tuple[Callable[[Any], Any]
     if turn.open:
         fields = [field for field in fields if field != "raw"]
         if segment.kind in ("tool_result", "tool_call"):
-            fields = [field for field in fields if field not in ("id", "name")]
+            told = {field for one in segment.attributes for field in (one.path, one.fallback) if one.written}
+            fields = [field for field in fields if field in told or field not in ("id", "name")]
     return attrgetter(*fields), tuple(_NOTHING.get(field) for field in fields)
 
 

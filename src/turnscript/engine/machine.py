@@ -17,13 +17,16 @@ from turnscript.jsontext import Json
 class Reading(Struct):
     """What a payload's reader may know: the escape, the fields of the opening tag, and the offered tools by name.
 
-    `ends`: tags that end the turn, where the payload is no JSON.
+    `ends`: tags that end the turn, where the payload is no JSON. `closes`: what closes the payload; `space`: the white
+    space before that which belongs to it.
     """
 
     escape: Escape
     head: Mapping[str, Any] = {}
     tools: Mapping[str, Tool] = {}
     ends: tuple[str, ...] = ()
+    closes: tuple[str, ...] = ()
+    space: str = ""
 
 
 class Machine(ABC):
@@ -84,6 +87,7 @@ class PlainBody:
     formats = False
     plain = False
     begins = ""
+    name_last = False
 
     def attributes(self, item: Any, archive: bool) -> Mapping[str, str]:
         """Attributes that tell how the payload is written: none."""

@@ -13,12 +13,14 @@ an issue is an error.
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable
 
 from turnscript.conversation import Assistant, Issue
 from turnscript.engine.callsteps import SPACE, WIDEST, CallSteps
 from turnscript.engine.layout import Place
 from turnscript.engine.names import name_of_line
+from turnscript.engine.scanner import Scanner
 from turnscript.engine.states import Action, Do
 from turnscript.engine.telling import Malformed
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd
@@ -75,9 +77,12 @@ class TurnParser(CallSteps):
 
     def seed(self, text: str) -> None:
         """What the prompt has written of the turn already: it is read, and makes no events."""
+        self._seeding = True
         self._run(text)
+        self._seeding = False
         self._pending, self._issues, self._call_raw, self._payload_at = [], [], [], 0
         self._texts.clear()
+        self._tail.clear()
         self._index, self._offset, self._uncounted = -1, -len(self._held), len(self._held)
         if self._part is not None:
             self._announce(self._part)
@@ -191,7 +196,10 @@ class TurnParser(CallSteps):
     def _text(self, text: str, position: int) -> int:
         """Inside a text: up to the next literal that means something, or what may become one."""
         scanner = self._state.scanner
-        found = scanner.find(text, position, self._closing)
+        if self._uncounted or self._seeding:
+            scanner, found, held = self._behind_prompt(text, position)
+        else:
+            found, held = scanner.find(text, position, self._closing), -1
         if found is not None:
             action = scanner.actions[found[0]]
             end = found.end() - action.ahead
@@ -200,7 +208,7 @@ class TurnParser(CallSteps):
             return end
         end = len(text)
         if not self._closing:
-            end = scanner.hold(text, position)
+            end = scanner.hold(text, position) if held < 0 else held
         elif self._finish in (None, "stop") and not self._strict:
             end -= len(self._stripped(text[position:]))
         if end > position:
@@ -209,6 +217,25 @@ class TurnParser(CallSteps):
             self._read(text[end:])
             return len(text)
         return end
+
+    def _behind_prompt(self, text: str, position: int) -> tuple[Scanner[Action], re.Match[str] | None, int]:
+        """The same where the prompt has written a part of the text: the client's stops count only behind that.
+
+        Gives the scanner, the first literal that is certain, and what waits if there is none.
+        """
+        own, every = self._state.own, self._state.scanner
+        behind = len(text) if self._seeding else min(position + self._uncounted, len(text))
+        held = min(own.hold(text, position), every.hold(text, behind))
+        found = [
+            (match, scanner)
+            for scanner, start in ((every, behind), (own, position))
+            if (match := scanner.find(text, start, self._closing)) is not None
+            and (self._closing or match.start() < held)
+        ]
+        if not found:
+            return own, None, held
+        first, scanner = min(found, key=lambda one: one[0].start())
+        return scanner, first, held
 
     def _stripped(self, text: str) -> str:
         """White space at the end that belongs to a closing which the backend has taken away."""
@@ -224,10 +251,9 @@ class TurnParser(CallSteps):
 
     def _over(self, text: str, position: int) -> int:
         """Behind the end of the turn."""
-        if self._tail_at < 0:
-            self._tail_at = self._offset + position
-        self._tail.append(text[position:])
-        self._read(text[position:])
+        if not self._tail:
+            self._tail_at = max(0, self._offset + position)
+        self._tail.append(self._read(text[position:]))
         return len(text)
 
     def _judge_tail(self) -> None:

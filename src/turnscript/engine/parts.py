@@ -102,9 +102,10 @@ def _bare(part: Text, out: Writer, index: int) -> bool:
 
 def _write_part(part: Part, out: Writer, word: str, index: int) -> None:
     line = _BY_CLASS[type(part)]
+    member = "summary" if word == "summary" else "content"
     word = line.word or word
     place = out.place
-    out.place = f"{place}.content[{index}]"
+    out.place = f"{place}.{member}[{index}]"
     attributes = write_attributes(part, line.attributes, out)
     text = getattr(part, line.text)
     if isinstance(part, Document) and part.text is not None:

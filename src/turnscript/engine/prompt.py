@@ -206,7 +206,7 @@ def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, 
         return None
     said = [*response.items, *items]
     before = len(response.items)
-    names = names_of(said, composer.document.results)
+    names = names_of(said, composer.document)
     out.names = {index - before: name for index, name in names.items()}
     composer.write_items(items, 0)
     request = Request(conversation=Conversation(said, prompt._request.tools), settings=prompt._request.settings)
@@ -306,13 +306,14 @@ def _call_opening(place: Place, request: Request, forced: ToolChoice) -> str:
     opening = f"{place.group_open}{place.open}"
     if place.segment.named:
         return "" if name is None else f"{name_line(name)}\n{opening}"
-    if place.plain_head:
-        return f"{opening}{place.body.prefill(name)}"
-    if name is None:
-        return f'{opening} name="'
-    has_id = any(attribute.key == "id" and attribute.prompt for attribute in place.own_attributes)
-    id_ = f" id={attribute_text(_next_id(request))}" if has_id else ""
-    return f"{opening} name={attribute_text(name)}{id_}{place.head_end}"
+    for attribute in place.segment.attributes_shown:
+        if attribute.path == "name" and name is None:
+            return f'{opening} {attribute.key}="'
+        if attribute.path == "name" and name is not None:
+            opening += f" {attribute.key}={attribute_text(name)}"
+        elif attribute.path == "id":
+            opening += f" {attribute.key}={attribute_text(_next_id(request))}"
+    return f"{opening}{place.head_end}{place.body.prefill(name)}"
 
 
 def _next_id(request: Request) -> str:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 from turnscript.conversation import ToolCall
 from turnscript.engine.jsonscan import ValueScanner
 from turnscript.engine.machine import Machine, PlainBody, Reading
+from turnscript.engine.recent import MB, recent
 from turnscript.engine.scanner import Unescaper, in_string_search
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
@@ -57,7 +57,7 @@ class PythonCall(PlainBody):
         return _Arguments(reading)
 
 
-@lru_cache(maxsize=2048)
+@recent(32 * MB, weight=3)
 def _written(arguments: str) -> tuple[str, str | None]:
     """Arguments as they are written, and as they are read again; None where they are no JSON object."""
     try:

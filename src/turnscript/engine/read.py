@@ -166,7 +166,7 @@ def _block(document: Document, opening: re.Match[str], text: str, lines: Lines, 
 
 
 def _payload(document: Document, block: Block) -> Payload:
-    return Payload(block.text, block.attributes, block.line + 1, layout_of(document).escape)
+    return Payload(block.text, block.attributes, block.line + 1, layout_of(document).escape, block.open)
 
 
 def _read_item(document: Document, turn: Segment, block: Block) -> Item:

@@ -62,7 +62,7 @@ def read_turns(document: Document, text: str) -> Request:
     for index, cut in enumerate(cuts):
         cut.last = index == len(cuts) - 1
         reader.read(cut, request, first=index == 0)
-    correlate(request.items, document.results, {tool.name or "" for tool in request.tools})
+    correlate(request.items, document, {tool.name or "" for tool in request.tools})
     return request
 
 

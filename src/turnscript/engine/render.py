@@ -96,7 +96,7 @@ class Composer:
         """A composer that has written nothing. `policy`: what to do with tags in texts."""
         layout = layout_of(document, policy)
         out = Writer(layout.escape, archive and document.metadata is not None)
-        out.flattened = document.flattened
+        out.flattened, out.blank = document.flattened, document.blank
         return cls(layout, out)
 
     def write(self, request: Request, thought: str | None = None) -> None:
@@ -106,7 +106,7 @@ class Composer:
         if document.start:
             out.control(document.start)
         if document.tools is None:
-            out.names = names_of(items, document.results)
+            out.names = names_of(items, document)
             try:
                 written = write_system(self, request, thought)
             except InvalidConversation as error:
@@ -115,11 +115,11 @@ class Composer:
             self.write_items(items[written:] if written else items, written)
             if document.results:
                 said = list(items)
-                out.later.append(lambda: report_correlation(said, document.results, out))
+                out.later.append(lambda: report_correlation(said, document, out))
             if self.layout.merged:
                 report_merged(self.layout, items, out)
             return
-        out.names = {} if out.archive else names_of(items, document.results)
+        out.names = {} if out.archive else names_of(items, document)
         fields = metadata_of(request) if out.archive else {}
         if fields and document.metadata is not None:
             self._section(document.metadata, lambda: _METADATA.write(fields, out))
@@ -204,7 +204,7 @@ class Composer:
     def _write_run(self, items: Sequence[Item], start: int) -> None:
         out = self.out
         # All of a long conversation comes through here, so what is used for every item is at hand.
-        plain = {} if out.archive else self.layout.plain
+        plain = {} if out.archive else self.layout.nameless if out.names else self.layout.plain
         piece, mark, flattened, first = out.pieces.append, out.marks.append, out.flattened, self.layout.first_glues
         before, last = None if self.joined else self.place, self.last
         item: Any
@@ -421,7 +421,10 @@ class Composer:
 
     def _is_bare(self) -> bool:
         """Whether the turn has an empty text alone, of which nothing would be seen if it went on."""
-        return self.out.flattened and self.place is not None and self.out.pieces[-1] == self.place.begin
+        if not self.out.flattened or self.place is None or self.out.pieces[-1] != self.place.begin:
+            return False
+        mark = self.out.marks[-1]  # a text may be the same words
+        return isinstance(mark, int) and bool(mark & CONTROL)
 
     def _is_shown(self, place: Place, item: Item) -> bool:
         if place.segment.prompt or self.out.archive:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -10,6 +11,8 @@ from turnscript.engine.escape import Escape
 from turnscript.losses import Loss, LossKind
 
 CONTROL, TRAINABLE, ITEM = 1, 2, 4
+EMPTY, WHITESPACE = "empty", "whitespace"
+_WHITE_LINES = re.compile(r"\n\s*\n")
 
 
 class Span(NamedTuple):
@@ -51,6 +54,7 @@ class Writer:
 
     __slots__ = (
         "archive",
+        "blank",
         "escape",
         "flattened",
         "item",
@@ -73,6 +77,7 @@ class Writer:
         self.later: list[Callable[[], None]] = []  # losses that are looked for when somebody asks
         self.item = item
         self.flattened = False
+        self.blank = EMPTY
         self.place = ""
         self.trainable = False
         self.tools: Mapping[str, Tool] = {}
@@ -93,7 +98,7 @@ class Writer:
 
     def flattened_text(self, text: str, place: str) -> str:
         """The text of the item at `place` without blank lines; says so if it had some."""
-        flat = flatten(text)
+        flat = flatten(text, self.blank)
         if flat != text:
             detail = "blank lines and white space at the ends have no place in this format"
             self.losses.append(Loss(place, "approximated", detail))
@@ -113,7 +118,7 @@ class Writer:
         """A writer that goes on behind the first `count` pieces of this one."""
         other = Writer(self.escape, self.archive)
         other.pieces, other.marks = self.pieces[:count], self.marks[: self._count_marks(count)]
-        other.flattened, other.tools = self.flattened, self.tools
+        other.flattened, other.blank, other.tools = self.flattened, self.blank, self.tools
         return other
 
     def all_losses(self) -> list[Loss]:
@@ -179,10 +184,15 @@ class Writer:
         return marks
 
 
-def flatten(text: str) -> str:
-    """Text without blank lines and without white space at its ends (requirements D-G-1, D-G-2)."""
+def flatten(text: str, blank: str = EMPTY) -> str:
+    """Text without blank lines and without white space at its ends (requirements D-G-1, D-G-2).
+
+    `blank`: which lines are blank, those without a character, or those of white space too.
+    """
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if blank == WHITESPACE:
+        text = _WHITE_LINES.sub("\n", text)
     while "\n\n" in text:  # every round halves the runs; a pattern takes ten times as long
         text = text.replace("\n\n", "\n")
     return text.strip()

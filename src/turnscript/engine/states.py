@@ -43,12 +43,23 @@ class Action(NamedTuple):
 
 
 class State:
-    """A place in a turn: what is looked for there. `kind` is the kind of the segment that ended last, or goes on."""
+    """A place in a turn: what is looked for there. `kind` is the kind of the segment that ended last, or goes on.
 
-    __slots__ = ("end_spaces", "escape", "kind", "place", "scanner", "trigger")
+    `own`: the scanner for what the prompt has written already, where the client's stop strings mean nothing.
+    """
 
-    def __init__(self, literals: dict[str, Action], kind: str, escape: Escape, place: Place | None = None) -> None:
+    __slots__ = ("end_spaces", "escape", "kind", "own", "place", "scanner", "trigger")
+
+    def __init__(
+        self,
+        literals: dict[str, Action],
+        kind: str,
+        escape: Escape,
+        place: Place | None = None,
+        own: Scanner[Action] | None = None,
+    ) -> None:
         self.scanner: Scanner[Action] = Scanner(literals, escape if place is not None else None)
+        self.own = own if own is not None else self.scanner
         self.trigger = self.scanner.trigger
         self.kind = kind
         self.escape = escape
@@ -93,12 +104,16 @@ class States:
     def text(self, place: Place) -> State:
         """Inside the text of a segment."""
         if id(place) not in self._texts:
-            self._texts[id(place)] = State(self._text_literals(place), place.kind, place.escape, place)
+            literals, own = self._text_literals(place, self._client()), None
+            if self._stops:
+                own = Scanner(self._text_literals(place, {}), place.escape)
+            self._texts[id(place)] = State(literals, place.kind, place.escape, place, own)
         return self._texts[id(place)]
 
     def rest(self, place: Place) -> State:
         """Inside a text that goes on to the end of the turn, whatever stands in it."""
-        return State(self._ends() | self._client(), place.kind, place.escape, place)
+        own = Scanner(self._ends(), place.escape) if self._stops else None
+        return State(self._ends() | self._client(), place.kind, place.escape, place, own)
 
     def closing(self, place: Place) -> State:
         """Behind the payload of a call, or in one that went wrong: its closing, and all that ends a turn."""
@@ -113,6 +128,11 @@ class States:
             ends = dict.fromkeys(literal.strip() for literal in self._ends())
             self._tags[id(place)] = tuple(literal for literal in ends if place.escape.holds(literal))
         return self._tags[id(place)]
+
+    def closing_tags(self, place: Place) -> tuple[tuple[str, ...], str]:
+        """What closes the payload of a segment, and the white space that belongs before it."""
+        core = place.close.strip()
+        return (core, *place.segment.also_closed_by) if core else (), place.close[: place.close.find(core)]
 
     def joint(self, before: str, after: str) -> str:
         """What a table puts between two kinds; empty if nothing."""
@@ -129,16 +149,16 @@ class States:
         ends = [(literal.strip(), action) for literal, action in self._ends().items()]
         return [core for core, action in ends if action.do is Do.FOREIGN or core == end]
 
-    def _text_literals(self, place: Place) -> dict[str, Action]:
+    def _text_literals(self, place: Place, client: dict[str, Action]) -> dict[str, Action]:
         if self.strict:
             return self._closes(place) or dict(self._openings(place.kind, spaced=True))
         if place.segment.bare:
-            return dict(self._openings(place.kind, spaced=True)) | self._ends() | self._client()
+            return dict(self._openings(place.kind, spaced=True)) | self._ends() | client
         again = {place.open.strip(): Action(Do.AGAIN, len(place.open.strip()), place)} if place.plain_head else {}
         if not place.plain_head:
             opening = f"{place.open}{place.head_end}".strip()
             again = {opening: Action(Do.AGAIN, len(opening), place)}
-        return again | self._ends() | self._client() | dict(self._implied(place)) | self._closes(place)
+        return again | self._ends() | client | dict(self._implied(place)) | self._closes(place)
 
     def _openings(self, kind: str, *, spaced: bool) -> Iterator[tuple[str, Action]]:
         """The openings that may follow a kind; at the start of a turn, all."""

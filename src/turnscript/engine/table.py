@@ -48,21 +48,24 @@ class Attribute(Struct, frozen=True):
 class Payload(Struct):
     """What stood between an opening and its closing, to be read by a body: raw text, attributes, and the place.
 
-    `text` is still escaped. `line` is the line number of the payload's first line.
+    `text` is still escaped. `line` is the line number of the payload's first line. `open`: there is no closing, so the
+    text may end anywhere.
     """
 
     text: str
     attributes: dict[str, Json]
     line: int
     escape: Escape
+    open: bool = False
 
 
 class Body(Protocol):
     """A payload shape: writes an item's payload, and reads it back into the item's fields.
 
     `literals`: tags inside the payload. `carries`: the item's fields that the payload holds beside its content.
-    `begins`: how the payload of every call begins. `formats`: whether an attribute `format` of the opening tag tells
-    how the payload is written. `plain`: the payload of an item that says one text is that text.
+    `begins`: how the payload of every call begins. `name_last`: whether its arguments stand before its name there.
+    `formats`: whether an attribute `format` of the opening tag tells how the payload is written. `plain`: the payload
+    of an item that says one text is that text.
     """
 
     literals: tuple[str, ...]
@@ -70,6 +73,7 @@ class Body(Protocol):
     formats: bool
     plain: bool
     begins: str
+    name_last: bool
 
     def attributes_read(self, form: Json | None) -> dict[str, Any]:
         """Fields from the attribute `format` of an opening tag."""
@@ -150,6 +154,11 @@ class Segment(Struct, frozen=True):
     def bare(self) -> bool:
         """Whether it is the plain text of its turn."""
         return not self.open
+
+    @property
+    def attributes_shown(self) -> tuple[Attribute, ...]:
+        """The attributes that a model sees."""
+        return tuple(one for one in self.attributes if one.prompt and one.written)
 
 
 class Turn(Struct, frozen=True):
@@ -250,6 +259,7 @@ class Document(Struct, frozen=True):
     `metadata` and `tools` are sections of their own (metadata first, the tool list after the leading system turns);
     `tools_place` puts the tool list into the system turn instead. `anchored`: tags count only when they fill a line.
     `flattened`: runs of newlines in content become one, and its ends are stripped, because a blank line ends a turn.
+    `blank`: which lines are blank then: those without a character (`empty`), or also those of white space.
     `always_system`: a system turn is written even if there is nothing to say. `thoughts`: the kinds of thought.
     `also_read`: turns that a reader understands and that are never written. `results`: how ids of calls and results are
     shown, where not both show theirs (`correlate`).
@@ -272,6 +282,7 @@ class Document(Struct, frozen=True):
     end: str = ""
     anchored: bool = False
     flattened: bool = False
+    blank: Literal["empty", "whitespace"] = "empty"
     always_system: bool = False
     flags: Flags | None = None
     results: str = ""
@@ -297,3 +308,12 @@ class Document(Struct, frozen=True):
 def with_ends(document: Document, start: str, end: str) -> Document:
     """The same document with other strings around it; the same one every time."""
     return replace(document, start=start, end=end)
+
+
+def shown_whole(document: Document) -> Document:
+    """The same document where prompts show all that a model writes, also what it forgets."""
+    turns = [
+        replace(turn, segments=tuple(replace(one, prompt=one.prompt or one.model) for one in turn.segments))
+        for turn in document.turns
+    ]
+    return replace(document, turns=tuple(turns))

@@ -46,6 +46,7 @@ class Teller(ABC):
         self._pending: list[str] = []  # read, and on no event yet
         self._held = ""
         self._offset = 0  # of what is held in all that was given
+        self._seeding = False  # whether what is read is the prompt's
         self._uncounted = 0  # how much of what is held was given by the prompt
         self._again = ""  # what was read of a call and is to be read once more, because it is none
         self._accounted = 0  # how much of what is read now has been read before
@@ -71,7 +72,7 @@ class Teller(ABC):
         self._group_raw: list[str] = []  # from the group's opening to its first call
         self._calls = 0
         self._tail: list[str] = []  # behind the end of the turn
-        self._tail_at = -1
+        self._tail_at = 0
         self._end_kind = "after_end"
         self._state: State = states.gap("")
         self._step: Callable[[str, int], int] = self._gap
@@ -186,7 +187,8 @@ class Teller(ABC):
 
     def _issue(self, kind: str, detail: str, at: int) -> None:
         """Something that is not as it should be, in what is being read."""
-        self._issues.append(Issue(kind, detail, self._offset + at, self._offset + at))
+        place = max(0, self._offset + at)  # the prompt may have written its beginning
+        self._issues.append(Issue(kind, detail, place, place))
 
     def _call_issue(self, kind: str, detail: str, end: int) -> None:
         """The same of a call, from its opening on."""

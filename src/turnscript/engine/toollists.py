@@ -19,6 +19,7 @@ from turnscript.conversation import Tool
 from turnscript.engine.attributes import attribute_text
 from turnscript.engine.escape import Escape, Rule
 from turnscript.engine.pretty import pretty
+from turnscript.engine.recent import MB, recent
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
@@ -121,7 +122,7 @@ def _is_plain(tool: Tool) -> bool:
     return tool.name is not None and bool(_shown(tool) == _NOTHING_MORE)
 
 
-@lru_cache(maxsize=256)
+@recent(16 * MB)
 def _written(body: _List, escape: Escape, keys: tuple[Key, ...]) -> tuple[list[str], list[Any], list[Loss]]:
     out = Writer(escape, archive=False)
     body._write_each([_tool(*key) for key in keys], out)
@@ -133,7 +134,7 @@ def _augmented(escape: Escape, rules: tuple[Rule, ...]) -> Escape:
     return escape.plus(*rules)
 
 
-@lru_cache(maxsize=2048)
+@recent(8 * MB)
 def _cached_loss(loss: Callable[[Tool], str], name: str, description: str | None, parameters: bytes | None) -> str:
     return loss(_tool(name, description, parameters))
 
@@ -148,7 +149,7 @@ def report_tool(tool: Tool, place: str, out: Writer) -> None:
     out.losses.append(Loss(place, "dropped", f"this format has no place for tools of type {tool.type!r}"))
 
 
-@lru_cache(maxsize=2048)
+@recent(16 * MB)
 def _cached(
     pieces: Callable[[str, str | None, str | None], Pieces],
     name: str,

@@ -12,12 +12,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any, Literal
 
 from turnscript.conversation import ToolCall
 from turnscript.engine.attributes import attribute_text, scan_attributes
 from turnscript.engine.machine import Machine, PlainBody, Reading
+from turnscript.engine.recent import MB, recent
 from turnscript.engine.scanner import Unescaper
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
@@ -209,7 +209,7 @@ def kinds_of(tools: Mapping[str, Any], name: str | None) -> Mapping[str, Kind]:
     return _kinds(bytes(tool.parameters))
 
 
-@lru_cache(maxsize=1024)
+@recent(8 * MB)
 def _kinds(schema: bytes) -> Mapping[str, Kind]:
     try:
         read = json.loads(schema)

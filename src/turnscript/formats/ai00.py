@@ -24,7 +24,8 @@ by the tool's schema: their values are kept, their spelling as JSON is not. Tags
 something in the assistant's turn only, and only there they are escaped.
 
 Options: `strip-prompt` ends a prompt without white space, as ai00_server does. `tool-instructions` says behind the
-tools how one is called. `merge-turns` writes neighbouring texts of one speaker as one turn.
+tools how one is called. `merge-turns` writes neighbouring texts of one speaker as one turn. `ids-always` shows the id
+of a call on the call, too: `<invoke name="get_weather" id="toolu_01abc123">`.
 """
 
 from __future__ import annotations
@@ -146,11 +147,16 @@ AI00 = Document(
     ),
     results="on_results",
 )
+_thought, _answer, _call, _result = ASSISTANT.segments
+IDENTIFIED = replace(_call, attributes=(Attribute("name", "name", prompt=True), Attribute("id", "id", prompt=True)))
 MERGED = {("user", "user"): "\n\n", ("assistant", "assistant"): "\n\n"}
 OPTIONS = {
     "strip-prompt": replace(AI00, generation=replace(AI00.generation, stripped=True)),
     "tool-instructions": replace(
         AI00, tools_place=replace(TOOLS, close=f"{TOOLS.close}\n\n{INSTRUCTIONS}", footer=INSTRUCTIONS, also_behind=())
+    ),
+    "ids-always": replace(
+        AI00, turns=(SYSTEM, USER, replace(ASSISTANT, segments=(_thought, _answer, IDENTIFIED, _result)))
     ),
     "merge-turns": replace(AI00, joints={**AI00.joints, **MERGED}),
 }

@@ -12,11 +12,12 @@ Spec: requirements 1.5 (the document), 2.5 (decisions on its gaps).
 
     <|fim_prefix|>The capital of France is <|fim_middle|><|fim_suffix|>, which has the Eiffel Tower.
 
-Quirks: a call ends where its JSON does, and has its arguments before its name; so a call cannot be announced before it
-is complete. Neither calls nor results have ids. Flags behind the first system text ask for kinds of thought, so the
-first turn changes when a thought of a new kind appears. In a system text the function tags are ordinary words, as long
-as no list follows. `[BOS]` and `[EOS]` stand for a base model's own strings (`with_ends`). The hole of a text is marked
-where it is, which no model can continue; for prompts there are the orders of other families.
+Quirks: a call ends where its JSON does, and has its arguments before its name; so nothing of it can be told before the
+name, and then all arguments at once. With the name first it is read, too, and its arguments stream. Neither calls nor
+results have ids. Flags behind the first system text ask for kinds of thought, so the first turn changes when a thought
+of a new kind appears. In a system text the function tags are ordinary words, as long as no list follows. `[BOS]` and
+`[EOS]` stand for a base model's own strings (`with_ends`). The hole of a text is marked where it is, which no model can
+continue; for prompts there are the orders of other families.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ turn `Observation:`.
 
 Options: `paren` asks for thinking by ` (think)`, as models of 2026 know it. `unhinted` does not ask, for older models.
 `fake-think` opens an answer with an empty thought, for models that think too much. `drop-thinking` leaves past thoughts
-out. `no-sentence` leaves out the sentence behind the tool list.
+out. `blank-whitespace` takes lines of white space out of texts like empty ones, as ai00_server does. `no-sentence`
+leaves out the sentence behind the tool list.
 """
 
 from __future__ import annotations
@@ -203,6 +204,7 @@ def _options(document: Document) -> dict[str, Document]:
     return {
         "paren": replace(document, generation=replace(generation, hints=PAREN_HINTS)),
         "unhinted": replace(document, generation=replace(generation, hints={}), grows=""),
+        "blank-whitespace": replace(document, blank="whitespace"),
         "fake-think": replace(document, generation=replace(generation, prefill="<think>\n</think")),
         "drop-thinking": replace(
             document,

@@ -17,7 +17,7 @@ _EFFORTS = ("low", "medium", "high")
 _CORRELATIONS = {
     "hidden": "neither shows an id; results answer in order",
     "named": "results show names",
-    "on_results": "a result shows the id of its call",
+    "on_results": "a result shows the id of its call, and the call may, too",
 }
 _SHOWN = {"named": "name", "on_results": "id"}
 _WIDEST = 32  # a reader looks over no more white space than this
@@ -34,6 +34,9 @@ def check(format_: Format, table: Table) -> None:
     if document.separator.strip():
         message = "what stands between turns is white space; a mark belongs to the turn before or behind"
         raise unfit(table.at("separator"), message, "line breaks or spaces", repr(document.separator))
+    if "blank" in table and not document.flattened:
+        message = "`blank` says which lines are taken out of contents; only a format with `flattened = true` takes any"
+        raise unfit(table.at("blank"), message, "flattened = true", document.blank)
     _check_kinds(document, table)
     for turn, place in turns_of(document, table):
         check_turn(turn, place, document)
@@ -170,7 +173,7 @@ def _check_correlation(style: str, segment: Segment, table: Table, place: Table)
         message = f"with calls or results, `results` must say how a result finds its call ({styles})"
         raise unfit(table.at("results"), message, f"one of: {', '.join(_CORRELATIONS)}", style)
     needed = _SHOWN.get(style, "")
-    shown = [*segment.body.carries, *(one.path for one in segment.attributes if one.prompt and one.written)]
+    shown = [*segment.body.carries, *(one.path for one in segment.attributes_shown)]
     if segment.kind == ToolResult.kind and needed and needed not in shown:
         message = f"with results = {style!r} a result shows its {needed}, and this segment has no place for it"
         raise unfit(place.at("attributes"), message, f'{{ key = "{needed}", path = "{needed}", prompt = true }}')
