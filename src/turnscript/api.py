@@ -24,7 +24,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec import Raw as RawJson
 
-from turnscript.conversation import Extra, Item, Request, Response, Settings, Usage
+from turnscript.conversation import Assistant, Extra, Item, Request, Response, Settings, Usage
 from turnscript.errors import InvalidRequest, LossyConversion, TurnscriptError, UnknownName
 from turnscript.events import Event
 from turnscript.faults import fault_of, retry_headers
@@ -32,7 +32,7 @@ from turnscript.jsontext import Json, read_object, utf8
 from turnscript.losses import Loss, LossKind
 from turnscript.rendered import Rendered
 from turnscript.serving import Serving
-from turnscript.sources import Words, member_path, tools_in_source_words
+from turnscript.sources import Words, at_source, member_path
 from turnscript.wire import Reader, Rest, mismatch
 
 Body = dict[str, Any]
@@ -119,6 +119,14 @@ class Rendering:
     def lose_member(self, at: str, member: str, kind: LossKind, detail: str) -> None:
         """Report a difference in a member of the part at `at`, as the model calls it (`image.detail`)."""
         self.lose(member_path(self.request, at, member), kind, detail)
+
+    def lose_end(self) -> None:
+        """Report that a last item is not finished, which no API can say but of an answer."""
+        last = self.request.items[-1] if self.request.items else None
+        if last is not None and last.open and not isinstance(last, Assistant):
+            at = last.at or f"items[{len(self.request.items) - 1}]"
+            kind = last.kind.replace("_", " ")
+            self.lose(at, "approximated", f"an unfinished {kind} is written as a finished one")
 
     def put_extra(self, body: Body, extra: Extra, at: str) -> None:
         """Write unnamed members into `body` where they came from, or report each when the target is another API."""
@@ -290,7 +298,7 @@ class Api(ABC):
         rendering.put_extra(body, request.extra, "$")
         for key in request.archived:
             rendering.lose(f"$.{key}", "dropped", "only an archive has a place for this")
-        losses = tools_in_source_words(request, rendering.losses)
+        losses = at_source(request, rendering.losses)
         if strict and losses:
             raise LossyConversion(losses, self.name)
         return Rendered(body, losses)

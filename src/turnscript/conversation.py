@@ -384,7 +384,7 @@ class Request(Struct, eq=False, kw_only=True, gc=False):
     `origin` is the API the request came from, None when it was built by hand or read from a prompt. `extra` holds the
     request's members that have no name in `settings`; hints are shapes of members (`{"stop": "string"}`). `paths` maps
     a setting to its JSON path in the source where the API calls it otherwise, `words` members of items likewise (see
-    `sources`). `archived`: what else an archive says.
+    `sources`). `archived`: what else an archive says. `generated`: ids of ours in the source, by item (`pairing`).
     """
 
     conversation: Conversation = msgspec.field(default_factory=Conversation)
@@ -395,6 +395,7 @@ class Request(Struct, eq=False, kw_only=True, gc=False):
     paths: dict[str, str] = {}
     words: Mapping[str, str] = {}
     archived: Extra = {}
+    generated: dict[str, str] = {}
 
     @property
     def items(self) -> list[Item]:
@@ -432,10 +433,8 @@ class Usage(Struct, gc=False):
 
 
 class Issue(Struct, frozen=True, gc=False):
-    """Something in what a model wrote that is not as its format says. `start` and `end`: where, in characters.
-
-    `kind` is a stable word (`unclosed`, `invalid_json`, `unknown_tool`, ...), `detail` a sentence for people.
-    """
+    """Something in what a model wrote that is not as its format says: `kind` is a stable word (`unclosed`,
+    `invalid_json`, `unknown_tool`, ...), `detail` a sentence for people, `start` and `end` where, in characters."""
 
     kind: str
     detail: str
@@ -480,7 +479,7 @@ def calls(items: Iterable[Item]) -> Iterator[ToolCall]:
     return (item for item in items if isinstance(item, ToolCall))
 
 
-_NOT_COMPARED = frozenset({"at", "paths", "words"})
+_NOT_COMPARED = frozenset({"at", "paths", "words", "generated"})
 
 
 def _equal(first: Struct, second: Struct) -> bool:

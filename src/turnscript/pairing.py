@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 
-from turnscript.conversation import Item, ToolCall, ToolResult
+from turnscript.conversation import Conversation, Item, Request, ToolCall, ToolResult
 
 GUESSED = "the id of the call that it seems to answer"
 """What a loss says of a result that had no id, and gets that of a call which has one."""
+
+_MADE, _ORPHANED = "call_auto_", "call_auto_orphan_"
+
+
+def told(request: Request, item: ToolCall | ToolResult, made: str) -> str:
+    """What a loss says of an id from `call_ids` that an item is written with; nothing if the source had the same.
+
+    An id that pairs a call with its result is none: it says what their order has said, and readers take it off again.
+    """
+    if request.generated.get(item.at) == made:
+        return ""
+    if isinstance(item, ToolResult) and not is_generated(made):
+        return GUESSED
+    return f"{made!r}, and no call is known that it answers" if made.startswith(_ORPHANED) else ""
+
+
+def is_generated(id_: str | None) -> bool:
+    """Whether an id looks like those of `call_ids`."""
+    return id_ is not None and id_.startswith(_MADE)
 
 
 def name_results(items: Iterable[Item]) -> None:
@@ -29,7 +49,7 @@ def call_ids(items: Sequence[Item]) -> dict[int, str]:
     is deterministic, so that `drop_generated_ids` can take them off again.
     """
     used = {item.id for item in items if isinstance(item, ToolCall | ToolResult) and item.id is not None}
-    free, orphaned = _FreeIds(used, "call_auto_"), _FreeIds(used, "call_auto_orphan_")
+    free, orphaned = _FreeIds(used, _MADE), _FreeIds(used, _ORPHANED)
     waiting = _OpenCalls()
     ids: dict[int, str] = {}
     number = 0
@@ -83,13 +103,14 @@ class _OpenCalls:
         return next(iter(named or self._names), None)
 
 
-def drop_generated_ids(items: Sequence[Item]) -> None:
+def drop_generated_ids(request: Request) -> None:
     """Take off the ids that `call_ids` would give again in the same places, so that a round trip through an API ends
-    where it began. Ids that merely look generated stay."""
+    where it began. Ids that merely look generated stay. `generated` remembers what stood in the source."""
+    items = request.items
     tagged = {
         index: item.id
         for index, item in enumerate(items)
-        if isinstance(item, ToolCall | ToolResult) and item.id is not None and item.id.startswith("call_auto_")
+        if isinstance(item, ToolCall | ToolResult) and item.id is not None and is_generated(item.id)
     }
     for _ in range(3):  # an id that only looks generated can stand in the way of a few others
         for index in tagged:
@@ -97,10 +118,20 @@ def drop_generated_ids(items: Sequence[Item]) -> None:
         again = call_ids(items) if tagged else {}
         kept = {index for index, id_ in tagged.items() if again[index] != id_}
         if not kept:
+            request.generated = {items[index].at: id_ for index, id_ in tagged.items()}
             return
         for index, id_ in tagged.items():
             _set_id(items[index], id_)
         tagged = {index: id_ for index, id_ in tagged.items() if index not in kept}
+
+
+def kept_ids(items: Sequence[Item], ids: Mapping[int, str]) -> set[int]:
+    """Where `drop_generated_ids` takes off none of these ids once they are written."""
+    written = [copy(item) for item in items]
+    for index, id_ in ids.items():
+        _set_id(written[index], id_)
+    drop_generated_ids(Request(conversation=Conversation(items=written)))
+    return {index for index in ids if getattr(written[index], "id", None) is not None}
 
 
 def _set_id(item: Item, id_: str | None) -> None:

@@ -12,16 +12,18 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 from functools import cache, lru_cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from turnscript.api import Api
 from turnscript.backend import Backend
 from turnscript.errors import UnknownName
 from turnscript.format import Format
 from turnscript.tableio import InvalidFormat, read_formats
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 # By name: the package's public functions `formats` and `apis` hide the subpackages of the same names.
 _FORMATS = importlib.import_module("turnscript.formats")
@@ -139,5 +141,19 @@ def _declared(package: ModuleType, attribute: str) -> Iterator[Any]:
     for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda found: found.name):
         if not module.name.startswith("_"):
             yield from getattr(importlib.import_module(f"{package.__name__}.{module.name}"), attribute)
-    for entry in entry_points(group=package.__name__):
+    for entry in installed(package.__name__):
         yield from entry.load()
+
+
+def installed(group: str) -> EntryPoints:
+    """What other packages bring under the name of a group."""
+    found: EntryPoints = _installed().select(group=group)
+    return found
+
+
+@cache
+def _installed() -> Any:
+    # All groups at once, because every call looks into every package that is installed; and not before somebody asks.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    return entry_points()

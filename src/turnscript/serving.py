@@ -14,6 +14,11 @@ from turnscript.conversation import Request
 from turnscript.errors import InvalidRequest, TurnscriptError
 
 
+def unasked(path: str, what: str) -> InvalidRequest:
+    """The error for a request without anything that could be answered: there is no `what`, which belongs at `path`."""
+    return InvalidRequest(f"there is nothing to answer: at least one {what} is needed", path=path, expected=f"a {what}")
+
+
 class ModelCard(Struct, frozen=True, kw_only=True):
     """A model as lists of models show it. `created`: unix seconds; `context`, `answer`: tokens, None if not known."""
 
@@ -67,7 +72,8 @@ class Serving(Struct, frozen=True, kw_only=True):
     `header`: a header that only clients of this API send. `id_prefix`: what ids of its answers begin with. `bare`: a
     request is a text to go on from, and no conversation. `count_path` and `count`: where tokens are counted, and the
     body that says how many. `models` and `model`: a list of models, and one. `refusal`: the error for a request with a
-    member that must not be ignored. `together`: the bodies of several answers to one request as one body, for an API
+    member that must not be ignored. `unasked`: the error for a request that asks nothing, whose tokens may be counted
+    all the same. `together`: the bodies of several answers to one request as one body, for an API
     that has a place for them; each was written as the choice of its number, and the first says what all of them took.
     """
 
@@ -80,4 +86,5 @@ class Serving(Struct, frozen=True, kw_only=True):
     count: Callable[[int], bytes] | None = None
     stored: Stored | None = None
     refusal: Callable[[Request], InvalidRequest | None] | None = None
+    unasked: Callable[[Request], InvalidRequest | None] | None = None
     together: Callable[[Sequence[bytes]], bytes] | None = None

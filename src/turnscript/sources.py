@@ -17,6 +17,7 @@ from turnscript.conversation import (
     Refusal,
     Request,
     System,
+    Text,
     Thinking,
     ToolCall,
     ToolResult,
@@ -28,8 +29,12 @@ Words = Mapping[str, str]
 """What an API calls a member of the model: `tool_result.id` is `tool_call_id`. Empty for one that it has no member for.
 
 `custom_call` is a tool call whose arguments are free text; `image`, `document` and so on are parts; `function_tool` and
-`custom_tool` name the member of a tool that holds the others.
+`custom_tool` name the member of a tool that holds the others. `content` is `string` where a message of one plain text
+usually holds it as a string, not in a list.
 """
+
+_STRINGS = frozenset({"string", "input", "object"})
+"""The shapes of a content that has no parts in its source."""
 
 _PART = re.compile(r"\.content\[(\d+)\]")
 _TOOL = re.compile(r"\$\.tools\[(\d+)\](.*)", re.DOTALL)
@@ -73,12 +78,50 @@ def in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
     items: dict[str, Item] = {}
     for item in request.items:
         items.setdefault(item.at, item)
-    return tools_in_source_words(request, [_in_words(loss, items, request.words) for loss in losses])
+    return at_source(request, [_in_words(loss, items, request.words) for loss in losses])
 
 
-def tools_in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
-    """The same for members of tools alone."""
-    return [_tool_in_words(loss, request) if loss.path.startswith("$.tools[") else loss for loss in losses]
+def at_source(request: Request, losses: list[Loss]) -> list[Loss]:
+    """Losses of a writer who knows the source's words for items: members of tools, and texts without parts there."""
+    losses = [_tool_in_words(loss, request) if loss.path.startswith("$.tools[") else loss for loss in losses]
+    return texts_in_source(request, losses)
+
+
+def texts_in_source(request: Request, losses: list[Loss]) -> list[Loss]:
+    """Losses in a text that is a string in its source, at that string."""
+    messages = {around(loss.path) for loss in losses if loss.path.endswith("[0]")}
+    if request.origin is None or not messages:
+        return losses
+    # A long conversation has many items, and a loss in a few of them.
+    items = [item for item in request.items if around(item.at) in messages or "[" not in item.at]
+    strings = {part_path(item, 0): _string_path(item) for item in items if _is_string(item, request.words)}
+    return [
+        Loss(strings[loss.path], loss.kind, loss.detail) if strings.get(loss.path, loss.path) != loss.path else loss
+        for loss in losses
+    ]
+
+
+def _is_string(item: Item, words: Words) -> bool:
+    """Whether the first part of an item stands in no list in its source."""
+    content: list[Part] = getattr(item, "content", [])
+    shape = _shape(item)
+    if not content or type(content[0]) is not Text or content[0].extra or _is_block(item):
+        return False
+    if shape and "[" in item.at:
+        return shape in _STRINGS
+    usual = isinstance(item, ToolResult) or words.get("content") == "string" or "[" not in item.at
+    return usual and all(_beside(item, part) for part in content[1:])
+
+
+def _shape(item: Item) -> str:
+    return item.hints.shape if item.hints is not None else ""
+
+
+def _string_path(item: Item) -> str:
+    """The source path of that part: the content, or for a member of the body (`$.input`) what the member holds."""
+    if "[" in item.at:
+        return content_path(item)
+    return f"{item.at}[0]" if _shape(item) == "list" else item.at
 
 
 def _tool_in_words(loss: Loss, request: Request) -> Loss:
@@ -122,6 +165,8 @@ def _path(item: Item, member: str, words: Words) -> str:
         return content_path(item)
     if item.at.endswith(".function_call"):  # the one call whose members stand in no object of their own
         return item.at + member
+    if member[1:] in item.extra and getattr(item, member[1:], None) is None:
+        return item.at + member  # a member without a name that is called like one of the model's
     kind = "custom_call" if isinstance(item, ToolCall) and item.custom else item.kind
     return item.at + _worded(words, kind, member)
 
@@ -146,6 +191,7 @@ def _beside(item: Item, part: Part) -> str:
     """The member beside the content that says a part, if one does."""
     if not isinstance(item, Assistant) or not item.at.startswith("$.messages["):
         return ""
-    if isinstance(part, Refusal) and item.hints is not None and item.hints.slot == "refusal":
+    last = part is item.content[-1]  # others stand in the content
+    if isinstance(part, Refusal) and last and item.hints is not None and item.hints.slot == "refusal":
         return "refusal"
     return "audio" if isinstance(part, Audio) and part.id is not None else ""

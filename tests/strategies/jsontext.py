@@ -54,26 +54,22 @@ class JsonObject(dict[str, Any]):
 
 def dumps(body: Any) -> bytes:
     """The body as UTF-8 JSON. Raises ValueError for NaN and UnicodeEncodeError for a lone surrogate."""
-    return "".join(_written(body)).encode()
+    return _written(body).encode()
 
 
-def _written(value: Any) -> Iterator[str]:
+_ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def _written(value: Any) -> str:
     if isinstance(value, Spelled):
-        yield value.text
-    elif isinstance(value, Decimal):
-        yield str(value)
-    elif isinstance(value, Mapping):
-        for number, (key, member) in enumerate(value.items()):
-            yield ("," if number else "{") + json.dumps(key, ensure_ascii=False) + ":"
-            yield from _written(member)
-        yield "}" if value else "{}"
-    elif isinstance(value, list | tuple):
-        for number, member in enumerate(value):
-            yield "," if number else "["
-            yield from _written(member)
-        yield "]" if value else "[]"
-    else:
-        yield json.dumps(value, ensure_ascii=False, allow_nan=False)
+        return value.text
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, dict):
+        return "{" + ",".join([f"{_ENCODE(key)}:{_written(member)}" for key, member in value.items()]) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join([_written(member) for member in value]) + "]"
+    return _ENCODE(value)
 
 
 def _no_constant(name: str) -> Any:

@@ -184,8 +184,8 @@ def _aimed(draw: st.DrawFn, shape: Shape, hops: int, aims: Aims) -> Any:
     match shape:
         case OneOf():
             first = _lowest(aims[0] & below)
-            ways = [m.shape for m in shape.members if (m.site | m.shape.within[hops]) & first]
-            return _aimed(draw, draw(st.sampled_from(ways)), hops, aims)
+            ways = tuple(m.shape for m in shape.members if (m.site | m.shape.within[hops]) & first)
+            return _aimed(draw, draw(_one_of(ways)), hops, aims)
         case ListOf():
             # An element for each aim, so that aims that exclude one another meet in one body.
             around = draw(st.lists(_of(shape.item, hops), max_size=2))
@@ -195,6 +195,11 @@ def _aimed(draw: st.DrawFn, shape: Shape, hops: int, aims: Aims) -> Any:
         case Record():
             return _aimed_record(draw, shape, hops, aims)
     raise TypeError(shape)
+
+
+@cache
+def _one_of(ways: tuple[Any, ...]) -> Strategy:
+    return st.sampled_from(ways)
 
 
 def _aimed_record(draw: st.DrawFn, record: Record, hops: int, aims: Aims) -> Typed:
@@ -211,9 +216,9 @@ def _share(draw: st.DrawFn, record: Record, hops: int, aims: Aims) -> dict[Field
         here = [member for member in record.fields if member.present & aim]
         aimed.update({member: aimed.get(member, []) for member in here})
         rest = aim & ~sum(member.present for member in here)
-        ways = [member for member in record.fields if member.shape.within[hops - 1] & _lowest(rest)]
+        ways = tuple(member for member in record.fields if member.shape.within[hops - 1] & _lowest(rest))
         if ways:
-            aimed.setdefault(draw(st.sampled_from(ways)), []).append(rest)
+            aimed.setdefault(draw(_one_of(ways)), []).append(rest)
     return aimed
 
 

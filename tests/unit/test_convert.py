@@ -171,3 +171,19 @@ def test_an_answer_that_comes_last_only_because_the_rest_has_no_place_is_listed_
     turns = [SAY, {"role": "assistant", "content": "done"}, {"role": "developer", "content": []}]
     losses = ts.convert({"model": "m", "messages": turns}, "openai-chat", "anthropic-messages").losses
     assert ("$.messages[1]", "approximated") in [(loss.path, loss.kind) for loss in losses]
+
+
+@pytest.mark.parametrize("name", ["anthropic-messages", "openai-chat", "openai-responses"])
+@pytest.mark.parametrize(
+    "last",
+    [
+        '<<TOOL_CALL name="f" id="c">>\n{"a": 1',
+        '<<TOOL_CALL name="f" id="c">>\n{"a": 1}',
+        '<<TOOL_RESULT id="c" format="text">>\nr',
+        "<<THINK>>\nt",
+        "<<USER>>\nq",
+    ],
+)
+def test_that_the_last_block_is_not_finished_is_told_by_each_api(last: str, name: str) -> None:
+    losses = ts.convert(last, "rwkv-universal", name).losses
+    assert [loss for loss in losses if loss.kind == "approximated" and "unfinished" in loss.detail]

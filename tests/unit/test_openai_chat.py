@@ -319,15 +319,12 @@ def test_a_deprecated_call_may_stand_beside_usual_ones_and_may_have_an_id() -> N
     assert ["c1", "i"] == [item.id for item in items[1:]]
 
 
-def test_a_deprecated_result_takes_the_id_of_its_call() -> None:
-    items = items_of(assistant(content=None, tool_calls=[CALL]), {"role": "function", "name": "f", "content": "r"})
-    assert "c1" == items[1].id
-
-
 def test_calls_and_results_without_ids_stay_without() -> None:
     call = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
     items = items_of(assistant(content=None, tool_calls=[call]), {"role": "tool", "content": "r"})
-    assert [None, None] == [item.id for item in items]
+    assert [(None, "f"), (None, "f")] == [(item.id, item.name) for item in items]
+    items = items_of(assistant(content=None, tool_calls=[CALL]), {"role": "function", "name": "f", "content": "r"})
+    assert ["c1", None] == [item.id for item in items]
 
 
 def test_generated_ids_are_taken_off_and_given_again() -> None:

@@ -341,6 +341,17 @@ def test_a_result_says_its_tools_name_only_if_it_did() -> None:
         assert more.get("name", "f") == named.name  # type: ignore[attr-defined]
 
 
+def test_an_id_that_only_looks_generated_changes_no_generated_one() -> None:
+    body = {
+        "input": [
+            {"type": "function_call", "call_id": "call_auto_001", "name": "f", "arguments": "{}"},
+            {"type": "function_call", "call_id": "call_auto_001_1", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "call_auto_001_1", "output": "x"},
+        ]
+    }
+    assert body == returned(body)
+
+
 def test_generated_call_ids_are_dropped_and_written_again() -> None:
     call, result = items_of(
         {"type": "function_call", "call_id": "call_auto_001", "name": "f", "arguments": "{}"},

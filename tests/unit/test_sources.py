@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 import turnscript as ts
+from turnscript.losses import Loss
+from turnscript.sources import part_path, texts_in_source
 
 ASK = {"role": "user", "content": "q"}
 CHAT_CALLS = [
@@ -128,3 +130,63 @@ def test_a_request_built_by_hand_is_told_in_words_of_the_model() -> None:
     items: list[ts.Item] = [ts.ToolCall(name="f", id="a"), ts.ToolResult(id="a", content=[ts.Text(text="r")])]
     rendered = ts.render(ts.Request(conversation=ts.Conversation(items=items)), "batuta-generic")
     assert ["items[0].id", "items[1].id"] == [loss.path for loss in rendered.losses if loss.path.endswith(".id")]
+
+
+# Whose text is one string in the body, and where the body says it.
+STRINGS: list[tuple[dict[str, Any], str, str]] = [
+    ({"role": "user", "content": "a"}, "openai-chat", "$.messages[0].content"),
+    ({"role": "user", "content": [{"type": "text", "text": "a"}]}, "openai-chat", "$.messages[0].content[0]"),
+    ({"role": "assistant", "content": "a", "refusal": "no"}, "openai-chat", "$.messages[0].content"),
+    ({"role": "tool", "tool_call_id": "c", "content": "a"}, "openai-chat", "$.messages[0].content"),
+    ({"role": "user", "content": "a"}, "anthropic-messages", "$.messages[0].content"),
+    ({"role": "user", "content": [{"type": "text", "text": "a"}]}, "anthropic-messages", "$.messages[0].content[0]"),
+]
+
+
+@pytest.mark.parametrize(("message", "source", "place"), STRINGS)
+def test_a_text_is_told_where_it_stands_be_it_a_string_or_in_a_list(message: Any, source: str, place: str) -> None:
+    request = ts.parse({"messages": [message]}, source)
+    loss = Loss(part_path(request.items[0], 0), "dropped", "")
+    assert [place] == [one.path for one in texts_in_source(request, [loss])]
+
+
+@pytest.mark.parametrize(
+    ("body", "source", "place"),
+    [
+        ({"messages": [], "system": "a"}, "anthropic-messages", "$.system"),
+        ({"input": "a"}, "openai-responses", "$.input"),
+        ({"prompt": "a"}, "openai-completions", "$.prompt"),
+        ({"prompt": ["a"]}, "openai-completions", "$.prompt[0]"),
+    ],
+)
+def test_a_text_that_is_a_member_of_the_body_is_told_there(body: Any, source: str, place: str) -> None:
+    request = ts.parse(body, source)
+    loss = Loss(part_path(request.items[0], 0), "dropped", "")
+    assert [place] == [one.path for one in texts_in_source(request, [loss])]
+
+
+def test_a_refusal_in_a_list_is_no_member_beside_it() -> None:
+    message = {"role": "assistant", "content": [{"type": "refusal", "refusal": "a", "new": 1}], "refusal": "b"}
+    losses = ts.convert({"messages": [message]}, "openai-chat", "openai-responses").losses
+    assert "$.messages[0].content[0].new" in [loss.path for loss in losses]
+
+
+def test_a_member_of_a_summary_is_told_in_the_summary() -> None:
+    summary = [{"type": "summary_text", "text": "a"}, {"type": "summary_text", "text": "b", "new": 1}]
+    thought = {"type": "reasoning", "id": "r", "summary": summary}
+    losses = ts.convert({"input": [thought]}, "openai-responses", "rwkv-universal", view="prompt").losses
+    assert "$.input[0].summary[1].new" in [loss.path for loss in losses]
+
+
+@pytest.mark.parametrize("target", ["rwkv-goose", "rwkv-universal"])
+def test_an_unnamed_member_is_not_told_as_the_named_one_that_the_model_calls_so(target: str) -> None:
+    result = {"type": "function_call_output", "id": None, "output": "r"}
+    view: dict[str, Any] = {"view": "prompt"} if target == "rwkv-universal" else {}
+    losses = ts.convert({"input": [result]}, "openai-responses", target, **view).losses
+    assert ["$.input[0].id"] == [loss.path for loss in losses]
+
+
+def test_an_empty_string_beside_a_refusal_is_told_at_the_string() -> None:
+    message = {"role": "assistant", "content": "", "refusal": "no"}
+    losses = ts.convert({"messages": [ASK, message]}, "openai-chat", "anthropic-messages").losses
+    assert "$.messages[1].content" in [loss.path for loss in losses]

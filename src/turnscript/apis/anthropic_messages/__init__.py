@@ -38,13 +38,13 @@ from turnscript.apis.anthropic_messages.blocks import MESSAGES, SYSTEM, WORDS, i
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
 from turnscript.apis.anthropic_messages.response import ORIGIN, read_response
 from turnscript.apis.anthropic_messages.response_writing import render
-from turnscript.apis.anthropic_messages.serving import SERVING
+from turnscript.apis.anthropic_messages.serving import IN_MESSAGES, SERVING
 from turnscript.apis.anthropic_messages.settings import OPTIONS
 from turnscript.apis.anthropic_messages.stream_reading import StreamReader
 from turnscript.apis.anthropic_messages.stream_writing import StreamWriter
 from turnscript.apis.anthropic_messages.tools import TOOLS, ToolWriter, tools_of
 from turnscript.apis.anthropic_messages.writing import JOINS, Writer
-from turnscript.conversation import Assistant, Item, Request, Response, System, ToolCall, ToolResult
+from turnscript.conversation import Assistant, Request, Response, System, ToolCall, ToolResult
 from turnscript.errors import TurnscriptError
 from turnscript.grouping import hints, mark_turns
 from turnscript.jsontext import Json, plain
@@ -90,9 +90,9 @@ class AnthropicMessages(Api):
             if leading:
                 leading = isinstance(message[0], System)
                 if leading:
-                    hints(message[0]).slot = "message"
+                    hints(message[0]).slot = IN_MESSAGES
             mark_turns(items, message, JOINS)
-        _pair(items)
+        _pair(request)
         # In a request, a last text of the assistant's is to be continued; in bare messages it is what was said.
         if items and type(items[-1]) is Assistant and "max_tokens" in members:
             items[-1].open = True
@@ -104,6 +104,8 @@ class AnthropicMessages(Api):
         """Write `system`, `messages` and `tools`."""
         writer = Writer(rendering)
         writer.write(body)
+        if not writer.native:
+            rendering.lose_end()
         if "max_tokens" in body:
             _report_prefill(writer, body["messages"])
         if rendering.request.tools or writer.changes:
@@ -169,22 +171,21 @@ def _report_prefill(writer: Writer, messages: Sequence[Any]) -> None:
     end = said["content"][-1:]  # of a text or of a list of blocks
     if isinstance(end, list) and not (end and isinstance(end[0], dict) and end[0].get("type") == "text"):
         return
-    answers = (item for item in reversed(writer.items) if isinstance(item, Assistant))
-    last = next((item for item in answers if item.content), None)  # one without content is no message here
+    last = writer.spoken
     if last is not None and not last.open:
         writer.lose(last, "", "approximated", "the model continues a last text of its own here")
 
 
-def _pair(items: list[Item]) -> None:
+def _pair(request: Request) -> None:
     """Name the results after their calls, and take off the ids that were generated when this was written."""
     names: dict[str | None, str | None] = {}
-    for item in items:
+    for item in request.items:
         if type(item) is ToolCall:
             names[item.id] = item.name
         elif type(item) is ToolResult:
             item.name = names.setdefault(item.id, None)
     if any("call_auto_" in id_ for id_ in names if id_):
-        drop_generated_ids(items)  # a result keeps the name: it is what pairs it with its call then
+        drop_generated_ids(request)  # a result keeps the name: it is what pairs it with its call then
 
 
 def _typed_objects(value: Any, inside: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -9,11 +9,14 @@ from typing import Any
 import msgspec
 
 from turnscript.apis.anthropic_messages.errors import ThreadsUnsupported
-from turnscript.conversation import Request
+from turnscript.conversation import Request, System
 from turnscript.errors import InvalidRequest
-from turnscript.serving import ModelCard, Serving
+from turnscript.grouping import slot_of
+from turnscript.serving import ModelCard, Serving, unasked
 
 THREAD = "$.thread"
+IN_MESSAGES = "message"
+"""The slot of a system text that stands among the messages, before any other."""
 
 
 def _count(tokens: int) -> bytes:
@@ -83,6 +86,12 @@ def _refusal(request: Request) -> InvalidRequest | None:
     return ThreadsUnsupported(message, path=THREAD, expected="no such member")
 
 
+def _unasked(request: Request) -> InvalidRequest | None:
+    """A system text alone is no turn of anybody's."""
+    said = (item for item in request.items if not isinstance(item, System) or slot_of(item) == IN_MESSAGES)
+    return unasked("$.messages", "message") if next(said, None) is None else None
+
+
 SERVING = Serving(
     models=_models,
     model=_model,
@@ -91,4 +100,5 @@ SERVING = Serving(
     count_path="/v1/messages/count_tokens",
     count=_count,
     refusal=_refusal,
+    unasked=_unasked,
 )

@@ -21,6 +21,7 @@ from turnscript.conversation import (
     Assistant,
     Item,
     Opaque,
+    Part,
     System,
     Text,
     Thinking,
@@ -32,7 +33,7 @@ from turnscript.conversation import (
 from turnscript.grouping import group, shape_of, side_of, slot_of
 from turnscript.jsontext import Json, is_object
 from turnscript.losses import LossKind
-from turnscript.pairing import GUESSED, call_ids
+from turnscript.pairing import call_ids, told
 
 # All results of a turn go into one user message.
 JOINS = grouping.JOINS | {("tool_result", "tool_result")}
@@ -58,7 +59,8 @@ def no_arguments(call: ToolCall) -> bool:
 
 
 class Writer:
-    """Writes the items of one request. Afterwards `changes` holds the tools added or removed on the way, and where."""
+    """Writes the items of one request. Afterwards `changes` holds the tools added or removed on the way, and where, and
+    `spoken` the last item of which the assistant says anything."""
 
     def __init__(self, rendering: Rendering) -> None:
         self.rendering = rendering
@@ -69,6 +71,7 @@ class Writer:
         self.parts = PartWriter(rendering, self.at)
         self.crowded = False
         self.changes: list[tuple[ToolsChange, str]] = []
+        self.spoken: Assistant | None = None
         self._ids: dict[int, str] | None = None
         self._names: dict[str, str] = {}
 
@@ -100,6 +103,8 @@ class Writer:
         source = item.id if item.id is not None else self._source_id(item)
         if self.native:
             return source
+        if item.id is None and (detail := told(self.rendering.request, item, source)):
+            self.lose(item, "", "invented", detail)
         legal = legal_id(source)
         if legal != source:
             self.lose(item, "", "renamed", f"the id {source!r} has characters that are not allowed here: {legal!r}")
@@ -206,7 +211,7 @@ class Writer:
             self._unheld(item, name=item.name, id=item.id)
         blocks = []
         for index, part in enumerate(item.content):
-            block = self.parts.write(part, item, index)
+            block = self._block(part, item, index)
             if block is None:
                 continue
             if (self.seed or not self.native) and not is_plain_block(block):
@@ -273,28 +278,32 @@ class Writer:
         return message
 
     def _speech(self, item: User | Assistant, blocks: list[Any], message: Body) -> None:
-        content = item.content
-        # Empty texts are refused by the API; next to something else they say nothing.
-        picky = not self.native and (self.crowded or len(content) > 1)
-        for index, part in enumerate(content):
-            if picky and type(part) is Text and not part.text:
-                path = f"{self.at(item)}.content" if len(content) == 1 else self.parts.path(item, index)
-                self.rendering.lose(path, "dropped", "an empty text is not accepted here")
-                continue
-            if type(part) is Text and not part.extra:
+        before = len(blocks)
+        for index, part in enumerate(item.content):
+            if type(part) is Text and part.text and not part.extra:
                 blocks.append({"type": "text", "text": part.text})
                 continue
-            block = self.parts.write(part, item, index)
+            block = self._block(part, item, index)
             if block is not None:
                 blocks.append(block)
-        if picky and not content:
+        if self.crowded and not item.content and not self.native:
             self.lose(item, ".content", "dropped", "a text without parts is nothing here")
         if item.extra:
             self.rendering.put_extra(message, item.extra, self.at(item))
         if item.name is not None or item.id is not None:
             self._unheld(item, name=item.name, id=item.id)
-        if isinstance(item, Assistant) and item.phase is not None:
-            self._unheld(item, phase=item.phase)
+        if isinstance(item, Assistant):
+            self.spoken = item if len(blocks) > before else self.spoken
+            if item.phase is not None:
+                self._unheld(item, phase=item.phase)
+
+    def _block(self, part: Part, item: Item, index: int) -> Any:
+        """The block for a part, or None when there is none (reported): the API refuses an empty text."""
+        block = self.parts.write(part, item, index)
+        if self.native or not is_text(block) or block["text"]:
+            return block
+        self.rendering.lose(self.parts.path(item, index), "dropped", "an empty text is not accepted here")
+        return None
 
     def _opaque(self, item: Opaque, blocks: list[Any], message: Body) -> None:
         blocks.append(item.value)
@@ -401,7 +410,7 @@ class Writer:
             return [{"type": "text", "text": cast("Text", item.content[0]).text}]
         parts = []
         for index, part in enumerate(item.content):
-            block = self.parts.write(part, item, index)
+            block = self._block(part, item, index)
             if block is not None:
                 parts.append(block)
         if self.seed and len(parts) > 1 and all(map(is_plain_block, parts)):
@@ -413,8 +422,6 @@ class Writer:
         source = self._source_id(item)
         if item.name is not None and item.name != self._names.get(source):
             self._unheld(item, name=item.name)
-        if item.id is None and not source.startswith("call_auto_"):
-            self.lose(item, "", "invented", GUESSED)
         if item.item_id is not None or item.namespace is not None:
             self._unheld(item, id=item.item_id, namespace=item.namespace)
         if item.custom:

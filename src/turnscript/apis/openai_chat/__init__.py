@@ -56,11 +56,15 @@ from turnscript.apis.openai_chat.writing import write_messages
 from turnscript.chunked import ChunkParser
 from turnscript.conversation import Assistant, Request, Response
 from turnscript.errorobject import encoded, error_body
-from turnscript.errors import LossyConversion, TurnscriptError
+from turnscript.errors import InvalidRequest, LossyConversion, TurnscriptError
 from turnscript.jsontext import Json
 from turnscript.openai_models import model_body, model_list
 from turnscript.rendered import Rendered
-from turnscript.serving import Serving
+from turnscript.serving import Serving, unasked
+
+
+def _unasked(request: Request) -> InvalidRequest | None:
+    return None if request.items else unasked("$.messages", "message")
 
 
 class OpenAIChat(Api):
@@ -70,7 +74,9 @@ class OpenAIChat(Api):
     title = "OpenAI Chat Completions"
     endpoint = "/v1/chat/completions"
     origin = ORIGIN
-    serving = Serving(models=model_list, model=model_body, id_prefix="chatcmpl-", together=join_choices)
+    serving = Serving(
+        models=model_list, model=model_body, id_prefix="chatcmpl-", unasked=_unasked, together=join_choices
+    )
     profiles = (OFFICIAL, SEED)
     flags: ClassVar[Mapping[str, tuple[str, ...]]] = {"reasoning": ("reasoning_content", "reasoning")}
     options: ClassVar[Sequence[Option]] = OPTIONS
@@ -80,7 +86,7 @@ class OpenAIChat(Api):
 
     def read(self, members: dict[str, Any], request: Request) -> None:
         """Messages and tools."""
-        read_messages(members.pop("messages", None), request.items)
+        read_messages(members.pop("messages", None), request)
         read_tools(members, request)
         _mark_open(request, members)
 
@@ -95,6 +101,8 @@ class OpenAIChat(Api):
         """Messages and tools."""
         target = Target(rendering, self.origin)
         body["messages"] = write_messages(target)
+        if not target.exact:
+            rendering.lose_end()
         if rendering.request.tools or target.changes:
             write_tools(body, target)
         if target.seed and body.pop("tool_choice", None) is not None:

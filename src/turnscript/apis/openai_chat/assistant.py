@@ -206,7 +206,7 @@ def _entry(target: Target, item: ToolCall) -> Body:
     if item.id is not None or target.slot(item) != "tool_calls":
         entry["id"] = target.open_call(item)
     entry["type"] = kind
-    plain = item.namespace is None and item.item_id is None and not item.open
+    plain = item.namespace is None and item.item_id is None
     entry[kind] = {"name": item.name if plain else _name(target, item), argument: item.arguments}
     if item.extra:
         target.rendering.put_extra(entry, item.extra, item.at)
@@ -216,8 +216,6 @@ def _entry(target: Target, item: ToolCall) -> Body:
 def _name(target: Target, item: ToolCall) -> str:
     if item.item_id is not None:
         target.lose(item, "id", "a call has one id here, that of its result")
-    if item.open and not target.exact:
-        target.rendering.lose(item.at, "approximated", "an unfinished call is written as a finished one")
     if item.namespace is None:
         return item.name
     target.rendering.lose(f"{item.at}.namespace", "renamed", "tools have no namespaces here: it begins the name")

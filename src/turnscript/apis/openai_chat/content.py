@@ -240,6 +240,9 @@ def _write_document(rendering: Rendering, part: Document, item: Item, index: int
 
 def _write_plain_document(rendering: Rendering, part: Document, at: str) -> Body:
     rendering.lose(at, "approximated", "a plain text document is written as a text part")
+    for name in ("title", "context", "filename"):
+        if getattr(part, name) is not None:
+            rendering.lose_member(at, f"document.{name}", "dropped", "a text part has none")
     rendering.put_extra({}, part.extra, at)
     return {"type": "text", "text": part.text}
 

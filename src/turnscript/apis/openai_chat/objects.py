@@ -16,6 +16,7 @@ from turnscript.wire import Reader, Verbatim, Wire
 
 NULL_TEXT = b"null"
 WORDS = {
+    "content": "string",
     "tool_call.name": "function.name",
     "tool_call.arguments": "function.arguments",
     "custom_call.name": "custom.name",

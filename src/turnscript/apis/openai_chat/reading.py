@@ -4,8 +4,7 @@ One message gives one item, but for the assistant's: it is taken apart into thin
 
 `hints.slot` says where something stood: `reasoning` (not `reasoning_content`), `refusal` (the message's member, not a
 part), `function_call` and `function` (the deprecated forms, which have no id), `function_call.id` (the same with an id,
-as the Universal document writes it), `tool_calls` and `tool` (the usual forms, but without an id). A result without an
-id takes that of its call, as far as that has one.
+as the Universal document writes it), `tool_calls` and `tool` (the usual forms, but without an id).
 """
 
 from __future__ import annotations
@@ -43,6 +42,7 @@ from turnscript.conversation import (
     Opaque,
     Part,
     Refusal,
+    Request,
     System,
     Text,
     Thinking,
@@ -57,7 +57,7 @@ from turnscript.pairing import call_ids, drop_generated_ids
 from turnscript.wire import Verbatim, Wire, mismatch, missing
 
 
-def read_messages(value: Any, items: list[Item]) -> None:
+def read_messages(value: Any, request: Request) -> None:
     """Append the items of all messages, which are JSON or of their types already."""
     if value is None:
         raise missing("$", "messages", "an array of messages")
@@ -66,18 +66,18 @@ def read_messages(value: Any, items: list[Item]) -> None:
             raise mismatch(value, "$.messages", "an array of messages")
         value = [read_message(one, _PLACES[index]) for index, one in enumerate(read_list(value))]
     for index, message in enumerate(value):
-        _READERS[type(message)](message, _PLACES[index], items)
-    _pair(items)
+        _READERS[type(message)](message, _PLACES[index], request.items)
+    _pair(request)
 
 
 _PLACES = Indexed("$.messages")
 
 
-def _pair(items: list[Item]) -> None:
+def _pair(request: Request) -> None:
     """Give results the names of their calls, and take off ids that were generated for another API."""
     names: dict[str, str] = {}
     odd = generated = False
-    for item in items:
+    for item in request.items:
         if type(item) is ToolCall:
             odd = odd or item.custom
             if item.id is not None:
@@ -90,20 +90,19 @@ def _pair(items: list[Item]) -> None:
                 generated = generated or item.id.startswith("call_auto_")
                 item.name = names.get(item.id) if item.name is None else item.name
     if odd:
-        _correlate(items)
+        _correlate(request.items)
     if generated:
-        drop_generated_ids(items)
+        drop_generated_ids(request)
 
 
 def _correlate(items: list[Item]) -> None:
-    """Give results what they leave to their call: the id and name where they have none, and whether it was custom."""
+    """Give results what they leave to their call: the name where they have none, and whether it was custom."""
     ids = call_ids(items)
     calls: dict[str, ToolCall] = {}
     for index, item in enumerate(items):
         if type(item) is ToolCall:
             calls[ids[index]] = item
         elif type(item) is ToolResult and (call := calls.get(ids[index])):
-            item.id = call.id if item.id is None else item.id
             item.name = call.name if item.name is None else item.name
             item.custom = call.custom
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from turnscript.api import SEED, Body, Rendering
 from turnscript.apis.openai_chat.content import EMPTY_SHAPES, contents, written_parts
 from turnscript.conversation import Assistant, Item, Part, System, Text, ToolCall, ToolResult, ToolsChange, User
-from turnscript.pairing import call_ids
+from turnscript.pairing import call_ids, told
 from turnscript.sources import part_path
+
+WITHOUT_ID = frozenset({"function_call", "function", "tool_calls", "tool"})
+"""The slots of calls and results that say no id."""
 
 
 class Target:
@@ -30,9 +33,17 @@ class Target:
         self._ids: dict[int, str] | None = None
 
     def call_id(self, item: ToolCall | ToolResult) -> str:
-        """The item's id, or a generated one (requirements D-X-7)."""
+        """The item's id, or a generated one (requirements D-X-7), which is reported."""
         if item.id is not None:
             return item.id
+        made = self.made_id(item)
+        detail = "" if self.exact and self.slot(item) not in WITHOUT_ID else told(self.rendering.request, item, made)
+        if detail:
+            self.rendering.lose(item.at, "invented", detail)
+        return made
+
+    def made_id(self, item: ToolCall | ToolResult) -> str:
+        """The generated id of an item that has none."""
         if self._ids is None:
             items = self.rendering.request.items
             self._ids = {id(items[index]): found for index, found in call_ids(items).items()}
@@ -77,11 +88,11 @@ class Target:
             message["content"] = EMPTY_SHAPES.get(shape, "")
 
     def put_rest(self, message: Body, item: Item) -> None:
-        """Write the unnamed members of the item and of the message around it; report that an item is not finished."""
+        """Write the unnamed members of the item and of the message around it; report that an answer is not finished."""
         if item.extra:
             self.rendering.put_extra(message, item.extra, item.at)
         self.put_envelope(message, item)
-        if item.open and not self.exact:
+        if item.open and not self.exact and isinstance(item, Assistant):
             self.rendering.lose(item.at, "approximated", "a text to be continued is written as a finished message")
 
     def put_envelope(self, message: Body, item: Item) -> None:

@@ -34,7 +34,6 @@ from turnscript.conversation import (
     User,
 )
 from turnscript.grouping import group
-from turnscript.pairing import GUESSED
 from turnscript.sources import part_path
 
 _LIFTED = (Image, Audio, Document)
@@ -170,12 +169,12 @@ def _tool_message(target: Target, item: ToolResult) -> tuple[Body, list[Any]]:
     message: Body = {"role": "tool"}
     if target.seed and item.name is not None:
         message["name"] = item.name
-    message["tool_call_id"] = call_id = item.id if item.id is not None else target.call_id(item)
+    call_id = item.id if item.id is not None else target.made_id(item)
     call = target.open_calls.get(call_id) or target.calls.get(call_id)
     if call is None and item.id is None and item.name is not None and not target.seed:
         message = {"role": "function", "name": item.name}  # says whose it is, which is all that is known
-    if item.id is None and call is not None and call.id is not None:
-        target.rendering.lose(item.at, "invented", GUESSED)
+    else:
+        message["tool_call_id"] = target.call_id(item)
     if call is None or item.name != call.name or not _is_bare(item, call):
         _lose_unsaid(target, item, call)
     text = single_text(item.content)

@@ -88,7 +88,7 @@ class OpenAIResponses(Api):
             name_searches(request)
         name_results(items)
         if b"_auto_" in said:
-            drop_generated_ids(items)
+            drop_generated_ids(request)
             drop_reasoning_ids(items)
 
     def claims(self, members: Mapping[str, Json]) -> int:
@@ -110,6 +110,8 @@ class OpenAIResponses(Api):
 
     def write(self, body: Body, rendering: Rendering) -> None:
         write_items(body, rendering)
+        if rendering.request.origin != self.origin:
+            rendering.lose_end()
         tools = rendering.request.tools
         if rendering.profile == SEED:
             for index in range(len(tools)):

@@ -16,7 +16,7 @@ from turnscript.errors import InvalidRequest, TurnscriptError
 from turnscript.grouping import slot_of
 from turnscript.jsontext import Json, plain, read_list, read_object
 from turnscript.openai_models import model_body, model_list
-from turnscript.serving import Serving, Stored
+from turnscript.serving import Serving, Stored, unasked
 from turnscript.sse import frame
 
 REFERENCE = "item_reference"
@@ -71,6 +71,11 @@ def _refusal(request: Request) -> InvalidRequest | None:
             message = f"{what} here; send the items themselves, or previous_response_id"
             return InvalidRequest(message, path=f"$.{key}", expected="no such member")
     return None
+
+
+def _unasked(request: Request) -> InvalidRequest | None:
+    """Neither input nor instructions, and no answer to go on from."""
+    return unasked("$.input", "item") if not request.items and _previous(request) is None else None
 
 
 # Items as they are kept.
@@ -203,4 +208,5 @@ SERVING = Serving(
         with_status=_with_status,
     ),
     refusal=_refusal,
+    unasked=_unasked,
 )

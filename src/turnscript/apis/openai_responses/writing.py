@@ -40,7 +40,7 @@ from turnscript.conversation import (
 )
 from turnscript.grouping import is_joined, shape_of, slot_of
 from turnscript.jsontext import is_object
-from turnscript.pairing import GUESSED, call_ids
+from turnscript.pairing import call_ids, is_generated, kept_ids, told
 
 
 def write_items(body: Body, rendering: Rendering) -> None:
@@ -65,11 +65,6 @@ def only_text(content: list[Part]) -> str | None:
         if type(part) is Text and not part.extra:
             return part.text
     return None
-
-
-def is_generated(id_: str | None) -> bool:
-    """Whether an id looks like those of `call_ids`."""
-    return id_ is not None and id_.startswith("call_auto_")
 
 
 def message_path(at: str) -> str:
@@ -111,7 +106,7 @@ class Writer:
         self.custom: set[str] = set()
         self.joined: Item | None = None  # the last item that was added to the message before it
         self.enveloped: Item | None = None  # the last item whose message got its unnamed members back
-        self.stays = False  # whether a reader will keep the call ids that are generated here
+        self.stays: set[int] = set()  # where a reader will keep the call id that is generated here
         self._call_ids: dict[int, str] | None = None
         self._reasoning_ids: dict[int, str] | None = None
 
@@ -191,13 +186,15 @@ class Writer:
             return None
         if self._call_ids is None:
             self._call_ids = call_ids(self.items)
-            self.stays = any(isinstance(one, ToolCall | ToolResult) and is_generated(one.id) for one in self.items)
+            if any(isinstance(one, ToolCall | ToolResult) and is_generated(one.id) for one in self.items):
+                self.stays = kept_ids(self.items, self._call_ids)
         made = self._call_ids[self.index]
-        if isinstance(item, ToolResult) and not is_generated(made):
-            self.rendering.lose(self.at(item), "invented", GUESSED)
-        elif self.stays:
-            detail = "next to ids that look generated, this one will not be taken for one"
-            self.rendering.lose(f"{self.at(item)}.id", "invented", detail)
+        native = self.rendering.request.origin == ORIGIN and slot_of(item) not in WITHOUT_ID
+        detail = "" if native else told(self.rendering.request, item, made)
+        if self.index in self.stays and not detail:
+            detail = f"{made!r}: next to ids that look generated, it will not be taken for one"
+        if detail:
+            self.rendering.lose(self.at(item), "invented", detail)
         return made
 
     def reasoning_id(self) -> str | None:
