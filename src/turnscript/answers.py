@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from turnscript.api import Body, Rendering, leftover, merge
-from turnscript.conversation import Extra, Request, ToolCall, Usage
-from turnscript.jsontext import Json, is_object, json_string, plain, read_list, read_object
-from turnscript.wire import Reader, mismatch
+from turnscript.conversation import Extra, Issue, Request, ToolCall, Usage
+from turnscript.jsontext import Json, excerpt, is_object, json_string, plain, read_list, read_object
+from turnscript.losses import Loss
 
 # Token counts.
 
@@ -40,29 +40,35 @@ class Counts(Struct, frozen=True):
 
 
 _TOTAL = "total_tokens"
-_read_count: Reader[int | float | None] = Reader(int | float | None)
+_decode_number = msgspec.json.Decoder(int | float).decode
 
 
-def read_usage(value: Json, at: str, counts: Counts) -> tuple[Usage, Extra]:
-    """The counts, and the members that have no name in `Usage`, in their places. A count that is missing is 0."""
+def read_usage(value: Json, at: str, counts: Counts) -> tuple[Usage | None, Extra, list[Issue]]:
+    """The counts, the members that have no name in `Usage`, in their places, and what is no count.
+
+    A count of the input or the output that nobody told is no 0: then there is no `Usage` at all. A detail is one.
+    """
     if bytes(value)[:1] != b"{":
-        raise mismatch(value, at, "an object")
+        return None, {}, [invalid_count(value, at)]
     members = read_object(value)
     for alias, name in counts.aliases:
         if alias in members and name not in members:
             members[name] = members.pop(alias)
-    usage = Usage(_take(members, counts.input, at), _take(members, counts.output, at))
-    inside = f"{at}.{counts.input_details}"
-    details = _nested(members, counts.input_details)
-    usage.cached = _take(details, "cached_tokens", inside)
-    usage.cache_written = _take(details, "cache_write_tokens", inside)
-    _put_rest(members, counts.input_details, details)
-    details = _nested(members, counts.output_details)
-    usage.reasoning = _take(details, "reasoning_tokens", f"{at}.{counts.output_details}")
-    _put_rest(members, counts.output_details, details)
-    if _TOTAL in members and bytes(members[_TOTAL]) == b"%d" % (usage.input + usage.output):
-        del members[_TOTAL]
-    return usage, members
+    issues: list[Issue] = []
+    input_, output = [_required(members, name, at, issues) for name in (counts.input, counts.output)]
+    usage = Usage(input_ or 0, output or 0)
+    details = _nested(members, counts.input_details, at, issues)
+    usage.cached = details.take("cached_tokens")
+    usage.cache_written = details.take("cache_write_tokens")
+    details.put_rest()
+    details = _nested(members, counts.output_details, at, issues)
+    usage.reasoning = details.take("reasoning_tokens")
+    details.put_rest()
+    said = members.get(_TOTAL)
+    total = take_count(members, _TOTAL, at, issues)
+    if said is not None and total is not None and total != usage.input + usage.output:
+        members[_TOTAL] = said
+    return (None if input_ is None or output is None else usage), members, issues
 
 
 def write_usage(usage: Usage, rest: Extra, counts: Counts) -> Body:
@@ -78,21 +84,78 @@ def write_usage(usage: Usage, rest: Extra, counts: Counts) -> Body:
     return body
 
 
-def _take(members: Extra, name: str, at: str) -> int:
+def lose_usage(losses: list[Loss], usage: Usage | None, extra: Extra) -> None:
+    """Report what stood beside counts that cannot be told."""
+    if usage is None and "usage" in extra:
+        detail = "its counts are not known, and without them its other members say nothing"
+        losses.append(Loss("$.usage", "dropped", detail))
+
+
+def read_count(value: Json) -> int | None:
+    """A number of tokens: whole, and not below 0. None for anything else."""
+    try:
+        number = _decode_number(value)
+    except msgspec.DecodeError:
+        return None
+    return int(number) if number >= 0 and number == int(number) else None
+
+
+def take_count(members: Extra, name: str, at: str, issues: list[Issue]) -> int | None:
+    """A count, taken out of its object at `at`. None if it is not there or null, or no count, which is an issue."""
     value = members.pop(name, None)
-    return int((_read_count(value, f"{at}.{name}") if value is not None else 0) or 0)
+    if value is None or bytes(value) == b"null":
+        return None
+    count = read_count(value)
+    if count is None:
+        issues.append(invalid_count(value, f"{at}.{name}"))
+    return count
 
 
-def _nested(members: Extra, name: str) -> Extra:
+def invalid_count(value: Json, at: str) -> Issue:
+    """The issue for what is no count, or no object of them."""
+    return Issue("invalid_count", f"{at} is {excerpt(value, 100)}, which counts no tokens: it is left out")
+
+
+def missing_count(at: str) -> Issue:
+    """The issue for a count that nobody told."""
+    return Issue("missing_count", f"{at} is missing or null: what the answer cost is not known")
+
+
+def _required(members: Extra, name: str, at: str, issues: list[Issue]) -> int | None:
+    before = len(issues)
+    count = take_count(members, name, at, issues)
+    if count is None and len(issues) == before:
+        issues.append(missing_count(f"{at}.{name}"))
+    return count
+
+
+class _Details(Struct):
+    """An object of counts inside a usage, read member by member."""
+
+    members: Extra
+    around: Extra
+    name: str
+    at: str
+    issues: list[Issue]
+
+    def take(self, name: str) -> int:
+        """A count; 0 is what nobody told."""
+        return take_count(self.members, name, self.at, self.issues) or 0
+
+    def put_rest(self) -> None:
+        """Put the members that have no name back into the usage."""
+        if self.members:
+            self.around[self.name] = leftover(self.members)
+
+
+def _nested(members: Extra, name: str, at: str, issues: list[Issue]) -> _Details:
     value = members.pop(name, None)
-    if value is None or bytes(value)[:1] != b"{":
-        return {}
-    return read_object(value)
-
-
-def _put_rest(members: Extra, name: str, rest: Extra) -> None:
-    if rest:
-        members[name] = leftover(rest)
+    inside: Extra = {}
+    if value is not None and bytes(value)[:1] == b"{":
+        inside = read_object(value)
+    elif value is not None and bytes(value) != b"null":
+        issues.append(invalid_count(value, f"{at}.{name}"))
+    return _Details(inside, members, name, f"{at}.{name}", issues)
 
 
 # Calls.

@@ -129,7 +129,7 @@ def test_what_is_no_text_has_no_place_in_a_system_text() -> None:
 def test_an_empty_text_next_to_something_else_is_dropped() -> None:
     call = ToolCall(name="f", id="c")
     (message,), losses = messages(Assistant(content=[Text(text="")], at="$.messages[0]"), call)
-    assert (["tool_use"], [("$.messages[0].content", "dropped")]) == (
+    assert (["tool_use"], [("$.messages[0].content[0]", "dropped")]) == (
         [block["type"] for block in message["content"]],
         losses,
     )
@@ -139,9 +139,28 @@ def test_an_empty_text_next_to_something_else_is_dropped() -> None:
     assert [("$.messages[0].content", "dropped")] == losses
 
 
-def test_an_empty_text_alone_is_kept_and_a_message_without_content_is_not() -> None:
-    assert ([{"role": "user", "content": [text("")]}], []) == messages(user(""))
+def test_an_empty_text_alone_is_dropped_with_its_message() -> None:
+    """Upstreams refuse an empty text block (apis B4, opencode#24087)."""
+    for item in (User, Assistant):
+        empty = item(content=[Text(text="")], at="$.messages[0]")
+        assert ([], [("$.messages[0].content[0]", "dropped"), ("$.messages[0]", "dropped")]) == messages(empty)
     assert ([], [("$.messages[0]", "dropped")]) == messages(Assistant(at="$.messages[0]"))
+    refused = Assistant(content=[Refusal(text="")], at="$.messages[0]")
+    assert ("$.messages[0].content[0]", "dropped") in messages(refused)[1]
+
+
+def test_an_empty_text_of_a_result_is_dropped_but_for_an_empty_string() -> None:
+    empty = Text(text="")
+    (message,), losses = messages(ToolResult(id="c", content=[empty, Text(text="a")], at="$.messages[0]"))
+    assert ("a", [("$.messages[0].content[0]", "dropped")]) == (message["content"][0]["content"], losses)
+    (message,), losses = messages(ToolResult(id="c", content=[empty]))
+    assert ("", []) == (message["content"][0]["content"], losses)
+
+
+def test_an_empty_system_text_is_dropped() -> None:
+    body, losses = written(system(""), user("q"), system("", "$.messages[2]"))
+    assert (False, 1) == ("system" in body, len(body["messages"]))
+    assert {"$.messages[2]"} <= {path for path, kind in losses if kind == "dropped"}
 
 
 def test_shapes_of_another_api_mean_nothing_but_those_made_by_hand_do() -> None:
@@ -437,3 +456,10 @@ def test_a_last_text_that_would_be_gone_on_with_is_named_though_an_empty_message
     said = Assistant(content=[Text(text="a")], at="$.messages[0]")
     (_,), losses = messages(said, Assistant(content=[], at="$.messages[1]"))
     assert [("$.messages[1]", "dropped"), ("$.messages[0]", "approximated")] == losses
+
+
+@pytest.mark.parametrize("gone", [Audio(id="a"), Text(text="")])
+def test_a_last_text_is_named_though_an_answer_of_which_nothing_is_left_follows_it(gone: Part) -> None:
+    said = Assistant(content=[Text(text="a")], at="$.messages[0]")
+    (_,), losses = messages(said, Assistant(content=[gone], at="$.messages[1]"))
+    assert [path for path, kind in losses if kind == "approximated"] == ["$.messages[0]"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import typing
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import anthropic
@@ -71,6 +72,7 @@ def message(*blocks: Any, **members: Any) -> dict[str, Any]:
 # Laws.
 
 
+@cache
 def _blocks(union: Any) -> Any:
     return drawn_from(Model(union_members(union), {}).root, 6)
 
@@ -422,7 +424,7 @@ def test_input_tokens_are_those_that_no_cache_had_to_do_with() -> None:
 
 
 def test_counts_that_are_null_or_unknown() -> None:
-    details = {"output_tokens": 2, "output_tokens_details": {"thinking_tokens": 1, "new": 2.0}}
+    details = {"input_tokens": 1, "output_tokens": 2, "output_tokens_details": {"thinking_tokens": 1, "new": 2.0}}
     assert {"thinking_tokens": 1, "new": 2.0} == body_of(API.parse_response(message(usage=details)))["usage"][
         "output_tokens_details"
     ]
@@ -467,12 +469,6 @@ def test_counts_that_are_null_or_unknown() -> None:
         (message({"type": "text", "text": 1}), "$.content[0].text"),
         (message({"type": "tool_use", "id": "c", "name": "f", "input": "{}"}), "$.content[0].input"),
         (message(stop_reason=1), "$.stop_reason"),
-        (message(usage=[]), "$.usage"),
-        (message(usage={"input_tokens": "1"}), "$.usage.input_tokens"),
-        (
-            message(usage={"output_tokens_details": {"thinking_tokens": []}}),
-            "$.usage.output_tokens_details.thinking_tokens",
-        ),
     ],
 )
 def test_what_is_no_response_is_refused_with_its_place(body: Any, path: str) -> None:

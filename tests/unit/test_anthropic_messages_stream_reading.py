@@ -164,7 +164,7 @@ ODD = {
     "misplaced_content": stream(start(content=[{"type": "text", "text": "b"}]), *text(0, "a"), *end()),
     "index_gap": stream(start(), *text(3, "a"), *end()),
     "missing_stop": stream(start(), *text(0, "a")[:-1], *end()),
-    "missing_reason": stream(start(), *text(0, "a"), STOP),
+    "missing_reason": stream(start(usage=None), *text(0, "a"), STOP),
     "no_reason": stream(start(), *text(0, "a"), *end(None)),
 }
 

@@ -19,6 +19,7 @@ from turnscript.errors import (
     Conflict,
     ContextOverflow,
     Forbidden,
+    InvalidRequest,
     NotFound,
     Overloaded,
     RateLimited,
@@ -28,7 +29,10 @@ from turnscript.errors import (
     Unauthorized,
     Unsupported,
     UpstreamError,
+    UpstreamTimeout,
 )
+from turnscript.gateway.app import MethodNotAllowed
+from turnscript.gateway.visit import Encoded, SlowBody
 
 CHAT, RESPONSES, MESSAGES = map(ts.get_api, ("openai-chat", "openai-responses", "anthropic-messages"))
 QUOTA = UpstreamError("you have no money", upstream=429, body='{"error":{"code":"insufficient_quota","type":"x"}}')
@@ -44,6 +48,11 @@ class Case(NamedTuple):
 
 BAD, SERVER = "invalid_request_error", "server_error"
 CASES = [
+    Case(
+        InvalidRequest("expected an array", path="$.messages"),
+        (400, BAD, None, openai.BadRequestError),
+        (400, BAD, anthropic.BadRequestError),
+    ),
     Case(
         ContextOverflow(9000, 8192),
         (400, BAD, "context_length_exceeded", openai.BadRequestError),
@@ -82,7 +91,7 @@ CASES = [
     Case(
         TooLarge(8, 9),
         (413, BAD, None, openai.APIStatusError),
-        (413, "request_too_large", anthropic.RequestTooLargeError),
+        (413, "request_too_large", anthropic.ContentTooLargeError),
     ),
     Case(
         RateLimited("too fast", 1.5),
@@ -92,7 +101,12 @@ CASES = [
     Case(
         QUOTA,
         (429, "insufficient_quota", "insufficient_quota", openai.RateLimitError),
-        (402, "billing_error", anthropic.APIStatusError),
+        (402, "billing_error", anthropic.PaymentRequiredError),
+    ),
+    Case(
+        UpstreamError("the account is empty", upstream=402),
+        (429, "insufficient_quota", "insufficient_quota", openai.RateLimitError),
+        (402, "billing_error", anthropic.PaymentRequiredError),
     ),
     Case(
         Overloaded("the queue is full", 2),
@@ -102,7 +116,37 @@ CASES = [
     Case(
         Timeout("too slow"),
         (504, SERVER, "timeout", openai.InternalServerError),
-        (504, "timeout_error", anthropic.DeadlineExceededError),
+        (504, "timeout_error", anthropic.GatewayTimeoutError),
+    ),
+    Case(
+        UpstreamTimeout("the model server is too slow"),
+        (504, SERVER, "timeout", openai.InternalServerError),
+        (504, "timeout_error", anthropic.GatewayTimeoutError),
+    ),
+    Case(
+        MethodNotAllowed("it takes POST"),
+        (405, BAD, None, openai.APIStatusError),
+        (405, BAD, anthropic.APIStatusError),
+    ),
+    Case(
+        SlowBody("the body did not arrive"),
+        (408, SERVER, "timeout", openai.APIStatusError),
+        (408, "timeout_error", anthropic.RequestTimeoutError),
+    ),
+    Case(
+        Encoded("gzip is not read here"),
+        (415, BAD, None, openai.APIStatusError),
+        (415, BAD, anthropic.APIStatusError),
+    ),
+    Case(
+        UpstreamError("the server failed", upstream=500),
+        (502, SERVER, None, openai.InternalServerError),
+        (502, "api_error", anthropic.InternalServerError),
+    ),
+    Case(
+        TurnscriptError("a bug"),
+        (500, SERVER, None, openai.InternalServerError),
+        (500, "api_error", anthropic.InternalServerError),
     ),
     Case(
         BackendDown("no backend answers"),
@@ -152,6 +196,7 @@ def test_the_openai_sdk_raises_the_right_class(server: Loopback, first: openai.O
     with pytest.raises(class_) as caught:
         ask(first, api)
     error = caught.value
+    assert class_ is type(error)
     assert (status, type_, code, "req_1") == (error.status_code, error.type, error.code, error.request_id)
     assert (getattr(case.error, "path", "") or None) == error.param
 
@@ -163,9 +208,10 @@ def test_the_anthropic_sdk_raises_the_right_class(server: Loopback, second: anth
     with pytest.raises(class_) as caught:
         ask(second, MESSAGES)
     error = caught.value
+    assert class_ is type(error)
     assert (status, type_, "req_1") == (error.status_code, error.type, error.request_id)
-    if isinstance(case.error, Unsupported):
-        assert "$.audio" in error.message
+    if isinstance(case.error, Unsupported | InvalidRequest):
+        assert case.error.path in error.message
 
 
 # Words.

@@ -200,7 +200,7 @@ def test_what_is_not_finished_is_reported() -> None:
     items = [
         ask("q"),
         Assistant(content=[Text(text="The")], open=True, at="$.a"),
-        ToolCall(name="f", open=True, at="$.c"),
+        ToolCall(name="f", id="c", open=True, at="$.c"),
     ]
     assert [("$.a", "approximated"), ("$.c", "approximated")] == written(*items)[1]
 
@@ -231,7 +231,8 @@ def test_a_content_without_parts_is_an_empty_text(item: Item) -> None:
         (Document(url="u"), "", ["dropped"]),
         (Document(url="u", file_id="f"), {"file": {"file_id": "f"}}, ["dropped"]),
         (Document(), "", ["dropped"]),
-        (Document(text="plain", title="T", extra={"citations": json_of({})}), "plain", ["approximated", "dropped"]),
+        (Document(text="plain", title="T"), "plain", ["approximated", "dropped"]),
+        (Document(text="plain", extra={"citations": json_of({})}), "plain", ["approximated", "dropped"]),
         (Refusal(text="no"), "", ["dropped"]),
         (Raw(type="x", value=json_of({})), "", ["dropped"]),
     ],
@@ -242,6 +243,13 @@ def test_a_part_of_a_user_message(part: Part, content: Any, kinds: list[str]) ->
         (found,) = found
         del found["type"]
     assert (content, kinds) == (found, losses)
+
+
+def test_what_a_text_document_says_beside_its_text_is_listed() -> None:
+    document = Document(text="a", media_type="text/plain", title="t", context="c", filename="f")
+    _, losses = written(User(content=[document], at="$.m"))
+    dropped = [f"$.m.content[0].{name}" for name in ("title", "context", "filename")]
+    assert dropped == [path for path, kind in losses if kind == "dropped"]
 
 
 def test_system_and_assistant_messages_hold_text_only() -> None:

@@ -188,8 +188,6 @@ def test_a_missing_finish_reason_is_an_issue_and_no_end() -> None:
         ({"choices": [{"finish_reason": "stop"}]}, "$.choices[0].message"),
         ({"choices": [{"message": {"content": 7}}]}, "$.choices[0].message.content"),
         ({"choices": [{"message": {"tool_calls": [{"function": {"arguments": {}}}]}}]}, ""),
-        (body_of({"content": "a"}, usage=[]), "$.usage"),
-        (body_of({"content": "a"}, usage={"prompt_tokens": "x"}), "$.usage.prompt_tokens"),
     ],
 )
 def test_what_is_no_answer_is_an_error_with_its_place(body: dict[str, Any], path: str) -> None:

@@ -233,7 +233,6 @@ def test_only_the_first_choice_is_read() -> None:
         (HELLO + b"data: 7\n\n" + STOP + DONE, "cannot be read"),
         (HELLO + b"data: {}\n\n" + STOP + DONE, r"\$.choices: required"),
         (HELLO + chunk({"content": 7}) + STOP + DONE, r"\$.choices\[0\].delta.content"),
-        (HELLO + chunk({"content": "x"}, usage=7) + STOP + DONE, r"\$.usage"),
         (HELLO + b"data: \xff\n\n" + STOP + DONE, "no UTF-8"),
         (HELLO + frame('{"error":{"message":"cut","code":503}}') + DONE, "cut"),
         (HELLO + frame('{"error":"cannot reshape"}'), "cannot reshape"),

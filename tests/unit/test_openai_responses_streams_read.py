@@ -13,11 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai import OpenAI
 
+from tests.damage import damaged
 from tests.loopback import SSE, Loopback
 from tests.responses import (
     CALL,
     TEXT,
     THOUGHT,
+    TOOLED,
     answer,
     of_payloads,
     parsed,
@@ -268,6 +270,31 @@ def test_an_item_that_changes_its_name_is_an_issue() -> None:
     assert ["changed_item"] == [issue.kind for issue in fold(parsed(changed(change))).issues]
 
 
+def test_a_call_that_loses_its_namespace_is_an_issue() -> None:
+    call = ToolCall(name="read", arguments="{}", id="call_1", namespace="fs")
+    bodies = payloads(stream(answer(call, reason="tool_calls"), TOOLED))
+    for body in bodies:
+        if body["type"] == "response.output_item.done":
+            del body["item"]["namespace"]
+    assert ["changed_item"] == [issue.kind for issue in fold(parsed(of_payloads(*bodies))).issues]
+
+
+def test_a_last_event_that_says_something_else_than_was_done_is_an_issue() -> None:
+    def change(body: dict[str, Any]) -> dict[str, Any]:
+        if body["type"] == "response.completed":
+            body["response"]["output"][1]["content"][0]["text"] = "Hello you"
+        return body
+
+    response = fold(parsed(changed(change)))
+    assert ITEMS == without_made_up(response.items, ITEMS)
+    assert ["changed_item"] == [issue.kind for issue in response.issues]
+
+
+def test_an_answer_without_any_output_is_an_issue() -> None:
+    response = fold(parsed(of_payloads(GOOD[0], {"type": "response.completed", "response": {"status": "completed"}})))
+    assert ([], ["missing_item"]) == (response.items, [issue.kind for issue in response.issues])
+
+
 @pytest.mark.parametrize(("type_", "status"), [("completed", "incomplete"), ("incomplete", "completed")])
 def test_of_two_words_about_the_end_the_worse_one_counts(type_: str, status: str) -> None:
     response = {"output": [], "status": status, "incomplete_details": {"reason": "max_output_tokens"}}
@@ -369,6 +396,42 @@ def test_a_stream_with_one_event_missing_changed_or_moved_never_raises_anything_
         return
     found = [item.arguments for item in response.items if isinstance(item, ToolCall)]
     assert set(found) <= {CALL.arguments, "x", "1"}
+
+
+def without_output(body: dict[str, Any]) -> dict[str, Any]:
+    if body["type"] == "response.completed":
+        body["response"]["output"] = []
+    return body
+
+
+ONCE = ("item.added", ".delta", "_text.done", "part.done", "part.added", "arguments.done")
+SERVERS = {
+    "all": GOOD,
+    "no pieces": payloads(without(".delta")),
+    "nothing done": payloads(without("item.done")),
+    "done alone": payloads(without(*ONCE)),
+    "the end alone": [GOOD[0], GOOD[-1]],
+    "an empty end": payloads(changed(without_output)),
+}
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_one_member_that_is_damaged_is_told_or_changes_nothing(server: str) -> None:
+    """But for the content of a thought, which need not have one, and of a message, which may be a string."""
+    bodies, wrong = SERVERS[server], []
+    right = fold(parsed(of_payloads(*bodies)))
+    assert ITEMS == without_made_up(right.items, ITEMS)
+    for at, body in enumerate(bodies):
+        for path, value, damage in damaged(body):
+            try:
+                response = fold(parsed(of_payloads(*bodies[:at], damage, *bodies[at + 1 :])))
+            except UpstreamError:
+                continue
+            found = [(type(item), drawn.content_of(item)) for item in response.items]
+            same = found == [(type(item), drawn.content_of(item)) for item in ITEMS]
+            if not (response.issues or same or path[-1] == "content"):
+                wrong.append((body["type"], path, value))
+    assert [] == wrong
 
 
 def test_items_that_are_never_done_take_time_in_proportion() -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from turnscript.answers import invalid_count, missing_count, read_count
 from turnscript.api import Body, Source, body_bytes, leftover
 from turnscript.apis.anthropic_messages.blocks import (
     AssistantMessage,
@@ -54,7 +55,6 @@ CUTTING = frozenset({"length", "content_filter", "model_context_window_exceeded"
 _BLOCK = TextBlock | ThinkingBlock | ToolUseBlock | RedactedBlock | ImageBlock | DocumentBlock
 _read_block: Reader[Any] = Reader(_BLOCK)
 _read_word: Reader[str | None] = Reader(str | None)
-_read_count: Reader[int] = Reader(int)
 _PLACES = Indexed("$.content")
 
 # Blocks.
@@ -73,7 +73,8 @@ def item_of(block: Json, index: int) -> Item:
 
 # Token counts.
 
-_COUNTS = frozenset({"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"})
+_INPUT, _OUTPUT = "input_tokens", "output_tokens"
+_COUNTS = frozenset({_INPUT, _OUTPUT, "cache_read_input_tokens", "cache_creation_input_tokens"})
 _DETAILS = "output_tokens_details"
 _THINKING = "thinking_tokens"
 
@@ -84,41 +85,73 @@ class Tokens:
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._rest: Extra = {}
+        self._issues: dict[str, Issue] = {}
         self._seen = False
+        self._begun = False  # the count of the output is what it was when the answer began
 
     def read(self, value: Json | None, at: str) -> None:
-        """Take a `usage` object. Null and absent counts change nothing."""
+        """Take a `usage` object. Null and absent counts change nothing, and what is no count is an issue."""
         if value is None or bytes(value) == b"null":
             return
         self._seen = True
-        for key, member in _object(value, at).items():
+        if bytes(value)[:1] != b"{":
+            self._issues[""] = invalid_count(value, at)
+            return
+        for key, member in read_object(value).items():
             if key in _COUNTS:
                 self._count(key, member, f"{at}.{key}")
-            elif key == _DETAILS and bytes(member)[:1] == b"{":
-                details = read_object(member)
-                self._count(_THINKING, details.pop(_THINKING, None), f"{at}.{key}.{_THINKING}")
-                if details:
-                    self._rest[key] = leftover(details)
+            elif key == _DETAILS:
+                self._details(member, f"{at}.{key}")
             elif bytes(member) != b"null" or key not in self._rest:
                 self._rest[key] = member
 
+    def begin(self) -> None:
+        """The answer begins: how much it is has yet to be told."""
+        self._begun = True
+
+    def _details(self, value: Json, at: str) -> None:
+        if bytes(value)[:1] == b"{":
+            details = read_object(value)
+            self._count(_THINKING, details.pop(_THINKING, None), f"{at}.{_THINKING}")
+            if details:
+                self._rest[_DETAILS] = leftover(details)
+        elif bytes(value) != b"null":
+            self._issues[_DETAILS] = invalid_count(value, at)
+
     def _count(self, name: str, value: Json | None, at: str) -> None:
-        if value is not None and bytes(value) != b"null":
-            self._counts[name] = _read_count(value, at)
+        if value is None or bytes(value) == b"null":
+            return
+        self._issues.pop(name, None)
+        self._counts.pop(name, None)
+        count = read_count(value)
+        if count is None:
+            self._issues[name] = invalid_count(value, at)
+        else:
+            self._counts[name] = count
+            self._begun = self._begun and name != _OUTPUT
 
     def usage(self) -> Usage | None:
-        """The counts so far; None if there was no `usage` at all."""
-        if not self._seen:
+        """The counts so far; None if those of the input and the output were not told."""
+        if _INPUT not in self._counts or _OUTPUT not in self._counts:
             return None
         count = self._counts.get
         cached, written = count("cache_read_input_tokens", 0), count("cache_creation_input_tokens", 0)
-        total = count("input_tokens", 0) + cached + written
-        return Usage(total, count("output_tokens", 0), cached, written, count(_THINKING, 0))
+        total = self._counts[_INPUT] + cached + written
+        return Usage(total, self._counts[_OUTPUT], cached, written, count(_THINKING, 0))
+
+    def end(self) -> tuple[Usage | None, list[Issue]]:
+        """The counts at the end, and what is wrong with them. What an answer was said to be when it began is none."""
+        if self._begun:
+            self._counts.pop(_OUTPUT, None)
+        issues = list(self._issues.values())
+        if self._seen and "" not in self._issues:
+            missing = [name for name in (_INPUT, _OUTPUT) if name not in self._counts and name not in self._issues]
+            issues += [missing_count(f"$.usage.{name}") for name in missing]
+        return self.usage(), issues
 
     def extra(self) -> Extra:
         """The members without a name, as `extra` of the response."""
-        rest = {key: value for key, value in self._rest.items() if key != _DETAILS or bytes(value) != b"null"}
-        return {"usage": leftover(rest)} if rest else {}
+        return {"usage": leftover(self._rest)} if self._rest else {}
 
 
 def usage_object(usage: Usage) -> Body:
@@ -151,8 +184,10 @@ def read_response(source: Source, api: str) -> Response:
     response.stop_sequence = word(members, "stop_sequence")
     tokens = Tokens()
     tokens.read(members.pop("usage", None), "$.usage")
-    response.usage = tokens.usage()
+    response.usage, response.issues = tokens.end()
     response.extra = members | tokens.extra()
+    if response.finish_reason is None:
+        response.issues.append(Issue("missing_reason", "the message has no stop_reason"))
     last = response.items[-1] if response.items else None
     if response.finish_reason in CUTTING and isinstance(last, ToolCall):
         del response.items[-1]
@@ -188,9 +223,3 @@ def word(members: dict[str, Json], key: str) -> str | None:
     """Remove a member that is a string, or null, and give its value."""
     value = members.pop(key, None)
     return None if value is None else _read_word(value, f"$.{key}")
-
-
-def _object(value: Json, at: str) -> dict[str, Json]:
-    if bytes(value)[:1] != b"{":
-        raise mismatch(value, at, "an object")
-    return read_object(value)

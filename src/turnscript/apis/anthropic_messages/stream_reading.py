@@ -278,6 +278,7 @@ class StreamReader:
         if content is not None and bytes(content) not in (b"[]", b"null"):
             self._issue("misplaced_content", "message_start", excerpt(content, 200))
         self._note(members, members.pop("usage", None))
+        self._tokens.begin()
 
     def _message_delta(self, wire: MessageDelta, events: list[Event]) -> None:
         self._end_missed(events)
@@ -307,7 +308,8 @@ class StreamReader:
             self._settle(True, events)
             self._issue("missing_reason", "message_delta", "the message ended without a stop_reason")
         self._ended = True
-        end = MessageEnd(self._reason, self._stop_sequence, self.usage, list(self._issues.values()))
+        usage, issues = self._tokens.end()
+        end = MessageEnd(self._reason, self._stop_sequence, usage, [*self._issues.values(), *issues])
         end.id, end.model, end.extra = self.id, self.model, self._extra | self._tokens.extra()
         end.origin = ORIGIN
         events.append(end)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from turnscript.answers import lose_id, made_id, write_usage
+from turnscript.answers import lose_id, lose_usage, made_id, write_usage
 from turnscript.api import Api, Body, Rendering, Reply, merge
 from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.response import (
@@ -231,6 +231,7 @@ class ChatStreamRenderer(ChunkEnding):
             out.append(frame(encoded(body)))
         elif end.usage is not None:
             last.lose("usage", "dropped", "the client did not ask for it in a stream")
+        lose_usage(self.losses, end.usage, extra)
         self._ended = True
 
     def _chunk(self, choices: list[Body]) -> Body:

@@ -70,6 +70,7 @@ class CallLane(Lane):
         self.id: str | None = None
         self.name = ""
         self.type = ""
+        self.said = False  # whether there was any member for its arguments
         self.rest = Gathered(texts=True)
         self.inner = Gathered(texts=True)
         self._judged = False
@@ -148,6 +149,11 @@ class Lanes:
     def issues(self) -> list[Issue]:
         """What was not as it should be, each once."""
         return list(self._issues.values())
+
+    @property
+    def called(self) -> bool:
+        """Whether there was any call."""
+        return bool(self._calls)
 
     def add(self, key: str, text: str) -> None:
         """More of a text, a thought or a refusal; an empty piece says nothing."""
@@ -232,8 +238,10 @@ class Lanes:
         lane.inner.add(extra_of(piece.rest).items())
         if lane is self._current and lane.index < 0:
             self._begin(lane)
-        if isinstance(text, str) and text:
-            self._more(lane, text)
+        if isinstance(text, str):
+            lane.said = True
+            if text:
+                self._more(lane, text)
 
     def _is_cut(self, lane: CallLane, reason: str | None) -> bool:
         """Whether the answer ended inside the call. Reports arguments that are none although it did not."""
@@ -243,6 +251,8 @@ class Lanes:
         if not lane.name:
             self.issue("invalid_call", f"a call without a name, with {len(text)} characters of arguments")
             return True
+        if reason in COMPLETE and not (lane.texts or (lane.custom and lane.said)):
+            self.issue("missing_arguments", f"the call of {lane.name!r} came without arguments")
         well = lane is not self._latest if lane.custom else is_object(text)
         if reason in COMPLETE:
             if not (well or lane.custom) and text.strip():

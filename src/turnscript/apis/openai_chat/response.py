@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
-from turnscript.answers import is_whole, made_id, write_usage
+from turnscript.answers import is_whole, lose_usage, made_id, write_usage
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, Source, body_bytes, merge
 from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.content import written_parts
@@ -300,6 +300,7 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
     }
     if response.usage is not None:
         body["usage"] = write_usage(response.usage, usage_rest(extra), COUNTS)
+    lose_usage(rendering.losses, response.usage, extra)
     put_top(rendering, body, response.extra)
     return body, rendering
 

@@ -24,7 +24,7 @@ from turnscript.apis.openai_chat.answer import (
 from turnscript.apis.openai_chat.content import parts_of
 from turnscript.apis.openai_chat.lanes import Lanes
 from turnscript.apis.openai_chat.objects import kept
-from turnscript.conversation import Extra, Refusal, Text, Usage
+from turnscript.conversation import Extra, Issue, Refusal, Text, Usage
 from turnscript.errorobject import upstream_error
 from turnscript.errors import InvalidRequest
 from turnscript.events import Event, MessageEnd
@@ -48,6 +48,7 @@ class Assembly:
         self._extra: Extra = {}
         self._head: tuple[Json | UnsetType, ...] = ()  # what the last chunk said of the answer
         self._usage_rest: Extra = {}
+        self._usage_issues: list[Issue] = []  # of the last usage, which is the one that counts
         self._choice_rest = Gathered()
         self._message_rest = Gathered(texts=True)
 
@@ -59,7 +60,7 @@ class Assembly:
     def take(self, chunk: Json) -> None:
         """A chunk."""
         answer = read_checked(chunk)
-        if answer.choices is UNSET and answer.usage is UNSET:
+        if not isinstance(answer.choices, list) and answer.usage in (UNSET, _NULL):
             expected = "a list of choices"
             raise InvalidRequest(f"required, but missing; expected {expected}", path="$.choices", expected=expected)
         self.add(answer)
@@ -74,7 +75,7 @@ class Assembly:
             else:
                 self._choice(choice)
         if answer.usage is not UNSET and answer.usage != _NULL:
-            self._usage, self._usage_rest = read_usage(answer.usage, "$.usage", COUNTS)
+            self._usage, self._usage_rest, self._usage_issues = read_usage(answer.usage, "$.usage", COUNTS)
         head = (answer.object, answer.created, answer.system_fingerprint, answer.service_tier, answer.error)
         if head != self._head or answer.rest:
             self._head = head
@@ -93,6 +94,8 @@ class Assembly:
         if reason is None:
             lanes.issue("no_finish_reason", "the server did not say why the answer ended")
         lanes.finish(reason)
+        if reason == CALLED and not lanes.called:
+            lanes.issue("missing_call", "the answer ended for a call of a tool, and there is none in it")
         choice, message = self._choice_rest.joined(), self._message_rest.joined()
         if message:
             choice["message"] = leftover(message)
@@ -100,14 +103,16 @@ class Assembly:
             self._extra["choices"] = leftover(choice)
         if self._usage_rest:
             self._extra["usage"] = leftover(self._usage_rest)
-        end = MessageEnd(reason, self._stop, self._usage, lanes.issues)
+        end = MessageEnd(reason, self._stop, self._usage, lanes.issues + self._usage_issues)
         end.id, end.model, end.extra, end.origin = self._id, self._model, self._extra, ORIGIN
         return [*self.events(), end]
 
     def _choice(self, choice: Choice) -> None:
-        for piece in (choice.delta, choice.message):
-            if isinstance(piece, Piece):
-                self._piece(piece, whole=piece is choice.message)
+        pieces = [piece for piece in (choice.delta, choice.message) if isinstance(piece, Piece)]
+        for piece in pieces:
+            self._piece(piece, whole=piece is choice.message)
+        if not pieces and not choice.finish_reason:
+            self._lanes.issue("missing_delta", "the server sent a chunk that says nothing")
         self.reason = choice.finish_reason or self.reason
         if choice.finish_reason == STOP:
             for value in (choice.stop_reason, choice.matched_stop):

@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.answers import Counts, Gathered, lose_id, made_id, read_usage, write_usage
+from turnscript.answers import Counts, Gathered, lose_id, lose_usage, made_id, read_usage, write_usage
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, extra_of, leftover, merge
 from turnscript.chunked import ChunkEnding, encoded
 from turnscript.conversation import (
@@ -106,12 +106,14 @@ class Assembly:
         self.reason: str | None = None
         self._events: list[Event] = []
         self._texts: list[str] = []
+        self._seen = False  # a text, though it be empty
         self._issues: list[Issue] = []
         self._id: str | None = None
         self._model: str | None = None
         self._stop: str | None = None
         self._usage: Usage | None = None
         self._usage_rest: Extra = {}
+        self._usage_issues: list[Issue] = []  # of the last usage, which is the one that counts
         self._extra: Extra = {}
         self._head: tuple[Json | UnsetType, ...] = ()  # what the last chunk said of the answer
         self._choice_rest = Gathered()
@@ -126,7 +128,7 @@ class Assembly:
         answer = _read_answer(chunk, "$")
         if isinstance(answer.error, Json) and answer.error != _NULL:
             raise upstream_error(answer.error, chunk)
-        if answer.choices is UNSET and answer.usage is UNSET:
+        if not isinstance(answer.choices, list) and answer.usage in (UNSET, _NULL):
             expected = "a list of choices"
             raise InvalidRequest(f"required, but missing; expected {expected}", path="$.choices", expected=expected)
         self._id = self._id or answer.id or None
@@ -134,10 +136,10 @@ class Assembly:
         for choice in answer.choices or ():
             if not choice.index:
                 self._choice(choice)
-            elif not any(issue.kind == "extra_choices" for issue in self._issues):
-                self._issues.append(Issue("extra_choices", "there is more than one choice; only the first is read"))
+            else:
+                self._issue("extra_choices", "there is more than one choice; only the first is read")
         if isinstance(answer.usage, Json) and answer.usage != _NULL:
-            self._usage, self._usage_rest = read_usage(answer.usage, "$.usage", COUNTS)
+            self._usage, self._usage_rest, self._usage_issues = read_usage(answer.usage, "$.usage", COUNTS)
         head = (answer.object, answer.created, answer.system_fingerprint, answer.error)
         if head != self._head or answer.rest:
             self._head = head
@@ -156,19 +158,29 @@ class Assembly:
             text = Text(text="".join(self._texts))
             self._events.append(PartEnd(0, Assistant(content=[text], at="$.choices[0].text"), origin=ORIGIN))
         if self.reason is None:
-            self._issues.append(Issue("no_finish_reason", "the server did not say why the answer ended"))
+            self._issue("no_finish_reason", "the server did not say why the answer ended")
+        if not self._seen:
+            self._issue("missing_text", "there is a choice without a text")
         choice = self._choice_rest.joined()
         if choice:
             self._extra["choices"] = leftover(choice)
         if self._usage_rest:
             self._extra["usage"] = leftover(self._usage_rest)
-        end = MessageEnd(self.reason, self._stop, self._usage, self._issues)
+        end = MessageEnd(self.reason, self._stop, self._usage, self._issues + self._usage_issues)
         end.id, end.model, end.extra, end.origin = self._id, self._model, self._extra, ORIGIN
         return [*self.events(), end]
 
+    def _issue(self, kind: str, detail: str) -> None:
+        """Note what is odd; the same thing only once."""
+        if not any(issue.kind == kind for issue in self._issues):
+            self._issues.append(Issue(kind, detail))
+
     def _choice(self, choice: Choice) -> None:
         self.reason = choice.finish_reason or self.reason
-        text = choice.text or (choice.delta.content if isinstance(choice.delta, Delta) else "")
+        text = choice.text or (choice.delta.content if isinstance(choice.delta, Delta) else choice.text)
+        self._seen = self._seen or isinstance(text, str)
+        if not isinstance(text, str) and not choice.finish_reason:
+            self._issue("missing_text", "there is a choice without a text")
         if isinstance(text, str) and text:
             if not self._texts:
                 self._events.append(PartStart(0, Assistant(at="$.choices[0].text")))
@@ -322,6 +334,8 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
     body["model"] = body["model"] or response.model or ""
     if response.usage is not None:
         body["usage"] = usage_body(response.usage, response.extra, not rendering.foreign)
+    elif not rendering.foreign:
+        lose_usage(writer.losses, response.usage, response.extra)
     writer.put_top(rendering, body, response.extra)
     return body, writer.losses
 
@@ -413,6 +427,8 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
                 out.append(frame(encoded(body)))
             else:
                 rendering.lose("usage", "dropped", "the client did not ask for it in a stream")
+        elif not rendering.foreign:
+            lose_usage(self.losses, end.usage, end.extra)
         self._ended = True
 
     def _asked(self, body: Body) -> Body:

@@ -55,7 +55,17 @@ class ResponseObject(Wire):
     error: Json | UnsetType = UNSET
 
 
-read_response_object: Reader[ResponseObject] = Reader(ResponseObject)
+_NULL = Json(b"null")
+_read_response_object: Reader[ResponseObject] = Reader(ResponseObject)
+
+
+def read_response_object(value: Json, at: str) -> ResponseObject:
+    """A response object. A usage or an error that is null is none."""
+    wire = _read_response_object(value, at)
+    for name in ("usage", "error"):
+        if getattr(wire, name) == _NULL:
+            setattr(wire, name, UNSET)
+    return wire
 
 
 # The end.

@@ -33,10 +33,12 @@ from turnscript.conversation import (
     ToolResult,
 )
 from turnscript.grouping import slot_of
-from turnscript.jsontext import Json
+from turnscript.jsontext import Json, read_object
 from turnscript.logprobs import Candidate, TokenLogprob
+from turnscript.wire import missing
 
 _ALWAYS = {"annotations": b"[]", "logprobs": b"[]"}
+_NULL = Json(b"null")
 _USUAL = frozenset({COMPLETED, INCOMPLETE})
 
 
@@ -211,6 +213,8 @@ def is_search_call(item: Item) -> bool:
 def read_output(value: Json, path: str, index: int) -> Item | None:
     """An item of the output at `path`. None: a call that was cut off, which nobody may run."""
     item, *more = read_items([value], path, index)
+    if isinstance(item, Opaque) and bytes(read_object(value).get("type", _NULL)) == b"null":
+        raise missing(item.at, "type", "the type of an output item")  # requests name items of before by their id alone
     if more:  # what a search of the client's has found: no model answers with that
         return Opaque(type=TOOL_SEARCH_OUTPUT, value=value, at=item.at)
     if not isinstance(item, Assistant | Thinking | ToolCall):

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.answers import read_usage, write_usage
+from turnscript.answers import lose_usage, read_usage, write_usage
 from turnscript.api import Api, Body, Reply, Source, body_bytes, extra_of, leftover, merge
 from turnscript.apis.openai_responses.echo import Echo
 from turnscript.apis.openai_responses.errors import failure
@@ -63,7 +63,7 @@ def parse_response(source: Source) -> Response:
         usage=end.usage,
         id=end.id,
         model=end.model,
-        issues=issues,
+        issues=issues + end.issues,
         extra=end.extra,
         origin=ORIGIN,
     )
@@ -77,17 +77,21 @@ def cut_call(value: Json) -> Issue:
 def ending(wire: ResponseObject, items: list[Item]) -> MessageEnd:
     """What a response object says of itself, as the last event."""
     extra = said(extra_of(wire.rest))
-    usage = None
+    usage, issues = None, list[Issue]()
     if wire.usage is not UNSET:
-        usage, unnamed = read_usage(wire.usage, "$.usage", COUNTS)
+        usage, unnamed, issues = read_usage(wire.usage, "$.usage", COUNTS)
         if said(unnamed):
             extra["usage"] = leftover(said(unnamed))
     details = extra_of(None if wire.incomplete_details is UNSET else wire.incomplete_details.rest)
     if said(details):
         extra["incomplete_details"] = leftover(said(details))
+    reason = read_ending(wire, items)
+    if reason == INCOMPLETE:
+        issues = [*issues, Issue("missing_reason", "the response does not say why it is incomplete")]
     return MessageEnd(
-        finish_reason=read_ending(wire, items),
+        finish_reason=reason,
         usage=usage,
+        issues=issues,
         id=None if wire.id is UNSET else wire.id or None,
         model=None if wire.model is UNSET else wire.model or None,
         extra=extra,
@@ -108,7 +112,7 @@ def render_response(api: Api, response: Response, request: Request, reply: Reply
     written = output.all(response.items, status == INCOMPLETE)
     status = told_status(status, reply, output.lose)
     report = Report(api, request, id_, reply)
-    extra = own_extra(response.extra, response.origin, output.losses)
+    extra = own_extra(response, output.losses)
     end = MessageEnd(usage=response.usage, model=response.model, extra=extra)
     body = report.body(status, written, end, reason=reason)
     lose_stop(response.stop_sequence, output.losses)
@@ -131,9 +135,11 @@ def told_status(status: str, reply: Reply, lose: Lose) -> str:
     return reply.incomplete_as
 
 
-def own_extra(extra: Extra, origin: str | None, losses: list[Loss]) -> Extra:
+def own_extra(told: Response | MessageEnd, losses: list[Loss]) -> Extra:
     """The unnamed members, where they are this API's; those of another API's response are losses."""
-    if origin in (None, ORIGIN):
+    extra = told.extra
+    if told.origin in (None, ORIGIN):
+        lose_usage(losses, told.usage, extra)
         return extra
     detail = "only the API that the answer came from has this member"
     losses += [Loss(f"$.{key}", "dropped", detail) for key in extra]

@@ -254,7 +254,7 @@ class StreamReader:
     def _end(self, part: _Part, item: Item | None) -> None:
         """The item is whole, or None. What its pieces left out is told now; it ends when those before it have."""
         if item is not None:
-            if _names(item) != _names(part.item):
+            if _names(item) != _names(part.item) or _namespace(part.item) not in (None, _namespace(item)):
                 self._issue("changed_item", f"item {part.index} ended under another id or name than it began with")
             if isinstance(item, Assistant) and not part.announced and _refuses(item):
                 part.item.content = [Refusal(text="")]  # type: ignore[attr-defined]
@@ -285,10 +285,12 @@ class StreamReader:
         elif type_ not in _STATUSES and wire.status == "in_progress":
             wire.status = UNSET
         output = [] if wire.output is UNSET else wire.output
+        if wire.output is UNSET and not self._parts:
+            self._issue("missing_item", "there is no output, neither in events of its own nor in the last one")
         if wire.status != FAILED and wire.error is UNSET:
             self._complete(output)
         end = ending(wire, self._items)
-        end.issues = self._issues
+        end.issues = self._issues + end.issues
         self._events.append(end)
         self._over = True
 
@@ -308,6 +310,7 @@ class StreamReader:
         if output and len(output) < len(self._parts) - len(unended):
             self._issue("missing_item", "the last event has fewer items than were done; all that were done are kept")
         if not unended:
+            self._compare(output)
             return
         finals = [read_output(value, "$.output", index) for index, value in enumerate(output)]
         named = {_names(item): item for item in reversed(finals) if item is not None}
@@ -315,6 +318,18 @@ class StreamReader:
             beside = finals[part.index] if part.index < len(finals) else None
             same = beside if beside is not None and _names(beside) == _names(part.item) else None
             self._end(part, self._final(part, same or named.get(_names(part.item))))
+
+    def _compare(self, output: list[Json]) -> None:
+        """Report where the last event says something else of an item than what was kept of it."""
+        if len(output) != len(self._items):
+            return
+        for index, (value, kept) in enumerate(zip(output, self._items, strict=True)):
+            try:
+                item = read_output(value, "$.output", index)
+            except InvalidRequest:
+                item = None
+            if type(item) is not type(kept) or content_text(item) != content_text(kept):
+                self._issue("changed_item", f"the last event says something else of item {index} than was done")
 
     def _final(self, part: _Part, item: Item | None) -> Item | None:
         """The whole item of a part without `done`: that of the last event, else its pieces if they are whole."""
@@ -389,6 +404,10 @@ def _names(item: Item) -> tuple[object, ...]:
     if isinstance(item, ToolCall):
         return (ToolCall, item.id, item.name)
     return (type(item), getattr(item, "id", None) if isinstance(item, Assistant | Thinking) else None)
+
+
+def _namespace(item: Item) -> str | None:
+    return item.namespace if isinstance(item, ToolCall) else None
 
 
 def _refuses(item: Assistant) -> bool:

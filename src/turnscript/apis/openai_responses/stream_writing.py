@@ -174,7 +174,7 @@ class StreamWriter:
         id_ = self._reply.id or end.id or response_id(self._request)
         self._output.naming.seed = id_
         self._report = Report(self._api, self._request, id_, self._reply)
-        extra = own_extra(end.extra, end.origin, [])
+        extra = own_extra(end, [])
         begun = self._report.body(IN_PROGRESS, [], MessageEnd(model=end.model, extra=extra))
         body = self._opened = RawJson(_bytes(begun))
         self._emit("response.created", {"response": body})
@@ -195,7 +195,7 @@ class StreamWriter:
         lose_stop(event.stop_sequence, self.losses)
         if event.id not in (None, self._report.id) and self._reply.id is None:
             self._output.lose("$.id", "renamed", f"the stream has called itself {self._report.id!r} already")
-        end = MessageEnd(usage=event.usage, model=event.model, extra=own_extra(event.extra, event.origin, self.losses))
+        end = MessageEnd(usage=event.usage, model=event.model, extra=own_extra(event, self.losses))
         body = self._report.body(status, self._told(), end, reason=reason)
         self._over = True
         self._live.clear()
