@@ -158,8 +158,16 @@ class Backend(ABC):
         return refusal(status, body)
 
     def health_call(self) -> HttpCall:
-        """The cheapest request that a server which can answer answers with a status below 500."""
+        """The cheapest request whose status tells whether the server can answer."""
         return HttpCall("GET", "/models")
+
+    def is_well(self, status: int) -> bool:
+        """Whether a server that answers `health_call` with this status can answer.
+
+        A list of models may fail where completions do not: `transformers serve` looks for it in a cache that a model
+        from a folder never made. What stands before a server that is gone says 502, 503 or 504.
+        """
+        return status <= 500
 
     def facts_calls(self) -> Sequence[HttpCall]:
         """The requests whose answers `read_facts` reads: the list of models, which nearly every server has."""

@@ -60,7 +60,7 @@ class Model:
             self.free_at += 1
             tokens = [f" {self.free_at}", *tokens[:-1]]
         whole = "".join(tokens)
-        met = [stop for stop in body["stop"] if stop in whole]
+        met = [stop for stop in body.get("stop", ()) if stop in whole]
         if met and self.stop != "dropped":
             end = whole.index(met[0]) + (len(met[0]) if self.stop == "echoed" else 0)
             tokens, finish = _cut(tokens, end), "stop"
@@ -81,7 +81,7 @@ class Model:
             return said(last)
         if self.broken:
             tokens = ["\ufffd" if not token.isascii() else token for token in tokens]
-        sample = body["max_tokens"] == SAMPLE and not body["stop"]
+        sample = body["max_tokens"] == SAMPLE and not body.get("stop")
         steps: list[Any] = [self._wait(prompt), STREAM, self.buffered if sample else 0]
         for token in tokens:
             steps += [chunk(event({"choices": [{"text": token, "index": 0}]})), self.pause]

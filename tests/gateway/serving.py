@@ -25,16 +25,20 @@ MAIN = "import sys; from turnscript.cli.main import main; sys.exit(main())"
 class Serving:
     """`with Serving(folder, backend_url, server={...}) as process: process.url`. Its files are in `folder`.
 
-    `prepare` is Python that the process runs first. `lines`: what it has written to stderr so far.
+    `prepare` is Python that the process runs first. `lines`: what it has written to stderr so far. `deaf`: nobody reads
+    that any more once it listens.
     """
 
-    def __init__(self, folder: Path, backend: str, *, prepare: str = "", **sections: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, backend: str, *, prepare: str = "", deaf: bool = False, **sections: dict[str, Any]
+    ) -> None:
         self.folder = folder
         self.backend = backend
         self.sections = sections
         self.lines: list[str] = []
         self.url = ""
         self._prepare = prepare
+        self._deaf = deaf
 
     @property
     def config(self) -> Path:
@@ -79,6 +83,8 @@ class Serving:
             if found:
                 self.url = found[1]
                 self._ready.set()
+                if self._deaf:
+                    return
         self._ready.set()
 
     def __exit__(

@@ -420,3 +420,60 @@ def names_in(told: Told) -> set[str]:
     events = [json.loads(line[6:]) for line in told.body.splitlines() if line.startswith(b"data: {")]
     holders = [one.get("response") or one.get("message") or one for one in events]
     return {one["model"] for one in holders if "model" in one}
+
+
+# Nothing to answer.
+
+CHAT_PATH, MESSAGES_PATH, RESPONSES_PATH = (
+    get_api(name).endpoint for name in ("openai-chat", "anthropic-messages", "openai-responses")
+)
+NOTHING: list[tuple[str, dict[str, Any], str]] = [
+    (CHAT_PATH, {"messages": []}, "$.messages"),
+    (MESSAGES_PATH, {"messages": []}, "$.messages"),
+    (MESSAGES_PATH, {"messages": [], "system": "Be kind."}, "$.messages"),
+    (RESPONSES_PATH, {}, "$.input"),
+    (RESPONSES_PATH, {"input": []}, "$.input"),
+    (RESPONSES_PATH, {"input": None}, "$.input"),
+]
+LITTLE: list[tuple[str, dict[str, Any]]] = [
+    (CHAT_PATH, {"messages": [{"role": "system", "content": ""}]}),
+    (CHAT_PATH, {"messages": [{"role": "assistant", "content": None}]}),
+    (MESSAGES_PATH, {"messages": [{"role": "system", "content": "Be kind."}]}),
+    (MESSAGES_PATH, {"messages": [{"role": "user", "content": []}]}),
+    (RESPONSES_PATH, {"input": ""}),
+    (RESPONSES_PATH, {"input": [], "instructions": "Tell a story."}),
+    (TEXT.endpoint, {"prompt": ""}),
+]
+
+
+@BOTH
+@pytest.mark.parametrize(("path", "members", "place"), NOTHING)
+def test_a_request_without_anything_to_answer_is_refused(
+    stage: Stage, path: str, members: dict[str, Any], place: str, stream: bool
+) -> None:
+    api = next(api for api in APIS if api.endpoint == path)
+    told = stage.post(api, json.dumps({"model": "m", "max_tokens": 9, "stream": stream, **members}).encode())
+    is_refused(told, InvalidRequest("?", path=place))
+    assert place in told.json["error"]["message"]
+    assert place == told.json["error"].get("param", place)
+    assert not stage.asks[0]
+
+
+@pytest.mark.parametrize(("path", "members"), LITTLE)
+def test_a_request_with_little_to_answer_is_answered(stage: Stage, path: str, members: dict[str, Any]) -> None:
+    api = next(api for api in APIS if api.endpoint == path)
+    told = stage.post(api, json.dumps({"model": "m", "max_tokens": 9, **members}).encode())
+    assert (200, "Hello") == (told.status, told.text)
+
+
+@pytest.mark.parametrize("api", COUNTED, ids=named)
+def test_what_would_not_be_answered_may_be_counted(stage: Stage, api: Api) -> None:
+    body = {"model": "m", "messages": [], "input": []}
+    assert 200 == stage.client.post(api.serving.count_path, json=body).status_code
+
+
+def test_an_answer_is_gone_on_from_without_more_input(stage: Stage) -> None:
+    api = next(api for api in APIS if api.serving.stored is not None)
+    first = stage.ask(api, stream=False).json["id"]
+    told = stage.post(api, json.dumps({"model": "m", "input": [], "previous_response_id": first}).encode())
+    assert "Hello" == told.text

@@ -101,6 +101,13 @@ def turns_of(
         dialogue.user("Thank you very much.")
 
 
+def grows(backend: Forced) -> bool:
+    """Whether each prompt begins with the one before and with what was generated for that."""
+    prompts = [str(ask.prompt) for ask in backend.asked]
+    told = zip(prompts, backend.generated, prompts[1:], strict=False)
+    return len(prompts) > 3 and all(after.startswith(prompt + generated) for prompt, generated, after in told)
+
+
 @EACH
 @BOTH
 @pytest.mark.parametrize("thinking", [False, True], ids=["plain", "thinking"])
@@ -115,9 +122,29 @@ def test_a_recurrent_model_reads_nothing_twice(rwkv: str, api: str, way: Way, th
             if turn:
                 assert before - 8 <= cached < whole, turn
             before = whole
-    prompts = [ask.prompt for ask in backend.asked]
-    for prompt, generated, after in zip(prompts, backend.generated, prompts[1:], strict=False):
-        assert str(after).startswith(f"{prompt}{generated}")
+    assert grows(backend)
+
+
+@EACH
+@BOTH
+def test_a_session_of_many_calls_is_read_once(rwkv: str, api: str, way: Way) -> None:
+    """Calls one behind another and side by side, each as the model spelled it and no program would."""
+    rounds = [["Tokyo"], ["Rome", "Oslo"], ["Tokyo", "Tokyo"], ["Bern"]]
+    with forced(rwkv, LlamaCpp()) as (url, backend):
+        dialogue = DIALOGUES[api](url, way, [WEATHER])
+        dialogue.user(f"Compare the weather of some cities for me, {api} {way}.")
+        before = 0
+        for cities in rounds:
+            backend.say(*[call("get_weather", city=city) for city in cities], change=odd)
+            said = dialogue.ask()
+            assert cities == [one.arguments["city"] for one in said.calls]
+            dialogue.results({one.id: f'{{"sky": "clear in {one.arguments["city"]}"}}' for one in said.calls})
+            whole, cached = tokens(dialogue, said)
+            assert max(0, before - 8) <= cached < whole
+            before = whole
+        backend.say(text("It is clear everywhere."))
+        assert "It is clear everywhere." == dialogue.ask().text.strip()
+    assert grows(backend)
 
 
 def test_two_conversations_side_by_side_keep_their_slots(rwkv: str) -> None:
@@ -140,6 +167,7 @@ def test_the_common_wire_of_the_same_server_works_too(rwkv: str, api: str) -> No
         dialogue = DIALOGUES[api](url, STREAM, [WEATHER])
         counts = list(turns_of(dialogue, backend, f"common {api}"))
     assert [1, 1, 1] == [int(after[1] >= before[0] - 8) for before, after in pairwise(counts)]
+    assert grows(backend)
 
 
 @EACH
@@ -147,7 +175,9 @@ def test_the_common_wire_of_the_same_server_works_too(rwkv: str, api: str) -> No
 def test_control_tokens_of_a_transformer_end_its_turns(llamacpp: str, api: str, format_name: str) -> None:
     with forced(llamacpp, LlamaCpp(), format_name) as (url, backend):
         dialogue = DIALOGUES[api](url, WHOLE, [WEATHER])
-        assert 4 == len(list(turns_of(dialogue, backend, f"control {api}")))
+        counts = list(turns_of(dialogue, backend, f"control {api}"))
+    assert [True] * 3 == [before[0] - 8 <= after[1] < after[0] for before, after in pairwise(counts)]
+    assert grows(backend)
 
 
 def test_a_stop_string_of_the_client_is_named_by_the_server(rwkv: str) -> None:

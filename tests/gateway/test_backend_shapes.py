@@ -91,6 +91,15 @@ def test_a_stop_string_of_the_client_is_named_over_every_wire(talk: Talk) -> Non
     assert ("One two", "stop_sequence", "END") == (answer.text.strip(), answer.reason, answer.whole.stop_sequence)
 
 
+def test_a_text_without_stop_strings_is_completed_over_every_wire(talk: Talk) -> None:
+    talk.speaker.clear()
+    talk.speaker.say(text("upon a time."))
+    asked = {"model": "default", "prompt": "Once", "max_tokens": 400}
+    answer = httpx2.post(f"{talk.url}/v1/completions", json=asked, verify=NO_TLS)
+    assert 200 == answer.status_code, answer.text
+    assert "upon a time." in answer.json()["choices"][0]["text"]
+
+
 def test_usage_is_told_whether_or_not_the_server_counts(talk: Talk) -> None:
     dialogue = lead(talk, "openai-chat", WHOLE)
     talk.speaker.say(text("One two three four five six"))

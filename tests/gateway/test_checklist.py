@@ -60,11 +60,13 @@ CHECKLIST: dict[str, list[str]] = {
         "gateway/test_e2e_responses.py::test_a_websocket_is_refused_in_the_way_that_clients_take_at_once"
     ],
     "errors in the shape of each API, with a time to wait": [
+        "gateway/test_error_table.py::test_every_row_is_the_class_that_it_names",
         "gateway/test_faults_sdks.py::test_an_error_with_a_status_is_its_own_exception",
         "gateway/test_limits.py::test_a_full_queue_refuses_and_a_long_wait_does_too",
         "gateway/test_limits.py::test_the_requests_of_a_key_in_a_minute_are_counted",
     ],
     "malformed requests are bad requests": [
+        "gateway/test_asking.py::test_a_request_without_anything_to_answer_is_refused",
         "gateway/test_e2e_chat.py::test_a_malformed_request_is_a_bad_request",
         "gateway/test_e2e_messages.py::test_a_malformed_request_is_a_bad_request",
         "gateway/test_e2e_responses.py::test_a_malformed_request_is_a_bad_request",
@@ -82,6 +84,8 @@ CHECKLIST: dict[str, list[str]] = {
     "a client that hangs up ends its generation": [
         "gateway/test_alive.py::test_a_client_that_goes_ends_the_generation",
         "gateway/test_alive.py::test_clients_that_are_killed_at_any_point_leave_nothing",
+        "gateway/test_counts_alive.py::test_a_client_that_goes_ends_a_count",
+        "gateway/test_counts_alive.py::test_a_client_that_goes_while_its_prompt_is_counted_ends_that",
     ],
     # Messages.
     "Messages: instructions in the middle, several users, several texts": [
@@ -117,6 +121,8 @@ CHECKLIST: dict[str, list[str]] = {
     "Messages: thoughts of others, redacted ones and display are taken": [
         "gateway/test_e2e_thinking.py::test_thoughts_of_another_server_are_taken",
         "gateway/test_e2e_thinking.py::test_a_thought_whose_proof_was_changed_is_taken_and_reported",
+        "gateway/test_foreign.py::test_a_proof_of_another_server_is_one_loss_and_in_no_prompt",
+        "gateway/test_foreign.py::test_an_effort_in_the_middle_of_messages_is_a_loss",
     ],
     "Messages: structured output, also as a forced tool": [
         "gateway/test_e2e_messages.py::test_structured_output_is_parsed_by_the_sdk",
@@ -189,6 +195,7 @@ CHECKLIST: dict[str, list[str]] = {
     ],
     "Responses: compaction is a normal request": [
         "gateway/test_e2e_responses.py::test_a_wish_to_compact_is_reported_and_a_summary_is_an_ordinary_request",
+        "gateway/test_foreign.py::test_what_only_another_server_can_do_is_a_loss",
         "gateway/test_prefix_law.py::test_a_session_of_codex_only_grows",
     ],
     "Responses: every setting is taken": [

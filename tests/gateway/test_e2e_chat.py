@@ -304,6 +304,12 @@ def test_models_are_listed_and_any_name_is_one(sdk: openai.OpenAI) -> None:
     assert "org/some-model" == sdk.models.retrieve("org/some-model").id
 
 
+@pytest.mark.parametrize("headers", [{}, {"anthropic-version": "2023-06-01"}], ids=["openai", "anthropic"])
+def test_a_slash_at_the_end_of_the_models_names_none_of_them(sdk: openai.OpenAI, headers: dict[str, str]) -> None:
+    options: Any = {"headers": headers}
+    assert sdk.get("/models", cast_to=object, options=options) == sdk.get("/models/", cast_to=object, options=options)
+
+
 def test_a_path_that_is_not_there_is_not_found(sdk: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError):
         sdk.embeddings.create(model="m", input="Hello")

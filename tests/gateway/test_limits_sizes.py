@@ -93,11 +93,7 @@ def test_a_head_that_comes_too_slowly_is_cut(stage: Stage, start: bytes, drop: b
 
 @EACH
 @pytest.mark.parametrize("drop", [b"", b" "], ids=["silent", "dripping"])
-def test_a_body_that_comes_too_slowly_is_refused(
-    stage: Stage, api: Api, drop: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("turnscript.gateway.server._LINGER", 0.1)
-
+def test_a_body_that_comes_too_slowly_is_refused(stage: Stage, api: Api, drop: bytes) -> None:
     async def run() -> bytes:
         async with connected(stage.url) as (reader, writer):
             writer.write(post(api, b"{", content_length="1000"))

@@ -60,11 +60,16 @@ def test_what_is_done_about_a_loss_is_the_affair_of_a_key(
 
 
 @EACH
-def test_what_is_done_about_a_vendors_tool_is_the_affair_of_a_key(keys: tuple[Stage, dict[str, str]], api: Api) -> None:
+@pytest.mark.parametrize("options", [{}, {"search_context_size": "low"}])
+def test_what_is_done_about_a_vendors_tool_is_the_affair_of_a_key(
+    keys: tuple[Stage, dict[str, str]], api: Api, options: dict[str, Any]
+) -> None:
+    """Options that say nothing ask for the search, too."""
     stage, _ = keys
     stage.play(answer("Hello"))
-    hosted: dict[str, Any] = {"web_search_options": {"search_context_size": "low"}}
-    assert "Hello" == ask(keys, "plain", api, **hosted).text
+    hosted: dict[str, Any] = {"web_search_options": options}
+    reported = ask(keys, "plain", api, **hosted)
+    assert ("Hello", "1") == (reported.text, reported.headers[LOSSES])
     told = ask(keys, "firm", api, **hosted)
     assert (400, []) == (told.status, stage.asks[0])
     assert "$.web_search_options" in str(told.error)

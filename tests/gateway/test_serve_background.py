@@ -18,7 +18,7 @@ import pytest
 
 from tests.gateway.running import Running
 from tests.gateway.scripted import HANG, RESET, STREAM, Script, chunk, event
-from tests.gateway.stage import APIS, Stage, Told, answer, body_of, named, piece, quiet
+from tests.gateway.stage import APIS, Stage, Told, answer, body_of, connected, named, piece, post, quiet
 from tests.sdks import openai_sdk
 from turnscript.api import Api
 from turnscript.gateway.callers import ANYBODY
@@ -240,6 +240,41 @@ def test_who_follows_too_slowly_is_told_so_and_the_answer_goes_on(
     told = Told(api, 200, {"content-type": "text/event-stream"}, heard)
     assert (True, None) == (told.error is not None, told.end)
     stage.until(lambda: "completed" == stage.client.get(path).json()["status"])
+
+
+@EACH
+def test_who_follows_and_reads_nothing_is_kept_nothing_for_and_is_cut_off(
+    stage: Stage, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage.gateway.service.heart, "stall", 0.5)
+    stage.play(answer(*["And so on. " * 1000] * 200))
+    server = stage.gateway._server
+    assert server is not None
+
+    async def waiting(port: int) -> list[int]:
+        """How much waits for the client at a port, if it is there."""
+        ours = [connection.transport for connection in server.server_state.connections]
+        return [one.get_write_buffer_size() for one in ours if one.get_extra_info("peername")[1] == port]
+
+    async def run() -> None:
+        body = body_of(api, stream=True, background=True, limit=10_000_000)
+        async with connected(stage.url) as (reader, writer):
+            writer.write(post(api, body))
+            found = re.search(rb'"id":"(\w+)"', await reader.readuntil(b'"object":"response"'))
+        assert found is not None
+        id_ = found[1].decode()
+        size = len(str(await asyncio.to_thread(until_over, stage, api, id_)))
+        assert size > 2_000_000
+        async with connected(stage.url, room=10_000) as (_, writer):
+            port = writer.get_extra_info("sockname")[1]
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(f"GET {api.endpoint}/{id_}?stream=true HTTP/1.1\r\nhost: gateway\r\n\r\n".encode())
+            await asyncio.to_thread(stage.until, lambda: any(stage.gateway.run(waiting(port))))
+            # The stream tells the answer five times, at most once in one event.
+            assert max(stage.gateway.run(waiting(port)), default=0) < 1.5 * size
+            await asyncio.to_thread(stage.until, lambda: not stage.gateway.run(waiting(port)))
+
+    asyncio.run(run())
 
 
 @EACH

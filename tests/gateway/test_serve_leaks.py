@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -11,52 +13,33 @@ from typing import Any
 
 import psutil
 import pytest
+from hypothesis import settings
 
-from tests.gateway.scripted import STREAM, chunk, event
+from tests.gateway.crowd import Cheap, Client, Line, crowd
 from tests.gateway.serving import Serving
-from tests.gateway.stage import APIS, Stage, Told, answer, body_of, connected, piece, post, quiet
+from tests.gateway.small import SMALL
+from tests.gateway.stage import APIS, Stage, Told, answer, body_of, connected, post, quiet
+from turnscript.conversation import Text, User
 from turnscript.gateway.server import allow_open_files
 
-WHOLE = b"".join(step for step in answer("Hello", " you") if isinstance(step, bytes))
-BEGUN = STREAM + chunk(event(piece("Once upon a time")))
-MODELS = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 23\r\n\r\n{"data":[{"id":"mod"}]}'
 NOT_KEPT: dict[str, Any] = {"store": False}
 REQUESTS = [
-    (post(api, body_of(api, stream=stream, **(NOT_KEPT if api.serving.stored else {}))), stream)
+    (post(api, body_of(api, stream=stream, text="Say 1", **(NOT_KEPT if api.serving.stored else {}))), stream)
     for api in APIS
     for stream in (True, False)
 ]
+LONG = settings.get_current_profile_name() == "fuzz"
+CLIENTS, SPREAD = (3300, 200_000) if LONG else (660, 700_000)
+"""How many come, each with three requests and more, and how many bytes more a settled process may have at their end."""
 pytestmark = pytest.mark.filterwarnings("error")
 
 
-class Cheap(asyncio.Protocol):
-    """A model server that costs nothing: the same bytes for every request. One that says `hang` gets no end."""
-
-    def __init__(self) -> None:
-        self._data = b""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self._data += data
-        while (end := self._data.find(b"\r\n\r\n")) >= 0:
-            head = self._data[:end].lower()
-            length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0] or 0)
-            body = self._data[end + 4 : end + 4 + length]
-            if len(body) < length:
-                return
-            self._data = self._data[end + 4 + length :]
-            told = MODELS if head.startswith(b"get") else BEGUN if b"hang" in body else WHOLE
-            self._transport.write(told)
-
-
 @asynccontextmanager
-async def serving(folder: Path, prepare: str = "") -> AsyncIterator[Serving]:
+async def serving(folder: Path, prepare: str = "", **sections: dict[str, Any]) -> AsyncIterator[Serving]:
     """The gateway as a process, before a cheap model server."""
     server = await asyncio.get_running_loop().create_server(Cheap, "127.0.0.1", 0, backlog=1000)
     process = Serving(folder, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", prepare=prepare)
+    process.sections = sections
     await asyncio.to_thread(process.__enter__)
     try:
         yield process
@@ -116,19 +99,59 @@ async def many(url: str, times: int) -> None:
                     await reader.readexactly(int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0]))
 
 
-def test_thousands_of_requests_leave_no_memory_and_no_connection(tmp_path: Path) -> None:
+@pytest.mark.hypothesis
+def test_thousands_of_clients_leave_no_memory_and_no_connection(tmp_path: Path) -> None:
+    """No two ask the same. What is kept for clients to come back to is bounded, and soon full."""
+
     async def run() -> None:
-        async with serving(tmp_path) as process:
+        async with serving(tmp_path, SMALL, memory={"size": 300_000}, store={"size": 300_000}) as process:
+            numbers, asked, found = itertools.count(), 0, list[int]()
+            for _ in range(10):
+                asked += await crowd(process.url, itertools.islice(numbers, CLIENTS // 10))
+                process.signal(signal.SIGUSR1)
+                await until(lambda: len(process.events("collected")) > len(found))
+                found.append(memory(process))
+            assert asked > 3 * CLIENTS
+            assert max(found[4:]) - found[4] < SPREAD, found
+            assert files(process) < 40
 
-            async def round_of(times: int) -> int:
-                await asyncio.gather(*(many(process.url, times) for _ in range(8)))
-                return memory(process)
+    asyncio.run(run())
 
-            first = await round_of(25)
-            files_before = files(process)
-            last = await round_of(25)
-            assert last - first < 3_000_000
-            assert abs(files(process) - files_before) < 16
+
+@pytest.mark.parametrize("how", ["refused", "failed", "left", "counted"])
+def test_large_requests_that_come_to_nothing_leave_nothing(tmp_path: Path, how: str) -> None:
+    """Their errors and what is around these must not keep them until the collector of garbage comes round."""
+
+    async def come(line: Line, number: int) -> None:
+        client = Client(line, number)
+        client.add(User(content=[Text(text=f"{number} words " * 100_000)]))
+        client.say("Hang" if how == "left" else "Fail")
+        body = client.body(stream=number % 8 < 4)
+        if how == "left":
+            reader = await line.begin(client.post(body))
+            if number % 8 < 4:
+                await reader.readuntil(b"Hello")
+            await line.leave()
+        elif how == "failed":
+            await line.ask(client.post(body), 503, 529, 200)  # the last where a stream has begun
+        elif how == "refused":
+            await line.ask(client.post(body[:-1]), 400)
+        elif client.api.serving.count_path:
+            counted = client.post(body[:-1])
+            counted = counted.replace(client.api.endpoint.encode(), client.api.serving.count_path.encode(), 1)
+            await line.ask(counted, 400)
+
+    async def run() -> None:
+        async with serving(tmp_path, SMALL) as process:
+            line = Line(process.url)
+            for number in range(16):
+                await come(line, number)
+            before = memory(process)
+            for number in range(16, 80):
+                await come(line, number)
+            await line.leave()
+            assert memory(process) - before < 30_000_000
+            process.lines[:] = [told for told in process.lines if "backend failed" not in told]
 
     asyncio.run(run())
 
@@ -142,8 +165,8 @@ def test_hundreds_of_streams_at_once_are_answered_and_cost_little(tmp_path: Path
     async def stream(stack: AsyncExitStack, url: str, number: int) -> None:
         reader, writer = await stack.enter_async_context(connected(url))
         api = APIS[number % len(APIS)]
-        writer.write(post(api, body_of(api, stream=True, text=f"hang {number}")))
-        head = await reader.readuntil(b"Once upon")
+        writer.write(post(api, body_of(api, stream=True, text=f"Hang {number}")))
+        head = await reader.readuntil(b"Hello")
         assert head.startswith(b"HTTP/1.1 200 ")
 
     async def run() -> None:
@@ -198,7 +221,7 @@ def test_a_large_request_takes_a_small_multiple_of_its_size(tmp_path: Path) -> N
             before = memory(process)
             async with sampled(process) as found:
                 for api in APIS:
-                    body = body_of(api, stream=False, text="Hello you " * (size // 10))
+                    body = body_of(api, stream=False, text="Hello you " * (size // 10) + "Say 1")
                     told = await asyncio.to_thread(process.client.post, api.endpoint, content=body)
                     assert 200 == told.status_code
             assert len(found) > 10

@@ -7,11 +7,13 @@ import errno
 import io
 import json
 import logging
+import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 from prometheus_client import Counter, Gauge, Histogram
@@ -170,6 +172,52 @@ def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path, where: str, 
         assert process.ended()[0] in (0, 120)  # the interpreter tells of a stream that it cannot flush by the latter
 
 
+def test_a_reader_of_the_log_that_has_stopped_holds_up_nobody(tmp_path: Path) -> None:
+    with (
+        Threaded() as thread,
+        thread.server(lambda asked: answer("Hello")) as server,
+        Serving(tmp_path, server.url, deaf=True) as process,
+    ):
+        for number in range(400):  # a pipe holds 64 KB
+            told = process.client.get(f"/v1/responses/{number:0>1000}", timeout=2)
+            assert 404 == told.status_code
+        body = body_of(APIS[0], stream=False)
+        assert 200 == process.client.post(APIS[0].endpoint, content=body, timeout=2).status_code
+        process.signal(signal.SIGTERM)
+        assert process.ended()[1] < 5
+
+
+@contextmanager
+def logging_to(stream: TextIO) -> Iterator[None]:
+    root = logging.getLogger(LOGGER)
+    was = root.handlers, root.propagate, root.level
+    try:
+        set_up("info", stream=stream)
+        yield
+    finally:
+        root.handlers, root.propagate = was[:2]
+        root.setLevel(was[2])
+
+
+def test_lines_that_nobody_takes_wait_and_some_are_lost_and_counted() -> None:
+    ours, theirs = os.pipe()
+    read = bytearray()
+    with open(ours, "rb", buffering=0) as reader, open(theirs, "w") as writer, logging_to(writer):
+        number = 0
+        for number in range(2000):
+            say(logging.ERROR, "event", number=number, text="x" * 1000)
+        os.set_blocking(ours, False)
+        while b"could not be written" not in read:
+            read += reader.read(100_000) or b""
+            number += 1
+            say(logging.ERROR, "event", number=number)
+    told = [json.loads(line) for line in read.splitlines()]
+    (at,) = [at for at, line in enumerate(told) if line["event"] == "the log could not be written"]
+    before = [line["number"] for line in told[:at]]
+    assert list(range(200)) == before[:200]
+    assert before[-1] + 1 == len(before) + told[at]["lines"]
+
+
 def test_lines_that_were_not_written_are_counted_once_others_are() -> None:
     class Disk(io.StringIO):
         full = False
@@ -180,15 +228,9 @@ def test_lines_that_were_not_written_are_counted_once_others_are() -> None:
             return super().write(text)
 
     disk = Disk()
-    root = logging.getLogger(LOGGER)
-    was = root.handlers, root.propagate, root.level
-    try:
-        set_up("info", stream=disk)
+    with logging_to(disk):
         for disk.full in (False, True, True, False):
             say(logging.ERROR, "event", number=1)
-    finally:
-        root.handlers, root.propagate = was[:2]
-        root.setLevel(was[2])
     told = [json.loads(line) for line in disk.getvalue().splitlines()]
     assert ["event", "event", "the log could not be written"] == [line["event"] for line in told]
     assert 2 == told[-1]["lines"]

@@ -137,6 +137,8 @@ def _raw_stream(body: str) -> Script:
 
 
 def _transformers(asked: Asked, written: Written) -> Script:
+    if asked.json.get("stop") == []:
+        return sse({"error": "Stop string preprocessing was unable to identify tokens"}, end=(END,))
     events: list[Any] = [{"choices": [{"index": 0, "text": token}]} for token in written.tokens]
     last = {"choices": [{"index": 0, "finish_reason": written.finish, "text": ""}], "usage": _usage(asked, written)}
     return sse(*events, last, end=(END,))

@@ -36,11 +36,12 @@ def test_the_registry_knows_three_backends_and_offers_the_nearest_name() -> None
 
 @EACH
 def test_a_limit_of_one_at_least_and_the_stops_are_always_sent(backend: Backend) -> None:
-    """Q8, Q10, Q15: 0 and none mean different things to servers, and an empty stop string ends at once."""
+    """Q8, Q10, Q15: 0 and none mean different things to servers, and an empty stop string ends at once. An empty list
+    is what ai00 needs to have none, and what `transformers serve` fails at."""
     limit = "n_predict" if backend is LLAMA else "max_tokens"
     for tokens in (0, -1, 1):
         assert 1 == body(backend.call(ask(max_tokens=tokens)))[limit]
-    assert [] == body(backend.call(ask()))["stop"]
+    assert body(backend.call(ask())).get("stop") == (None if backend is COMPLETIONS else [])
     assert ["a"] == body(backend.call(ask(stops=["", "a", ""])))["stop"]
 
 
@@ -88,7 +89,6 @@ def test_completions_send_only_what_every_server_knows() -> None:
     assert {
         "prompt": "Hi",
         "max_tokens": 5,
-        "stop": [],
         "stream": True,
         "temperature": 0.5,
         "top_p": 0.9,

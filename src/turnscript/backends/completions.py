@@ -63,9 +63,10 @@ class Completions(Backend):
         members: dict[str, Any] = {
             "prompt": ask.prompt,
             "max_tokens": limit_of(ask),
-            "stop": stops_of(ask),
             "stream": ask.stream,
         } | self.sampling(ask)
+        if stops := stops_of(ask):  # transformers serve fails at an empty list
+            members["stop"] = stops
         if ask.model is not None:
             members["model"] = ask.model
         if ask.stream:

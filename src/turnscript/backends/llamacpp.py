@@ -114,6 +114,10 @@ class LlamaCpp(Backend):
         """503 while the model is loading."""
         return HttpCall("GET", "/health")
 
+    def is_well(self, status: int) -> bool:
+        """Its health is all that it is asked for here, so 500 means what it says."""
+        return status < 500
+
     def facts_calls(self) -> Sequence[HttpCall]:
         """What the server is, and what it puts before a prompt."""
         start = {"content": "", "add_special": True, "with_pieces": True}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from pathlib import Path
@@ -48,6 +47,8 @@ def doctor(**options: Any) -> int:
     The server is asked some thirty short questions. Nothing is changed on it and nothing is left running. The exit code
     is 0 if there is no fault, 1 if there is one.
     """
+    import asyncio  # noqa: PLC0415  (no other command waits for it)
+
     config = _config(options)
     models = _models(config, None if options["backend"] else options["model"])
     with Files() as files:

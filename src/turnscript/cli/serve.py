@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
 import os
@@ -150,6 +149,8 @@ def _check(config: Config, *, as_json: bool) -> int:
 
 
 def _run(reloader: Reloader) -> int:
+    from asyncio import Runner  # noqa: PLC0415
+
     import uvloop  # noqa: PLC0415
 
     from turnscript.gateway.logs import set_up  # noqa: PLC0415
@@ -161,7 +162,7 @@ def _run(reloader: Reloader) -> int:
     sock = _listening(config.server.host, config.server.port)
     server = Server(Service(config, reloader), on_ready=_ready)
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(server.serve([sock]))
     except Unsupported as error:  # a model that this installation cannot run
         raise Failed(error.message) from None

@@ -64,6 +64,7 @@ class AnswerRequests:
             await self._leave(visit)
             service.visits.discard(visit)
             service.note_end(visit)
+            visit.forget()
 
     async def _leave(self, visit: Visit) -> None:
         """Never leave a stream without an end: where nothing else has ended it, something unforeseen has."""
@@ -87,9 +88,9 @@ class AnswerRequests:
         visit.prepared, visit.told = prepared, prepared.told
         service.metrics.running.labels(self._api.name, visit.model).inc()
         if prepared.detached:
+            visit.unwatch()
             await self._apart(visit, prepared)
             return
-        visit.watch()
         self._supersede(visit, prepared)
         if prepared.choices > 1:
             await self._several(visit, prepared)

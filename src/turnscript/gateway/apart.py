@@ -22,6 +22,7 @@ from turnscript.gateway.keeping import Keeping
 from turnscript.gateway.logs import say
 from turnscript.gateway.preparing import Prepared
 from turnscript.gateway.store import EventLog
+from turnscript.gateway.visit import let_go
 
 Tell = Callable[[list[Event]], Awaitable[None]]
 Make = Callable[[Prepared, Tell], Awaitable[tuple[Generation, bytes]]]
@@ -112,6 +113,7 @@ class Apart:
             finally:
                 self._making.pop((owner, id_), None)
                 self._keeping.store.end_events(owner, id_)
+                let_go(error)
 
     async def _keep(self, api: Api, prepared: Prepared, body: bytes, log: EventLog | None, last: bytes) -> None:
         """Keep how it ended, and only then tell it. There is nobody who could be told that it was not kept."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from copy import copy
-from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal, Protocol
 
@@ -27,6 +26,7 @@ from msgspec import Struct
 
 from turnscript.conversation import Assistant, Issue, Response, Text, Tool, ToolCall
 from turnscript.conversation import calls as calls_of
+from turnscript.engine.recent import MB, recent
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, raw_text
 from turnscript.jsontext import Json, is_object, text_of
 
@@ -52,6 +52,7 @@ Action = Literal["pass", "text", "retry"]
 
 _MOST_FINDINGS = 8
 _LONGEST = 300
+_COMPILED = 20  # times the size of a schema
 _SEPARATORS = ("__", "::", ".", "/", ":")
 _JSON_SPACE = " \t\n\r"
 
@@ -88,7 +89,7 @@ class _Unusable(Struct, frozen=True):
     detail: str
 
 
-@lru_cache(maxsize=512)
+@recent(32 * MB, weight=_COMPILED)
 def _validator(schema: bytes) -> jsonschema_rs.Validator | _Unusable:
     """A schema compiled, once for each text. Nothing is fetched: a reference to elsewhere makes it unusable."""
     try:

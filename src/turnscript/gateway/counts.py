@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -9,7 +10,7 @@ from turnscript.api import Api
 from turnscript.errors import TurnscriptError
 from turnscript.gateway.headers import COUNTED
 from turnscript.gateway.logs import say
-from turnscript.gateway.service import Service
+from turnscript.gateway.service import CLIENT_GONE, Service
 from turnscript.gateway.visit import ClientGone, Visit
 
 
@@ -35,10 +36,19 @@ class Count:
             visit.more_headers = [(COUNTED.encode(), b"exact" if exact else b"estimated")]
             await visit.answer(count(max(1, tokens)))
         except TurnscriptError as error:
+            visit.error = error
+            visit.settle()
             await visit.refuse(error)
         except ClientGone:
             return
+        except asyncio.CancelledError:
+            if not visit.ended_by:
+                raise
+            visit.take_back()
+            visit.status = CLIENT_GONE
+            await visit.gone()
         finally:
             visit.settle()
             visit.release()
+            visit.forget()
             say(logging.INFO, "counted", request=visit.request_id, path=visit.path, status=visit.status)

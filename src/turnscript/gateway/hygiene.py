@@ -10,6 +10,8 @@ done here, each with a `Loss` unless it means nothing to a model at all:
   `ToolsChange` follows, so that the prompt before that place stays as it was. Definitions that a search brought, and
   additions and removals in the middle of a conversation, become a `ToolsChange` where they stand.
 - A `ToolsChange` before anybody has spoken is the list of tools itself.
+- Proofs of thoughts that another server made are taken off: whoever restored the thoughts has reported them. A thought
+  with nothing else in it is dropped, because a model would take it for one that was empty.
 - Texts without a character are dropped: in answers, which a model would otherwise not have begun like that; in
   instructions; and beside other parts.
 
@@ -27,6 +29,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnscript.conversation import (
     Assistant,
@@ -53,7 +56,7 @@ from turnscript.gateway.toolset import AT, defined, names_of, place_of, split, t
 from turnscript.grouping import is_joined
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.losses import Loss, LossKind
-from turnscript.sources import part_path
+from turnscript.sources import part_path, texts_in_source
 
 VOLATILE = (r"x-anthropic-billing-header:[^\n]*(?:\n|\Z)",)
 """What of instructions changes with every request: patterns that match from the beginning of a line."""
@@ -126,7 +129,8 @@ class _Cleaning:
         items = [kept for item in self._with_changes(request.items) if (kept := self._item(item)) is not None]
         cleaned = copy(request)
         cleaned.conversation = Conversation(*_led(items, tools))
-        return Cleaned(cleaned, self._losses, list(self._hidden.values()))
+        losses = texts_in_source(request, self._losses)
+        return Cleaned(cleaned, losses, list(self._hidden.values()))
 
     def _lose(self, path: str, kind: LossKind, detail: str) -> None:
         self._losses.append(Loss(path, kind, detail))
@@ -293,6 +297,10 @@ class _Cleaning:
 
     def _item(self, item: Item) -> Item | None:
         """An item without what a model need not read; None if nothing of it is left."""
+        if isinstance(item, Thinking) and (item.signature or item.encrypted or item.redacted):
+            if not _shows(item):
+                return None
+            item = replace(item, signature=None, encrypted=None, redacted=None)
         extra, hints, id_ = self._said_by(item.extra), self._hints(item), _ID_OF.get(type(item), "")
         content: list[Part] | None = getattr(item, "content", None)
         parts = content if content is None else [self._part(part) for part in content]
@@ -407,6 +415,11 @@ def _references(value: Any, depth: int) -> Iterator[str]:
     elif isinstance(value, list) and depth < _DEEPEST:
         for one in value:
             yield from _references(one, depth + 1)
+
+
+def _shows(item: Thinking) -> bool:
+    """Whether there is anything to read in a thought."""
+    return any(not isinstance(part, Text) or part.text for part in (*item.content, *item.summary))
 
 
 # What is reported beside.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import AsyncIterator
-from typing import Literal
+from typing import Any, Literal
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response as HttpResponse
@@ -12,6 +13,7 @@ from starlette.responses import StreamingResponse
 
 from turnscript.api import Api
 from turnscript.errors import Conflict, InvalidRequest, NotFound, TurnscriptError
+from turnscript.gateway.headers import CUT, LOSSES
 from turnscript.gateway.listing import Endpoint, as_json
 from turnscript.gateway.service import Service
 from turnscript.serving import Stored
@@ -31,18 +33,35 @@ class OfOne(Endpoint):
         self.stored: Stored = api.serving.stored
 
 
-class Fetch(OfOne):
-    """An answer, or, with `?stream=true`, the events of its stream from a place on."""
+class OfAnswer(OfOne):
+    """One whose answer is the kept one, which says how much was lost in it as long as that is known."""
+
+    lossless = False
 
     async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
-        owner = self.service.admit(headers, counted=False).name
-        id_ = http.path_params["id"]
+        owner, id_ = self.service.admit(headers, counted=False).name, http.path_params["id"]
+        response = await self.kept(http, owner, id_)
+        losses = self.service.reports.losses_of(id_, owner)
+        if losses is not None:
+            response.headers[LOSSES] = str(losses)
+        return response
+
+    @abstractmethod
+    async def kept(self, http: HttpRequest, owner: str, id_: str) -> HttpResponse:
+        """The kept answer."""
+
+
+class Fetch(OfAnswer):
+    """An answer, or, with `?stream=true`, the events of its stream from a place on."""
+
+    async def kept(self, http: HttpRequest, owner: str, id_: str) -> HttpResponse:
         if http.query_params.get("stream") == "true":
             after = _number(http, "starting_after", -1)
             events = await self.service.keeping.follow(self.stored, owner, id_, after)
             if events is None:
                 raise NotFound("stream of the response", id_)
-            return StreamingResponse(_alive(events, self.service.heart.interval), media_type="text/event-stream")
+            heart = self.service.heart
+            return Followed(_alive(events, heart.interval), heart.stall)
         # Who makes it knows best: another gateway that starts with this file takes it for one that nobody makes.
         begun = self.service.apart.begun(owner, id_)
         if begun is not None:
@@ -64,11 +83,11 @@ class Delete(OfOne):
         return as_json(self.stored.deleted(id_))
 
 
-class Cancel(OfOne):
+class Cancel(OfAnswer):
     """Stop working on an answer that nobody waits for."""
 
-    async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
-        service, owner, id_ = self.service, self.service.admit(headers, counted=False).name, http.path_params["id"]
+    async def kept(self, http: HttpRequest, owner: str, id_: str) -> HttpResponse:
+        service = self.service
         kept = await service.keeping.fetch(owner, id_)
         if not self.stored.detached(self.api.parse_request(kept.request)):
             raise Conflict(f"the response {id_!r} was not made in the background, so it cannot be cancelled")
@@ -101,6 +120,30 @@ class Upgrade(OfOne):
         if headers.get("upgrade", "").lower() == "websocket":
             return HttpResponse(_UPGRADE, 426, {"upgrade": "HTTP/1.1", "connection": "close"}, "application/json")
         raise NotFound("path", http.url.path)
+
+
+class Followed(StreamingResponse):
+    """Events for a client that takes them at its own speed, with nothing kept for it meanwhile. One that takes nothing
+    for `stall` seconds is cut off: it would hold its connection, and what is left of the stream, for ever."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncIterator[bytes], stall: float) -> None:
+        super().__init__(events)
+        self._stall = stall
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        loop, cut = asyncio.get_running_loop(), scope.get(CUT)
+
+        async def taken(message: Any) -> None:
+            timer = loop.call_later(self._stall, cut) if cut is not None else None
+            try:
+                await send(message)
+            finally:
+                if timer is not None:
+                    timer.cancel()
+
+        await super().__call__(scope, receive, taken)
 
 
 async def _alive(events: AsyncIterator[bytes], interval: float) -> AsyncIterator[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from starlette.requests import Request as HttpRequest
@@ -13,7 +13,7 @@ from starlette.responses import Response as HttpResponse
 
 from turnscript.api import Api
 from turnscript.errors import NotFound, TurnscriptError
-from turnscript.gateway.headers import by_name, new_request_id
+from turnscript.gateway.headers import LOSSES, by_name, new_request_id
 from turnscript.gateway.logs import say
 from turnscript.gateway.metrics import CONTENT_TYPE
 from turnscript.gateway.service import Service
@@ -24,7 +24,12 @@ _WELCOME = "turnscript is running. /v1/models lists the models, /health says how
 
 
 class Endpoint(ABC):
-    """An ASGI callable for requests without a body worth reading; errors are told in the client's own API."""
+    """An ASGI callable for requests without a body worth reading; errors are told in the client's own API.
+
+    `lossless`: nothing of such a request can be lost, and its answer says so. The others say themselves.
+    """
+
+    lossless: ClassVar[bool] = True
 
     def __init__(self, service: Service, api_of: ApiOf | None = None) -> None:
         self.service = service
@@ -44,6 +49,8 @@ class Endpoint(ABC):
         else:
             if api is not None:
                 response.headers[api.request_id] = new_request_id()
+                if self.lossless:
+                    response.headers[LOSSES] = "0"
         await response(scope, receive, send)
 
     @abstractmethod
@@ -56,7 +63,8 @@ def refusal(api: Api, error: TurnscriptError) -> HttpResponse:
     request_id = new_request_id()
     status, body = api.render_error(error, request_id=request_id)
     say(logging.INFO, "refused", request=request_id, status=status, error=error.code)
-    return HttpResponse(body, status, api.headers(error, request_id=request_id), "application/json")
+    headers = {LOSSES: "0", **api.headers(error, request_id=request_id)}
+    return HttpResponse(body, status, headers, "application/json")
 
 
 def as_json(body: bytes, status: int = 200) -> HttpResponse:
@@ -73,13 +81,15 @@ class ListModels(Endpoint):
         return as_json(api.serving.models(self.service.cards()))
 
 
-class ShowModel(Endpoint):
-    """One model, under whatever name it would be served."""
+class ShowModel(ListModels):
+    """One model, under whatever name it would be served. Behind a slash at the end there is no name: all of them."""
 
     async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
+        name = http.path_params["name"]
+        if not name:
+            return await super().respond(http, headers, api)
         assert api is not None
         self.service.admit(headers, counted=False)
-        name = http.path_params["name"]
         return as_json(api.serving.model(self.service.served_for(name).card(name)))
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import select
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -81,14 +84,18 @@ class _Gathering:
     request.
 
     Lines that cannot be written, because a disk is full or whoever read them is gone, are no reason to stop serving.
-    `unwritten` is told how many there were, once lines can be written again.
+    Nor is one who reads them slowly or has stopped: they wait, some of them. `unwritten` is told how many were lost,
+    once lines can be written again.
     """
 
     def __init__(self, stream: TextIO, unwritten: Callable[[int], object]) -> None:
         self._stream = stream
+        self._outlet = _outlet(stream)
         self._unwritten = unwritten
         self._failed = 0
         self._lines: list[str] = []
+        self._waiting = b""
+        self._lock = threading.Lock()
         self._timer: asyncio.TimerHandle | None = None
 
     def write(self, text: str) -> None:
@@ -102,28 +109,65 @@ class _Gathering:
             self.pour()
             return
         if self._timer is None:
-            self._timer = loop.call_later(_MOMENT, self.pour)
+            self._timer = loop.call_later(_LATER if self._waiting else _MOMENT, self._again)
 
-    def pour(self) -> None:
-        """Write now what there is."""
-        timer, self._timer = self._timer, None
-        lines, self._lines = self._lines, []
-        if timer is not None:
-            timer.cancel()
-        if not lines:
-            return
-        try:
-            self._stream.write("".join(lines))
-            self._stream.flush()
-        except (OSError, ValueError):  # the latter where the stream is closed
-            self._failed += len(lines)
-            return
-        failed, self._failed = self._failed, 0
+    def _again(self) -> None:
+        self._timer = None
+        self.pour()
+        if self._waiting:
+            self.flush()
+
+    def pour(self, patience: float = 0) -> None:
+        """Write now what there is, as far as it is taken within so many seconds."""
+        failed = 0
+        with self._lock:
+            lines, self._lines = self._lines, []
+            if not lines and not self._waiting:
+                return
+            try:
+                self._write(lines, patience)
+            except (OSError, ValueError):  # the latter where the stream is closed
+                self._failed += len(lines)
+                self._waiting = b""
+            else:
+                if not self._waiting:
+                    failed, self._failed = self._failed, 0
         if failed:
             self._unwritten(failed)
 
+    def _write(self, lines: list[str], patience: float) -> None:
+        text = "".join(lines)
+        if self._outlet is None:
+            self._stream.write(text)
+            self._stream.flush()
+            return
+        if len(self._waiting) < _MOST_WAITING:
+            self._waiting += text.encode(errors="backslashreplace")
+        else:
+            self._failed += len(lines)
+        while self._waiting and self._outlet.poll(1000 * patience):
+            piece = self._waiting[: select.PIPE_BUF]  # so much is taken at once where anything is
+            self._waiting = self._waiting[os.write(self._stream.fileno(), piece) :]
+
 
 _MOMENT = 0.02
+_LATER = 0.2
+"""Seconds until lines are offered again that were not taken."""
+_PATIENCE = 1.0
+"""Seconds in which the last lines may be taken."""
+_MOST_WAITING = 256 * 1024
+
+
+def _outlet(stream: TextIO) -> select.poll | None:
+    """What tells whether a stream takes anything; None for one that always does."""
+    if not hasattr(select, "poll"):
+        return None
+    try:
+        outlet = select.poll()
+        outlet.register(stream.fileno(), select.POLLOUT)
+    except (OSError, ValueError):  # it is no file
+        return None
+    return outlet
 
 
 class _Handler(logging.StreamHandler[_Gathering]):
@@ -133,6 +177,11 @@ class _Handler(logging.StreamHandler[_Gathering]):
         super().emit(record)
         if record.levelno >= logging.WARNING:
             self.stream.pour()
+
+    def close(self) -> None:
+        """Write the last lines."""
+        self.stream.pour(_PATIENCE)
+        super().close()
 
 
 def set_up(level: str = "info", *, as_json: bool = True, redact: bool = True, stream: TextIO | None = None) -> None:

@@ -21,6 +21,7 @@ from msgspec import Struct
 from turnscript.conversation import Assistant, Item, Request, Response, Thinking, ToolCall
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.replay import Generated, Replays
+from turnscript.gateway.aside import Run, here
 from turnscript.gateway.database import Database, Schema, StorageUnavailable
 from turnscript.gateway.meaning import MODEL, History, digest, meanings, thoughts, turns
 
@@ -106,9 +107,9 @@ class Memory:
         self._held = _Held(held, ttl)
         self.counts: Counter[str] = Counter()
 
-    async def recall(self, scope: str, request: Request) -> Recalled:
+    async def recall(self, scope: str, request: Request, run: Run = here) -> Recalled:
         """The turns of a request that came back unchanged. Never fails: what cannot be looked up is not known."""
-        echoes, history, begun = _read(scope, request.items)
+        echoes, history, begun = await run(partial(_read, scope, request.items))
         found = {echo.start: self._held.find(echo) for echo in echoes}
         missing = [echo for echo in echoes if found[echo.start] is None]
         if missing and self._database is not None:

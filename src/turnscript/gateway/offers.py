@@ -51,6 +51,8 @@ CUSTOM = "custom"
 
 HOSTED_MEMBERS = ("web_search_options", "mcp_servers", "container")
 """Members of a request that ask for tools of the vendor's without declaring them as such."""
+_ASKING = "web_search_options"
+"""The one of them that asks by being there: `{}` is how most clients write it."""
 
 _NOTHING = frozenset({b"", b"null", b"[]", b"{}"})
 
@@ -227,7 +229,8 @@ class _Offering:
 
     def _members(self) -> None:
         for key in HOSTED_MEMBERS:
-            if bytes(self._request.extra.get(key, b"")).strip() not in _NOTHING:
+            said = bytes(self._request.extra.get(key, b"")).strip()
+            if said not in _NOTHING or (key == _ASKING and said == b"{}"):
                 self._hosted(key, f"$.{key}")
 
     # The conversation.

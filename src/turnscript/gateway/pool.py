@@ -313,4 +313,4 @@ async def open_any(
                 if begun or not error.retryable:
                     raise
                 tried.append(lease.member)
-                first = first or error
+                first = first or error.with_traceback(None)  # which would lead back to here, and keep the prompt

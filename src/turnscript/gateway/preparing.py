@@ -9,6 +9,7 @@ wrote before is put back as it wrote it; and what is asked for is made to fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from secrets import token_hex
 from typing import get_args
 
@@ -24,7 +25,8 @@ from turnscript.errors import ContextOverflow, InvalidRequest, LossyConversion, 
 from turnscript.events import Event
 from turnscript.faults import room_said
 from turnscript.format import Format
-from turnscript.gateway import forcing
+from turnscript.gateway import forcing, texts
+from turnscript.gateway.aside import Run, here
 from turnscript.gateway.blanks import Blanks
 from turnscript.gateway.callers import Caller
 from turnscript.gateway.callids import CallIds, Unrepeated, without_marks
@@ -34,7 +36,7 @@ from turnscript.gateway.generation import Controls, Generation, Parser, Stage, T
 from turnscript.gateway.headers import POLICY, Told
 from turnscript.gateway.hygiene import clean, unread
 from turnscript.gateway.memory import Memory, Recalled
-from turnscript.gateway.offers import HOSTED_MEMBERS, Offering, offer
+from turnscript.gateway.offers import HOSTED_MEMBERS, Offer, Offering, offer
 from turnscript.gateway.scoring import Scoring
 from turnscript.gateway.served import Served
 from turnscript.gateway.sessions import Session, Sessions
@@ -69,13 +71,11 @@ class Leaned(Struct, frozen=True):
 class Prepared(Struct, kw_only=True):
     """A request that is ready to be answered.
 
-    `request`: as the client sent it, and naming the model that answers where it names none. `spoken`: the one that the
-    prompt was made from. `choices`: how many answers it gets. `session`: which conversation it belongs to. `digest`: of
-    the body. `quiet`: nobody is to be told of losses.
+    `request`: as the client sent it, and naming the model that answers where it names none. `choices`: how many answers
+    it gets. `session`: where it belongs. `digest`: of the body. `quiet`: nobody is to be told of losses.
     """
 
     request: Request
-    spoken: Request
     served: Served
     caller: Caller
     ask: Completion
@@ -171,6 +171,8 @@ class Preparation(Struct, kw_only=True):
     """Whether the API has a place for several answers."""
     fits: bool = True
     """Whether the prompt must fit: not where it is only counted."""
+    run: Run = here
+    """Does what takes long for a large request."""
 
     # A conversation.
 
@@ -178,21 +180,14 @@ class Preparation(Struct, kw_only=True):
         """A request that is a conversation. Raises InvalidRequest with the place, ContextOverflow, LossyConversion."""
         served, policy = self.served, self.caller.policy
         format_ = served.format
-        losses = restore_thoughts(request, self.signing_key)
-        cleaned = clean(without_marks(request))
-        offered = offer(cleaned.request, format_, Offering(hosted=policy.hosted_tools), hidden=cleaned.hidden)
-        asked = forcing.structured(offered.request)
-        offered.request = asked.request
-        losses += unread(request, HANDLED) + cleaned.losses + offered.losses + asked.losses
+        offered, shape, session, losses = await self.run(partial(self._offered, request))
         choices = self._choices(request, losses)
         plan = self._thinking(offered.request, format_)
         own = (self.caller.name, served.name, format_.name, served.model.variant, served.model.first_token)
         scope = "\0".join([part or "" for part in own])
-        recalled = await self.memory.recall(scope, offered.request)
-        replays = recalled.replays
-        prompt = offered.bind(format_.prompt(offered.request, thinking=plan.opens, replays=replays), format_)
-        losses += [*offered.located(prompt.losses), *plan.losses]
-        text = prompt.text
+        recalled = await self.memory.recall(scope, offered.request, self.run)
+        prompt, text, lost = await self.run(partial(self._written, offered, plan.opens, recalled))
+        losses += [*lost, *plan.losses]
         tokens, allowed = await self._fitted(request, text, losses)
         ask = self._completion(request, text, allowed, prompt.stops, losses)
         quiet = self._judge(losses, policy)
@@ -212,7 +207,6 @@ class Preparation(Struct, kw_only=True):
 
         return Prepared(
             request=request,
-            spoken=offered.request,
             served=served,
             caller=self.caller,
             ask=ask,
@@ -223,10 +217,28 @@ class Preparation(Struct, kw_only=True):
             tokens=tokens,
             prompt=prompt,
             recalled=recalled,
-            shape=asked.shape,
-            session=self._session(cleaned.request),
+            shape=shape,
+            session=session,
             quiet=quiet,
         )
+
+    def _offered(self, request: Request) -> tuple[Offer, ResponseFormat | None, Session, list[Loss]]:
+        """The conversation without what is not for a model, and with the tools as it gets them."""
+        losses = restore_thoughts(request, self.signing_key)
+        cleaned = clean(without_marks(request))
+        hosted = Offering(hosted=self.caller.policy.hosted_tools)
+        offered = offer(cleaned.request, self.served.format, hosted, hidden=cleaned.hidden)
+        asked = forcing.structured(offered.request)
+        offered.request = asked.request
+        losses += unread(request, HANDLED) + cleaned.losses + offered.losses + asked.losses
+        return offered, asked.shape, self._session(cleaned.request), losses
+
+    def _written(self, offered: Offer, thinks: bool | None, recalled: Recalled) -> tuple[Prompt, str, list[Loss]]:
+        """The prompt, as one text too, and what it could not carry."""
+        format_ = self.served.format
+        made = format_.prompt(offered.request, thinking=thinks, replays=recalled.replays)
+        prompt = offered.bind(made, format_)
+        return prompt, prompt.text, offered.located(prompt.losses)
 
     def _thinking(self, request: Request, format_: Format) -> forcing.ThinkingPlan:
         model, limit = self.served.model, request.settings.max_tokens
@@ -304,12 +316,14 @@ class Preparation(Struct, kw_only=True):
 
     async def text(self, request: Request) -> Prepared:
         """A request that is a text to go on from, or with a hole to fill. Raises InvalidRequest and ContextOverflow."""
-        losses = unread(request, handled=("suffix", "prompt"))
+        losses = [*unread(request, handled=("suffix", "prompt", *texts.HANDLED)), *texts.best_of(request)]
         choices = self._choices(request, losses)
-        prompt, suffix = _prompt(request), _string(request, "suffix")
+        session = await self.run(partial(self._session, request))
+        prompt, suffix = await self.run(partial(_prompt, request)), _string(request, "suffix")
         stops: Sequence[str] = ()
         if suffix == "" and not (self._backend.fills or self.served.format.document.files):
             suffix = None  # nothing stands behind the hole, so it is none
+        echo = texts.echoed(request, prompt, fills=suffix is not None, losses=losses)
         if suffix is not None and isinstance(prompt, str) and not self._backend.fills:
             fill = self.served.format.fill_prompt(Fill(prompt, suffix))
             prompt, stops, suffix = fill.text, fill.stops, None
@@ -320,16 +334,15 @@ class Preparation(Struct, kw_only=True):
         quiet = self._judge(losses, self.caller.policy)
         return Prepared(
             request=request,
-            spoken=request,
             served=self.served,
             caller=self.caller,
             ask=replace(ask, prompt=prompt, suffix=suffix, stops=ends),
             new_parser=lambda: TextParser(ends),
-            new_controls=Controls,
+            new_controls=lambda: Controls() if echo is None else Controls(outward=[texts.Echo(echo)]),
             choices=choices,
             losses=losses,
             tokens=tokens,
-            session=self._session(request),
+            session=session,
             quiet=quiet,
         )
 

@@ -21,7 +21,8 @@ _ENTRIES = 100_000
 
 
 class Reported(Struct):
-    """What is known of one answer. No text of the conversation is in it, only places and sentences."""
+    """What is known of one answer. No text of the conversation is in it, only places and sentences. `answer`: its id,
+    where it is kept and its client is told of losses."""
 
     caller: str
     model: str
@@ -32,6 +33,7 @@ class Reported(Struct):
     total: int = 0
     usage: dict[str, Any] = {}
     finish_reason: str | None = None
+    answer: str | None = None
 
     @property
     def entries(self) -> int:
@@ -57,6 +59,12 @@ class Reports:
         self._reports[request_id] = report
         while len(self) > self._most or (self._entries > self._most_entries and len(self) > 1):
             self._entries -= self._reports.popitem(last=False)[1].entries
+
+    def losses_of(self, answer: str, caller: str) -> int | None:
+        """How many losses an answer had that is kept; None where that is not known any more, or not for this caller."""
+        known = (one for one in reversed(self._reports.values()) if one.answer == answer and one.caller == caller)
+        found = next(known, None)
+        return None if found is None else len(found.losses)
 
     def body(self, request_id: str, caller: str) -> bytes:
         """A report as JSON. Raises NotFound for one that is not there, or that somebody else asked for."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from time import time
 
 import msgspec
@@ -13,6 +14,7 @@ from turnscript.api import Reply
 from turnscript.conversation import Usage
 from turnscript.errors import InvalidInput, Overloaded, TurnscriptError, Unsupported, UpstreamError
 from turnscript.gateway.apart import Apart
+from turnscript.gateway.aside import Aside
 from turnscript.gateway.callers import Caller, Callers
 from turnscript.gateway.config import Config
 from turnscript.gateway.database import Bounds, Database
@@ -72,6 +74,7 @@ class Service:
         self.sessions = Sessions()
         self.prefixes = Prefixes()
         self.apart = Apart(self.keeping)
+        self.aside = Aside()
 
     # Its life.
 
@@ -109,6 +112,7 @@ class Service:
         await asyncio.gather(*(served.close() for served in self._models.values()))
         for database in self._databases:
             await database.close()
+        self.aside.close()
 
     def drain(self) -> None:
         """Take nothing new."""
@@ -225,13 +229,16 @@ class Service:
         return caller
 
     async def prepare(self, visit: Visit, caller: Caller, body: bytes, *, fits: bool = True) -> Prepared:
-        """A request ready to be answered. Raises what its client is told."""
+        """A request ready to be answered, whose client's leaving ends it. Raises what its client is told."""
         serving = visit.api.serving
-        request = visit.api.parse_request(body)
-        refused = serving.refusal(request) if serving.refusal is not None else None
-        if refused is not None:
-            raise refused
+        run = self.aside.run(len(body))
+        request = await run(partial(visit.api.parse_request, body))
+        for check in (serving.refusal, serving.unasked if fits else None):
+            refused = None if check is None else check(request)
+            if refused is not None:
+                raise refused
         served = await self._ready(visit, request.settings.model)
+        visit.watch()  # not before: others wait for the same model to be ready
         visit.model = served.name
         request.settings.model = request.settings.model or served.name  # an answer says who gave it
         leaned = Leaned()
@@ -247,6 +254,7 @@ class Service:
             sessions=self.sessions,
             several=serving.together is not None,
             fits=fits,
+            run=run,
         )
         prepared = await (preparation.text(request) if serving.bare else preparation.conversation(request))
         prepared.leaned = leaned
@@ -275,8 +283,9 @@ class Service:
         """How much of the prompt was there before, for the headers."""
         prepared.told = Told(report=PATH + visit.request_id)
         prepared.note_losses()
-        if prepared.prompt is not None and fits:
-            prefix = self.prefixes.measure(prepared.session.thread, prepared.prompt, prepared.spoken)
+        text = prepared.ask.prompt
+        if prepared.prompt is not None and isinstance(text, str) and fits:
+            prefix = self.prefixes.measure(prepared.session.thread, text)
             prepared.told.reused, prepared.told.total = prefix.reused, prefix.total
 
     async def tokens(self, prepared: Prepared) -> tuple[int, bool]:
@@ -361,8 +370,9 @@ class Service:
 
     def note_answer(self, visit: Visit, prepared: Prepared, generation: Outcome) -> None:
         """Count what an answer took, and keep its report."""
-        if prepared.prompt is not None:
-            self.prefixes.answered(prepared.session.thread, prepared.prompt, generation.text)
+        text = prepared.ask.prompt
+        if prepared.prompt is not None and isinstance(text, str):
+            self.prefixes.answered(prepared.session.thread, text, generation.text)
         metrics, model, usage = self.metrics, visit.model, generation.used
         metrics.tokens.labels(model, "input").inc(usage.input)
         metrics.tokens.labels(model, "output").inc(usage.output)
@@ -375,8 +385,8 @@ class Service:
         took = visit.age - ((generation.first or visit.began) - visit.began)
         if usage.output > 1 and took > 0:
             metrics.speed.labels(model).observe(usage.output / took)
-        if usage.input and isinstance(prepared.ask.prompt, str) and generation.counted:
-            prepared.served.learn_ratio(len(prepared.ask.prompt), usage.input)
+        if usage.input and isinstance(text, str) and generation.counted:
+            prepared.served.learn_ratio(len(text), usage.input)
         reported = Reported(
             caller=prepared.caller.name,
             model=model,
@@ -387,6 +397,7 @@ class Service:
             total=prepared.told.total,
             usage=msgspec.to_builtins(usage),
             finish_reason=generation.response.finish_reason,
+            answer=prepared.reply.id if prepared.keep and not prepared.quiet else None,
         )
         self.reports.keep(visit.request_id, reported)
 

@@ -7,6 +7,7 @@ its conversation begins. A session may hold several conversations, such as those
 from __future__ import annotations
 
 import re
+import sys
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -16,12 +17,12 @@ import msgspec
 from msgspec import Struct
 
 from turnscript.conversation import Request
-from turnscript.engine.prompt import Prompt
 from turnscript.gateway.meaning import MODEL, History, digest
 from turnscript.jsontext import Json
 
 MB = 1024 * 1024
 _LONGEST = 512  # characters of a name that a client gives
+_PLACE = 300  # bytes
 
 
 class Source(Struct, frozen=True):
@@ -148,45 +149,31 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-class Divergence(Struct, frozen=True):
-    """Where a prompt leaves what its session has said before: the character, the item that it lies in and that one's
-    place in the request, and what stood and stands there."""
-
-    at: int
-    item: int
-    path: str
-    was: str
-    now: str
-
-
 class Prefix(Struct, frozen=True):
     """How much of a prompt its session has said before, in characters.
 
-    `whole`: all that was said before is kept, so that a model without a way back can go on. `divergence` if not.
+    `whole`: all that was said before is kept, so that a model without a way back can go on.
     """
 
     reused: int
     total: int
     whole: bool
-    divergence: Divergence | None = None
 
     def __str__(self) -> str:
         return f"{self.reused}/{self.total}"
 
 
 class Prefixes:
-    """Remembers what was said in each session: the last prompts with what was generated, up to `held` characters in
-    all and `branches` in a session, because a session may hold several conversations."""
+    """Remembers what was said in each session: the last prompts with what was generated, up to `held` bytes in all and
+    `branches` in a session, because a session may hold several conversations."""
 
     def __init__(self, held: int = 64 * MB, branches: int = 8) -> None:
         self._most, self._branches = held, branches
         self._held = 0
         self._said: OrderedDict[str, list[str]] = OrderedDict()
-        self._last: OrderedDict[str, Prefix] = OrderedDict()
 
-    def measure(self, session: str, prompt: Prompt, request: Request) -> Prefix:
+    def measure(self, session: str, text: str) -> Prefix:
         """How much of a prompt is known, which from now on is known itself."""
-        text = prompt.text
         branches = self._said.get(session, [])
         shared = [common(branch, text) for branch in branches]
         best = max(range(len(branches)), key=lambda at: (shared[at], at), default=-1)
@@ -196,33 +183,23 @@ class Prefixes:
             prefix = Prefix(shared[best], len(text), True)
             self._drop(session, best)
         else:
-            where = _divergence(prompt, request, branches[best], text, shared[best])
-            prefix = Prefix(shared[best], len(text), False, where)
+            prefix = Prefix(shared[best], len(text), False)
         self._keep(session, text)
-        self._last[session] = prefix
-        self._last.move_to_end(session)
-        while len(self._last) > 10_000:
-            self._last.popitem(last=False)
         return prefix
 
-    def answered(self, session: str, prompt: Prompt, generated: str) -> None:
+    def answered(self, session: str, text: str, generated: str) -> None:
         """What was generated for a prompt that was measured."""
-        text = prompt.text
         branches = self._said.get(session, [])
         found = next((at for at in reversed(range(len(branches))) if branches[at] == text), -1)
         if found >= 0 and generated:
             self._drop(session, found)
             self._keep(session, text + generated)
 
-    def explain(self, session: str) -> Prefix | None:
-        """What was measured last in a session, for people who ask why a prompt was read anew."""
-        return self._last.get(session)
-
     def _keep(self, session: str, text: str) -> None:
         branches = self._said.setdefault(session, [])
         self._said.move_to_end(session)
         branches.append(text)
-        self._held += len(text)
+        self._held += _cost(text)
         if len(branches) > self._branches:
             self._drop(session, 0)
         while self._held > self._most and self._said:
@@ -230,9 +207,14 @@ class Prefixes:
 
     def _drop(self, session: str, at: int) -> None:
         branches = self._said[session]
-        self._held -= len(branches.pop(at))
+        self._held -= _cost(branches.pop(at))
         if not branches:
             del self._said[session]
+
+
+def _cost(text: str) -> int:
+    """Bytes that a text takes, which one emoji makes four times its characters, with its place in its session."""
+    return sys.getsizeof(text) + _PLACE
 
 
 def common(first: str, second: str) -> int:
@@ -247,15 +229,3 @@ def common(first: str, second: str) -> int:
         else:
             high = middle
     return low
-
-
-def _divergence(prompt: Prompt, request: Request, was: str, now: str, at: int) -> Divergence:
-    """The item in which two prompts part, from the spans of the later one."""
-    position, item = 0, -1
-    for span in prompt.spans:
-        position += len(span.text)
-        item = span.item
-        if position > at:
-            break
-    path = request.items[item].at or f"items[{item}]" if 0 <= item < len(request.items) else ""
-    return Divergence(at, item, path, was[at : at + 80], now[at : at + 80])

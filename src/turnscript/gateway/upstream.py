@@ -97,14 +97,14 @@ class Upstream:
         return None if ids is None else len(ids)
 
     async def healthy(self) -> bool:
-        """Whether the server answers."""
+        """Whether the server can answer, as far as it says so itself."""
         try:
             async with asyncio.timeout(_SHORT):
                 reply = await self.transport.send(self.backend.health_call())
                 reply.close()
         except (UpstreamError, TimeoutError):
             return False
-        return reply.status < 500
+        return self.backend.is_well(reply.status)
 
     async def close(self) -> None:
         """Let go of all connections."""

@@ -125,7 +125,16 @@ class Visit:
         if self._watch is not None:
             self._watch(self._left)
             return
-        self._watcher = asyncio.get_running_loop().create_task(self._until_gone())
+        if self._watcher is None:
+            self._watcher = asyncio.get_running_loop().create_task(self._until_gone())
+
+    def unwatch(self) -> None:
+        """From now on it does not."""
+        if self._watch is not None:
+            self._watch(_nothing)
+        elif self._watcher is not None:
+            self._watcher.cancel()
+            self._watcher = None
 
     async def _until_gone(self) -> None:
         await self.gone()
@@ -156,6 +165,11 @@ class Visit:
         if self._watcher is not None:
             self._watcher.cancel()
             self._watcher = None
+
+    def forget(self) -> None:
+        """Let go of the error that ended the request, which is told by now."""
+        let_go(self.error)
+        self.error = self.reason = None
 
     def take_back(self) -> None:
         """The task goes on, to tell the client why it was ended."""
@@ -236,5 +250,13 @@ def _is_json_text(body: bytes) -> bool:
         return False
 
 
+def let_go(error: BaseException | None) -> None:
+    """Forget where an error came about. Whatever has a name for it there is held by it, and holds it: the body and the
+    prompt would stay until the collector of garbage comes round."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+
+
 def _nothing() -> None:
-    """A connection that cannot be cut."""
+    """What is done to a connection that cannot be cut, or when a client leaves that nobody minds."""

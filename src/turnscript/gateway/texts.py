@@ -1,0 +1,83 @@
+"""Owns what a completion of a bare text asks beside its text: the prompt before it, and the best of several.
+
+Servers differ in what they do about either, and some that do nothing say nothing. So the prompt is put before the text
+here, and the best of several is nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from turnscript.conversation import Assistant, Part, Request, Text
+from turnscript.errors import InvalidRequest
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.jsontext import plain
+from turnscript.losses import Loss
+
+ECHO, BEST = "echo", "best_of"
+HANDLED = (ECHO, BEST)
+"""Unnamed members that are read here."""
+
+
+class Echo:
+    """A stage that puts a prompt before the text of an answer."""
+
+    def __init__(self, prompt: str) -> None:
+        self._prompt = prompt
+        self._told = False
+
+    def feed(self, events: list[Event]) -> list[Event]:
+        """The events, the prompt before the first text or, where there is none, before the end."""
+        return [told for event in events for told in self._with_prompt(event)]
+
+    def _with_prompt(self, event: Event) -> Sequence[Event]:
+        if isinstance(event, PartEnd) and isinstance(event.part, Assistant):
+            content: list[Part] = [Text(text=self._prompt), *event.part.content]
+            whole = "".join([part.text for part in content if isinstance(part, Text)])
+            event = replace(event, part=replace(event.part, content=[Text(text=whole)]))
+        if self._told or not isinstance(event, PartStart | MessageEnd):
+            return [event]
+        self._told = True
+        delta = PartDelta(0, self._prompt)
+        if isinstance(event, PartStart):
+            return [event, delta]
+        return [PartStart(0, Assistant()), delta, PartEnd(0, Assistant(content=[Text(text=self._prompt)])), event]
+
+
+def echoed(request: Request, prompt: str | list[int], *, fills: bool, losses: list[Loss]) -> str | None:
+    """What stands before the text for a client that wants its prompt back. `fills`: the text is to stand in a hole."""
+    if not _wants_echo(request):
+        return None
+    why = ""
+    if not isinstance(prompt, str):
+        why = "a prompt of tokens has no text that is known here"
+    elif fills:
+        why = "the text stands in a hole of the prompt"
+    elif request.settings.logprobs:
+        why = "a prompt has no log probabilities here, and those of the text would seem to be its"
+    if why:
+        losses.append(Loss(f"$.{ECHO}", "dropped", why))
+        return None
+    return prompt if isinstance(prompt, str) and prompt else None
+
+
+def best_of(request: Request) -> list[Loss]:
+    """The loss where the best of several texts is wanted. Raises InvalidRequest for what is no number of them."""
+    value = request.extra.get(BEST)
+    wanted = None if value is None else plain(value)
+    if wanted in (None, 1) and not isinstance(wanted, bool):
+        return []
+    if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 1:
+        expected = "a number of texts, at least 1"
+        raise InvalidRequest(f"expected {expected}, got {wanted!r}", path=f"$.{BEST}", expected=expected)
+    return [Loss(f"$.{BEST}", "dropped", "the first text that a model writes is the one that is told")]
+
+
+def _wants_echo(request: Request) -> bool:
+    value = request.extra.get(ECHO)
+    wanted = None if value is None else plain(value)
+    if wanted is not None and not isinstance(wanted, bool):
+        raise InvalidRequest(f"expected true or false, got {wanted!r}", path=f"$.{ECHO}", expected="true or false")
+    return wanted is True

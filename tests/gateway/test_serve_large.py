@@ -1,0 +1,103 @@
+"""Owns large requests from where others see them: their streams go on while one is read and its prompt is made."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from tests.gateway.scripted import Asked, Script, said
+from tests.gateway.serving import Serving
+from tests.gateway.stage import CHATS, Threaded, answer, body_of, named, post
+from turnscript.api import Api
+from turnscript.conversation import Assistant, Request, Text, User
+
+NOT_KEPT: dict[str, Any] = {"store": False}
+MOST = 0.3
+"""Seconds between two pieces of a stream that has one every ten milliseconds."""
+
+
+def written(asked: Asked) -> Script:
+    """What the model server does: one answer comes for as long as its client stays, all others at once."""
+    if asked.line.startswith("GET"):
+        return said({"data": [{"id": "model"}]})
+    return answer(*["tick "] * 10_000, pause=0.01) if b"Tick" in asked.body[:1000] else answer("Hello")
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with Threaded() as thread, thread.server(written) as server:
+        folder: Path = tmp_path_factory.mktemp("large")
+        with Serving(folder, server.url) as made:
+            yield made
+            assert [] == made.complaints
+
+
+def connected(process: Serving) -> socket.socket:
+    url = httpx2.URL(process.url)
+    assert url.port is not None
+    return socket.create_connection((url.host, url.port), timeout=60)
+
+
+def of_one_text(api: Api, size: int) -> bytes:
+    return body_of(api, stream=False, text="words " * (size // 6), **(NOT_KEPT if api.serving.stored else {}))
+
+
+def of_many_items(api: Api, size: int) -> bytes:
+    request = Request()
+    request.settings.model, request.settings.max_tokens = "m", 64
+    for _ in range(size // 300):
+        request.conversation.items += [
+            User(content=[Text(text="words " * 16)]),
+            Assistant(content=[Text(text="words " * 16)]),
+        ]
+    request.conversation.items.append(User(content=[Text(text="Hello")]))
+    body: Any = api.render_request(request).value
+    return msgspec.json.encode(body | (NOT_KEPT if api.serving.stored else {}))
+
+
+def longest_gap(process: Serving, data: bytes) -> float:
+    """How long a stream has stood still while a request was sent and answered."""
+    told: list[bytes] = []
+
+    def ask() -> None:
+        with connected(process) as connection:
+            connection.sendall(data)
+            told.append(connection.recv(1000))
+
+    with connected(process) as stream:
+        stream.sendall(post(CHATS[0], body_of(CHATS[0], stream=True, text="Tick", limit=100_000)))
+        while b"tick" not in stream.recv(100_000):
+            pass
+        thread = threading.Thread(target=ask)
+        thread.start()
+        last, longest = time.monotonic(), 0.0
+        while thread.is_alive():
+            assert stream.recv(100_000)
+            now = time.monotonic()
+            last, longest = now, max(longest, now - last)
+        thread.join()
+    assert told[0].startswith(b"HTTP/1.1 200 "), told[0]
+    return longest
+
+
+def goes_on(process: Serving, data: bytes) -> bool:
+    """Whether a stream goes on meanwhile. A machine that does much else may need another try."""
+    return any(longest_gap(process, data) < MOST for _ in range(3))
+
+
+@pytest.mark.parametrize("api", CHATS, ids=named)
+def test_streams_go_on_while_a_long_conversation_comes_in(process: Serving, api: Api) -> None:
+    assert goes_on(process, post(api, of_many_items(api, 5_000_000)))
+
+
+@pytest.mark.parametrize("api", CHATS, ids=named)
+def test_streams_go_on_while_a_huge_text_comes_in(process: Serving, api: Api) -> None:
+    assert goes_on(process, post(api, of_one_text(api, 50_000_000)))

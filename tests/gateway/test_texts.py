@@ -1,0 +1,92 @@
+"""Owns what a completion of a bare text may ask beside its text: the prompt before it, and the best of several."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from tests.gateway.scripted import END, sse
+from tests.gateway.stage import APIS, Stage, Told, answer, piece
+from tests.sdks import openai_sdk
+from turnscript.gateway.headers import LOSSES, POLICY, REPORT
+
+[API] = [api for api in APIS if api.serving.bare]
+BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with Stage() as made:
+        yield made
+
+
+def ask(stage: Stage, *, stream: bool = False, policy: str = "report", **members: Any) -> Told:
+    """What a client is told that asks to go on from `Once`."""
+    body = {"model": "m", "prompt": "Once", "max_tokens": 9, "stream": stream, **members}
+    return stage.post(API, json.dumps(body).encode(), {POLICY: policy})
+
+
+def lost(stage: Stage, told: Told) -> list[str]:
+    """The places of what was lost."""
+    return [loss["path"] for loss in stage.client.get(told.headers[REPORT]).json()["losses"]]
+
+
+@BOTH
+@pytest.mark.parametrize("texts", [(" upon", " a time"), ()], ids=["a text", "nothing"])
+def test_an_echo_is_the_prompt_before_the_text(stage: Stage, texts: tuple[str, ...], stream: bool) -> None:
+    stage.play(answer(*texts, finish="length"))
+    told = ask(stage, stream=stream, echo=True)
+    assert "".join(("Once", *texts)) == told.text
+    assert ("0", []) == (told.headers[LOSSES], lost(stage, told))
+    assert told.end is not None
+    assert "length" == told.end.finish_reason
+    assert "echo" not in stage.asks[0][0].json  # not every server does it, and some that do not say nothing
+
+
+@BOTH
+def test_the_sdk_gets_the_echo(stage: Stage, stream: bool) -> None:
+    stage.play(answer(" upon", " a time. Then"))
+    asked: Any = {"model": "m", "prompt": "Once", "echo": True, "stop": [". "], "stream": stream}
+    with openai_sdk(stage.url) as sdk:
+        told: Any = sdk.completions.create(**asked)
+        texts = [chunk.choices[0].text for chunk in (told if stream else [told])]
+    assert "Once upon a time" == "".join(texts)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{"prompt": [1, 2, 3]}, {"logprobs": 1}],
+    ids=["a prompt of tokens", "log probabilities, which a prompt has here none of"],
+)
+def test_an_echo_that_cannot_be_is_a_loss_or_refused(stage: Stage, members: dict[str, Any]) -> None:
+    usage = {"usage": {"prompt_tokens": 3, "completion_tokens": 1}}
+    stage.play(sse(piece(" upon", logprobs=None), piece("", "stop", **usage), "[DONE]", end=(END,)))
+    told = ask(stage, echo=True, **members)
+    assert (" upon", True) == (told.text, "$.echo" in lost(stage, told))
+    refused = ask(stage, echo=True, policy="error", **members)
+    assert 400 == refused.status
+    assert "$.echo" in str(refused.error)
+
+
+def test_the_best_of_several_is_a_loss_or_refused_and_of_one_nothing(stage: Stage) -> None:
+    stage.play(answer(" upon"))
+    told = ask(stage, best_of=3)
+    assert (" upon", ["$.best_of"]) == (told.text, lost(stage, told))
+    refused = ask(stage, policy="error", best_of=3)
+    assert (400, "$.best_of") == (refused.status, refused.json["error"]["param"])
+    for members in ({"best_of": 1}, {"best_of": None}, {"echo": False}, {"echo": None}):
+        told = ask(stage, policy="error", **members)
+        assert (" upon", "0") == (told.text, told.headers[LOSSES])
+
+
+@pytest.mark.parametrize("members", [{"echo": "yes"}, {"best_of": "two"}, {"best_of": 0}], ids=str)
+def test_what_is_no_value_of_these_is_a_bad_request(stage: Stage, members: dict[str, Any]) -> None:
+    stage.play(answer(" upon"))
+    with openai_sdk(stage.url) as sdk, pytest.raises(openai.BadRequestError) as told:
+        sdk.completions.create(model="m", prompt="Once", extra_body=members)
+    assert f"$.{next(iter(members))}" == told.value.param
+    assert not stage.asks[0]
