@@ -1,14 +1,15 @@
 """Training data: rows of chats to ids and a loss mask, beside RWKV-LM's converter and tokenizers alone.
 
-Whole builds, what the mask costs, packing and the writing of files, memory and workers. RWKV_LM names a checkout of
-RWKV-LM whose own make_data.py is run too. Prints tables and asserts no timing. Exits 1 if a peer cannot run, or if
-`verify` finds fault with a build. README.md says how to read the figures.
+Whole builds, what the mask costs, packing and the writing of files, memory, workers and the start of programs. RWKV_LM
+names a checkout of RWKV-LM whose own make_data.py is run too. Prints tables and asserts no timing. Exits 1 if a peer
+cannot run, or if `verify` finds fault with a build. README.md says how to read the figures.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -290,6 +291,37 @@ def writing(workers: Mapping[str, Worker], plan: Plan, found: Report, folder: Pa
     return targets
 
 
+# Programs, from their start to their end.
+
+_IMPORT = ("-c", "import turnscript.datasets")
+_PREVIEW = ("-m", "turnscript", "data", "preview", "--to", FORMATS[1], "--tokenizer", WORLD)
+
+
+def starts(plan: Plan, found: Report, folder: Path) -> list[Target]:
+    """How long it takes until there is something to see, in CPU of a process that finds its modules compiled."""
+    path = folder / "first.jsonl"
+    rows.write(path, rows.messages(10, _SEED))
+    programs = {"python": ("-c", ""), "import": _IMPORT, "preview of a row": (*_PREVIEW, str(path))}
+    settings = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
+    best: dict[str, float] = {}
+    for _ in range(2 * plan.rounds):
+        for name, program in programs.items():
+            process = subprocess.Popen([sys.executable, *program], cwd=ROOT, env=settings, stdout=subprocess.DEVNULL)
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode:
+                raise PeerFailed(f"{' '.join(program)} ended with status {process.returncode}")
+            best[name] = min(best.get(name, math.inf), used.ru_utime + used.ru_stime)
+    best["import"] -= best["python"]
+    found.record["starts"] = best
+    print("\n## Starting: seconds of CPU until there is something to see (best round)\n")
+    print(table(["python alone", "import turnscript.datasets", "data preview"], [[f"{best[one]:.3f}" for one in best]]))
+    return [
+        Target("import, s of CPU", 0.1, best["import"], at_most=True),
+        Target("preview of a row, s of CPU", 0.3, best["preview of a row"], at_most=True),
+    ]
+
+
 # Jobs in processes of their own.
 
 
@@ -431,6 +463,7 @@ def run(options: argparse.Namespace) -> Report:
         found.targets += turns(workers, plan, found, folder)
         found.targets += packing(workers, plan, found)
         found.targets += writing(workers, plan, found, folder)
+        found.targets += starts(plan, found, folder)
         found.targets += jobs(plan, found, folder, options.large)
     found.print_targets()
     return found

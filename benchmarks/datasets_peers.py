@@ -308,19 +308,20 @@ def _copied(case: Case) -> Peer:
     """The search and the copying of ids and weights, with batches as the merge has them."""
     np: Any = import_module("numpy")
     packing: Any = import_module("turnscript.datasets.packing")
+    names: Any = import_module("turnscript.datasets.packingnames")
     output: Any = import_module("turnscript.datasets.output")
     sizes = lengths(case["documents"])
     batches = []
     for first in range(0, len(sizes), _AT_ONCE):
         some = np.array(sizes[first : first + _AT_ONCE], np.int64)
         total, one = int(some.sum()), np.ones(len(some), np.int64)
-        names = [f"rows.jsonl:{number}" for number in range(first, first + len(some))]
+        sources = [f"rows.jsonl:{number}" for number in range(first, first + len(some))]
         ids = np.arange(total, dtype=np.uint32) % 60_000 + 1
-        batches.append(output.Batch(ids, (ids % 2).astype(np.uint8), some, one * 0, one, names))
+        batches.append(output.Batch(ids, (ids % 2).astype(np.uint8), some, one * 0, one, sources))
     facts = output.OutputFacts(size=1 << 16, end=0)
 
     def run(_: bytes) -> int:
-        found = packing.pack(batches, packing.read_packing(f"bfd:{WINDOW}"), facts)
+        found = packing.pack(batches, names.read_packing(f"bfd:{WINDOW}"), facts)
         return sum(len(batch.lengths) for batch in found)
 
     return Peer(run, lambda windows: json.dumps({"windows": windows, "tokens": sum(sizes)}).encode())

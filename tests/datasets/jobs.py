@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import turnscript
 from tests.cli.running import hear_signals
 from turnscript.datasets.build import RUN_FILE, build
 from turnscript.datasets.executors import Executor
@@ -90,7 +91,11 @@ def rejects(out: Path) -> list[dict[str, Any]]:
 
 def started(script: str, *arguments: object, **options: Any) -> subprocess.Popen[bytes]:
     """A Python program of its own, with nothing of this process but its path. Signals reach it in any case."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2]), "PYTHONWARNINGS": ""}
+    own = [
+        Path(__file__).resolve().parents[2],
+        Path(turnscript.__file__).resolve().parents[1],
+    ]  # the same program that the tests have
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, own)), "PYTHONWARNINGS": ""}
     command = [sys.executable, "-c", script, *map(str, arguments)]
     return subprocess.Popen(
         command,

@@ -6,12 +6,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import turnscript as ts
 from tests.cli.running import run
 from tests.datasets.jobs import built, chat, documents, plan_for, rejects, written
+from turnscript.datasets.problems import BadRow, Code
 
+PLAIN = ("--to", "rwkv-universal", "--tokenizer", "bytes")
 TEXTS = st.text("ab é\n<>", min_size=1, max_size=12).filter(str.strip)
 GOOD = st.lists(TEXTS, min_size=2, max_size=6).map(lambda texts: json.dumps(chat(*texts)).encode())
 BAD = st.sampled_from(
@@ -84,3 +88,31 @@ def test_rows_with_losses_or_undeclared_tools_are_set_aside_on_request(tmp_path:
     assert [] == codes()
     assert [(1, "E_TOOL_UNDECLARED")] == codes("--declared-tools")
     assert [(3, "E_LOSSY")] == codes("--strict")
+
+
+CALLS: dict[str, dict[str, Any]] = {
+    "messages": {"id": "c1", "type": "function", "function": {"name": "now", "arguments": "[1]"}},
+    "openai-chat": {"id": "c1", "type": "function", "function": {"name": "now", "arguments": "when?"}},
+    "openai-responses": {"type": "function_call", "call_id": "c1", "name": "now", "arguments": "{"},
+}
+
+
+@pytest.mark.parametrize("form", CALLS)
+def test_a_call_whose_arguments_are_no_object_is_set_aside_without_a_wish(form: str, tmp_path: Path) -> None:
+    """Every form refuses it; no switch is needed and none takes it away."""
+    said, call = {"role": "user", "content": "When?"}, CALLS[form]
+    asked = {"role": "assistant", "tool_calls": [call]}
+    row: dict[str, Any] = {"input": [said, call]} if "call_id" in call else {"messages": [said, asked]}
+    whole = row if form == "messages" else {"request": {"model": "m", **row}}
+    file = written(tmp_path / "a.jsonl", [json.dumps(whole).encode()])
+    out = tmp_path / "out"
+    result = run("data", "build", str(file), "--from", form, *PLAIN, "--out", str(out), "--quiet")
+    assert (1, ["E_ARGS"]) == (result.exit_code, [one["code"] for one in rejects(out)])
+
+
+def test_a_conversation_in_memory_is_refused_for_such_arguments_too() -> None:
+    call = ts.ToolCall(name="now", arguments="[1]")
+    request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="When?")]), call]))
+    with pytest.raises(BadRow) as caught:
+        plan_for("none.jsonl").encode(request)
+    assert caught.value.reason is Code.ARGS

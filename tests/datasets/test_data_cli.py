@@ -1,17 +1,15 @@
 """`turnscript data`: every command from the outside, what it writes, what it says, and how it ends."""
 
 import json
-import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.running import EXAMPLES, live, process, read_rows, rows, run
+from tests.cli.running import EXAMPLES, live, process, read_rows, rows, run, typed
 from tests.cli.test_processes import on_terminal
 from tests.datasets.test_data_stats import read
 from turnscript.cli.data.group import COMMANDS, EXTRAS
@@ -107,11 +105,9 @@ def test_an_example_in_the_help_is_true(line: str) -> None:
     Path("plan.toml").write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in facts.items()))
     if " run" in line and " --out run" not in line:
         data("build", "--plan", "plan.toml", "--out", "run")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    variables = os.environ | {"PATH": path}
-    done = subprocess.run(["/bin/sh", "-c", line], env=variables, capture_output=True, timeout=60, check=False)
-    assert 0 == done.returncode, done.stderr.decode()
-    assert done.stdout or b"--html" in line.encode() or b"--shard" in line.encode()
+    code, stdout, stderr = typed(line)
+    assert 0 == code, stderr
+    assert stdout or "--html" in line or "--shard" in line
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -9,12 +9,15 @@ import pytest
 
 from tests.datasets.jobs import built, plan_for, rejects, written
 from tests.datasets.samples import rows_of
+from turnscript.api import Api
 from turnscript.datasets import form_registry
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.form_detection import MOST, Verdict, detect_form
+from turnscript.datasets.forms import api_logs
 from turnscript.datasets.opened import open_rows
 from turnscript.datasets.problems import Code, Problem
 from turnscript.datasets.rows import RawRow
+from turnscript.registry import apis
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]}
 SHARED = {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Yo"}]}
@@ -30,6 +33,20 @@ def test_the_verdict_says_how_many_rows_fit_and_what_was_found() -> None:
     verdict = detect(*[CHAT] * 9, ODD)
     assert ("messages", 0.9, 10, "") == (verdict.form, verdict.share, verdict.rows, verdict.refusal)
     assert verdict.reasons == ["9 of 10 rows: messages with role and content"]
+
+
+def test_a_row_is_read_once_for_all_apis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them ask the same of it, and a file of long logs would take several times as long."""
+    asked: list[str] = []
+    can_answer = api_logs._can_answer
+
+    def counted(api: Api, log: Any) -> bool:
+        asked.append(api.name)
+        return can_answer(api, log)
+
+    monkeypatch.setattr(api_logs, "_can_answer", counted)
+    assert "messages" == detect(*[CHAT] * 5).form
+    assert sorted(apis() * 5) == sorted(asked)
 
 
 @pytest.mark.parametrize(("good", "told"), [(7, True), (6, False)])

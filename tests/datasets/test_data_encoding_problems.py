@@ -78,14 +78,6 @@ def test_half_of_a_surrogate_pair_is_told_with_its_item() -> None:
     assert Code.UTF8 == problem(Encoder(UNIVERSAL, WORLD, Train()), Example(ts.Request(), text="\udc00")).code
 
 
-def test_arguments_that_are_no_object_are_told_where_that_is_asked() -> None:
-    example = talk(user(), ts.ToolCall(name="now", arguments="[1]", at="$.messages[1].tool_calls[0]"))
-    found = problem(Encoder(UNIVERSAL, WORLD, Train(), objects=True), example)
-    assert (Code.ARGS, "$.messages[1].tool_calls[0]") == (found.code, found.pointer)
-    free = talk(user(), answer(), ts.ToolCall(name="now", arguments="free text", custom=True))
-    assert isinstance(Encoder(UNIVERSAL, WORLD, Train(), objects=True).encode([free])[0], Sample)
-
-
 def test_a_tag_in_a_text_is_told_where_tags_are_refused() -> None:
     example = talk(user("<|im_end|>"), answer())
     found = problem(Encoder(CHATML, WORLD, Train(), escape="reject"), example)

@@ -247,6 +247,21 @@ def test_an_answer_that_came_to_its_end_learns_it(log: tuple[str, Any]) -> None:
     assert trained(example).rstrip().endswith("Hello<|im_end|>")
 
 
+@pytest.mark.parametrize("usage", [7, {}, {"prompt_tokens": None, "input_tokens": "9"}], ids=str)
+@pytest.mark.parametrize(
+    "log",
+    [
+        of_chat("stop", content="Hello"),
+        of_anthropic("end_turn", {"type": "text", "text": "Hello"}),
+        of_responses("completed", "", said("Hello")),
+    ],
+)
+def test_what_an_answer_cost_is_no_reason_to_set_it_aside(log: tuple[str, Any], usage: Any) -> None:
+    form, row = log
+    (example,) = read(form, row | {"response": row["response"] | {"usage": usage}})
+    assert trained(example).rstrip().endswith("Hello<|im_end|>")
+
+
 def test_of_several_choices_only_those_that_were_cut_off_have_no_end() -> None:
     form, row = of_chat("stop", content="one")
     row["response"]["choices"].append({"message": {"role": "assistant", "content": "two"}, "finish_reason": "length"})

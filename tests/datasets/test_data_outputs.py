@@ -19,7 +19,8 @@ from tests.datasets.batches import FACTS, Document, batch, batches, contents, do
 from turnscript.datasets.output import Batch, OutputFacts
 from turnscript.datasets.output_registry import get_output, outputs
 from turnscript.datasets.outputs import parquet
-from turnscript.datasets.packing import pack, read_packing
+from turnscript.datasets.packing import pack
+from turnscript.datasets.packingnames import read_packing
 from turnscript.errors import InvalidInput, UnknownName, Unsupported
 
 NAMES = outputs()

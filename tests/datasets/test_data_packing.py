@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.datasets.batches import FACTS, Document, Sample, batches, documents, made, samples
 from turnscript.datasets import packing
 from turnscript.datasets.output import OutputFacts
-from turnscript.datasets.packing import Packing, best_fit, pack, read_packing
+from turnscript.datasets.packing import best_fit, pack
+from turnscript.datasets.packingnames import Packing, read_packing
 from turnscript.errors import InvalidInput
 
 SIZES = st.integers(1, 31)

@@ -1,10 +1,13 @@
 """Jobs that are killed, at any moment: what was finished stays, and the end is the same as without."""
 
+import os
 import random
+import select
 import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import IO, Any, Self, cast
 
 import psutil
 
@@ -12,6 +15,7 @@ from tests.datasets.jobs import built, chats, plan_for, results, started, writte
 from turnscript.datasets.build import build
 from turnscript.datasets.executors import Inline, Processes, Shard
 from turnscript.datasets.merge import merge
+from turnscript.datasets.plan import Plan
 from turnscript.datasets.preparation import prepare
 from turnscript.datasets.shardfiles import FOLDER, PART
 
@@ -19,28 +23,72 @@ FIELDS = {"dedup": "exact", "shuffle": 3, "pack": "stream:256"}
 KILLS = 20
 """At so many random times builds are killed."""
 
-WORKERS = """
-import sys
-from tests.datasets.jobs import plan_for
-from turnscript.datasets.build import build
-from turnscript.datasets.executors import Processes
-print("begun", flush=True)
-build(plan_for(sys.argv[1], **eval(sys.argv[3])), sys.argv[2], executor=Processes(2), shards=24)
-"""
-
-AT_A_RENAME = """
+FORKING = """
 import os, signal, sys
 from tests.datasets.jobs import plan_for
 from turnscript.datasets.build import build
-left, replace = [int(sys.argv[4])], os.replace
-def counted(*names):
-    left[0] -= 1
-    if left[0] < 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    replace(*names)
-os.replace = counted
-build(plan_for(sys.argv[1], **eval(sys.argv[3])), sys.argv[2], shards=3)
+from turnscript.datasets.executors import Processes
+plan = plan_for(sys.argv[1], **eval(sys.argv[2]))
+for line in sys.stdin:
+    child = os.fork()
+    if child:
+        print(child, flush=True)
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        print("ended", flush=True)
+        sys.stdin.readline()  # its number is its own until then, so that no other process is killed
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        continue
+    out, *words = line.split()
+{}
+    os._exit(0)
 """
+
+WORKERS = """
+    build(plan, out, executor=Processes(2), shards=24)
+"""
+
+AT_A_RENAME = """
+    left, replace = [int(words[0])], os.replace
+    def counted(*names):
+        left[0] -= 1
+        if left[0] < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        replace(*names)
+    os.replace = counted
+    build(plan, out, shards=3)
+"""
+
+
+class Builds:
+    """A program that builds in a fork of itself whenever it is told to: to load what a build needs takes as long."""
+
+    def __init__(self, what: str, file: Path, fields: dict[str, Any]) -> None:
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
+        self._program = started(FORKING.format(what.strip("\n")), file, fields, stderr=subprocess.DEVNULL, **pipes)
+        self._to, self._from = cast("IO[bytes]", self._program.stdin), cast("IO[bytes]", self._program.stdout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._to.close()
+        self._program.wait(20)
+        self._from.close()
+
+    def begin(self, *words: object) -> int:
+        """Start a build; gives its process."""
+        self._to.write(" ".join(map(str, words)).encode() + b"\n")
+        return int(self._from.readline())
+
+    def ended(self, within: float) -> bool:
+        """Whether it ends within so many seconds."""
+        return bool(select.select([self._from], [], [], within)[0])
+
+    def code(self) -> int:
+        """How it ended."""
+        assert b"ended\n" == self._from.readline()
+        self._to.write(b"\n")
+        return int(self._from.readline())
 
 
 def stamps(out: Path) -> dict[str, tuple[int, int]]:
@@ -54,20 +102,17 @@ def begun(out: Path) -> set[str]:
     return {path.name[1:6] for path in (out / FOLDER).glob(f".*{PART}")}
 
 
-def killed(file: Path, out: Path, after: float) -> bool:
+def killed(builds: Builds, out: Path, after: float) -> bool:
     """Start a build with two workers and kill it; whether it was still running."""
-    program = started(WORKERS, file, out, FIELDS, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert program.stdout is not None
-    program.stdout.readline()
-    try:
-        program.wait(after)
-    except subprocess.TimeoutExpired:
-        workers = psutil.Process(program.pid).children()
-        program.kill()
+    number = builds.begin(out)
+    if not builds.ended(after):
+        workers = psutil.Process(number).children()
+        os.kill(number, signal.SIGKILL)
         psutil.wait_procs(workers, timeout=20)
         assert not any(worker.is_running() for worker in workers), "a worker outlived its build"
-    program.communicate()
-    return program.returncode == -signal.SIGKILL
+    code = builds.code()
+    assert code in (0, -signal.SIGKILL)
+    return code != 0
 
 
 def test_a_build_that_is_killed_at_any_time_ends_with_the_same_bytes(tmp_path: Path) -> None:
@@ -75,18 +120,25 @@ def test_a_build_that_is_killed_at_any_time_ends_with_the_same_bytes(tmp_path: P
     plan = plan_for(file, **FIELDS)
     built(plan, tmp_path / "whole", Inline())
     expected = results(tmp_path / "whole")
-    began = time.monotonic()
-    assert not killed(file, tmp_path / "timed", 60)
-    lasts = time.monotonic() - began
+    with Builds(WORKERS, file, FIELDS) as builds:
+        began = time.monotonic()
+        assert not killed(builds, tmp_path / "timed", 60)
+        kill_at_random_times(builds, plan, tmp_path, time.monotonic() - began, expected)
+
+
+def kill_at_random_times(builds: Builds, plan: Plan, folder: Path, lasts: float, expected: dict[str, bytes]) -> None:
+    """One job after the other, each killed until it ends before that. `lasts`: the seconds that one took."""
     rng = random.Random(1)
     kills, job = 0, 0
     while kills < KILLS:
-        out = tmp_path / f"job{job}"
+        out = folder / f"job{job}"
         before: dict[str, tuple[int, int]] = {}
         running = True
         while running and kills < KILLS:
-            running = killed(file, out, rng.uniform(0.05, 0.8) * lasts)
+            began = time.monotonic()
+            running = killed(builds, out, rng.uniform(0.05, 0.95) * lasts)
             kills += running
+            lasts = lasts if running else time.monotonic() - began  # a machine is not always as busy
             now = stamps(out)
             merged = (out / "manifest.json").exists()  # killed behind its last step, where shards are removed
             assert merged or not running or before.items() <= now.items(), "a finished shard was made again"
@@ -106,13 +158,14 @@ def test_a_build_that_is_killed_before_any_of_its_renames_goes_on(tmp_path: Path
     built(plan_for(file, outputs=("jsonl",), name="other"), out, shards=3)
     old = results(out)
     kills = 0
-    # Each run may rename one file more than the last, so that each rename is the one that is not done.
-    while (program := started(AT_A_RENAME, file, out, fields, kills)).wait() == -signal.SIGKILL:
-        kills += 1
-        now = results(out)
-        assert "manifest.json" not in now or now in (old, expected), "a manifest stands beside files of another job"
-        assert kills < 60
-    assert 0 == program.returncode
+    with Builds(AT_A_RENAME, file, fields) as builds:
+        # Each run may rename one file more than the last, so that each rename is the one that is not done.
+        while builds.begin(out, kills) and (code := builds.code()) == -signal.SIGKILL:
+            kills += 1
+            now = results(out)
+            assert "manifest.json" not in now or now in (old, expected), "a manifest stands beside files of another job"
+            assert kills < 60
+    assert 0 == code
     assert kills >= 15
     assert expected == results(out)
     assert not (out / FOLDER).exists()

@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import MethodType
 
@@ -61,6 +63,24 @@ def test_the_fast_tokenizer_finds_the_longest_matches(kinds: dict[str, Tokenizer
 
 
 LONGEST = LongestMatch(read_vocabulary(world_path(), Path(world_path()).read_bytes()))
+
+
+def test_the_known_vocabulary_is_read_as_any_other_and_without_the_fast_tokenizer_for_little() -> None:
+    path = world_path()
+    code = (
+        "import sys; from turnscript.datasets.tokenizers import get_tokenizer\n"
+        "world = get_tokenizer('rwkv-world'); ids = world.encode(['Hi, 世界.\\n\\n', 'x' * 1000])\n"
+        "assert 'pyrwkv_tokenizer' not in sys.modules\n"
+        "assert world.encode(['x' * 100000] * 2) and 'pyrwkv_tokenizer' in sys.modules\n"
+        "assert ids == world.encode(['Hi, 世界.\\n\\n', 'x' * 1000])"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    world, tokens = get_tokenizer("rwkv-world"), read_vocabulary(path, Path(path).read_bytes())
+    assert world.lengths is not None
+    assert {number: len(token) for number, token in tokens.items()} == {
+        number: size for number, size in enumerate(world.lengths.tolist()) if size
+    }
+    assert all(world.decode([number]) == token for number, token in tokens.items())
 
 
 @pytest.mark.parametrize(("line_end", "more"), [("\n", []), ("\r\n", []), ("\n", [r"306 '\a\a' 2"])])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from turnscript.datasets.manifest import finished
 from turnscript.datasets.merge import merge
 from turnscript.datasets.plan import RUN_FILE as RUN_FILE
 from turnscript.datasets.plan import Plan
-from turnscript.datasets.preparation import prepare
+from turnscript.datasets.preparation import Prepared, likely_shards, prepare
 from turnscript.datasets.report import Report as Report
 from turnscript.datasets.shard import Done
 from turnscript.datasets.shardfiles import find_record, remove_shards, write_whole
@@ -62,13 +62,26 @@ def build(  # noqa: PLR0913  (each is one question of its own)
     executor = executor if executor is not None else Inline()
     folder = Path(out)
     began = time.time(), time.monotonic()
-    prepared = prepare(plan, folder, shards=shards, resume=resume)
-    numbers = executor.takes(len(prepared.shards))
-    if not resume:
-        remove_shards(folder, numbers if executor.partial else None)
-    report: Report | None = None
-    if resume and not executor.partial and finished(folder, prepared.key) is not None:
-        return merge(folder, keep=keep)
+    likely = likely_shards(plan, folder, shards=shards, resume=resume)
+    with executor.begun(os.fspath(folder), plan.tokenizer, likely) as run:
+        prepared = prepare(plan, folder, shards=shards, resume=resume)
+        numbers = executor.takes(len(prepared.shards))
+        if not resume:
+            remove_shards(folder, numbers if executor.partial else None)
+        elif not executor.partial and finished(folder, prepared.key) is not None:
+            return merge(folder, keep=keep)
+        seen, missing = _begin(prepared, folder, numbers, progress)
+        run(missing, seen.tell)
+    if executor.partial:
+        return None
+    merged = time.monotonic()
+    report = merge(folder, keep=keep, again=not resume, tell=seen.merged)
+    _write_times(folder, executor, began, merged, len(missing))
+    return report
+
+
+def _begin(prepared: Prepared, folder: Path, numbers: Sequence[int], progress: Watch | None) -> tuple[_Seen, list[int]]:
+    """What is done already, and the shards that are missing."""
     sizes = {number: sum(part.piece.size for part in prepared.shards[number]) for number in numbers}
     seen = _Seen(sum(sizes.values()), progress)
     missing = []
@@ -78,12 +91,7 @@ def build(  # noqa: PLR0913  (each is one question of its own)
             missing.append(number)
         else:
             seen.found(number, Done(record.rows, sizes[number], sum(record.rejected.values())))
-    executor.run(os.fspath(folder), missing, seen.tell)
-    if not executor.partial:
-        merged = time.monotonic()
-        report = merge(folder, keep=keep, again=not resume, tell=seen.merged)
-        _write_times(folder, executor, began, merged, len(missing))
-    return report
+    return seen, missing
 
 
 class _Seen:

@@ -16,10 +16,12 @@ from turnscript.datasets.encoding import Encoder
 from turnscript.datasets.explaining import Token
 from turnscript.datasets.form import Example
 from turnscript.datasets.outputs._samples import NARROW
-from turnscript.datasets.plan import Plan, digest_of
+from turnscript.datasets.plan import NONE, Plan, digest_of
 from turnscript.datasets.preparation import encoder_of
 from turnscript.datasets.problems import BadRow, Code, Problem
 from turnscript.datasets.row_checks import check_items
+from turnscript.datasets.rowsamples import RowSamples
+from turnscript.errors import InvalidInput
 from turnscript.losses import Loss
 
 
@@ -49,14 +51,26 @@ class Encoded(NamedTuple):
 
 def encode(plan: Plan, request: Request, weights: Mapping[int, float] | None = None) -> Encoded:
     """What `Plan.encode` gives."""
+    if plan.expand != NONE:
+        message = "a conversation becomes several samples by this plan; ask for all of them with `encode_all`"
+        raise InvalidInput(message, path="$.expand", expected=NONE, got=plan.expand)
+    return encode_all(plan, request, weights)[0]
+
+
+def encode_all(plan: Plan, request: Request, weights: Mapping[int, float] | None = None) -> list[Encoded]:
+    """What `Plan.encode_all` gives."""
     encoder = _encoder(digest_of(plan.row_facts()), msgspec.json.encode(plan))
     check_items(request.items)
-    example = Example(request, weights=dict(weights or {}))
+    parts = RowSamples(encoder, plan).parts(Example(request, weights=dict(weights or {})))
+    return [_encoded(encoder, plan.limit, part) for part in parts]
+
+
+def _encoded(encoder: Encoder, limit: int | None, example: Example) -> Encoded:
     (found,) = encoder.encode([example])
     if isinstance(found, Problem):
         raise BadRow(found.code, found.message, path=found.pointer)
-    if plan.limit is not None and len(found.ids) > plan.limit:
-        raise BadRow(Code.TOO_LONG, f"it has {len(found.ids)} tokens, and a sample may have {plan.limit}")
+    if limit is not None and len(found.ids) > limit:
+        raise BadRow(Code.TOO_LONG, f"it has {len(found.ids)} tokens, and a sample may have {limit}")
     ids = found.ids.astype(np.uint16) if encoder.tokenizer.size <= NARROW else found.ids
     return Encoded(ids, found.weights, found.losses, list(_stretches(encoder.explain(example))))
 

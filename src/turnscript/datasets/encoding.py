@@ -53,7 +53,6 @@ class Wishes(TypedDict, total=False):
     weights: str
     end: bool
     strict: bool
-    objects: bool
     declared: bool
     largest: int | None
 
@@ -99,6 +98,10 @@ class Encoder:
             for at, sample in zip(places, made, strict=True):
                 results[at] = sample
         return [result for result in results if result is not None]
+
+    def counts(self, example: Example) -> list[int]:
+        """Of each item, the byte that its trained tokens get. Raises BadRow for weights that cannot be meant."""
+        return self._drafter.weights(example)
 
     def explain(self, example: Example) -> list[Token]:
         """Every token of an example, with what it belongs to. Raises what `encode` gives as a problem."""

@@ -20,7 +20,6 @@ from turnscript.datasets.train import MODEL, Train
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Writer
 from turnscript.errors import InvalidConversation, InvalidInput, LossyConversion, TurnscriptError
 from turnscript.format import Format
-from turnscript.jsontext import is_object
 from turnscript.losses import Loss
 
 WEIGHTS = {"binary": 1, "scaled": 255}
@@ -30,16 +29,15 @@ DIGEST = 16
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """How rows become tokens. `strict`: what a format would lose is a problem. `objects`: so are arguments that are no
-    JSON object, and `declared`: so are calls of tools that the row does not declare. `end`: the token that separates
-    documents is put behind each, if the tokenizer has one. `largest`: the largest id that an output can hold."""
+    """How rows become tokens. `strict`: what a format would lose is a problem. `declared`: so are calls of tools that
+    the row does not declare. `end`: the token that separates documents is put behind each, if the tokenizer has one.
+    `largest`: the largest id that an output can hold."""
 
     mode: str = "auto"
     escape: str = "auto"
     weights: str = "binary"
     end: bool = True
     strict: bool = False
-    objects: bool = False
     declared: bool = False
     largest: int | None = None
 
@@ -100,8 +98,6 @@ class Drafter:
         items = request.items
         if not any(map(_says, items)):
             raise BadRow(Code.EMPTY, "there is nothing in it to learn from: no message says anything")
-        if self.options.objects:
-            _check_arguments(items)
         if self.options.declared:
             _check_declared(request)
         out = self._write(request)
@@ -110,7 +106,7 @@ class Drafter:
         if self._plain and not example.weights and not example.context:
             values = [scale if mark & TRAINABLE else 0 for mark in marks]
         else:
-            values = self._values(marks, self._weights(example), items)
+            values = self._values(marks, self.weights(example), items)
         try:
             draft = Draft(texts, marks, values)
         except UnicodeEncodeError:
@@ -157,7 +153,7 @@ class Drafter:
         draft.end = self.scale if self.train.end else 0
         return draft
 
-    def _weights(self, example: Example) -> list[int]:
+    def weights(self, example: Example) -> list[int]:
         """Of each item, the byte that its trained pieces get."""
         items, scale, everything = example.request.items, self.scale, self.train.everything
         found = [scale if counts or everything else 0 for counts in self.train.counts(items)]
@@ -201,13 +197,6 @@ def _says(item: Item) -> bool:
     if content is None:
         return True
     return any(getattr(part, "text", True) for part in content)
-
-
-def _check_arguments(items: Sequence[Item]) -> None:
-    for item in items:
-        if isinstance(item, ToolCall) and not item.custom and not is_object(item.arguments):
-            message = f"the arguments of the call of {item.name!r} are no JSON object: {item.arguments[:60]!r}"
-            raise BadRow(Code.ARGS, message, path=item.at)
 
 
 def _check_declared(request: Request) -> None:

@@ -17,7 +17,8 @@ import subprocess
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from turnscript.datasets.shard import Done, run_shard_in
@@ -25,6 +26,8 @@ from turnscript.errors import InvalidInput, TurnscriptError
 
 Tell = Callable[[int, Done], None]
 """Called with the number of a shard and how far it is."""
+Run = Callable[[Sequence[int], Tell], None]
+"""Runs these shards of a folder. Raises what a shard raised, and WorkerDied."""
 
 
 class Executor(ABC):
@@ -39,6 +42,13 @@ class Executor(ABC):
     def takes(self, count: int) -> list[int]:
         """The shards that are its own."""
         return list(range(count))
+
+    def begun(self, out: str, tokenizer: str, most: int) -> AbstractContextManager[Run]:
+        """What runs the shards of a folder, `most` of them at most, begun before the folder is prepared.
+
+        Whoever has to load a tokenizer first, or anything else, can do so meanwhile. The default does nothing ahead.
+        """
+        return nullcontext(lambda numbers, tell: self.run(out, numbers, tell))
 
 
 class WorkerDied(TurnscriptError):
@@ -73,6 +83,9 @@ class Shard(Executor):
     def run(self, out: str, numbers: Sequence[int], tell: Tell) -> None:
         self._inner.run(out, numbers, tell)
 
+    def begun(self, out: str, tokenizer: str, most: int) -> AbstractContextManager[Run]:
+        return self._inner.begun(out, tokenizer, -(-most // self._n))
+
 
 class Processes(Executor):
     """Several processes of this machine; as many as there are processors if nobody says."""
@@ -83,33 +96,55 @@ class Processes(Executor):
         self.count = count if count is not None else processors()
 
     def run(self, out: str, numbers: Sequence[int], tell: Tell) -> None:
-        waiting = list(reversed(numbers))
-        heard: queue.SimpleQueue[tuple[_Worker, dict[str, Any] | None]] = queue.SimpleQueue()
+        with self.begun(out, "", len(numbers)) as run:
+            run(numbers, tell)
+
+    @contextmanager
+    def begun(self, out: str, tokenizer: str, most: int) -> Iterator[Run]:
+        heard: queue.SimpleQueue[_Word] = queue.SimpleQueue()
         workers: list[_Worker] = []
+
+        def run(numbers: Sequence[int], tell: Tell) -> None:
+            wanted = min(self.count, len(numbers))
+            while len(workers) > wanted:
+                workers.pop().end()
+            while len(workers) < wanted:
+                workers.append(_Worker(out, tokenizer, heard))
+            _share_out(numbers, workers, heard, tell)
+
         try:
-            for _ in range(min(self.count, len(waiting))):
-                workers.append(_Worker(out, heard))
-                workers[-1].take(waiting.pop())
-            busy = len(workers)
-            while busy:
-                worker, word = _next(heard)
-                if word is None:
-                    raise worker.death()
-                if "done" in word:
-                    tell(worker.shard, Done(*word["done"]))
-                elif "error" in word:
-                    error: BaseException = pickle.loads(base64.b64decode(word["error"]))
-                    raise error
-                elif waiting:
-                    worker.take(waiting.pop())
-                else:
-                    busy -= 1
+            while len(workers) < min(self.count, most):
+                workers.append(_Worker(out, tokenizer, heard))
+            yield run
         finally:
             for worker in workers:
                 worker.end()
 
 
-def _next(heard: queue.SimpleQueue[tuple[_Worker, dict[str, Any] | None]]) -> tuple[_Worker, dict[str, Any] | None]:
+def _share_out(numbers: Sequence[int], workers: Sequence[_Worker], heard: queue.SimpleQueue[_Word], tell: Tell) -> None:
+    """Give each worker a shard, and the next one when it is done, until there are none."""
+    waiting = list(reversed(numbers))
+    for worker in workers:
+        worker.take(waiting.pop())
+    busy = len(workers)
+    while busy:
+        worker, word = _next(heard)
+        if worker not in workers:
+            continue  # it was begun for nothing, and has ended
+        if word is None:
+            raise worker.death()
+        if "done" in word:
+            tell(worker.shard, Done(*word["done"]))
+        elif "error" in word:
+            error: BaseException = pickle.loads(base64.b64decode(word["error"]))
+            raise error
+        elif waiting:
+            worker.take(waiting.pop())
+        else:
+            busy -= 1
+
+
+def _next(heard: queue.SimpleQueue[_Word]) -> _Word:
     """The next word. It wakes up now and then: not every system lets Ctrl-C end a wait."""
     while True:
         try:
@@ -121,11 +156,11 @@ def _next(heard: queue.SimpleQueue[tuple[_Worker, dict[str, Any] | None]]) -> tu
 class _Worker:
     """A process that makes shards. What it says comes to the queue, None when it is gone."""
 
-    def __init__(self, out: str, heard: queue.SimpleQueue[tuple[_Worker, dict[str, Any] | None]]) -> None:
+    def __init__(self, out: str, tokenizer: str, heard: queue.SimpleQueue[_Word]) -> None:
         # Tokenizers that start threads of their own would take the processors from the other workers.
         alone = {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, json.dumps({"path": sys.path, "out": out})],
+            [sys.executable, "-c", _PROGRAM, json.dumps({"path": sys.path, "work": [out, tokenizer]})],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**alone, **os.environ},
@@ -181,13 +216,15 @@ class _Worker:
         self._heard.put((self, None))
 
 
+_Word = tuple[_Worker, dict[str, Any] | None]
+
 # The caller's search path, and nothing else of its program.
 _PROGRAM = """
 import json, sys
 given = json.loads(sys.argv[1])
 sys.path[:] = given["path"]
 from turnscript.datasets.worker import work
-work(given["out"])
+work(*given["work"])
 """
 
 

@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 from turnscript.datasets.encoding import Sample
 from turnscript.datasets.files import read
 from turnscript.datasets.form import Example
-from turnscript.datasets.overflow import Overflow
 from turnscript.datasets.preparation import Part, Prepared, encoder_of, forms_of
-from turnscript.datasets.problems import Problem
-from turnscript.datasets.shard import BATCH_BYTES, BATCH_ROWS
+from turnscript.datasets.rowsamples import BATCH_BYTES, BATCH_ROWS, RowSamples
 from turnscript.errors import TurnscriptError
 
 DIGEST = 16
@@ -52,7 +50,7 @@ class Inputs:
         self._prepared = prepared
         self.encoder = encoder_of(prepared.plan)
         self._forms = forms_of(prepared.plan, {file.form for file in prepared.files})
-        self._overflow = Overflow(self.encoder, prepared.plan.overflow, prepared.plan.limit or 0)
+        self._made = RowSamples(self.encoder, prepared.plan)
 
     def rows(self, files: Iterable[int], every: int = 1, only: frozenset[Source] | None = None) -> Iterator[Expected]:
         """Rows of some files: every n-th of all, or only some. Those that are left out are read, and not encoded."""
@@ -86,27 +84,8 @@ class Inputs:
             return []
 
     def _encoded(self, rows: Sequence[tuple[Source, list[Example]]]) -> Iterator[Expected]:
-        results = iter(self.encoder.encode([example for _, examples in rows for example in examples]))
-        for source, examples in rows:
-            found = [next(results) for _ in examples]
-            whole = [
-                (example, one) for example, one in zip(examples, found, strict=True) if not isinstance(one, Problem)
-            ]
-            samples = self._fitted(whole) if len(whole) == len(examples) else []
-            yield Expected(source, whole if samples else [], samples)
-
-    def _fitted(self, whole: Sequence[tuple[Example, Sample]]) -> list[Sample]:
-        limit = self._prepared.plan.limit
-        samples: list[Sample] = []
-        for example, sample in whole:
-            if limit is None or len(sample.ids) <= limit:
-                samples.append(sample)
-                continue
-            fitted = self._overflow.fit(example, sample)
-            if isinstance(fitted, Problem):
-                return []
-            samples += fitted.samples
-        return samples
+        for (source, _), made in zip(rows, self._made.make([examples for _, examples in rows]), strict=True):
+            yield Expected(source, made.whole, made.samples)
 
 
 class Candidate(NamedTuple):

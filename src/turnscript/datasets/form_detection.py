@@ -95,13 +95,13 @@ def _record(data: bytes) -> Mapping[str, Any] | None:
 
 
 def _votes(records: Sequence[Mapping[str, Any]]) -> list[_Votes]:
+    asked = [form for form in map(get_form, forms()) if form.row != TRANSCRIPT]
+    # All forms about one record before the next: some of them look at the same of it.
+    given = [[_score(form, record) for form in asked] for record in records]
     found = []
-    for name in forms():
-        form = get_form(name)
-        if form.row != TRANSCRIPT:
-            given = [_score(form, record) for record in records]
-            reasons = Counter([why for score, why in given if why])
-            found.append(_Votes(name, [float(score) for score, _ in given], reasons))
+    for form, answers in zip(asked, zip(*given, strict=True), strict=True):
+        reasons = Counter([why for score, why in answers if why])
+        found.append(_Votes(form.name, [float(score) for score, _ in answers], reasons))
     return found
 
 

@@ -10,12 +10,12 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import entry_points
 from typing import cast
 
 from turnscript.datasets import forms as _PACKAGE  # noqa: N812  (`forms` is the public function below)
 from turnscript.datasets.form import Form
 from turnscript.errors import UnknownName
+from turnscript.registry import installed
 
 _GROUP = "turnscript.forms"
 
@@ -43,5 +43,5 @@ def _declared() -> Iterator[Form]:
         if not module.name.startswith("_"):
             found = importlib.import_module(f"{_PACKAGE.__name__}.{module.name}")
             yield from cast("tuple[Form, ...]", found.FORMS)
-    for entry in entry_points(group=_GROUP):
+    for entry in installed(_GROUP):
         yield from entry.load()

@@ -23,7 +23,8 @@ from turnscript.datasets.files import sha256
 from turnscript.datasets.manifest import file_facts, finished, manifest_of, withdraw, write_manifest
 from turnscript.datasets.output import Batch, OutputFacts, OutputWriter
 from turnscript.datasets.output_registry import get_output
-from turnscript.datasets.packing import pack, read_packing
+from turnscript.datasets.packing import pack
+from turnscript.datasets.packingnames import read_packing
 from turnscript.datasets.plan import EXACT, Plan, names
 from turnscript.datasets.plan import REJECTS_FILE as REJECTS_FILE
 from turnscript.datasets.preparation import Prepared, load_prepared

@@ -26,7 +26,8 @@ WARNINGS = {
     CALL_ALONE: "a tool is called without a word to the user before",
     NO_RESULT: "a call has no result before the user speaks again, or at the end",
     NO_ANSWER: "a result is not followed by an answer",
-    SHOWN_ANEW: "a turn before the last thinks or calls at once, which later prompts of this format may show otherwise",
+    SHOWN_ANEW: "a turn before the last thinks or calls at once, which later prompts of this format may show "
+    "otherwise; `--expand turns` makes a sample of each turn, as its own prompt leads to it",
 }
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from functools import cache
-from importlib.metadata import entry_points
 
 from turnscript.datasets.output import Output
 from turnscript.errors import UnknownName
+from turnscript.registry import installed
 
 _PACKAGE = "turnscript.datasets.outputs"
 _GROUP = "turnscript.outputs"
@@ -34,6 +34,6 @@ def _outputs() -> dict[str, Output]:
     for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda one: one.name):
         if not module.name.startswith("_"):
             found += importlib.import_module(f"{_PACKAGE}.{module.name}").OUTPUTS
-    for entry in entry_points(group=_GROUP):
+    for entry in installed(_GROUP):
         found += entry.load()
     return {output.name: output for output in found}

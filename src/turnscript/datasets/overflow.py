@@ -1,7 +1,8 @@
 """Owns what happens to a sample that has more tokens than it may.
 
     reject      its row is set aside
-    drop-turns  its last turns are left out, until it fits: what is left is what a model would see so far
+    drop-turns  its last turns are left out, until it fits: what is left is what a model would see so far; of turns that
+                have samples of their own, those that are too long have none
     cut         its last tokens are left out
     split       it becomes several samples; those in which nothing is trained are left out
 
@@ -10,20 +11,14 @@ Nothing of this happens unless the plan asks for it, and all of it is counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
-from turnscript.conversation import Assistant, Item, Thinking, ToolCall
 from turnscript.datasets.encoding import Encoder, Sample
+from turnscript.datasets.expansion import beginning, turn_ends
 from turnscript.datasets.form import Example
 from turnscript.datasets.plan import CUT, DROP_TURNS, SPLIT
 from turnscript.datasets.problems import Code, Problem
 from turnscript.datasets.shardfiles import Cuts
-
-_MODEL = (Assistant, Thinking, ToolCall)
 
 
 class Fitted(NamedTuple):
@@ -41,14 +36,14 @@ class Overflow:
         self._policy = policy
         self._limit = limit
 
-    def fit(self, example: Example, sample: Sample) -> Fitted | Problem:
-        """What becomes of an example whose sample is too long."""
+    def fit(self, example: Example, sample: Sample, *, turn: bool = False) -> Fitted | Problem:
+        """What becomes of an example whose sample is too long. `turn`: nothing but its last turn is trained."""
         if self._policy == CUT:
             return self._cut(sample)
         if self._policy == SPLIT:
             return self._split(sample)
         if self._policy == DROP_TURNS:
-            return self._drop_turns(example, sample)
+            return self._nothing_left(sample) if turn else self._drop_turns(example, sample)
         count, limit = len(sample.ids), self._limit
         message = f"it has {count} tokens, and {limit} are allowed; allow more, or choose what to do with long rows"
         return Problem(Code.TOO_LONG, message)
@@ -71,12 +66,12 @@ class Overflow:
 
     def _drop_turns(self, example: Example, sample: Sample) -> Fitted | Problem:
         """The longest beginning that ends with a turn of the model and fits."""
-        ends = _turn_ends(example.request.items) if example.text is None else []
+        ends = turn_ends(example.request.items) if example.text is None else []
         fitting: Sample | None = None
         low, high = 0, len(ends)
         while low < high:  # more turns are never fewer tokens
             middle = (low + high) // 2
-            found = self._encoder.encode([_beginning(example, ends[middle])])[0]
+            found = self._encoder.encode([beginning(example, ends[middle])])[0]
             if isinstance(found, Problem):
                 low = middle + 1  # nothing is trained so early
             elif len(found.ids) <= self._limit:
@@ -98,15 +93,3 @@ class Overflow:
 def _slice(sample: Sample, start: int, end: int) -> Sample:
     weights = sample.weights[start:end]
     return sample._replace(ids=sample.ids[start:end], weights=weights, trained=int((weights > 0).sum()))
-
-
-def _turn_ends(items: Sequence[Item]) -> list[int]:
-    """Behind which items a turn of the model ends, but the last."""
-    model = [isinstance(item, _MODEL) for item in items]
-    return [at for at, (one, behind) in enumerate(pairwise(model), 1) if one and not behind]
-
-
-def _beginning(example: Example, end: int) -> Example:
-    request = example.request
-    shorter = replace(request, conversation=replace(request.conversation, items=request.conversation.items[:end]))
-    return replace(example, request=shorter, weights={at: weight for at, weight in example.weights.items() if at < end})

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from turnscript.datasets.packing import read_packing
+from turnscript.datasets.packingnames import read_packing
 from turnscript.datasets.train import parse_train
 from turnscript.errors import InvalidInput
 
@@ -33,8 +33,9 @@ MODES = (AUTO, "ids", "text")
 WEIGHTS = ("binary", "scaled")
 REJECT, DROP_TURNS, CUT, SPLIT = "reject", "drop-turns", "cut", "split"
 OVERFLOWS = (REJECT, DROP_TURNS, CUT, SPLIT)
-NONE, EXACT = "none", "exact"
+NONE, EXACT, TURNS = "none", "exact", "turns"
 DEDUPS = (NONE, EXACT)
+EXPANSIONS = (NONE, TURNS)
 QUARANTINE, STOP = "quarantine", "stop"
 ON_BAD = (QUARANTINE, STOP)
 
@@ -57,6 +58,7 @@ _CHOICES = (
     Choice("mode", MODES),
     Choice("escape", ESCAPES),
     Choice("weights", WEIGHTS),
+    Choice("expand", EXPANSIONS),
     Choice("overflow", OVERFLOWS),
     Choice("dedup", DEDUPS),
     Choice("on_bad", ON_BAD),
@@ -83,6 +85,8 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     mode: str = AUTO
     train: str = "assistant"
     """What is trained: the words of `turnscript.datasets.train`."""
+    expand: str = NONE
+    """Whether each turn that is trained becomes a sample of its own, with what led to it."""
     escape: str = AUTO
     strict: bool = False
     """Whether rows are set aside of which the format would lose something."""
@@ -153,6 +157,9 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.map and self.form != AUTO:
             message = f"the form {self.form!r} and the map {self.map!r} both say how rows are read; give one of the two"
             raise _unfit("form", message)
+        if self.expand == TURNS and parse_train(self.train).everything:
+            message = "a sample for each turn would train what came before it again and again; train less than `all`"
+            raise _unfit("expand", message)
 
     @property
     def limit(self) -> int | None:
@@ -168,6 +175,12 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         from turnscript.datasets.encoded import encode  # noqa: PLC0415  (most plans are for files)
 
         return encode(self, request, weights)
+
+    def encode_all(self, request: Request, weights: Mapping[int, float] | None = None) -> list[Encoded]:
+        """The same for a plan by which each turn becomes a sample of its own: all samples, in order, at least one."""
+        from turnscript.datasets.encoded import encode_all  # noqa: PLC0415
+
+        return encode_all(self, request, weights)
 
     def facts(self) -> dict[str, Any]:
         """The plan as plain values."""

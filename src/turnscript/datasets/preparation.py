@@ -25,7 +25,7 @@ from turnscript.datasets.files.troubles import unusable
 from turnscript.datasets.form import WHOLE, Form
 from turnscript.datasets.form_registry import get_form
 from turnscript.datasets.output_registry import get_output
-from turnscript.datasets.plan import AUTO, MANIFEST, OWN_FILES, Plan, digest_of, is_utf8, names
+from turnscript.datasets.plan import AUTO, MANIFEST, OWN_FILES, TURNS, Plan, digest_of, is_utf8, names
 from turnscript.datasets.plan import PLAN_FILE as PLAN_FILE
 from turnscript.datasets.shardfiles import FOLDER, STAGING, write_whole
 from turnscript.datasets.tokenizers import get_tokenizer
@@ -168,9 +168,10 @@ def format_of(plan: Plan) -> Format:
 
 
 def encoder_of(plan: Plan) -> Encoder:
-    """The encoder of a plan."""
+    """The encoder of a plan. Where each turn has a sample, what the format forgets of past ones is left out before."""
+    format_ = format_of(plan)
     return Encoder(
-        format_of(plan),
+        format_.remembering() if plan.expand == TURNS else format_,
         get_tokenizer(plan.tokenizer),
         parse_train(plan.train),
         mode=plan.mode,
@@ -310,10 +311,25 @@ def _forms(plan: Plan, paths: Sequence[str]) -> list[str]:
     return forms
 
 
+def likely_shards(plan: Plan, out: Path, *, shards: int | None, resume: bool) -> int:
+    """About how many shards there will be to make in a folder; 0 if nobody can say before it is prepared."""
+    if resume and find_prepared(out) is not None:
+        return 0
+    try:
+        return shards or _count(sum(map(os.path.getsize, expand(plan.inputs))))
+    except (InvalidInput, OSError):
+        return 0  # who prepares it says what is wrong
+
+
+def _count(total: int) -> int:
+    """How many shards inputs of so many bytes are cut into."""
+    return max(-(-total // SHARD_BYTES), min(_SHARDS, -(-total // _SMALL_SHARD)), 1)
+
+
 def _cut(plan: Plan, files: Sequence[InputFile], shards: int | None) -> tuple[tuple[Part, ...], ...]:
     """The pieces of all files in consecutive groups of about the same size."""
     total = sum(file.size for file in files)
-    count = shards or max(-(-total // SHARD_BYTES), min(_SHARDS, -(-total // _SMALL_SHARD)), 1)
+    count = shards or _count(total)
     target = max(-(-total // count), 1)
     parts = list(_parts(plan, files, target))
     whole = sum(part.piece.size for part in parts)

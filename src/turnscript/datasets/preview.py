@@ -130,6 +130,7 @@ def preview_of(plan: Plan, path: str, number: int = 1) -> Preview:
     """The same by a plan."""
     from turnscript.datasets.opened import RowReader  # noqa: PLC0415  (a page needs none of these)
     from turnscript.datasets.preparation import encoder_of  # noqa: PLC0415
+    from turnscript.datasets.rowsamples import RowSamples  # noqa: PLC0415
 
     encoder, reader = encoder_of(plan), RowReader(path, plan.form, plan.map)
     last = deque(enumerate(islice(reader.rows(), max(number, 0)), 1), maxlen=1)
@@ -137,7 +138,8 @@ def preview_of(plan: Plan, path: str, number: int = 1) -> Preview:
     if row is None or there < number:
         message = f"there is no row {number}: the file has {there}, counted from 1"
         raise InvalidInput(f"{path}: {message}", expected=f"a row from 1 to {there}")
-    examples = [_shown(encoder, example) for example in row.examples]
+    samples = RowSamples(encoder, plan)
+    examples = [_shown(encoder, part) for example in row.examples for part in samples.parts(example)]
     names = (reader.form, plan.format, plan.tokenizer)
     return Preview(row.source, row.line, *names, encoder.mode, examples, row.problem)
 

@@ -15,6 +15,7 @@ from turnscript.datasets.manifest import Manifest, read_manifest
 from turnscript.datasets.opened import RowReader
 from turnscript.datasets.output_registry import get_output
 from turnscript.datasets.preparation import encoder_of
+from turnscript.datasets.rowsamples import RowSamples
 from turnscript.datasets.stats import Stats
 from turnscript.errors import InvalidInput, TurnscriptError
 
@@ -53,6 +54,7 @@ def _add_roles(stats: Stats, manifest: Manifest, most: int) -> None:
     if not files or not most:
         return
     encoder = encoder_of(manifest.plan)
+    samples = RowSamples(encoder, manifest.plan)
     each = -(-most // len(files))
     for source in files[:most]:
         try:
@@ -60,9 +62,9 @@ def _add_roles(stats: Stats, manifest: Manifest, most: int) -> None:
         except InvalidInput:
             continue  # the map file is gone
         for row in islice(rows, each):
-            for example in row.examples:
+            for part in [part for example in row.examples for part in samples.parts(example)]:
                 try:
-                    tokens = encoder.explain(example)
+                    tokens = encoder.explain(part)
                 except TurnscriptError:
                     continue  # it is among the rejects
                 stats.looked_at += 1

@@ -88,7 +88,7 @@ class Checker:
         return [
             *self._unread(example.request, out.text, losses),
             *self._reread(out.text, text),
-            *self._unprompted(example.request, out.text, sample),
+            *self._unprompted(example, out.text, sample),
             *self._unended(example.request.items, sample, _Pieces(spelled, marks)),
         ]
 
@@ -142,9 +142,13 @@ class Checker:
         else:
             self.counts.explained += 1
 
-    def _unprompted(self, request: Request, text: str, sample: Sample) -> Iterator[str]:
-        """Whether what a server would feed the model is the beginning of the sample, where turns of the model begin."""
-        for at in _some(_turns(request.items)):
+    def _unprompted(self, example: Example, text: str, sample: Sample) -> Iterator[str]:
+        """Whether what a server would feed the model is the beginning of the sample, where turns of the model begin.
+
+        What is only read in it may be shown in another way, as the past is.
+        """
+        request = example.request
+        for at in _some(_turns(request.items, example.context)):
             asked = Request(conversation=Conversation(request.items[:at], request.tools))
             prompt, opened = self._prompt(asked, request.items[at], text)
             place = request.items[at].at
@@ -293,13 +297,16 @@ class _Widths:
         return int(table[one]) if table is not None else len(self._tokenizer.decode([one]))
 
 
-def _turns(items: Sequence[Item]) -> list[int]:
-    """Where turns of the model begin."""
-    return [
-        at
-        for at, item in enumerate(items)
-        if isinstance(item, MODEL) and (not at or not isinstance(items[at - 1], MODEL))
-    ]
+def _turns(items: Sequence[Item], context: frozenset[int]) -> list[int]:
+    """Where turns of the model begin that are not context from their beginning to their end."""
+    found: list[int] = []
+    first = 0
+    for at, item in enumerate(items):
+        if not isinstance(item, MODEL):
+            first = at + 1
+        elif at not in context and (not found or found[-1] != first):
+            found.append(first)
+    return found
 
 
 def _some(places: Sequence[int]) -> list[int]:

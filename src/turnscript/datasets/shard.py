@@ -22,23 +22,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnscript.datasets.encoding import Encoder, Sample
-from turnscript.datasets.encoding_rows import DIGEST
 from turnscript.datasets.files import read
 from turnscript.datasets.files.rowbytes import Rows
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.losskinds import count_losses
 from turnscript.datasets.ordercheck import SHOWN_ANEW, order_warnings, shown_anew
-from turnscript.datasets.overflow import Overflow
-from turnscript.datasets.plan import STOP, Plan
+from turnscript.datasets.plan import STOP, TURNS, Plan
 from turnscript.datasets.preparation import Part, Prepared, encoder_of, forms_of, load_prepared
 from turnscript.datasets.problems import DEFECTS, Problem, problem_of
 from turnscript.datasets.rows import RawRow
+from turnscript.datasets.rowsamples import BATCH_BYTES, BATCH_ROWS, Made, RowSamples
 from turnscript.datasets.shardfiles import INDEX, Cuts, Index, PieceCounts, Record, ShardWriter, find_record
 from turnscript.errors import InvalidInput, TurnscriptError
 
-BATCH_ROWS = 256
-BATCH_BYTES = 2 << 20
-"""Rows are encoded together, so many or of so many bytes: enough for speed, and few enough to bound the memory."""
+_BATCH_TOKENS = 1 << 20
+"""So many tokens are kept until they are written, about: more than a batch of rows has, unless turns are expanded."""
 
 _UNWATCHED = 200_000
 """So many objects are made, and not freed, between two looks of the garbage collector: more than a batch has."""
@@ -158,9 +156,9 @@ class _Work:
         self._parts = prepared.shards[number]
         self._writer = writer
         self._tell = tell
-        self._limit = plan.limit
-        self._changes = bool(self._encoder.format.document.grows)
-        self._overflow = Overflow(self._encoder, plan.overflow, plan.limit or 0)
+        self._samples = RowSamples(self._encoder, plan)
+        # Where each turn has a sample that ends with it, none is shown in another way than a prompt leads to.
+        self._changes = bool(self._encoder.format.document.grows) and plan.expand != TURNS
         self._stop = plan.on_bad == STOP
         self._waiting: list[_Row] = []
         self._bytes = 0
@@ -206,14 +204,18 @@ class _Work:
         """Encode what waits, and write it."""
         if not self._waiting:
             return
-        encoded = iter(self._encoder.encode([example for row in self._waiting for example in row.examples]))
         batch = _Batch()
-        for row in self._waiting:
-            results = [next(encoded) for _ in row.examples]
-            problem = row.problem or self._take(row, results, batch)
+        made = self._samples.make([row.examples for row in self._waiting])
+        for row, one in zip(self._waiting, made, strict=True):
+            problem = row.problem or one.problem
             if problem is not None:
                 self._set_aside(row, problem)
-        self._writer.add(batch.ids, batch.weights, batch.index())
+                continue
+            self._take(row, one, batch)
+            if batch.tokens >= _BATCH_TOKENS:
+                self._write(batch)
+                batch = _Batch()
+        self._write(batch)
         taken = self._before + (min(self._rows.taken, self._piece) if self._rows is not None else 0)
         self._done = Done(self._done.rows + len(self._waiting), taken, sum(self.rejected.values()))
         self._waiting.clear()
@@ -221,35 +223,25 @@ class _Work:
         if self._tell is not None:
             self._tell(self._done)
 
-    def _take(self, row: _Row, results: Sequence[Sample | Problem], batch: _Batch) -> Problem | None:
-        """Put a row's samples into the batch, all of them or none; gives the problem if there is one."""
-        samples: list[Sample] = []
-        cuts: list[Cuts] = []
+    def _take(self, row: _Row, made: Made, batch: _Batch) -> None:
+        """Put a row's samples into the batch, and count what there is to count."""
+        assert made.samples, "a form gave no examples for a row"
+        for cut in made.cuts:
+            self.cuts.add(cut)
+        for sample in made.samples:
+            if sample.losses:
+                count_losses(self.losses, sample.losses)
         warnings: set[str] = set()
-        for example, result in zip(row.examples, results, strict=True):
-            if isinstance(result, Problem):
-                return result
-            if self._limit is None or len(result.ids) <= self._limit:
-                samples.append(result)
-            else:
-                fitted = self._overflow.fit(example, result)
-                if isinstance(fitted, Problem):
-                    return fitted
-                samples += fitted.samples
-                cuts.append(fitted.cuts)
+        for example in row.examples:
             warnings |= order_warnings(example.request.items)
             if self._changes and shown_anew(example.request.items):
                 warnings.add(SHOWN_ANEW)
-        assert samples, "a form gave no examples for a row"
-        for cut in cuts:
-            self.cuts.add(cut)
-        for sample in samples:
-            if sample.losses:
-                count_losses(self.losses, sample.losses)
         if warnings:
             self.warnings.update(warnings)
-        batch.add(row.piece, row.raw.number, samples, _row_digest(results))
-        return None
+        batch.add(row.piece, row.raw.number, made.samples, made.digest)
+
+    def _write(self, batch: _Batch) -> None:
+        self._writer.add(batch.ids, batch.weights, batch.index())
 
     def _set_aside(self, row: _Row, problem: Problem) -> None:
         file = self._prepared.files[self._parts[row.piece].file].name
@@ -283,10 +275,12 @@ class _Batch:
         self.weights: list[NDArray[np.uint8]] = []
         self._facts: list[tuple[int, ...]] = []
         self._digests: list[bytes] = []
+        self.tokens = 0
 
     def add(self, piece: int, number: int, samples: Sequence[Sample], digest: bytes) -> None:
         """The samples of a row. `digest`: what it is compared by."""
         for place, sample in enumerate(samples):
+            self.tokens += len(sample.ids)
             self.ids.append(sample.ids)
             self.weights.append(sample.weights)
             self._facts.append(
@@ -304,12 +298,6 @@ class _Batch:
 
 
 _FACTS = ("tokens", "trained", "straddling", "losses", "piece", "place", "number")
-
-
-def _row_digest(results: Sequence[Sample | Problem]) -> bytes:
-    """What a row is compared by: all its samples, before anything was cut."""
-    digests = [result.digest for result in results if not isinstance(result, Problem)]
-    return digests[0] if len(digests) == 1 else hashlib.blake2b(b"".join(digests), digest_size=DIGEST).digest()
 
 
 def reject_of(file: str, raw: RawRow, problem: Problem) -> Reject:

@@ -18,6 +18,7 @@ import os
 import re
 import secrets
 from collections.abc import Container, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
@@ -144,6 +145,8 @@ class ShardWriter:
         if place.exists():  # an older record may not stand beside files that are not its own, not even for a moment
             place.unlink()
             sync_folder(place.parent)
+        with ThreadPoolExecutor(len(self._files)) as pool:  # the disk takes a third of the time for all of them at once
+            list(pool.map(Unfinished.sync, self._files.values()))
         for suffix, file in self._files.items():
             record.files[suffix] = file.publish()
         record.samples, record.tokens = self.samples, self.tokens
@@ -170,11 +173,16 @@ class Unfinished:
             self._hash.update(data)
         self._size += memoryview(data).nbytes
 
+    def sync(self) -> None:
+        """Hand it to the disk. Nothing can be written any more."""
+        if not self._file.closed:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+
     def publish(self) -> FileFacts:
         """Hand it to the disk and give it its name."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        self.sync()
         os.replace(self._unfinished, self._path)
         self._published = True
         return FileFacts(self._size, self._hash.hexdigest() if self._hash is not None else "")

@@ -34,6 +34,9 @@ class Tokenizer(ABC):
     lengths: Lengths | None = None
     strips: frozenset[str] = frozenset()
 
+    def load(self) -> None:  # noqa: B027  (most have nothing to do)
+        """Load now what takes time, because there will be much to encode."""
+
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Each text as ids, none of them of a control token. Raises BadRow(E_UTF8) for half of a surrogate pair."""

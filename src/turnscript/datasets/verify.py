@@ -25,7 +25,7 @@ from turnscript.datasets.manifest import MANIFEST, Manifest, read_manifest
 from turnscript.datasets.output import Batch
 from turnscript.datasets.output_registry import get_output
 from turnscript.datasets.outputs._samples import document_starts
-from turnscript.datasets.packing import read_packing
+from turnscript.datasets.packingnames import read_packing
 from turnscript.datasets.plan import EXACT
 from turnscript.datasets.preparation import Prepared, load_prepared
 from turnscript.datasets.sample_checks import Checker, SampleCounts

@@ -12,23 +12,28 @@ import pickle
 import queue
 import threading
 import time
+from contextlib import suppress
 from typing import IO
 
+from turnscript.datasets.form_registry import forms
 from turnscript.datasets.shard import Done, run_shard_in
+from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.errors import TurnscriptError
 
 _INTERVAL = 0.2
 """So many seconds pass at least between two words on how far a shard is."""
 
 
-def work(out: str) -> None:
-    """Make the shards that are asked for, one after the other."""
+def work(out: str, tokenizer: str = "") -> None:
+    """Make the shards that are asked for, one after the other. `tokenizer`: the spec of theirs, if that is known."""
     # What a library prints would be taken for a word of ours.
     words = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)
     numbers: queue.SimpleQueue[int] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(numbers,), daemon=True).start()
     telling = _Telling(words)
+    if tokenizer:
+        _load(tokenizer)
     while True:
         number = numbers.get()
         try:
@@ -37,6 +42,13 @@ def work(out: str) -> None:
             telling.say({"error": base64.b64encode(pickle.dumps(error)).decode("ascii")})
             return
         telling.finish()
+
+
+def _load(tokenizer: str) -> None:
+    """Load what every shard needs while nobody has asked for one. What is wrong with it, who prepares them says."""
+    forms()
+    with suppress(TurnscriptError, OSError):
+        get_tokenizer(tokenizer).load()
 
 
 class _Telling:

@@ -16,7 +16,7 @@ from turnscript.datasets.manifest import Manifest, read_manifest
 from turnscript.datasets.merge import REJECTS_FILE
 from turnscript.datasets.output import OutputFacts
 from turnscript.datasets.output_registry import get_output
-from turnscript.datasets.packing import read_packing
+from turnscript.datasets.packingnames import read_packing
 from turnscript.datasets.report import FileReport, Report
 from turnscript.datasets.shard import Reject
 

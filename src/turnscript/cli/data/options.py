@@ -14,7 +14,18 @@ from click.shell_completion import CompletionItem
 
 from turnscript.cli.options import Option
 from turnscript.cli.prompt import FormatName
-from turnscript.datasets.plan import DEDUPS, ESCAPES, MODES, ON_BAD, OVERFLOWS, WEIGHTS, Plan, plan_of, read_plan
+from turnscript.datasets.plan import (
+    DEDUPS,
+    ESCAPES,
+    EXPANSIONS,
+    MODES,
+    ON_BAD,
+    OVERFLOWS,
+    WEIGHTS,
+    Plan,
+    plan_of,
+    read_plan,
+)
 from turnscript.datasets.train import WORDS
 from turnscript.errors import InvalidInput
 
@@ -105,6 +116,7 @@ encoding_options = all_of(
         metavar="LIST",
         help=f"What is trained, with commas: {', '.join(WORDS)}; `no-` before one takes it away. Default: assistant.",
     ),
+    _choice(TOKENS, "--expand", EXPANSIONS, "A sample of each conversation, or of each turn that is trained (turns)."),
     _choice(TOKENS, "--mode", MODES, "Tags as ids of their own (ids), or the whole as text (text)."),
     _choice(TOKENS, "--weights", WEIGHTS, "Weights in the mask: 0 and 1, or fractions too (scaled)."),
     _choice(TOKENS, "--escape", ESCAPES, "Texts that hold a tag: break it (auto), refuse the row, or nothing."),

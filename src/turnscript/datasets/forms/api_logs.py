@@ -71,6 +71,30 @@ class _Log(NamedTuple):
     response_at: str = ""
 
 
+class _Claims:
+    """What every API claims of a record. The forms of all APIs are asked about one, so the last answer is kept."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Mapping[str, Any], tuple[_Log, dict[str, int]] | None] | None = None
+
+    def of(self, record: Mapping[str, Any]) -> tuple[_Log, dict[str, int]] | None:
+        """The log that a record is, and how surely it is of each API that could have answered; None if it is none."""
+        last = self._last
+        if last is None or last[0] is not record:
+            last = self._last = record, self._look(record)
+        return last[1]
+
+    def _look(self, record: Mapping[str, Any]) -> tuple[_Log, dict[str, int]] | None:
+        try:
+            log = _log_of(members_of_row(json.dumps(record).encode()))
+            return log, {api.name: api.claims(log.request) for api in map(get_api, apis()) if _can_answer(api, log)}
+        except (InvalidInput, TypeError, ValueError, RecursionError):
+            return None
+
+
+_CLAIMS = _Claims()
+
+
 class ApiLog(Form):
     """Rows that are requests of one API, maybe with their responses."""
 
@@ -84,11 +108,10 @@ class ApiLog(Form):
         """A request that this API claims before the others; surer with a response."""
         if not any(key in record for key in _LOOKED_AT):
             return 0, ""
-        try:
-            log = _log_of(members_of_row(json.dumps(record).encode()))
-            claims = {api.name: api.claims(log.request) for api in map(get_api, apis()) if _can_answer(api, log)}
-        except (InvalidInput, TypeError, ValueError, RecursionError):
+        found = _CLAIMS.of(record)
+        if found is None:
             return 0, ""
+        log, claims = found
         best = max(claims.values(), default=-1)
         if claims.get(self.name, -2) < best or not self._sure(log) or not (best or log.response is not None):
             return 0, ""
@@ -147,7 +170,7 @@ class ApiLog(Form):
             except InvalidInput as error:
                 raise _moved(error, at) from None
             cut = (response.finish_reason or "stop").lower() not in _ENDED
-            broken = [issue for issue in response.issues if issue.kind != "no_finish_reason"]
+            broken = [issue for issue in response.issues if issue.kind not in _HARMLESS]
             if broken:
                 code = Code.UNFINISHED if cut else Code.SHAPE
                 raise BadRow(code, f"the response is broken: {broken[0].detail}", path=at)
@@ -176,6 +199,8 @@ def _can_answer(api: Api, log: _Log) -> bool:
 
 
 _NULL = Json(b"null")
+_HARMLESS = frozenset({"no_finish_reason", "missing_reason", "missing_arguments", "invalid_count", "missing_count"})
+"""Issues of a response that leave what the model wrote as it is."""
 _LOOKED_AT = ("messages", "input", "prompt", "request", "request_body", "inputs", "body")
 
 

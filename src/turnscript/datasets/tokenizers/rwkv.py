@@ -33,6 +33,8 @@ SIZE = 65536
 """How many rows the embedding of every RWKV World model has; its vocabulary leaves the last six free."""
 _KNOWN = "e6dee3d4e31b4d5c40ac99508ac6c701ceef4bed681bf2167ce9a908552bca89"
 """The SHA-256 of the World vocabulary. A file that is it has no faults, and needs no second look."""
+_FEW = 1 << 16
+"""Of a vocabulary that is known, so many characters are cut here, in less time than the fast implementation loads."""
 _LINE = re.compile(rb"(\d+) (b?(?:'.*'|\".*\")) (\d+)\r?")
 _ESCAPES = str.maketrans({"\\": r"\\", "'": r"\'", "\n": r"\n", "\r": r"\r", "\t": r"\t"})
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
@@ -55,7 +57,7 @@ class Rwkv(Tokenizer):
         self, spec: str, path: str, vocabulary: bytes, added: Controls, end: str | None, *, world: bool = False
     ) -> None:
         known = hashlib.sha256(vocabulary).hexdigest() == _KNOWN
-        sizes = _sizes_of(path, vocabulary, checked=known)
+        sizes = _sizes_of(path, vocabulary, known=known)
         added.check({**sizes, END: 0}, vocabulary)
         self._file = path, vocabulary
         self.spec = spec
@@ -65,23 +67,43 @@ class Rwkv(Tokenizer):
         self.fingerprint = digest(vocabulary, json_bytes(self.controls), str(self.end).encode())
         self.lengths = np.zeros(self.size, np.int32)
         self.lengths[list(sizes)] = list(sizes.values())
-        self._encode = self._fast(trusted=world or known) or LongestMatch(read_vocabulary(path, vocabulary)).encode
+        self._known, self._trusted = known, world or known
+        self._few = _FEW if known else 0
+        if not self._trusted:
+            self._encode = self._fast() or self._slow
+
+    @cached_property
+    def _tokens(self) -> Mapping[int, bytes]:
+        # Read when somebody asks: a build never does, and reading all literals takes a while.
+        return _known_tokens(self._file[1]) if self._known else read_vocabulary(*self._file)
+
+    @cached_property
+    def _slow(self) -> Callable[[str], list[int]]:
+        return LongestMatch(self._tokens).encode
+
+    @cached_property
+    def _encode(self) -> Callable[[str], list[int]]:
+        return self._fast() or self._slow
 
     @cached_property
     def _texts(self) -> Mapping[int, bytes]:
-        # Made when somebody decodes: a build never does, and reading all literals takes a while.
-        texts = dict(read_vocabulary(*self._file))
+        texts = dict(self._tokens)
         texts |= {number: literal.encode() for literal, number in self.controls.items()}
         return texts | ({} if self.end is None else {self.end: b""})
 
-    def _fast(self, *, trusted: bool) -> Callable[[str], list[int]] | None:
-        path, vocabulary = self._file
+    def _fast(self) -> Callable[[str], list[int]] | None:
+        path, _ = self._file
         if importlib.util.find_spec(_PACKAGE) is None:
             return None
-        if not trusted:
-            return _fast(read_vocabulary(path, vocabulary))
+        if not self._trusted:
+            return _fast(self._tokens)
         encode: Callable[[str], list[int]] = _world(path).encode
         return encode
+
+    def load(self) -> None:
+        """Load the fast implementation."""
+        self._few = 0
+        assert self._encode is not None
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Each text cut into the longest tokens, from its beginning on."""
@@ -89,10 +111,17 @@ class Rwkv(Tokenizer):
 
     def each(self, texts: Sequence[str]) -> Iterator[list[int]]:
         """The same, a text at a time: the memory of its ids is still near when it is used again for the next."""
+        encode = self._encode if self._many(texts) else self._slow
         try:
-            yield from map(self._encode, texts)
+            yield from map(encode, texts)
         except UnicodeEncodeError as error:
             raise half_pair(error) from None
+
+    def _many(self, texts: Sequence[str]) -> bool:
+        """Whether there was so much to cut so far that the fast implementation is worth the time to load it."""
+        if self._few > 0:
+            self._few -= sum(map(len, texts))
+        return self._few <= 0
 
     def ends(self, text: str, ids: Sequence[int]) -> Ends:
         """Every id stands for the same bytes wherever it is."""
@@ -129,12 +158,27 @@ class LongestMatch:
         return found
 
 
-def _sizes_of(path: str, vocabulary: bytes, *, checked: bool) -> dict[int, int]:
-    """How many bytes each token has, by id. A file that was checked says so itself, without a look at the literals."""
-    if not checked:
+def _sizes_of(path: str, vocabulary: bytes, *, known: bool) -> dict[int, int]:
+    """How many bytes each token has, by id."""
+    if not known:
         return {number: len(token) for number, token in read_vocabulary(path, vocabulary).items()}
-    rows = vocabulary.split(b"\n")[:-1]
-    return {int(row[: row.index(b" ")]): int(row[row.rindex(b" ") + 1 :]) for row in rows}
+    # Lines are in the order of ids, from 1 on, and end with the size, which has one digit to three.
+    data = np.frombuffer(vocabulary, np.uint8)
+    ends = np.flatnonzero(data == ord("\n"))
+    ones, tens, hundreds = (data[ends - place].astype(np.int32) - ord("0") for place in (1, 2, 3))
+    more = (tens >= 0) & (tens <= 9)  # before the size stands a space
+    sizes = ones + np.where(more, 10 * tens + np.where((hundreds >= 0) & (hundreds <= 9), 100 * hundreds, 0), 0)
+    return dict(enumerate(sizes.tolist(), 1))
+
+
+def _known_tokens(vocabulary: bytes) -> dict[int, bytes]:
+    """The tokens of the file that is known, which has no faults to look for."""
+    tokens: dict[int, bytes] = {}
+    for number, row in enumerate(vocabulary.split(b"\n")[:-1], 1):
+        literal = row[row.index(b" ") + 1 : row.rindex(b" ")]
+        plain = literal[0] != ord("b") and b"\\" not in literal
+        tokens[number] = literal[1:-1] if plain else _token(literal) or b""
+    return tokens
 
 
 @lru_cache(maxsize=2)

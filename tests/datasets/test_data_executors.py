@@ -1,0 +1,72 @@
+"""Owns the checks of workers that begin before their work is known: they are used, and none is left behind."""
+
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.datasets.jobs import built, chats, plan_for, results, written
+from turnscript.datasets.build import build
+from turnscript.datasets.executors import Executor, Inline, Processes, Shard
+from turnscript.datasets.preparation import likely_shards, prepare
+from turnscript.datasets.shard import Done
+from turnscript.errors import InvalidInput, UnknownName
+
+
+def children() -> set[int]:
+    return {child.pid for child in psutil.Process().children()}
+
+
+@pytest.mark.parametrize(("executor", "ahead"), [(Processes(2), 2), (Shard(1, 3, Processes(2)), 1), (Inline(), 0)])
+def test_workers_begin_before_the_folder_is_prepared_and_do_its_shards(
+    executor: Executor, ahead: int, tmp_path: Path
+) -> None:
+    file = written(tmp_path / "a.jsonl", chats(40))
+    before, told = children(), dict[int, Done]()
+    with executor.begun(str(tmp_path / "out"), "bytes", 3) as run:
+        begun = children() - before
+        assert ahead == len(begun)
+        prepare(plan_for(file), tmp_path / "out", shards=3)
+        run([0, 1, 2], told.__setitem__)
+        assert begun <= children()
+    assert before == children()
+    assert {0, 1, 2} == told.keys()
+
+
+def test_workers_that_nobody_needs_are_ended_before_the_others_work(tmp_path: Path) -> None:
+    prepare(plan_for(written(tmp_path / "a.jsonl", chats(9))), tmp_path / "out", shards=1)
+    before = children()
+    with Processes(3).begun(str(tmp_path / "out"), "bytes", 3) as run:
+        assert 3 == len(children() - before)
+        run([0], lambda number, done: None)
+        assert 1 == len(children() - before)
+        run([], lambda number, done: None)
+    assert before == children()
+
+
+def test_what_is_wrong_with_a_plan_is_said_as_ever_and_leaves_no_worker(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.jsonl", chats(9))
+    before = children()
+    with pytest.raises(UnknownName, match="tokenizer"):
+        build(plan_for(file, tokenizer="rwkv-word"), tmp_path / "out", executor=Processes(2))
+    with pytest.raises(InvalidInput, match=r"none\.jsonl"):
+        build(plan_for(tmp_path / "none.jsonl"), tmp_path / "out", executor=Processes(2))
+    assert before == children()
+    assert not (tmp_path / "out").exists()
+
+
+def test_none_begin_ahead_where_an_earlier_build_may_have_done_all(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.jsonl", chats(40))
+    plan, out = plan_for(file), tmp_path / "out"
+    assert (1, 5) == (
+        likely_shards(plan, out, shards=None, resume=True),
+        likely_shards(plan, out, shards=5, resume=True),
+    )
+    os.truncate(written(tmp_path / "large.jsonl", chats(1)), 40 << 20)
+    assert 11 == likely_shards(plan_for(tmp_path), out, shards=None, resume=True)
+    built(plan, out, Processes(2), shards=5)
+    whole = results(out)
+    assert [0, 5] == [likely_shards(plan, out, shards=5, resume=resume) for resume in (True, False)]
+    built(plan, out, Processes(2), shards=5, resume=False)
+    assert whole == results(out)

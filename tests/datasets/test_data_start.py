@@ -1,0 +1,42 @@
+"""Owns the checks of what is loaded before there is a first result: nothing slow that is not needed for it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = str(ROOT / "examples" / "training_rows.jsonl")
+LIBRARIES = (
+    "numpy",
+    "pyarrow",
+    "tokenizers",
+    "pyrwkv_tokenizer",
+    "ray",
+    "asyncio",
+    "multiprocessing",
+    "click",
+    "email",
+)
+COMMAND = (
+    "import sys; from turnscript.cli.main import main\n"
+    f"sys.argv = ['turnscript', 'data', 'preview', {ROWS!r}, '--to', 'rwkv-goose', '--tokenizer', 'rwkv-world']\n"
+    "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "loaded"),
+    [
+        ("import turnscript.datasets", set()),
+        ("from turnscript.datasets import Plan, Train, read_plan, open_rows, preview", set()),
+        (f"from turnscript.datasets import open_rows; assert list(open_rows({ROWS!r}))", {"email"}),
+        (COMMAND, {"numpy", "click", "email"}),
+    ],
+)
+def test_only_what_is_needed_is_loaded(code: str, loaded: set[str]) -> None:
+    """Each of these libraries takes 10 to 100 ms. What other packages bring is looked for with `email`."""
+    listed = f"{code}\nprint('loaded:', *[name for name in {LIBRARIES} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", f"import sys\n{listed}"], check=True, capture_output=True, text=True)
+    assert loaded == set(done.stdout.splitlines()[-1].split()[1:])
