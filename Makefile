@@ -74,7 +74,7 @@ convert-demo: setup ## convert a real Claude Code request to another API and to 
 	$(BIN)/turnscript convert $(EXAMPLE) --from anthropic-messages --to openai-chat --losses -
 	$(BIN)/turnscript convert $(EXAMPLE) --from anthropic-messages --to rwkv-universal
 
-fuzz: setup ## run the property tests with many more examples (minutes to hours; TESTS=path narrows)
+fuzz: setup ## run the property tests with many more examples, and the long test for leaks (minutes to hours; TESTS=path narrows)
 	HYPOTHESIS_PROFILE=fuzz $(PYTEST) -m hypothesis $(TESTS)
 
 bench: ## measure speed, in benchmarks/ and with an environment of its own

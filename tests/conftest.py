@@ -1,7 +1,9 @@
 """What every test shares: the Hypothesis profiles, and golden files that are compared or rewritten."""
 
+import gc
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Generator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -13,6 +15,11 @@ import tools
 import turnscript
 
 GOLDEN = Path(__file__).parent / "golden"
+
+# Tests start hundreds of interpreters. If the environment forbids them to keep bytecode, as images of
+# containers do, each would compile all of turnscript again, and each worker all tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Hypothesis draws constants that stand in the modules of the project that are loaded. All are, so that examples do not
 # hang on which tests a process has run before: every worker draws the same under the profile `ci`.
@@ -37,6 +44,17 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing them")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave what is collected out of the garbage collector's passes: 25,000 tests stay to the end, a second a pass."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.fixture

@@ -200,7 +200,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
     begun = time.monotonic()
-    chosen = cases.every(given.rows)
+    chosen = cases.every(cases.seen(given.rows))
     with Embedded(given.model, parallel=1, threads=given.threads) as server:
         outcomes = [judge(case, asker(server.url)) for case in chosen]
     if given.keep:

@@ -4,14 +4,12 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import turnscript as ts
-from tests.cli.running import EXAMPLES, process, run
+from tests.cli.running import EXAMPLES, process, run, typed
 
 COMMANDS = [[], ["convert"], ["prompt"], ["read"], ["show"], ["detect"], ["apis"], ["formats"]]
 
@@ -28,21 +26,14 @@ def examples() -> list[str]:
 
 
 @pytest.mark.parametrize("line", examples())
-def test_an_example_in_the_help_is_true(line: str, tmp_path: Path) -> None:
+def test_an_example_in_the_help_is_true(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(EXAMPLES / "claude_code_request.json", tmp_path / "request.json")
     (tmp_path / "chats.jsonl").write_bytes((EXAMPLES / "chats.jsonl").read_bytes().split(b"\n")[0] + b"\n")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["/bin/sh", "-c", line],
-        cwd=tmp_path,
-        env=os.environ | {"PATH": path},
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert 0 == done.returncode, done.stderr.decode()
+    monkeypatch.chdir(tmp_path)
+    code, stdout, stderr = typed(line)
+    assert 0 == code, stderr
     output = re.search(r"--(?:output|losses) (\S+)", line)
-    assert done.stdout or (output and (tmp_path / output[1]).exists())
+    assert stdout or (output and (tmp_path / output[1]).exists())
 
 
 @pytest.mark.parametrize("command", COMMANDS)

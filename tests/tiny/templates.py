@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, cached_property
 
 from tiny.dialogs import conversations, shapes, talk, tools, values
 from tiny.dialogs.phrases import Node, parsed
 from tiny.dialogs.topics import MORE, TOPICS, UNSEEN, Parameter
 
+_SLOT = re.compile(r"\{(\w+)\}")
 _NUMBER = r"-?\d[\d.]*"
 _WORDS = r"[^\d\"“”`,.?!:;]{1,120}"
 _KINDS = {
@@ -57,16 +58,36 @@ def fits(text: str, *, made: bool = True) -> list[str]:
     return []
 
 
+class Line:
+    """A line and the expression of the texts that it makes."""
+
+    def __init__(self, line: str, kinds: dict[str, str]) -> None:
+        self.line = line
+        self._kinds = kinds
+        # Nearly every text lacks what all texts of a line have. That is seen long before an expression gives up.
+        fixed = (piece for node in parsed(line) if isinstance(node, str) for piece in _SLOT.split(node)[::2])
+        self._always = max(fixed, key=len, default="").lower()
+
+    def makes(self, text: str) -> bool:
+        """Whether it makes this text."""
+        return self._always in text.lower() and self._pattern.fullmatch(text) is not None
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        body = _expression(parsed(self.line), self._kinds)
+        return re.compile(rf"(?:(?:{_BEFORE}) ?)?{body}[.?!。？]?(?: ?(?:{_BEHIND}))?", re.IGNORECASE)
+
+
 def _line(text: str, made: bool, *, talk_too: bool = False) -> str:
-    known = (*patterns(made), *_talk()) if talk_too else patterns(made)
+    known = (*lines(made), *_talk()) if talk_too else lines(made)
     texts = {text, text.strip()}  # one, nearly always
-    return next((line for line, pattern in known if any(map(pattern.fullmatch, texts))), "")
+    return next((one.line for one in known if any(map(one.makes, texts))), "")
 
 
 @cache
-def patterns(made: bool = True) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """The lines of requests and their expressions; `made` as for `fits`."""
-    lines: list[tuple[str, dict[str, str]]] = []
+def lines(made: bool = True) -> tuple[Line, ...]:
+    """The lines of requests; `made` as for `fits`."""
+    found: list[Line] = []
     words = {
         "verb": "|".join((*values.VERBS, *((_MADE,) if made else ()))),
         "noun": "|".join((*values.NOUNS, *((_MADE,) if made else ()))),
@@ -75,19 +96,19 @@ def patterns(made: bool = True) -> tuple[tuple[str, re.Pattern[str]], ...]:
         kinds = words | {one.slot: _value(one) for one in topic.parameters}
         if topic.several:
             kinds[topic.several] = f"(?:{kinds[topic.several]})(?:(?:, | and |、|和)(?:{kinds[topic.several]}))*"
-        lines += [(line, kinds) for line in (*topic.asks, *topic.asks_zh)]
+        found += [Line(line, kinds) for line in (*topic.asks, *topic.asks_zh)]
     listed = words | {"tool": r"\w+" if made else r"[a-z]+_\w+", "list": r".+"}
-    lines += [(line, listed) for line in (*tools._INVENTED, *tools._INVENTED_ZH)]
-    return tuple((line, _compiled(line, kinds)) for line, kinds in lines)
+    found += [Line(line, listed) for line in (*tools._INVENTED, *tools._INVENTED_ZH)]
+    return tuple(found)
 
 
 @cache
-def _talk() -> tuple[tuple[str, re.Pattern[str]], ...]:
+def _talk() -> tuple[Line, ...]:
     """What needs no tool: it is never joined with something else."""
     said = {"text": r"[^\"“”]+", "name": _WORDS, "facts": r".+(?: is |: | = ).+"}
     fixed = [line for name in (*talk._ANSWERS, *talk._ANSWERS_ZH) for line in talk.talked(name)]
     talked = (*fixed, *talk._SAY, *talk._SAY_ZH, *talk._NAMED, *talk._WHO_AM_I, *talk._RECALL)
-    return tuple((line, _compiled(line, said)) for line in talked)
+    return tuple(Line(line, said) for line in talked)
 
 
 def _value(parameter: Parameter) -> str:
@@ -95,16 +116,11 @@ def _value(parameter: Parameter) -> str:
     return known or _KINDS.get(parameter.kind, _WORDS)
 
 
-def _compiled(line: str, kinds: dict[str, str]) -> re.Pattern[str]:
-    body = _expression(parsed(line), kinds)
-    return re.compile(rf"(?:(?:{_BEFORE}) ?)?{body}[.?!。？]?(?: ?(?:{_BEHIND}))?", re.IGNORECASE)
-
-
 def _expression(nodes: tuple[Node, ...], kinds: dict[str, str]) -> str:
     pieces = []
     for node in nodes:
         if isinstance(node, str):
-            cut = re.split(r"\{(\w+)\}", node)
+            cut = _SLOT.split(node)
             pieces += [f"(?:{kinds[text.lower()]})" if place % 2 else re.escape(text) for place, text in enumerate(cut)]
         else:
             pieces.append("(?:" + "|".join(_expression(choice, kinds) for choice in node) + ")")
