@@ -122,6 +122,7 @@ ARRAY = json.dumps([{"a": [1, 2]}, {"b": "]"}]).encode()
         ("a.jsonl", b'{"broken": [1,\n' + ROW, Container.LINES),
         ("a.jsonl", b"{" + b" " * 200_000 + b"}\n" + ROW, Container.LINES),
         ("a.jsonl", b"[\n" + ROW + b",\n" + ROW + b"\n]", Container.ARRAY),
+        ("a.jsonl", b'{\n"text"\n' + ROW, Container.LINES),
         ("a.jsonl", PRETTY, Container.OBJECT),
         ("a.jsonl", b'{\n"data": [\n{"a":1}]}', Container.MEMBER),
         ("a.json", ROW + b"\n\n" + ROW + b"\n", Container.LINES),

@@ -54,6 +54,8 @@ _TAR = b"ustar"
 _PARQUET = b"PAR1"
 _WIDE = re.compile(rb"[{\[]\x00|\x00+[{\[]")
 """The first character of JSON, of two or four bytes."""
+_MEMBER = re.compile(rb'"(?:[^"\\]|\\.)*+"[ \t]*+:')
+"""How an object that is printed over several lines goes on."""
 
 
 def container_of(path: str) -> Container:
@@ -119,7 +121,7 @@ def _of_lines(head: bytes) -> Container:
     lines = _lines(head, 2)
     if lines[:1] == [b"["] and lines[1:2] != [b"["]:
         return Container.ARRAY
-    if lines[:1] == [b"{"] and lines[1:2] and lines[1].startswith(b'"'):
+    if lines[:1] == [b"{"] and lines[1:2] and _MEMBER.match(lines[1]):
         return Container.MEMBER if front_size(head) >= 0 else Container.OBJECT
     return Container.LINES
 
