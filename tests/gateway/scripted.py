@@ -4,8 +4,8 @@
         async with Upstream(server.url, backend) as upstream: ...
         assert "POST /v1/completions" == server.asked[0].line
 
-A script is a list of steps, played for one request: bytes are written as they are, a number is a pause in seconds, and
-`RESET`, `CLOSE`, `HANG` and `FLOOD` are what their names say. Each request takes the next script; the last is played
+A script is a list of steps, played for one request: bytes are written as they are, a number is a pause in seconds, an
+event (of threads) is a pause until it is set, and `RESET`, `CLOSE`, `HANG` and `FLOOD` are what their names say. Each request takes the next script; the last is played
 again for every request after it. A function takes the request and gives its script. The connection stays open for
 another request, unless the script ends it.
 """
@@ -17,6 +17,7 @@ import contextlib
 import json
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ CLOSE = _Step("close the connection")
 HANG = _Step("say nothing until the client has gone")
 FLOOD = _Step("repeat the step before it until the client has gone, as fast as it reads")
 
-Step = bytes | float | _Step
+Step = bytes | float | threading.Event | _Step
 Script = Sequence[Step]
 
 
@@ -165,6 +166,9 @@ async def _write(steps: Script, asked: Asked, writer: asyncio.StreamWriter) -> b
             await _put(step, asked, writer)
         elif isinstance(step, float | int):
             await asyncio.sleep(step)
+        elif isinstance(step, threading.Event):
+            while not step.is_set():
+                await asyncio.sleep(0.002)
         elif step is HANG:
             await asyncio.Event().wait()
         elif step is FLOOD:

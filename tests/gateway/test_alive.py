@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from threading import Event
 from typing import Any
 
 import pytest
@@ -29,11 +30,12 @@ SIGNS = {
     "openai-responses": b"event: response.in_progress\n",
 }
 """What an API says while it waits; the others comment."""
+KEEPALIVE = 0.1
 
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    with Stage(server={"keepalive": 0.1}, limits={"backend_running": 2}) as made:
+    with Stage(server={"keepalive": KEEPALIVE}, limits={"backend_running": 2}) as made:
         yield made
 
 
@@ -70,30 +72,46 @@ def test_a_stream_begins_before_the_model_does(stage: Stage, api: Api) -> None:
 
 @EACH
 def test_what_waits_gives_signs_of_life_before_the_first_piece_and_between_pieces(stage: Stage, api: Api) -> None:
+    """As many as the client waits for, and not faster than its settings say. One may say that the answer begins."""
     first, *rest = answer("Hello", " you")[1:]
-    stage.play([0.4, STREAM, first, 0.33, *rest])
-    told = stage.ask(api, stream=True)
+    waits = [Event(), Event()]
+    stage.play([waits[0], STREAM, first, waits[1], *rest])
+    body, began, times = b"", time.monotonic(), []
+    with stage.client.stream("POST", api.endpoint, content=body_of(api, stream=True)) as response:
+        for data in response.iter_raw():
+            body += data
+            before, _, behind = body.partition(b"Hello")
+            for wait, seen, signs in ((waits[0], before, 3), (waits[1], behind, 2)):
+                if not wait.is_set() and seen.count(sign_of(api)) >= signs:
+                    times.append(time.monotonic() - began)
+                    wait.set()
+    told = Told(api, 200, {"content-type": "text/event-stream"}, body)
     assert "Hello you" == told.text
     assert told.error is None
-    before, _, behind = told.body.partition(b"Hello")
-    assert 2 <= before.count(sign_of(api)) <= 5
-    assert 2 <= behind.count(sign_of(api)) <= 5
-    numbers = [int(one) for one in re.findall(rb'"sequence_number":(\d+)', told.body)]
+    assert times[0] > 2 * KEEPALIVE
+    assert times[1] - times[0] > KEEPALIVE
+    numbers = [int(one) for one in re.findall(rb'"sequence_number":(\d+)', body)]
     assert list(range(len(numbers))) == numbers
 
 
 def test_the_sdks_take_signs_of_life_anywhere(stage: Stage) -> None:
     ask: Any = [{"role": "user", "content": "Hello"}]
     steps = answer("Hello", " you")
-    stage.play([*[step for one in steps[:3] for step in (one, 0.16)], *steps[3:]])
+    waits = [Event(), Event(), Event()]
     with (
         openai_sdk(stage.url) as client,
         anthropic_sdk(stage.url) as other,
     ):
+        stage.play([step for pair in zip(steps, waits, strict=False) for step in pair] + list(steps[3:]))
+        signs = 0
         with client.responses.stream(model="m", input="Hello") as stream:
-            kinds = [one.type for one in stream]
+            for one in stream:
+                signs += one.type == "response.in_progress"
+                for wait in waits[: signs - 1]:  # the first says that the answer has begun
+                    wait.set()
             assert "Hello you" == stream.get_final_response().output_text
-        assert kinds.count("response.in_progress") >= 3
+        assert all(wait.is_set() for wait in waits)
+        stage.play([*[step for one in steps[:3] for step in (one, 1.6 * KEEPALIVE)], *steps[3:]])
         with client.chat.completions.stream(model="m", messages=ask) as chat:
             assert "Hello you" == chat.get_final_completion().choices[0].message.content
         with other.messages.stream(model="m", max_tokens=64, messages=ask) as messages:
