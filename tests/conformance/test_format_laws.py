@@ -1,9 +1,7 @@
 """Owns the laws of documents: what is written reads back, content never becomes control, and nothing is lost unsaid."""
 
 import re
-import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given, note
@@ -12,6 +10,7 @@ from hypothesis import strategies as st
 import turnscript as ts
 from tests import corpora
 from tests.conformance.examples import fewer
+from tests.growth import assert_grows_below
 from tests.strategies import conversations, text
 from turnscript.format import Format
 from turnscript.jsontext import Json
@@ -186,41 +185,32 @@ def test_documents_only_grow(format_name: str, request: ts.Request, cut: int) ->
     assert str(format_.render(request, view="prompt").value).startswith(shorter)
 
 
-def test_reading_and_writing_are_linear(format_name: str) -> None:
+def _results(count: int) -> Iterator[ts.Item]:
+    for number in range(count // 2):
+        yield ts.ToolCall(name="f", id=f"c{number}")
+        yield ts.ToolResult(content=[ts.Text(text="x")], id=f"c{number}", name="f")
+
+
+SHAPES: dict[str, Callable[[int], list[ts.Item]]] = {
+    "text": lambda n: [ts.User(content=[ts.Text(text="word << word\n" * n)])],
+    "blocks": lambda n: [ts.User(content=[ts.Text(text="a")]) for _ in range(n)],
+    "near misses": lambda n: [ts.User(content=[ts.Text(text="<<USER <\n<<\\\\\\\n<|im_<ai00:" * n)])],
+    "parts": lambda n: [ts.User(content=[ts.Text(text="a") for _ in range(n)])],
+    "calls": lambda n: [ts.ToolCall(name="f", id=f"c{i}", arguments='{"a": 1}') for i in range(n)],
+    "results": lambda n: [*_results(n)],
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_reading_and_writing_are_linear(format_name: str, shape: str) -> None:
     """F7: four times the text takes less than ten times as long, for long texts, many blocks and near misses."""
     format_ = ts.get_format(format_name)
-    pieces: dict[str, Callable[[int], list[ts.Item]]] = {
-        "text": lambda n: [ts.User(content=[ts.Text(text="word << word\n" * n)])],
-        "blocks": lambda n: [ts.User(content=[ts.Text(text="a")]) for _ in range(n)],
-        "near misses": lambda n: [ts.User(content=[ts.Text(text="<<USER <\n<<\\\\\\\n<|im_<ai00:" * n)])],
-        "parts": lambda n: [ts.User(content=[ts.Text(text="a") for _ in range(n)])],
-        "calls": lambda n: [ts.ToolCall(name="f", id=f"c{i}", arguments='{"a": 1}') for i in range(n)],
-        "results": lambda n: [
-            one
-            for i in range(n // 2)
-            for one in (
-                ts.ToolCall(name="f", id=f"c{i}"),
-                ts.ToolResult(content=[ts.Text(text="x")], id=f"c{i}", name="f"),
-            )
-        ],
-    }
-    for shape, make in pieces.items():
-        small = min(_time(format_, make(1_000)) for _ in range(3))
-        large = partial(_time, format_, make(4_000))
-        assert _is_below(10 * small + 0.02, large), f"{shape}: {small} s for a thousand"
 
+    def work(count: int) -> Callable[[], object]:
+        request = ts.Request(conversation=ts.Conversation(items=SHAPES[shape](count)))
+        return lambda: format_.parse(str(format_.render(request).value))
 
-def _time(format_: Format, items: list[ts.Item]) -> float:
-    """CPU seconds to write and read some items."""
-    request = ts.Request(conversation=ts.Conversation(items=items))
-    start = time.process_time()
-    format_.parse(str(format_.render(request).value))
-    return time.process_time() - start
-
-
-def _is_below(most: float, take: Callable[[], float]) -> bool:
-    """Whether one of three times is short enough: a garbage collector's pass over all that tests keep is no fault."""
-    return any(take() < most for _ in range(3))
+    assert_grows_below(10, work, 1_000, 4_000, least=0.002)
 
 
 def test_reading_many_turns_takes_time_in_proportion(format_name: str) -> None:
@@ -228,15 +218,13 @@ def test_reading_many_turns_takes_time_in_proportion(format_name: str) -> None:
     format_ = ts.get_format(format_name)
     turn = ts.User(content=[ts.Text(text="some words, and more of them\n" * 35)])
 
-    def took(turns: int) -> float:
+    def reading(turns: int) -> Callable[[], object]:
         items: list[ts.Item] = [turn] * turns
         text = str(format_.render(ts.Request(conversation=ts.Conversation(items=items))).value)
-        start = time.process_time()
         assert turns == len(format_.parse(text).items)
-        return time.process_time() - start
+        return lambda: format_.parse(text)
 
-    small = min(took(500), took(500))
-    assert _is_below(20 * small + 0.02, lambda: took(4_000)), f"{small} s for 500"
+    assert_grows_below(20, reading, 500, 4_000)
 
 
 @pytest.mark.parametrize("place", ["schema", "arguments", "object", "array"])

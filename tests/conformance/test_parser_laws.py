@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 import turnscript as ts
 from tests import corpora
 from tests.conformance.examples import fewer
+from tests.growth import assert_grows_below
 from tests.strategies import conversations, text
 from turnscript.engine.layout import document_literals
 from turnscript.engine.prompt import Prompt
@@ -294,17 +294,11 @@ def calls_text(format_: Format, count: int, city: str) -> str:
 def test_streaming_is_linear(format_name: str, shape: str) -> None:
     """F7: four times the text takes less than ten times as long, in pieces of three characters."""
     format_ = ts.get_format(format_name)
-    small, large = (least_time(format_, SHAPES[shape](format_, size)) for size in (1_000, 4_000))
-    assert large < 10 * small + 0.05, f"{shape}: {small} s, four times as much {large} s"
-
-
-def least_time(format_: Format, written: str) -> float:
-    """CPU seconds to parse in pieces: the least of two."""
     request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])], tools=[WEATHER]))
-    pieces = [written[at : at + 3] for at in range(0, len(written), 3)]
-    times = []
-    for _ in range(2):
-        start = time.process_time()
-        events_of(format_, request, pieces)
-        times.append(time.process_time() - start)
-    return min(times)
+
+    def parsing(size: int) -> Callable[[], object]:
+        written = SHAPES[shape](format_, size)
+        pieces = [written[at : at + 3] for at in range(0, len(written), 3)]
+        return lambda: events_of(format_, request, pieces)
+
+    assert_grows_below(10, parsing, 1_000, 4_000, least=0.005)

@@ -2,8 +2,7 @@
 
 import itertools
 import json
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 import turnscript as ts
 from tests import corpora
 from tests.conformance.test_parser_laws import MODELS, WEATHER, after_opening, answers, written_by_model
+from tests.growth import assert_grows_below
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.replay import Generated, Replays, kept
 from turnscript.format import Format
@@ -324,20 +324,17 @@ def test_replaying_a_long_session_is_linear(format_name: str, size: int) -> None
     second = format_.prompt(request([ts.User(content=said("q"))]))
     turn = second.generated(answered(prompt, f"{lead}a"))
     assert turn is not None
-    least = []
-    for count in (size, size * 4):
+
+    def replaying(count: int) -> Callable[[], object]:
         items: list[ts.Item] = []
         replays: Replays = [(2 * at + 1, 2 * at + 2, turn) for at in range(count)]
         for _ in range(count):
             items += [ts.User(content=said("q")), ts.Assistant(content=said("a"))]
         items.append(ts.User(content=said("q")))
-        times = []
-        for _ in range(3):
-            start = time.process_time()
-            assert count == len(format_.prompt(request(items), replays=replays).replayed)
-            times.append(time.process_time() - start)
-        least.append(min(times))
-    assert least[1] < 10 * least[0] + 0.05
+        assert count == len(format_.prompt(request(items), replays=replays).replayed)
+        return lambda: format_.prompt(request(items), replays=replays)
+
+    assert_grows_below(10, replaying, size, size * 4, least=0.005)
 
 
 @pytest.mark.parametrize("behind", ["\n\n", ""])

@@ -1,8 +1,8 @@
 """Owns the checks of arrays and single values: elements are cut out exactly, and faults are told."""
 
 import json
-import time
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.growth import assert_grows_below
 from turnscript.datasets.files import LIMIT, Container, Piece, Rows, container_of, cut, read, streams
 from turnscript.datasets.problems import Code
 from turnscript.datasets.rows import RawRow
@@ -188,19 +189,19 @@ def test_a_huge_array_needs_little_memory(path: Path) -> None:
 @pytest.mark.parametrize(
     "element", [b'{"a":"\\\\\\""}', b"[[[[]]]]", b'"' + b"x" * 60 + b'"', b"12345", b"[" * 50 + b"]" * 50]
 )
-def test_the_work_grows_with_the_bytes_and_not_faster(path: Path, element: bytes) -> None:
-    def seconds(size: int) -> float:
-        best, count = 1e9, size // len(element)
-        for _ in range(3):
-            path.write_bytes(b"[[" + b",".join([element] * count) + b"]]")  # one row, so that it is gathered too
-            begin = time.process_time()
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(streams, "BLOCK", 1 << 12)
-                assert 1 == len(list(read(Piece(str(path), Container.ARRAY))))
-            best = min(best, time.process_time() - begin)
-        return best
+def test_the_work_grows_with_the_bytes_and_not_faster(
+    path: Path, element: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reading(size: int) -> Callable[[], object]:
+        def run() -> None:
+            assert 1 == len(list(read(Piece(str(file), Container.ARRAY))))
 
-    assert seconds(1 << 20) < 40 * max(seconds(1 << 17), 1e-3)
+        file = path.with_name(f"{size}.json")
+        file.write_bytes(b"[[" + b",".join([element] * (size // len(element))) + b"]]")  # one row: it is gathered too
+        return run
+
+    monkeypatch.setattr(streams, "BLOCK", 1 << 12)
+    assert_grows_below(40, reading, 1 << 17, 1 << 20)
 
 
 @pytest.mark.parametrize("block", [1, 3, 1 << 18])

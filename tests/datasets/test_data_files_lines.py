@@ -1,13 +1,14 @@
 """Owns the checks of JSON Lines: what is a row, and that no way to cut or block a file changes its rows."""
 
-import time
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.growth import assert_grows_below
 from turnscript.datasets.files import LIMIT, Container, Piece, Rows, cut, read, streams
 from turnscript.datasets.problems import Code
 from turnscript.datasets.rows import RawRow
@@ -136,19 +137,17 @@ def test_a_piece_does_not_read_on_for_a_row_that_is_too_large(path: Path) -> Non
     path.unlink()
 
 
-def test_the_work_grows_with_the_bytes_of_a_row_and_not_faster(path: Path) -> None:
-    def seconds(size: int) -> float:
-        path.write_bytes(b"x" * size)
-        best = 1e9
-        for _ in range(3):
-            begin = time.process_time()
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(streams, "BLOCK", 1 << 10)
-                assert [size] == [len(row.data) for row in read(Piece(str(path), Container.LINES))]
-            best = min(best, time.process_time() - begin)
-        return best
+def test_the_work_grows_with_the_bytes_of_a_row_and_not_faster(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reading(size: int) -> Callable[[], object]:
+        def run() -> None:
+            assert [size] == [len(row.data) for row in read(Piece(str(file), Container.LINES))]
 
-    assert seconds(64 << 20) < 40 * max(seconds(8 << 20), 1e-3)
+        file = path.with_name(f"{size}.jsonl")
+        file.write_bytes(b"x" * size)
+        return run
+
+    monkeypatch.setattr(streams, "BLOCK", 1 << 10)
+    assert_grows_below(40, reading, 8 << 20, 64 << 20)
 
 
 def test_rows_can_be_taken_one_by_one_and_left(path: Path) -> None:

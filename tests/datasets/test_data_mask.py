@@ -1,7 +1,7 @@
 """Owns the checks of the mask: which tokens count and how much, by plan and by row, and what lies across a border."""
 
 import itertools
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from tokenizers import normalizers
 import turnscript as ts
 from tests import corpora
 from tests.datasets import tinytokenizers
+from tests.growth import assert_grows_below
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example
 from turnscript.datasets.problems import Code, Problem
@@ -271,14 +272,9 @@ def test_the_cost_grows_with_the_length_and_not_with_its_square(mode: str, tmp_p
     format_ = ts.get_format("rwkv-goose-hermes")
     encoder = Encoder(format_, get_tokenizer(_controls(tmp_path)), Train(last=True), mode=mode)
 
-    def cost(turns: int) -> float:
+    def work(turns: int) -> Callable[[], object]:
         turn = [ts.User(content=[ts.Text(text="Say it again.")]), ts.Assistant(content=[ts.Text(text="It, again.")])]
         example = Example(ts.Request(conversation=ts.Conversation(items=turn * turns)))
-        best = 9e9
-        for _ in range(5):
-            start = time.process_time()
-            sample(encoder, example)
-            best = min(best, time.process_time() - start)
-        return best
+        return lambda: sample(encoder, example)
 
-    assert cost(4000) < 24 * cost(500)
+    assert_grows_below(24, work, 500, 4000)

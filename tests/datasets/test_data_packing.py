@@ -1,7 +1,7 @@
 """Owns the laws of packing: no token is lost, documents stay whole where that is promised, and windows are full."""
 
 import itertools
-import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.datasets.batches import FACTS, Document, Sample, batches, documents, made, samples
+from tests.growth import assert_grows_below
 from turnscript.datasets import packing
 from turnscript.datasets.output import OutputFacts
 from turnscript.datasets.packing import best_fit, pack
@@ -163,13 +164,8 @@ def test_best_fit_is_linear() -> None:
     """Ten times as many documents take less than thirty times as long."""
     rng = np.random.default_rng(2)
 
-    def seconds(count: int) -> float:
+    def work(count: int) -> Callable[[], object]:
         lengths = np.clip(rng.lognormal(5.4, 1.2, count), 2, 4096).astype(int).tolist()
-        times = []
-        for _ in range(3):
-            start = time.process_time()
-            best_fit(lengths, 4096)
-            times.append(time.process_time() - start)
-        return min(times)
+        return lambda: best_fit(lengths, 4096)
 
-    assert seconds(20_000) < 30 * seconds(2_000) + 0.05
+    assert_grows_below(30, work, 2_000, 20_000)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.datasets.trace_rows import FILES, FOLDER, FORMS, fault, form_of, lines, records, rows
+from tests.growth import assert_grows_below
 from turnscript.datasets.form import WHOLE, Form
 from turnscript.datasets.problems import BadRow
 
@@ -169,15 +170,7 @@ def tree(length: int) -> bytes:
     ("name", "write", "size"), [("claude-code", session, 800), ("codex", rollout, 1500), ("oasst-messages", tree, 4000)]
 )
 def test_twice_as_many_lines_take_about_twice_as_long(name: str, write: Any, size: int) -> None:
-    def seconds(data: bytes) -> float:
-        taken = []
-        for _ in range(3):
-            start = time.process_time()
-            FORMS[name].read(data)
-            taken.append(time.process_time() - start)
-        return min(taken)
-
-    assert seconds(write(2 * size)) < 4 * seconds(write(size)) + 0.05
+    assert_grows_below(4, lambda lines: partial(FORMS[name].read, write(lines)), size, 2 * size, least=0.01)
 
 
 def test_a_very_deep_tree_is_refused_or_read_but_never_overflows() -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import turnscript as ts
 from tests import corpora
 from tests.datasets import tinytokenizers
 from tests.datasets.jobs import built, chat, chats, plan_for, written
+from tests.growth import assert_grows_below
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.files import sha256
 from turnscript.datasets.form import Example
@@ -448,14 +448,13 @@ def test_checks_are_linear_in_the_number_of_turns() -> None:
     """Four times the turns take less than ten times as long, because only some prompts are compared."""
     encoder = Encoder(ts.get_format("rwkv-universal"), get_tokenizer("bytes"), Train())
 
-    def seconds(turns: int) -> float:
+    def checking(turns: int) -> Callable[[], object]:
         request = talk(*["word " * 5] * turns)
-        times = []
-        for _ in range(3):
-            start = time.process_time()
-            faults, counts = checked(encoder, request)
-            times.append(time.process_time() - start)
-            assert ([], PROMPTS) == (faults, counts.prompts)
-        return min(times)
 
-    assert seconds(1600) < 10 * seconds(400) + 0.05
+        def check() -> None:
+            faults, counts = checked(encoder, request)
+            assert ([], PROMPTS) == (faults, counts.prompts)
+
+        return check
+
+    assert_grows_below(10, checking, 400, 1600, least=0.005)

@@ -5,9 +5,9 @@
         assert "POST /v1/completions" == server.asked[0].line
 
 A script is a list of steps, played for one request: bytes are written as they are, a number is a pause in seconds, an
-event (of threads) is a pause until it is set, and `RESET`, `CLOSE`, `HANG` and `FLOOD` are what their names say. Each request takes the next script; the last is played
-again for every request after it. A function takes the request and gives its script. The connection stays open for
-another request, unless the script ends it.
+event (of threads) is a pause until it is set, and `RESET`, `CLOSE`, `HANG` and `FLOOD` are what their names say. Each
+request takes the next script; the last is played again for every request after it. A function takes the request and
+gives its script. The connection stays open for another request, unless the script ends it.
 """
 
 from __future__ import annotations

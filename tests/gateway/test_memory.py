@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import turnscript as ts
 from tests.gateway.echo import javascript
+from tests.growth import assert_grows_below
 from tests.strategies import jsontext, text
 from turnscript.gateway import memory as module
 from turnscript.gateway.database import Bounds, Database
@@ -433,17 +434,15 @@ def test_no_trouble_with_the_file_is_the_clients(tmp_path: Path, monkeypatch: py
 def test_recalling_a_long_session_is_linear() -> None:
     """Four times the turns take less than ten times as long."""
 
-    async def least(count: int) -> float:
+    def recalling(count: int) -> Callable[[], object]:
         memory = Memory()
         items: list[ts.Item] = []
         for number in range(count):
             items += [call(f'{{"n": {number}}}', id_=f"call_{number:020}"), ts.ToolResult(content=said("r" * 200))]
-        times = []
-        for _ in range(3):
-            start = time.process_time()
-            assert count == (await memory.recall("scope", request(*items))).turns
-            times.append(time.process_time() - start)
-        return min(times)
 
-    small, large = asyncio.run(least(300)), asyncio.run(least(1200))
-    assert large < 10 * small + 0.05
+        def run() -> None:
+            assert count == asyncio.run(memory.recall("scope", request(*items))).turns
+
+        return run
+
+    assert_grows_below(10, recalling, 300, 1200, least=0.005)

@@ -2,8 +2,8 @@
 
 import gc
 import json
-import time
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import turnscript as ts
+from tests.growth import assert_grows_below
 from turnscript.gateway.sessions import Prefixes, Session, Sessions, Source, common
 
 FORMAT = ts.get_format("batuta-chatml")
@@ -256,16 +257,10 @@ def test_a_prompt_longer_than_all_that_is_remembered_is_not() -> None:
 
 
 def test_measuring_takes_time_that_grows_with_the_prompt() -> None:
-    times = []
-    for size in (200_000, 800_000):
+    def measuring(size: int) -> Callable[[], object]:
         prefixes = Prefixes()
-        request = asked("x" * size)
-        prompt = FORMAT.prompt(request)
+        prompt = FORMAT.prompt(asked("x" * size))
         prefixes.measure("s", prompt.text)
-        least = 1.0
-        for _ in range(3):
-            start = time.process_time()
-            prefixes.measure("s", prompt.text)
-            least = min(least, time.process_time() - start)
-        times.append(least)
-    assert times[1] < 10 * times[0] + 0.05
+        return lambda: prefixes.measure("s", prompt.text)
+
+    assert_grows_below(10, measuring, 200_000, 800_000, least=0.005)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from itertools import pairwise
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.growth import assert_grows_below
 from tests.messages import API, STOP, WHOLE, block, call, end, read, start, stream, text, written
 from turnscript.conversation import Assistant, Opaque, Text, Thinking, ToolCall, Usage
 from turnscript.errors import UpstreamError
@@ -315,7 +315,7 @@ def test_a_line_without_an_end_is_given_up() -> None:
 
 @pytest.mark.parametrize("kind", ["text", "call", "blocks"])
 def test_reading_and_writing_take_time_in_proportion(kind: str) -> None:
-    def seconds(count: int) -> float:
+    def work(count: int) -> Callable[[], object]:
         if kind == "text":
             payloads = text(0, *["some words "] * count)
         elif kind == "call":
@@ -323,13 +323,6 @@ def test_reading_and_writing_take_time_in_proportion(kind: str) -> None:
         else:
             payloads = [one for index in range(count // 4) for one in text(index, "x")]
         data = stream(start(), *payloads, *end())
-        best = 9e9
-        for _ in range(3):
-            begin = time.perf_counter()
-            written(read(*[data[at : at + 4096] for at in range(0, len(data), 4096)]))
-            best = min(best, time.perf_counter() - begin)
-        return best
+        return lambda: written(read(*[data[at : at + 4096] for at in range(0, len(data), 4096)]))
 
-    seconds(500)
-    times = [seconds(2_000), seconds(8_000)]
-    assert all(late / early < 8 for early, late in pairwise(times)), times
+    assert_grows_below(8, work, 2_000, 8_000)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.growth import assert_grows_below
 from turnscript import registry
 from turnscript.backend import Backend, Completion, Piece
 from turnscript.conversation import Usage
@@ -278,15 +278,16 @@ def test_nothing_is_read_behind_the_end(backend: Backend) -> None:
 
 @EACH
 def test_a_long_event_in_small_pieces_is_read_in_linear_time(backend: Backend) -> None:
-    def seconds(size: int) -> float:
+    def reading(size: int) -> Callable[[], object]:
         text = "word " * size
         data = sse(event(backend, text), event(backend, "", "stop"))
-        start = time.process_time()
-        assert text == text_of(read(backend, *(data[at : at + 500] for at in range(0, len(data), 500))))
-        return time.process_time() - start
 
-    small, large = (min(seconds(size) for _ in range(2)) for size in (100_000, 600_000))
-    assert large < 14 * small + 0.05
+        def run() -> None:
+            assert text == text_of(read(backend, *(data[at : at + 500] for at in range(0, len(data), 500))))
+
+        return run
+
+    assert_grows_below(14, reading, 100_000, 600_000, least=0.005)
 
 
 @EACH

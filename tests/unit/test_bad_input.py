@@ -3,13 +3,14 @@
 import json
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 import turnscript as ts
+from tests.growth import assert_grows_below
 from tests.strategies import jsontext
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -162,14 +163,16 @@ def test_utf16_and_latin1_are_errors_that_say_so(api: str) -> None:
 
 @pytest.mark.parametrize("api", HISTORY)
 def test_a_body_of_50_mb_takes_time_in_proportion(api: str) -> None:
-    def took(turns: int) -> float:
+    def converting(turns: int) -> Callable[[], object]:
         history = [{"role": "user", "content": "words and words \n" * 600}, {"role": "assistant", "content": "ok"}]
         data = json.dumps({**BODIES[api], HISTORY[api]: history * turns}).encode()
-        start = time.process_time()
-        assert len(ts.convert(data, api, "rwkv-universal", view="prompt").data) > 10_000 * turns
-        return time.process_time() - start
 
-    assert took(4_500) < 10 * took(1_125) + 0.5  # 47 MB and 12 MB
+        def convert() -> None:
+            assert len(ts.convert(data, api, "rwkv-universal", view="prompt").data) > 10_000 * turns
+
+        return convert
+
+    assert_grows_below(10, converting, 1_125, 4_500, least=0.05)  # 12 MB and 47 MB
 
 
 @pytest.mark.parametrize(("api", "target"), [*pairwise(HISTORY), (list(HISTORY)[-1], "rwkv-universal")])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from tests.growth import assert_grows_below
 from tests.strategies.text import texts
 from turnscript.engine.escape import Escape
 from turnscript.engine.files import Files, FileSequence, prompt_of, read_files, sequence_losses, write_files
@@ -433,20 +434,13 @@ def test_windows_line_ends_and_a_byte_order_mark_are_those_of_the_file_if_a_sepa
 
 
 def test_reading_takes_time_in_proportion_to_the_text() -> None:
-    def seconds(size: int) -> float:
+    def reading(size: int) -> Callable[[], object]:
         near = "<|fim_prefix|x <\\|fim_middle|> ✿prefix \n<|file_separator|\n"
         text = written(FileSequence([near, Fill(near * size, near * size, near * size)]), PSM)
         many = f"\n{SEPARATOR}\n".join(["a"] * 20 * size)
-        best = []
-        for _ in range(5):
-            start = time.process_time()
-            read(text, PSM)
-            read(many, PSM)
-            best.append(time.process_time() - start)
-        return min(best)
+        return lambda: (read(text, PSM), read(many, PSM))
 
-    small, large = seconds(300), seconds(1200)
-    assert large < 8 * small + 0.02, f"{small} s, four times as much {large} s"
+    assert_grows_below(8, reading, 300, 1200, least=0.002)
 
 
 # What a table may say.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from openai import OpenAI
 
 from tests.damage import damaged
+from tests.growth import assert_grows_below
 from tests.loopback import SSE, Loopback
 from tests.responses import (
     CALL,
@@ -435,30 +435,25 @@ def test_one_member_that_is_damaged_is_told_or_changes_nothing(server: str) -> N
 
 
 def test_items_that_are_never_done_take_time_in_proportion() -> None:
-    def seconds(count: int) -> float:
+    def reading(count: int) -> Callable[[], object]:
         items = [{"type": "message", "id": f"m{at}", "role": "assistant", "content": []} for at in range(count)]
         added = [
             {"type": "response.output_item.added", "output_index": at, "item": item} for at, item in enumerate(items)
         ]
         data = of_payloads(*added, {"type": "response.completed", "response": {"output": items}})
-        start = time.process_time()
         assert count == len(fold(parsed(data)).items)
-        return time.process_time() - start
+        return lambda: fold(parsed(data))
 
-    seconds(100)
-    assert min(seconds(4000) for _ in range(3)) < 8 * min(seconds(1000) for _ in range(3))
+    assert_grows_below(8, reading, 1000, 4000)
 
 
 def test_reading_and_writing_take_time_in_proportion() -> None:
-    def seconds(count: int) -> float:
+    def work(count: int) -> Callable[[], object]:
         told: list[Event] = [PartStart(0, Assistant()), *[PartDelta(0, "word ")] * count]
         told += [PartEnd(0, Assistant(content=[Text(text="word " * count)])), MessageEnd("stop")]
-        start = time.process_time()
-        parsed(stream(told))
-        return time.process_time() - start
+        return lambda: parsed(stream(told))
 
-    seconds(100)
-    assert min(seconds(20_000) for _ in range(3)) < 8 * min(seconds(5_000) for _ in range(3))
+    assert_grows_below(8, work, 5_000, 20_000)
 
 
 def test_the_sdk_refuses_what_this_parser_refuses(loopback: Loopback, client: OpenAI) -> None:

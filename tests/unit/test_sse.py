@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.growth import assert_grows_below
 from tests.strategies import text
 from tests.strategies.events import cut_anywhere
 from turnscript.errors import UpstreamError
@@ -122,15 +123,14 @@ def test_a_page_instead_of_a_stream_leaves_its_beginning() -> None:
 
 
 def test_time_is_linear_in_a_line_that_comes_byte_by_byte() -> None:
-    def measure(length: int) -> float:
-        best = float("inf")
-        for _ in range(3):
-            reader, start = SseReader(), time.perf_counter()
+    def reading(length: int) -> Callable[[], object]:
+        def read() -> None:
+            reader = SseReader()
             reader.feed(b"data: ")
             for _ in range(length):
                 reader.feed(b"x")
             assert [("", "x" * length)] == reader.feed(b"\n\n")
-            best = min(best, time.perf_counter() - start)
-        return best
 
-    assert measure(80_000) < 8 * measure(20_000)
+        return read
+
+    assert_grows_below(8, reading, 20_000, 80_000)
