@@ -66,7 +66,7 @@ def test_a_stream_begins_before_the_model_does(stage: Stage, api: Api) -> None:
 
     stage.play(SILENT)
     took, first = asyncio.run(run())
-    assert took < 0.4
+    assert took < 2.0
     assert (b": keepalive" if api.serving.bare else b"data: {") in first
 
 

@@ -195,7 +195,7 @@ def test_leaving_early_closes_the_connection_at_once(script: Any) -> None:
         async with upstream.open(ASK) as answer:
             await anext(answer)
         left = time.monotonic()
-        assert await server.until_gone() - left < 0.3
+        assert await server.until_gone() - left < 1
         with pytest.raises(StopAsyncIteration):
             await anext(answer)
 
@@ -377,7 +377,7 @@ def test_a_server_that_takes_too_long_is_left(script: Any, ask: Completion, mess
             await pieces_of(upstream, ask)
         assert ("timeout", 504) == (fault_of(caught.value).kind, caught.value.status)
         assert upstream.url in str(caught.value)
-        assert 0.09 < time.monotonic() - start < 1
+        assert 0.09 < time.monotonic() - start < 3
         await server.until_gone()
 
 
