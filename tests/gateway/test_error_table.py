@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any, NamedTuple
 
 import anthropic
@@ -201,7 +202,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("turnscript.gateway.answers.SOON", 60.0)
 
 
-def outcome(clients: Clients, call: str, row: Row) -> Any:
+def outcome(clients: Clients, call: str, row: Row, told: Event) -> Any:
     """What a client is told; the busy one while it already waits for an answer, the other one the second time."""
     with ThreadPoolExecutor(1) as pool:
         if row.key == "narrow":
@@ -209,17 +210,21 @@ def outcome(clients: Clients, call: str, row: Row) -> Any:
             clients.stage.until(lambda: clients.stage.asks[0])
         elif row.key == "often":
             pool.submit(clients.ask, call, row.key, {}).exception()
-        return clients.ask(call, row.key, row.members)
+        try:
+            return clients.ask(call, row.key, row.members)
+        finally:
+            told.set()
 
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", ROWS)
 def test_every_row_is_the_class_that_it_names(clients: Clients, name: str, call: str) -> None:
     row = ROWS[name]
-    clients.stage.play(row.script or ([0.25, *answer("Hello")] if row.key == "narrow" else answer("Hello")))
+    told = Event()
+    clients.stage.play(row.script or ([told, *answer("Hello")] if row.key == "narrow" else answer("Hello")))
     messages = call.startswith("messages")
     with pytest.raises((openai.APIStatusError, anthropic.APIStatusError)) as caught:
-        outcome(clients, call, row)
+        outcome(clients, call, row, told)
     error = caught.value
     assert (row.anthropic if messages else row.openai) is type(error)
     assert (error.request_id or "").startswith("req_")
