@@ -6,7 +6,8 @@ explanation (a tool result that is not a JSON object, say), `attributes` puts it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import Any, get_args, get_type_hints
 
 import msgspec
@@ -294,24 +295,36 @@ class Metadata:
             raise _bad_payload(payload, f"malformed metadata: {error}", "metadata") from None
 
 
-def _struct_from(cls: type[Any], value: Json) -> Any:
+def _struct_from(cls: type[msgspec.Struct], value: Json) -> Any:
     """A model struct from JSON. msgspec alone cannot: it reads no `Json | None`. Unknown members are an error."""
-    types = get_type_hints(cls)
+    readers = _member_readers(cls)
     read: dict[str, Any] = {}
     for key, member in read_object(value).items():
-        if key not in types:
+        if key not in readers:
             raise InvalidRequest(f"no such setting: {key!r}", path=f"$.{key}")
-        inner = [one for one in get_args(types[key]) if one is not type(None)] or [types[key]]
-        if inner == [RawJson]:
-            read[key] = member
-        elif isinstance(inner[0], type) and issubclass(inner[0], msgspec.Struct):
-            read[key] = _struct_from(inner[0], member)
-        else:
-            read[key] = msgspec.json.decode(member, type=types[key])
+        read[key] = readers[key](member)
     try:
         return cls(**read)
     except TypeError as error:
         raise InvalidRequest(str(error)) from None
+
+
+@cache
+def _member_readers(cls: type[msgspec.Struct]) -> dict[str, Callable[[Json], Any]]:
+    return {key: _member_reader(type_) for key, type_ in get_type_hints(cls).items()}
+
+
+def _member_reader(type_: Any) -> Callable[[Json], Any]:
+    inner = [one for one in get_args(type_) if one is not type(None)] or [type_]
+    if inner == [RawJson]:
+        return _as_it_is
+    if isinstance(inner[0], type) and issubclass(inner[0], msgspec.Struct):
+        return partial(_struct_from, inner[0])
+    return msgspec.json.Decoder(type_).decode
+
+
+def _as_it_is(member: Json) -> Json:
+    return member
 
 
 def _as_json(value: Any) -> object:
