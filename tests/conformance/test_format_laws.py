@@ -56,6 +56,15 @@ def test_a_transcript_is_written_again_byte_for_byte(format_name: str, name: str
     assert transcript == ts.get_format(format_name).render(ts.get_format(format_name).parse(transcript)).value
 
 
+@pytest.mark.parametrize("tools", [False, True], ids=["plain", "tools"])
+@pytest.mark.parametrize("texts", ["|", "||", "a|", "|a", "a||b", "\n|", "a| "], ids=repr)
+def test_instructions_in_several_texts_read_back(format_name: str, texts: str, tools: bool) -> None:
+    """F2, L3: also where some or all of them are empty, and a format puts its tools behind or among them."""
+    items: list[ts.Item] = [ts.System(content=[ts.Text(text=text) for text in texts.split("|")])]
+    offered = [ts.Tool(name="f", parameters=Json(b'{"type":"object"}'))] if tools else []
+    check_document(ts.get_format(format_name), ts.Request(conversation=ts.Conversation(items=items, tools=offered)))
+
+
 @pytest.mark.parametrize("name", ["c1", "c2", "c3"])
 def test_a_file_with_other_line_ends_and_blank_lines_around_it_reads_alike(format_name: str, name: str) -> None:
     """D-X-8: a byte order mark says nothing, and line ends are those of the first line, if it is a tag or a label's."""

@@ -47,8 +47,8 @@ def write_system(composer: Composer, request: Request, thought: str | None) -> i
     place = composer.layout.places[System.kind]
     composer.begin_turn(place, item)
     out.escape = place.escape
-    head, rest = _split(item.content, document.tools_place if tools else None)
     body = place.body
+    head, rest = _split(item.content, document.tools_place if tools else None, body)
     shown = System(content=head, extra=item.extra)
     empty = body.is_empty(shown, out.flattened) and not flags
     if place.lead and not (empty and not tools):
@@ -72,9 +72,11 @@ def write_system(composer: Composer, request: Request, thought: str | None) -> i
     return 1 if first is not None else 0
 
 
-def _split(content: list[Part], tools: ToolsPlace | None) -> tuple[list[Part], list[Part]]:
-    """The content before and after the tool definitions."""
+def _split(content: list[Part], tools: ToolsPlace | None, body: Body) -> tuple[list[Part], list[Part]]:
+    """The content before and after the tool definitions. A blank text behind them would not be read again."""
     if tools is None or not tools.continued or len(content) < 2 or not isinstance(content[0], Text):
+        return content, []
+    if body.is_empty(System(content=content[1:]), flattened=True):
         return content, []
     return content[:1], content[1:]
 

@@ -39,8 +39,10 @@ class PlainText(PlainBody):
 
     def is_empty(self, item: Any, flattened: bool = False) -> bool:
         """Whether nothing would be written."""
-        texts = (readable(part) or "" for part in item.content)
-        return not any(text.strip() if flattened else text for text in texts)
+        texts = [text for part in item.content if (text := readable(part)) is not None]
+        if flattened:
+            return not any(text.strip() for text in texts)
+        return len(texts) < 2 and not any(texts)  # two empty ones are a line end
 
     def write(self, item: Any, out: Writer) -> None:
         """Write the text."""
