@@ -65,6 +65,18 @@ def test_instructions_in_several_texts_read_back(format_name: str, texts: str, t
     check_document(ts.get_format(format_name), ts.Request(conversation=ts.Conversation(items=items, tools=offered)))
 
 
+@pytest.mark.parametrize("kind", ["", "string", "integer"])
+@pytest.mark.parametrize(
+    "arguments", ['"text"', ' "text"', '""', '"7"', "[1]", "7", "text", "  ", '{"a"', "null"], ids=repr
+)
+def test_arguments_that_are_no_object_read_back(format_name: str, arguments: str, kind: str) -> None:
+    """F2, L3: whatever the tool's schema says of a parameter `arguments`, in which some formats put them."""
+    schema = Json(b'{"type":"object","properties":{"arguments":{"type":"%s"}}}' % kind.encode())
+    tools = [ts.Tool(name="f", parameters=schema)] if kind else []
+    items: list[ts.Item] = [ts.ToolCall(name="f", id="call_1", arguments=arguments)]
+    check_document(ts.get_format(format_name), ts.Request(conversation=ts.Conversation(items=items, tools=tools)))
+
+
 @pytest.mark.parametrize("name", ["c1", "c2", "c3"])
 def test_a_file_with_other_line_ends_and_blank_lines_around_it_reads_alike(format_name: str, name: str) -> None:
     """D-X-8: a byte order mark says nothing, and line ends are those of the first line, if it is a tag or a label's."""

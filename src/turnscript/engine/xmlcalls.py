@@ -41,13 +41,15 @@ class XmlParameters(PlainBody):
 
     def write(self, item: ToolCall, out: Writer) -> None:
         """Write a tag for each member. Arguments that are no JSON object become one parameter called `arguments`."""
+        kinds = kinds_of(out.tools, item.name)
         try:
             members = read_object(item.arguments)
         except InvalidRequest:
             out.lose(".arguments", "approximated", "no JSON object; written as a parameter called 'arguments'")
-            self._write_one("arguments", item.arguments, out)
+            kind = kinds.get("arguments", "either")
+            read = argument_text(item.arguments, kind).strip()
+            self._write_one("arguments", _shown(read, kind), out)  # as what is read from it would be written
             return
-        kinds = kinds_of(out.tools, item.name)
         again: list[str] = []
         for key, value in members.items():
             shown = _shown(text_of(value), kinds.get(key, "either"))
