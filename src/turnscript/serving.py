@@ -75,6 +75,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     member that must not be ignored. `unasked`: the error for a request that asks nothing, whose tokens may be counted
     all the same. `together`: the bodies of several answers to one request as one body, for an API
     that has a place for them; each was written as the choice of its number, and the first says what all of them took.
+    `call_ids`: whether the client of a request is told the ids of calls; None where all are.
     """
 
     models: Callable[[Sequence[ModelCard]], bytes]
@@ -88,3 +89,4 @@ class Serving(Struct, frozen=True, kw_only=True):
     refusal: Callable[[Request], InvalidRequest | None] | None = None
     unasked: Callable[[Request], InvalidRequest | None] | None = None
     together: Callable[[Sequence[bytes]], bytes] | None = None
+    call_ids: Callable[[Request], bool] | None = None

@@ -199,6 +199,14 @@ def test_a_call_without_an_id_is_known_by_the_id_that_was_made_up_for_it() -> No
     assert not known(items, [call('{"a": 1}', id_="toolu_made_up")])
 
 
+def test_an_id_that_follows_from_the_place_of_its_call_may_be_missing() -> None:
+    """It is taken off when a request is read."""
+    items: list[ts.Item] = [call("{}", id_="call_auto_001"), call('{"a": 1}', id_="call_fedcba9876543210")]
+    nameless = ts.ToolCall(name="f", arguments="{ }")
+    assert known(items, [nameless, items[1]])
+    assert not known(items, [items[0], ts.ToolCall(name="f", arguments='{"a": 1}')])
+
+
 def test_a_part_that_no_model_writes_is_a_change() -> None:
     assert not known([ts.Assistant(content=said("x"))], [ts.Assistant(content=[*said("x"), ts.Image(url="u")])])
     assert not known([ts.Assistant(content=said("x"))], [ts.Assistant(content=said("x"), name="Bob")])

@@ -104,6 +104,50 @@ def test_a_session_only_grows(talk: Talk, web: httpx2.Client, api: str, way: Ech
     assert thinking or "length" == speaker.said[3].finish
 
 
+CHOICE: dict[str, Body] = {
+    "openai-chat": {"type": "function", "function": {"name": "get_weather"}},
+    "openai-responses": {"type": "function", "name": "get_weather"},
+    "anthropic-messages": {"type": "tool", "name": "get_weather"},
+}
+
+
+@pytest.mark.parametrize("api", ECHOES)
+def test_a_session_of_calls_that_must_be_made_only_grows(talk: Talk, web: httpx2.Client, api: str) -> None:
+    """The prompt has begun each call, and has given it an id where the format shows ids."""
+    speaker, way = talk.speaker, ECHOES[api][2]
+    speaker.clear()
+    url = talk.url + ts.get_api(api).endpoint
+    messages: list[Body] = [echo.user(api, f"Weather everywhere, {api}?")]
+    for turn, city in enumerate(["Tokyo", "Rome", "Tokyo"]):
+        speaker.say(call("get_weather", city=city), change=odd)
+        told = web.post(url, json=echo.asking(api, messages, TOOLS) | {"tool_choice": CHOICE[api]})
+        assert 200 == told.status_code, told.text
+        if turn:
+            grew(talk, told)
+        messages += [*way(told.json()), *results(api, told.json())]
+    assert [] == speaker.failures
+
+
+def test_a_session_of_functions_without_ids_only_grows(talk: Talk, web: httpx2.Client) -> None:
+    """Chat Completions before there were tools."""
+    speaker = talk.speaker
+    speaker.clear()
+    functions = [{"name": one["name"], "parameters": one["input_schema"]} for one in TOOLS]
+    messages: list[Body] = [echo.user("openai-chat", "Weather here and there?")]
+    for turn, city in enumerate(["Tokyo", "Rome", "Tokyo"]):
+        speaker.say(call("get_weather", city=city), change=odd)
+        asked = {"model": "m", "messages": messages, "functions": functions}
+        told = web.post(f"{talk.url}/v1/chat/completions", json=asked)
+        assert 200 == told.status_code, told.text
+        if turn:
+            grew(talk, told)
+        called = told.json()["choices"][0]["message"]["function_call"]
+        called["arguments"] = echo.respelled(called["arguments"])
+        messages.append({"role": "assistant", "content": None, "function_call": called})
+        messages.append({"role": "function", "name": "get_weather", "content": '{"sky": "clear"}'})
+    assert [] == speaker.failures
+
+
 def test_a_change_of_what_was_said_is_seen_in_the_header(talk: Talk, web: httpx2.Client) -> None:
     talk.speaker.clear()
     talk.speaker.say(text("Blue."))

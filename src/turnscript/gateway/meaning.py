@@ -27,6 +27,7 @@ from turnscript.conversation import (
     ToolResult,
     ToolsChange,
 )
+from turnscript.pairing import is_generated
 
 MODEL = (Assistant, Thinking, ToolCall)
 """What a model writes."""
@@ -56,7 +57,8 @@ def turns(items: Sequence[Item]) -> Iterator[tuple[int, int]]:
 def meanings(items: Sequence[Item], ids: bool = True) -> list[bytes]:
     """What a turn says, thoughts left out: as it stands, and as it would be with each text stripped.
 
-    `ids`: the ids of its calls are a part of that.
+    `ids`: the ids of its calls are a part of that, but those that follow from where a call stands: readers of requests
+    take them off.
     """
     texts: list[str] = []
     others: list[object] = []
@@ -70,7 +72,8 @@ def meanings(items: Sequence[Item], ids: bool = True) -> list[bytes]:
         elif isinstance(item, ToolCall):
             name = f"{item.namespace}__{item.name}" if item.namespace else item.name
             said = arguments(item.arguments, item.custom)
-            called.append((_bytes(name), said, _bytes(item.id) if ids and item.id is not None else None))
+            id_ = item.id if ids and not is_generated(item.id) else None
+            called.append((_bytes(name), said, None if id_ is None else _bytes(id_)))
     spoken = dict.fromkeys(("".join(texts).strip(), "".join([text.strip() for text in texts])))
     return [digest(_bytes(text), others, called) for text in spoken]
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnscript.conversation import Assistant, Item, Request, Response, Thinking, ToolCall
 from turnscript.engine.prompt import Prompt
@@ -120,10 +121,11 @@ class Memory:
         self.counts["unknown"] += len(echoes) - len(replays)
         return Recalled(replays=replays, turns=len(echoes), scope=scope, before=history.digest, begun=begun)
 
-    def remember(self, recalled: Recalled, response: Response, prompt: Prompt) -> bool:
+    def remember(self, recalled: Recalled, response: Response, prompt: Prompt, *, ids: bool = True) -> bool:
         """Keep the text of an answer for its items as the client is told them: with their ids and signatures.
 
-        Returns whether there is anything to keep. `recalled` is what `recall` said of the request.
+        Returns whether there is anything to keep. `recalled` is what `recall` said of the request. `ids`: whether the
+        client is told the ids of calls; if not, they come back without.
         """
         generated = prompt.generated(response)
         if generated is None or not recalled.scope:
@@ -131,7 +133,8 @@ class Memory:
         if len(generated.opening) + len(generated.text) > self._limit:
             self.counts["too_long"] += 1
             return False
-        said = [*recalled.begun, *response.items]
+        items = response.items if ids else map(_without_id, response.items)
+        said = [*recalled.begun, *items]
         nameless = any(item.id is None for item in said if isinstance(item, ToolCall))
         meant = [*meanings(said), *(meanings(said, ids=False) if nameless else ())]
         turn = Turn(generated, tuple(meant), tuple(thoughts(said)))
@@ -245,6 +248,10 @@ def _names(scope: str, before: bytes, meaning: bytes, items: Sequence[Item]) -> 
             proofs = (item.signature, item.encrypted, item.redacted)
             names += [digest("proof", scope, proof.encode("utf-8", "surrogatepass")) for proof in proofs if proof]
     return names
+
+
+def _without_id(item: Item) -> Item:
+    return replace(item, id=None) if isinstance(item, ToolCall) else item
 
 
 # What the database's thread does.

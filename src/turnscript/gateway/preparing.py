@@ -72,7 +72,8 @@ class Prepared(Struct, kw_only=True):
     """A request that is ready to be answered.
 
     `request`: as the client sent it, and naming the model that answers where it names none. `choices`: how many answers
-    it gets. `session`: where it belongs. `digest`: of the body. `quiet`: nobody is to be told of losses.
+    it gets. `session`: where it belongs. `digest`: of the body. `quiet`: nobody is to be told of losses. `call_ids`:
+    whether the client is told the ids of calls.
     """
 
     request: Request
@@ -99,6 +100,7 @@ class Prepared(Struct, kw_only=True):
     keep: bool = False
     leaned: Leaned = Leaned()
     quiet: bool = False
+    call_ids: bool = True
     shortened: int = 0
 
     @property

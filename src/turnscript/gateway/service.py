@@ -258,6 +258,7 @@ class Service:
         )
         prepared = await (preparation.text(request) if serving.bare else preparation.conversation(request))
         prepared.leaned = leaned
+        prepared.call_ids = serving.call_ids is None or serving.call_ids(request)
         prepared.digest = hash(body)
         prepared.body = body
         prepared.streams = bool(request.settings.stream)
@@ -314,7 +315,8 @@ class Service:
         prepared.findings = [*generation.findings, *check_answer(response, prepared.shape)]
         prepared.losses += unscored(prepared.request, response, generation.scoring)
         if prepared.prompt is not None and prepared.recalled is not None:
-            self.memory.remember(prepared.recalled, generation.own, prepared.prompt)
+            own, ids = generation.own, prepared.call_ids
+            self.memory.remember(prepared.recalled, own, prepared.prompt, ids=ids)
 
     def note_failure(self, request_id: str, model: str, error: UpstreamError, url: str) -> None:
         """Count and log that a server has failed, whether or not another one could do it."""

@@ -43,7 +43,7 @@ from turnscript.api import (
     StreamParser,
     StreamRenderer,
 )
-from turnscript.apis.openai_chat.answer import ORIGIN
+from turnscript.apis.openai_chat.answer import ORIGIN, is_legacy
 from turnscript.apis.openai_chat.chunks import ChatStreamRenderer
 from turnscript.apis.openai_chat.objects import WORDS, AnyTool, Message
 from turnscript.apis.openai_chat.options import DEPRECATED, OPTIONS
@@ -75,7 +75,12 @@ class OpenAIChat(Api):
     endpoint = "/v1/chat/completions"
     origin = ORIGIN
     serving = Serving(
-        models=model_list, model=model_body, id_prefix="chatcmpl-", unasked=_unasked, together=join_choices
+        models=model_list,
+        model=model_body,
+        id_prefix="chatcmpl-",
+        unasked=_unasked,
+        together=join_choices,
+        call_ids=lambda request: not is_legacy(request),
     )
     profiles = (OFFICIAL, SEED)
     flags: ClassVar[Mapping[str, tuple[str, ...]]] = {"reasoning": ("reasoning_content", "reasoning")}
