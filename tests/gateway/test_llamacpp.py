@@ -214,6 +214,24 @@ def test_a_conversation_goes_on_in_its_slot_without_being_read_again(rwkv: str) 
     assert changed[2] < first[1] - 8
 
 
+def test_the_prompt_is_counted_before_the_answer_ends(rwkv: str) -> None:
+    """By who leaves at the first text, too: the whole prompt, and how much of it was known."""
+
+    async def run() -> list[tuple[int, int]]:
+        found = []
+        async with Upstream(rwkv, LlamaCpp()) as upstream:
+            for prompt in ("Y" + words(200), "Y" + words(200) + "more"):
+                async with upstream.open(Completion(prompt=prompt, max_tokens=10**6, slot=0)) as answer:
+                    usage = (await anext(answer))[0].usage
+                assert usage is not None
+                found.append((usage.input, usage.cached))
+                assert usage.input == await upstream.count(prompt)
+        return found
+
+    (first, _), (second, cached) = asyncio.run(run())
+    assert first - 8 <= cached < second
+
+
 def test_leaving_frees_the_slot_at_once(llamacpp: str) -> None:
     """Q16: an answer that would go on for minutes ends when nobody reads it."""
 

@@ -17,6 +17,7 @@ API = get_api("openai-chat")
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 PROPS = {"total_slots": 2, "default_generation_settings": {"n_ctx": 8192}, "model_path": "m.gguf"}
 LAST = {"content": "", "stop": True, "stop_type": "word", "tokens_evaluated": 12, "tokens_predicted": 77}
+PROGRESS = {"content": "", "stop": False, "prompt_progress": {"total": 12, "cache": 8, "processed": 12, "time_ms": 1}}
 LONG = 60.0
 """Seconds that no test waits, and no client."""
 
@@ -34,7 +35,8 @@ class LlamaStage(Stage):
             if "/completion" not in asked.line:
                 return said({"tokens": []} if "/tokenize" in asked.line else PROPS)
             self.asks[number].append(asked)
-            return [STREAM, chunk(event({"content": self.text(asked.json["prompt"]), "stop": False})), *self.rest]
+            text = {"content": self.text(asked.json["prompt"]), "stop": False, "tokens_evaluated": 12}
+            return [STREAM, chunk(event(PROGRESS)), chunk(event(text)), *self.rest]
 
         return choose
 
@@ -98,8 +100,11 @@ def test_behind_a_single_call_nothing_is_waited_for(stream: bool, choice: str) -
     with LlamaStage(called) as stage:
         stage.rest = [HANG]
         one: dict[str, Any] = {"parallel_tool_calls": False, "tool_choice": choice}
-        told = stage.ask(API, stream=stream, tools=[WEATHER], **one)
+        counted: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream else {}
+        told = stage.ask(API, stream=stream, tools=[WEATHER], **one, **counted)
         assert [{"city": "Paris"}] == [json.loads(call.arguments) for call in told.calls]
+        assert told.usage is not None
+        assert (12, 8) == (told.usage.input, told.usage.cached)
         stage.until(lambda: stage.asked.gone is not None)
         assert stage.asked.json["id_slot"] in (0, 1)
 

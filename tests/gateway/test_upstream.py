@@ -361,7 +361,7 @@ def test_what_cannot_be_asked_is_not_sent() -> None:
     ("script", "ask", "message"),
     [
         ([HANG], ASK, "has not begun to answer after 0.1 s"),
-        ([STREAM, HANG], ASK, "has not begun to answer after 0.1 s"),
+        ([STREAM, chunk(b": no answer\n\n"), HANG], ASK, "has not begun to answer after 0.1 s"),
         (sse(text("a"), end=[HANG]), ASK, "sent nothing for 0.1 s"),
         (sse(*[text("a")] * 99, pause=0.02), ASK, "not come to an end after 0.3 s"),
         ([HANG], WHOLE, "has not begun to answer after 0.3 s"),

@@ -114,11 +114,13 @@ def test_llamacpp_is_asked_for_its_slot_its_control_tokens_and_only_what_is_read
         "stop": [],
         "stream": True,
         "cache_prompt": True,
+        "return_progress": True,
         "id_slot": 0,
         "preserved_tokens": ["<|x|>"],
         "grammar": 'root ::= "a"',
         "n_probs": 10,
     } == members
+    assert "return_progress" not in body(LLAMA.call(ask(stream=False)))
 
 
 def test_llamacpp_tokens_are_those_of_a_prompt_or_of_content() -> None:

@@ -352,6 +352,18 @@ def test_llamacpp_says_why_where_and_how_much_it_had_read() -> None:
     assert "length" == read(LLAMA, sse(last | {"truncated": True}))[0].finish
 
 
+def test_llamacpp_counts_the_prompt_before_its_answer() -> None:
+    """Who leaves before the end knows how much was read, too."""
+    reading = [{"total": 8, "cache": 4, "processed": done, "time_ms": done} for done in (4, 8)]
+    head = {"content": "", "stop": False, "tokens_evaluated": 8, "tokens_predicted": 0}
+    progress = sse(*[head | {"prompt_progress": one} for one in reading])
+    texts = sse(*[head | {"content": text, "tokens_predicted": 1} for text in "ab"])
+    reader = LLAMA.reader(ASK)
+    assert [] == reader.feed(progress)
+    assert [Usage(8, 0, 4), None] == [piece.usage for piece in reader.feed(texts)]
+    assert [Usage(8, 0), None] == [piece.usage for piece in LLAMA.reader(ASK).feed(texts)]
+
+
 def test_ai00_counts_by_other_names() -> None:
     assert ("Paris", "stop", None, Usage(11, 4)) == summary(read(AI00, whole(AI00, "Paris")))
     assert ("Paris", None) == summary(read(AI00, whole(AI00, "Paris", None)))[:2]

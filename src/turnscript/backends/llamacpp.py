@@ -4,6 +4,7 @@
 | --- | --- |
 | max_tokens, stops, stream | `n_predict`, `stop`, `stream` |
 | slot, visible, grammar | `id_slot`, `preserved_tokens`, `grammar` |
+| stream | `return_progress`, for how much of the prompt was cached |
 | presence_penalty and the other settings | by their own names |
 | logprobs, top_logprobs | `n_probs` |
 
@@ -13,6 +14,7 @@
 | `stop_type`: `word` or `eos`; `limit` | `finish`: `stop`; `length` |
 | `stopping_word` | `stop` |
 | `tokens_evaluated`, `tokens_predicted`, `timings.cache_n` | `usage` |
+| `tokens_evaluated`, `prompt_progress.cache` before the end | `usage` of the first text |
 | `id_slot`, `completion_probabilities` | `slot`, `logprobs` |
 
 Spec: tools/server/README.md of the llama.cpp project. Quirks: the last event repeats the whole prompt and all settings
@@ -96,6 +98,8 @@ class LlamaCpp(Backend):
             "cache_prompt": True,
             "response_fields": _WANTED,
         } | self.sampling(ask)
+        if ask.stream:
+            members["return_progress"] = True
         if ask.slot is not None:
             members["id_slot"] = ask.slot
         if ask.visible:
@@ -193,6 +197,10 @@ class _Timings(Struct, gc=False):
     cache_n: int | None = None
 
 
+class _Progress(Struct, gc=False):
+    cache: int | None = None
+
+
 class _Event(Struct, gc=False):
     content: str | None = None
     stop: bool | None = None
@@ -205,6 +213,7 @@ class _Event(Struct, gc=False):
     tokens_predicted: int | None = None
     cached: int | None = field(name="timings/cache_n", default=None)
     timings: _Timings | None = None
+    prompt_progress: _Progress | None = None
     completion_probabilities: Raw | UnsetType = UNSET
 
 
@@ -212,11 +221,17 @@ _read_event = msgspec.json.Decoder(_Event).decode
 
 
 class _Reader(JsonReader):
-    """Reads events; the last one, and a whole answer, say `"stop": true`."""
+    """Reads events; the last one, and a whole answer, say `"stop": true`.
+
+    All say how long the prompt is, and those while it is read how much of it was known. The first text tells that on:
+    an answer that is broken off has no last event.
+    """
 
     def __init__(self, tokens: TokenReader | None) -> None:
         super().__init__()
         self._tokens = tokens
+        self._cached = 0
+        self._counted = False
 
     def take(self, data: bytes) -> Piece | None:
         """What one event says."""
@@ -226,13 +241,21 @@ class _Reader(JsonReader):
             self.over = True
             return _last(event, text or "", self._list_of(event))
         if text or event.completion_probabilities is not UNSET:
-            return Piece(text or "", None, None, None, None, self._list_of(event))
+            usage = None if self._counted else self._prompt(event)
+            return Piece(text or "", None, None, usage, None, self._list_of(event))
+        if event.prompt_progress is not None:
+            self._cached = event.prompt_progress.cache or 0
+            return None
         error = given(event.error)
         if error is not None:
             raise upstream_error(error, Raw(data))
         if text is None and event.stop is None:
             raise msgspec.ValidationError("there is no content")
         return None
+
+    def _prompt(self, event: _Event) -> Usage | None:
+        self._counted = True
+        return Usage(event.tokens_evaluated, 0, self._cached) if event.tokens_evaluated else None
 
     def _list_of(self, event: _Event) -> list[TokenLogprob] | None:
         said = event.completion_probabilities

@@ -237,9 +237,9 @@ class Answer:
             return pieces
         if reader.finished and not finished:
             self._allow(TAIL)
-        elif not self._begun and self._ask.stream:
+        elif pieces and not self._begun and self._ask.stream:
             self._allow(self._upstream.timeouts.between)
-        self._begun = True
+        self._begun = self._begun or bool(pieces)
         return pieces
 
     async def _reach_end(self, reply: Reply) -> None:
