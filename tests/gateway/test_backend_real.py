@@ -6,7 +6,6 @@ Grammars make models of random weights write what a model of the format would, t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,68 +18,18 @@ from msgspec.structs import replace
 import turnscript as ts
 from tests.gateway import tinygguf
 from tests.gateway.dialogue import DIALOGUES, STREAM, WHOLE, Dialogue, Way
+from tests.gateway.forced import Forced, forced, tokens
 from tests.gateway.running import Running
-from tests.gateway.speaker import Turn, call, odd, text, thought, written
+from tests.gateway.speaker import call, odd, text, thought
 from tests.gateway.stage import NO_TLS, WEATHER
-from tests.gateway.tinygguf import gbnf
-from turnscript.backend import Backend, Completion, HttpCall
 from turnscript.backends.completions import Completions
 from turnscript.backends.llamacpp import LlamaCpp
 from turnscript.conversation import Item
-from turnscript.format import Format
 from turnscript.gateway.config import Config
 from turnscript.gateway.embedded import Embedded
 
-FORMAT = "rwkv-goose-hermes"
 EACH = pytest.mark.parametrize("api", DIALOGUES)
 BOTH = pytest.mark.parametrize("way", [WHOLE, STREAM], ids=str)
-
-
-class Forced:
-    """A backend whose server may write one text only, the next of `texts`, and what it was asked."""
-
-    def __init__(self, own: Backend, format_: Format) -> None:
-        self.own, self.format = own, format_
-        self.asked: list[Completion] = []
-        self.turns: list[Turn] = []
-        self.generated: list[str] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.own, name)
-
-    def call(self, ask: Completion) -> HttpCall:
-        """The request, with a grammar."""
-        self.asked.append(ask)
-        assert isinstance(ask.prompt, str)
-        whole = written(self.format, ask.prompt, self.turns.pop(0), [WEATHER])
-        end = min((at + len(stop) for stop in ask.stops if (at := whole.find(stop)) >= 0), default=len(whole))
-        found = [at for stop in ask.stops if (at := whole.find(stop)) >= 0]
-        self.generated.append(whole[: min(found, default=len(whole))])
-        return self.own.configured(extra={"grammar": gbnf(whole[:end])}).call(ask)
-
-    def say(self, *items: Item, change: Any = str) -> None:
-        """The next turn."""
-        self.turns.append(Turn(items, change))
-
-
-@contextmanager
-def forced(url: str, own: Backend, format_name: str = FORMAT, **model: Any) -> Iterator[tuple[str, Forced]]:
-    """A gateway before a real server, and what that server is made to say."""
-    backend = Forced(own, ts.get_format(format_name))
-    config = Config.for_backend(url, format_name, kind=own.name, **model)
-    with Running(config) as gateway:
-        for member in gateway.service.models()[0].pool.members:
-            member.upstream.backend = backend  # type: ignore[assignment]
-        yield gateway.url, backend
-
-
-def tokens(dialogue: Dialogue, said: Any) -> tuple[int, int]:
-    """The tokens of the last prompt, and how many of them the server had read before."""
-    usage = said.whole.usage
-    if hasattr(usage, "cache_read_input_tokens"):
-        return usage.input_tokens + usage.cache_read_input_tokens, usage.cache_read_input_tokens
-    details = getattr(usage, "prompt_tokens_details", None) or usage.input_tokens_details
-    return getattr(usage, "prompt_tokens", None) or usage.input_tokens, details.cached_tokens
 
 
 def turns_of(
@@ -91,21 +40,19 @@ def turns_of(
     dialogue.user(f"This is {name}, and I would like to know how the weather is in Tokyo today, if you please.")
     said = dialogue.ask()
     assert [{"city": "Tokyo"}] == [one.arguments for one in said.calls]
-    yield tokens(dialogue, said)
+    yield tokens(said.whole)
     dialogue.results({one.id: '{"sky": "clear"}' for one in said.calls})
     for words in ("It is clear.", "You are welcome.", "Bye."):
         backend.say(*thinking, text(words))
         said = dialogue.ask()
         assert words == said.text.strip()
-        yield tokens(dialogue, said)
+        yield tokens(said.whole)
         dialogue.user("Thank you very much.")
 
 
 def grows(backend: Forced) -> bool:
     """Whether each prompt begins with the one before and with what was generated for that."""
-    prompts = [str(ask.prompt) for ask in backend.asked]
-    told = zip(prompts, backend.generated, prompts[1:], strict=False)
-    return len(prompts) > 3 and all(after.startswith(prompt + generated) for prompt, generated, after in told)
+    return len(backend.asked) > 3 and all(backend.grew())
 
 
 @EACH
@@ -139,7 +86,7 @@ def test_a_session_of_many_calls_is_read_once(rwkv: str, api: str, way: Way) -> 
             said = dialogue.ask()
             assert cities == [one.arguments["city"] for one in said.calls]
             dialogue.results({one.id: f'{{"sky": "clear in {one.arguments["city"]}"}}' for one in said.calls})
-            whole, cached = tokens(dialogue, said)
+            whole, cached = tokens(said.whole)
             assert max(0, before - 8) <= cached < whole
             before = whole
         backend.say(text("It is clear everywhere."))
