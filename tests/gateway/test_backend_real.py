@@ -137,6 +137,22 @@ def test_a_stop_string_of_the_client_is_named_by_the_server(rwkv: str) -> None:
     assert "END" in backend.asked[0].stops
 
 
+@EACH
+def test_a_stop_string_of_the_client_ends_neither_a_call_nor_a_tag(rwkv: str, api: str) -> None:
+    """The server would look for it in all that the model writes, and this format's tags end in `_END>>`."""
+    stop = {"stop_sequences" if api == "anthropic-messages" else "stop": ["END"]}
+    with forced(rwkv, LlamaCpp(), "rwkv-universal", thinking="on") as (url, backend):
+        plain = DIALOGUES[api](url, WHOLE, extra_body=stop)
+        backend.say(thought("Hm."), text("One two END three"))
+        plain.user("Count")
+        said = plain.ask()
+        assert ("Hm.", "One two") == (said.thoughts.strip(), said.text.strip())
+        dialogue = DIALOGUES[api](url, WHOLE, [WEATHER], extra_body=stop)
+        backend.say(thought("Hm."), call("get_weather", city="LAND'S END"))
+        dialogue.user("Where the land ends")
+        assert [{"city": "LAND'S END"}] == [one.arguments for one in dialogue.ask().calls]
+
+
 def test_tokens_are_counted_by_the_server(rwkv: str) -> None:
     with forced(rwkv, LlamaCpp()) as (url, backend):
         ask = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hello " * 30}]}

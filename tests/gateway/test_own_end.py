@@ -110,6 +110,17 @@ def test_behind_a_single_call_nothing_is_waited_for(stream: bool, choice: str) -
 
 
 @BOTH
+def test_behind_a_stop_string_that_the_server_does_not_know_nothing_is_waited_for(stream: bool) -> None:
+    """It is told of none that may stand in a call."""
+    with LlamaStage(lambda _: "Hello END and more") as stage:
+        stage.rest = [HANG]
+        told = stage.ask(API, stream=stream, tools=[WEATHER], stop=["END"])
+        assert ("Hello", "stop") == (told.text.strip(), told.end.finish_reason if told.end else None)
+        stage.until(lambda: stage.asked.gone is not None)
+        assert "END" not in stage.asked.json["stop"]
+
+
+@BOTH
 def test_a_server_without_an_end_is_left_after_a_moment(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "OWN_END", 0.01)
     with LlamaStage(ended) as stage:

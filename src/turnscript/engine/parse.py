@@ -249,6 +249,11 @@ class TurnParser(CallSteps):
         """Whether the turn is over, or a stop string was met: a backend may stop, what else comes is behind the end."""
         return self._met_stop or self._step == self._over
 
+    @property
+    def client_stop(self) -> str | None:
+        """The stop string of the client that has ended the turn."""
+        return self._stop
+
     def _over(self, text: str, position: int) -> int:
         """Behind the end of the turn."""
         if not self._tail:

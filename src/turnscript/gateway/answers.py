@@ -245,7 +245,7 @@ async def _read(
                 await tell(events)
             if generation.ended or generation.paused or generation.overrun(ask.max_tokens):
                 break
-        if generation.turn_ended and lease.slot is not None:
+        if lease.slot is not None and generation.ends_at(ask.stops):
             await _let_end(answer, generation)
 
 

@@ -36,6 +36,11 @@ class Parser(Protocol):
         """Whether whatever else comes is behind the end."""
         ...
 
+    @property
+    def client_stop(self) -> str | None:
+        """The stop string of the client that it has met."""
+        ...
+
     def feed(self, text: str) -> list[Event]:
         """More text."""
         ...
@@ -94,7 +99,7 @@ class TextParser:
         self._scanner = Scanner({stop: stop for stop in stops if stop})
         self._held = ""
         self._told: list[str] = []
-        self._stop: str | None = None
+        self.client_stop: str | None = None
         self.ended = False
 
     def feed(self, text: str) -> list[Event]:
@@ -106,7 +111,7 @@ class TextParser:
             return []
         found = self._scanner.find(text, 0, closing)
         if found is not None:
-            self.ended, self._stop, self._held = True, found[0], ""
+            self.ended, self.client_stop, self._held = True, found[0], ""
             return self._tell(text[: found.start()])
         end = len(text) if closing else self._scanner.hold(text, 0)
         self._held = text[end:]
@@ -124,8 +129,9 @@ class TextParser:
         events = self._read(self._held, closing=True)
         if self._told:
             events.append(PartEnd(0, Assistant(content=[Text(text="".join(self._told))])))
-        reason = "stop" if self._stop is not None else finish_reason or "stop"
-        return [*events, MessageEnd(reason, self._stop, None, [], self._stop or "")]
+        stop = self.client_stop
+        reason = "stop" if stop is not None else finish_reason or "stop"
+        return [*events, MessageEnd(reason, stop, None, [], stop or "")]
 
 
 class Controls(Struct):
@@ -191,12 +197,11 @@ class Generation:
     def ended(self) -> bool:
         """Whether the model need not go on: its turn is over, whatever else it would write."""
         one_call = self._controls.one_call
-        return self.turn_ended or (one_call is not None and one_call.done)
+        return self._parser.ended or (one_call is not None and one_call.done)
 
-    @property
-    def turn_ended(self) -> bool:
-        """Whether the model has ended its turn itself. A server that knows the same stop strings ends there too."""
-        return self._parser.ended
+    def ends_at(self, stops: Sequence[str]) -> bool:
+        """Whether the model has ended its turn itself: a server that knows these stop strings ends there, too."""
+        return self._parser.ended and self._parser.client_stop in (None, *stops)
 
     @property
     def paused(self) -> bool:

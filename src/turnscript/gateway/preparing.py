@@ -301,18 +301,27 @@ class Preparation(Struct, kw_only=True):
         accepts = forcing.LOGPROBS.union(backend.settings) if backend.tells_logprobs else frozenset(backend.settings)
         sampling = forcing.sampling(request, served.model.sampling_values, accepts=accepts | backend.also)
         visible = [*served.model.visible, *(served.special_tokens if own_stops else ())]
-        # A client is told at which of its strings a text ended: where the server does not say, only we look for them.
         stops = forcing.stops(own_stops, request.settings.stop)
-        sent = stops.sent if backend.names_stops else list(own_stops)
         losses += [*sampling.losses, *stops.losses]
         return Completion(
             prompt=text,
             max_tokens=allowed,
-            stops=sent,
+            stops=self._told_stops(stops.sent, own_stops, request),
             model=served.model.upstream_model,
             sampling=sampling.values,
             visible=visible,
         )
+
+    def _told_stops(self, stops: Sequence[str], own: Sequence[str], request: Request) -> list[str]:
+        """The stop strings that the server is told of: a format's own, and the client's that it can meet in text alone.
+
+        One that stands in a call or in a tag ends nothing. And a client is told at which of its strings a text ended:
+        where the server would not know the difference, or does not say, only we look for them.
+        """
+        if not self._backend.names_stops or (own and request.tools):
+            return list(own)
+        tags = self.served.special_tokens if own else []
+        return [one for one in stops if one in own or not any(one in tag for tag in tags)]
 
     # A text.
 
