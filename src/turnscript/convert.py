@@ -14,8 +14,11 @@ from turnscript.conversation import Request
 from turnscript.errors import InvalidInput, InvalidRequest, InvalidTranscript, UnknownName
 from turnscript.format import Format
 from turnscript.jsontext import read_object, utf8
+from turnscript.losses import Loss
 from turnscript.registry import apis, formats, get_api, get_format, is_format
 from turnscript.rendered import Rendered
+from turnscript.respelling import respelled
+from turnscript.sources import in_source_words
 
 AUTO = "auto"
 FORMAT_OPTIONS = ("view", "escape", "variant")
@@ -42,15 +45,23 @@ def parse(source: Source, name: str = AUTO) -> Request:
     return request
 
 
-def render(request: Request, name: str, *, strict: bool = False, **options: str) -> Rendered:
+def render(
+    request: Request, name: str, *, strict: bool = False, normalize_json: bool = False, **options: str
+) -> Rendered:
     """A request as an API body or a transcript, with the losses.
 
     Options: `profile` and each API's own flags for an API, `view`, `escape` and `variant` for a format.
-    `strict` raises LossyConversion.
+    `normalize_json` spells the JSON of calls and results in one way, `{"city": "Tokyo"}`, or as the format spells JSON.
+    That is a loss, told where it changes anything. `strict` raises LossyConversion for every other one.
     """
     target = _lookup(name)
     if isinstance(target, Api):
-        return target.render_request(request, strict=strict, **options)
+        asked: list[Loss] = []
+        if normalize_json:
+            request, asked = respelled(request)
+        rendered = target.render_request(request, strict=strict, **options)
+        rendered.losses[:0] = in_source_words(request, asked)
+        return rendered
     unknown = set(options) - set(FORMAT_OPTIONS)
     if unknown:
         raise UnknownName(f"option of {name}", min(unknown), FORMAT_OPTIONS)
@@ -58,10 +69,12 @@ def render(request: Request, name: str, *, strict: bool = False, **options: str)
     target = target.variant(variant) if variant is not None else target
     if options.get("view", "archive") == "archive":
         request = _folded(request)
-    return target.render(request, strict=strict, **options)
+    return target.render(request, strict=strict, normalize_json=normalize_json, **options)
 
 
-def convert(source: Source, from_: str, to: str, *, strict: bool = False, **options: str) -> Rendered:
+def convert(
+    source: Source, from_: str, to: str, *, strict: bool = False, normalize_json: bool = False, **options: str
+) -> Rendered:
     """`render(parse(source, from_), to)`.
 
     >>> body = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]}
@@ -70,7 +83,7 @@ def convert(source: Source, from_: str, to: str, *, strict: bool = False, **opti
     Hi
     <<USER_END>>
     """
-    return render(parse(source, from_), to, strict=strict, **options)
+    return render(parse(source, from_), to, strict=strict, normalize_json=normalize_json, **options)
 
 
 def detect_api(source: Source) -> str:

@@ -37,6 +37,7 @@ from turnscript.engine.table import Document, shown_whole, with_ends
 from turnscript.errors import LossyConversion, UnknownName, Unsupported
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
+from turnscript.respelling import respelled
 from turnscript.sources import in_source_words
 
 View = Literal["archive", "prompt"]
@@ -76,23 +77,48 @@ class Format(Struct, frozen=True):
         """The same format, by which prompts show those too: a turn of the model as it was when the model wrote it."""
         return replace(self, document=shown_whole(self.document)) if self.forgets else self
 
-    def render(self, request: Request, *, view: str = "archive", escape: str = AUTO, strict: bool = False) -> Rendered:
+    def render(
+        self,
+        request: Request,
+        *,
+        view: str = "archive",
+        escape: str = AUTO,
+        strict: bool = False,
+        normalize_json: bool = False,
+    ) -> Rendered:
         """The whole conversation as text.
 
         `archive` keeps everything that the format can and reads back equal; `prompt` is what a model may see. Settings
         are no part of a prompt and are listed among its losses. `strict` raises LossyConversion if anything is lost.
         `escape`: what to do with texts that hold the format's tags: `auto` breaks the tags, and a reader undoes that;
         `reject` raises InvalidConversation; `none` writes them as they are, and then a text can forge a turn.
+        `normalize_json` writes what `normalized` gives; what that changes is among the losses, and is nothing that
+        `strict` refuses, because it was asked for.
         """
+        asked: list[Loss] = []
+        if normalize_json:
+            request, asked = self.normalized(request)
         out = self.write(request, view=view, escape=escape)
         losses = in_source_words(request, out.all_losses())
         losses = losses if out.archive else [*losses, *_unshown(request)]
         if strict and losses:
             raise LossyConversion(losses, f"{self.name} ({view} view)")
-        return Rendered(out.text, losses)
+        return Rendered(out.text, [*in_source_words(request, asked), *losses])
 
-    def spans(self, request: Request, *, view: str = "prompt", escape: str = AUTO) -> list[Span]:
+    def normalized(self, request: Request) -> tuple[Request, list[Loss]]:
+        """The same with the JSON of calls and results in the format's own spelling, and a loss for each that changed.
+
+        Of a call that is the arguments, where they are a JSON object; of a result each text that is an object or an
+        array. They stand on one line, as JSON does where the format writes it, without escapes that JSON can do
+        without. Numbers, the order of keys and keys that are there twice stay, and so does all that is no JSON.
+        """
+        return respelled(request, layout_of(self.document).spelling)
+
+    def spans(
+        self, request: Request, *, view: str = "prompt", escape: str = AUTO, normalize_json: bool = False
+    ) -> list[Span]:
         """The same as spans: which text is control, which is content, and what the model itself would write."""
+        request = self.normalized(request)[0] if normalize_json else request
         return self.write(request, view=view, escape=escape).spans
 
     def write(self, request: Request, *, view: str = "prompt", escape: str = AUTO) -> Writer:
@@ -121,7 +147,13 @@ class Format(Struct, frozen=True):
         return claims_document(self.document, text)
 
     def prompt(
-        self, request: Request, *, thinking: bool | None = None, escape: str = AUTO, replays: Replays = ()
+        self,
+        request: Request,
+        *,
+        thinking: bool | None = None,
+        escape: str = AUTO,
+        replays: Replays = (),
+        normalize_json: bool = False,
     ) -> Prompt:
         """The conversation cut where the model goes on.
 
@@ -129,8 +161,10 @@ class Format(Struct, frozen=True):
         if the request's settings ask for it), a call if the tool choice demands one, else an answer. `escape` as for
         `render`. `replays`: turns to be written as the model wrote them (`Prompt.generated`), in order, each with the
         positions of its first item and behind its last; one that does not fit where it stands is rendered anew.
+        `normalize_json` as for `render`; what stands as the model wrote it stays so.
         """
-        return begin_prompt(self.document, request, thinking, _policy(escape), replays)
+        spelling = layout_of(self.document).spelling if normalize_json else None
+        return begin_prompt(self.document, request, thinking, _policy(escape), replays, spelling)
 
     def parser(
         self, tools: Sequence[Tool] | None = None, *, prefill: str = "", stops: Sequence[str] = ()

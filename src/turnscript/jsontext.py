@@ -36,6 +36,7 @@ _encode = msgspec.json.Encoder().encode
 _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s"{}\[\]:,]+')
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _ANGLE = {"<": "\\u003c", ">": "\\u003e"}
 _LONE_SURROGATE = re.compile(
     rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|[c-fC-F][0-9a-fA-F]{2})",
@@ -121,6 +122,20 @@ class _Spacing(dict[str, str]):
 
 
 _spacing = lru_cache(maxsize=8)(_Spacing)
+
+
+def respell(text: str, item: str = ", ", key: str = ": ") -> str:
+    """The same tokens with the white space of `respace`, and each string with as few escapes as JSON allows.
+
+    So all spellings of a value become one, but for its numbers, the order of its keys and those that it has twice.
+    """
+    spaced = respace(text, item, key)
+    return _STRING.sub(_with_few_escapes, spaced) if "\\" in spaced else spaced
+
+
+def _with_few_escapes(found: re.Match[str]) -> str:
+    token = found[0]
+    return json_string(json.loads(token)) if "\\" in token else token
 
 
 def compact(value: Json | str) -> str:

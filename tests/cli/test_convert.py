@@ -167,3 +167,39 @@ def test_strict_writes_the_losses_and_no_payload(tmp_path: Path) -> None:
 def test_strict_lets_an_exact_conversion_pass() -> None:
     result = convert("--to", "rwkv-universal", "--strict", stdin=json.dumps(LOSSY))
     assert (0, "turnscript: no losses\n") == (result.exit_code, result.stderr)
+
+
+CALLS = {
+    "messages": [
+        {"role": "user", "content": "Weather?"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"t":1.0}'}}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": '{"sun":[1,2]}'},
+    ]
+}
+
+
+@pytest.mark.parametrize("target", ["rwkv-universal", "openai-chat"])
+def test_json_is_spelled_in_one_way_where_that_is_asked_for(target: str) -> None:
+    given = ("--to", target, "--normalize-json", "--strict")
+    document = convert(*given, stdin=json.dumps(CALLS))
+    row = convert("--lines", *given, stdin=json.dumps(CALLS))
+    for result in (document, row):
+        assert 0 == result.exit_code
+        assert ("1.0" in result.stdout, "[1, 2]" in result.stdout) == (True, True)
+        assert "2 losses: 2 approximated" in result.stderr
+        assert "normalize_json asks for it" in result.stderr
+
+
+def test_strict_refuses_the_other_losses_of_a_row_beside_what_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = ts.convert(json.dumps(CALLS), "openai-chat", "rwkv-universal").value
+    row = json.dumps({"text": text, "note": 1})
+    result = convert("--lines", "--to", "openai-chat", "--normalize-json", "--strict", stdin=row)
+    (reject,) = read_rows(Path("turnscript.rejects.jsonl"))
+    assert (3, "$.note") == (result.exit_code, reject["path"])

@@ -9,6 +9,8 @@ import pytest
 import turnscript as ts
 from tests.datasets.jobs import built, chat, documents, plan_for, written
 from turnscript.datasets.problems import BadRow, Code
+from turnscript.datasets.tokenizers import get_tokenizer
+from turnscript.datasets.verify import verify
 
 TURNS = [("Hi", "Hello."), ("Wie geht's? 。", "Gut.\n\nUnd dir?", "é", "bye"), ("a", "<<USER>> b")]
 
@@ -34,6 +36,37 @@ def test_weights_are_those_of_items() -> None:
     plan = plan_for("none.jsonl")
     assert {1, 3} == {span.item for span in plan.encode(request).spans if span.weight and span.item >= 0}
     assert {3} == {span.item for span in plan.encode(request, {1: 0}).spans if span.weight and span.item >= 0}
+
+
+def calling(arguments: str, result: str) -> bytes:
+    """A row with a call and its result."""
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    said: list[dict[str, object]] = [
+        {"role": "user", "content": "Weather?"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": result},
+        {"role": "assistant", "content": '{"t":1}'},
+    ]
+    return json.dumps({"messages": said}).encode()
+
+
+@pytest.mark.parametrize("name", ts.formats())
+def test_rows_that_differ_in_how_json_is_spelled_are_one_where_the_plan_says_so(name: str, tmp_path: Path) -> None:
+    rows = [calling('{"a":1.0,"b":[1]}', '{"t":2}'), calling('{ "a": 1.0, "b": [ 1 ] }', '{"t": 2}')]
+    file = written(tmp_path / "a.jsonl", [*rows, calling('{"a": 1, "b": [1]}', '{"t": 2}')])
+    plan = plan_for(file, format=name, outputs=("jsonl",), dedup="exact", normalize_json=True)
+    report = built(plan, tmp_path / "out")
+    assert (2, 1, 0) == (report.written, report.duplicates, report.rejects)
+    assert verify(tmp_path / "out").ok
+    encoded = plan.encode(ts.parse(rows[1], "openai-chat"))
+    assert documents(tmp_path / "out")[0]["input_ids"] == encoded.ids.tolist()
+
+
+def test_what_a_plan_asks_for_is_told_and_refused_by_nobody() -> None:
+    request = ts.parse(calling('{"a":1}', '{"t": 2}'), "openai-chat")
+    encoded = plan_for("none.jsonl", normalize_json=True, strict=True).encode(request)
+    assert ["$.messages[1].tool_calls[0].arguments"] == [loss.path for loss in encoded.losses]
+    assert b'{"a": 1}' in get_tokenizer("bytes").decode(encoded.ids.tolist())
 
 
 def test_what_a_build_would_set_aside_is_an_error_with_the_same_code() -> None:

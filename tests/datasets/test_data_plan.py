@@ -135,7 +135,7 @@ def test_whatever_changes_a_byte_changes_the_key(tmp_path: Path) -> None:
     first = keys()
     assert first == keys()
     changes: list[dict[str, Any]] = [{"end": False}, {"train": "all"}, {"format": "openchatml"}, {"max_tokens": 99}]
-    for fields in [*changes, {"pack": "bfd:512"}, {"expand": "turns"}]:
+    for fields in [*changes, {"pack": "bfd:512"}, {"expand": "turns"}, {"normalize_json": True}]:
         assert not set(first) & set(keys(**fields))
     # What the shards do not depend on.
     changes = [{"shuffle": 1}, {"dedup": "exact"}, {"repeat": 2}, {"outputs": ("jsonl",)}, {"name": "x"}]

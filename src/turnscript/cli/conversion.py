@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -28,7 +28,14 @@ class Conversion:
     """
 
     def __init__(
-        self, source: str, target: str, *, strict: bool = False, compact: bool = False, options: Mapping[str, str]
+        self,
+        source: str,
+        target: str,
+        *,
+        strict: bool = False,
+        compact: bool = False,
+        normalize_json: bool = False,
+        options: Mapping[str, str],
     ) -> None:
         self.source = source
         self.target = target
@@ -36,27 +43,32 @@ class Conversion:
         self.writes_text = isinstance(known(target), Format)
         self._strict = strict
         self._compact = compact
+        self._normalize_json = normalize_json
         self._options = dict(options)
         _check(known(target), self._options)
 
     def document(self, data: bytes) -> Rendered:
         """A whole input. Raises InvalidInput, Unsupported, and LossyConversion if it is strict."""
-        return self._checked(self._convert(data, self.source))
+        return self._convert(data, self.source)
 
     def row(self, data: bytes) -> tuple[bytes, list[Loss]]:
         """One row as one line, and what was lost. Raises the same."""
         members = self._text_members(data)
-        rendered = self._checked(self._convert(data, self.source) if members is None else self._text(members))
+        rendered = self._convert(data, self.source) if members is None else self._text(members)
         if self.writes_text:
             return msgspec.json.encode({TEXT: rendered.value}), rendered.losses
         return spaced(rendered.data, pretty=False if self._compact else None), rendered.losses
 
-    def _convert(self, data: bytes | str, source: str) -> Rendered:
-        return render(parse(data, source), self.target, strict=False, **self._options)
-
-    def _checked(self, rendered: Rendered) -> Rendered:
-        if self._strict and rendered.losses:
-            raise LossyConversion(rendered.losses, self.target)
+    def _convert(self, data: bytes | str, source: str, beside: Sequence[Loss] = ()) -> Rendered:
+        """The input in the target. `beside`: what is lost already."""
+        request, strict = parse(data, source), self._strict
+        try:
+            rendered = render(request, self.target, strict=strict, normalize_json=self._normalize_json, **self._options)
+        except LossyConversion as error:
+            raise LossyConversion([*beside, *error.losses], self.target) from None
+        if strict and beside:
+            raise LossyConversion([*beside], self.target)
+        rendered.losses[:0] = beside
         return rendered
 
     def _text_members(self, data: bytes) -> dict[str, Json] | None:
@@ -79,18 +91,16 @@ class Conversion:
             got = type_name(members[TEXT]) if TEXT in members else "no such member"
             message = f"a row in a format is an object whose member {TEXT!r} is a string; here it is {got}"
             raise InvalidRequest(message, path=f"$.{TEXT}", expected=_STRING, got=got)
+        others = [
+            Loss(f"$.{key}", "dropped", "a row with a transcript keeps only that") for key in members if key != TEXT
+        ]
         try:
-            rendered = self._convert(plain(members[TEXT]), self.source)
+            return self._convert(plain(members[TEXT]), self.source, others)
         except InvalidInput as error:
             if error.line:
                 error.message = f"line {error.line}, column {error.column} of the transcript: {error.message}"
             error.path, error.line, error.column = f"$.{TEXT}", 0, 0
             raise
-        others = [
-            Loss(f"$.{key}", "dropped", "a row with a transcript keeps only that") for key in members if key != TEXT
-        ]
-        rendered.losses[:0] = others
-        return rendered
 
 
 _STRING = type_name(Json(b'""'))

@@ -50,6 +50,7 @@ class Given:
     profile: str | None
     view: str | None
     flags: tuple[str, ...]
+    normalize_json: bool
     strict: bool
     lines: bool | None
     output: str | None
@@ -99,6 +100,12 @@ _NAMES, _TARGET, _FILES, _FORM = "Names", "What is written", "Files", "How it lo
     metavar="FLAG=VALUE",
     help="A choice that an API leaves open; `turnscript apis` lists them.",
 )
+@_option(
+    _TARGET,
+    "--normalize-json",
+    is_flag=True,
+    help="Spell the JSON of calls and results in one way; --strict does not mind that.",
+)
 @_option(_TARGET, "--strict", is_flag=True, help="Refuse whatever cannot be carried over exactly.")
 @_option(_FILES, "--output", metavar="FILE", help="Write here, whole or not at all, instead of standard output.")
 @_option(_FILES, "--losses", metavar="FILE|-", help="Write all losses as JSON Lines; - puts them after the payload.")
@@ -129,7 +136,12 @@ def convert(**given: Any) -> int:
 def run(given: Given) -> int:
     """Do it. Gives the exit code; raises TurnscriptError, Failed or UsageError."""
     conversion = Conversion(
-        given.source, given.target, strict=given.strict, compact=given.pretty is False, options=given.options
+        given.source,
+        given.target,
+        strict=given.strict,
+        compact=given.pretty is False,
+        normalize_json=given.normalize_json,
+        options=given.options,
     )
     _check_places(given)
     screen = Screen()

@@ -54,6 +54,7 @@ class Wishes(TypedDict, total=False):
     end: bool
     strict: bool
     declared: bool
+    normalize_json: bool
     largest: int | None
 
 
@@ -103,6 +104,10 @@ class Encoder:
         """Of each item, the byte that its trained tokens get. Raises BadRow for weights that cannot be meant."""
         return self._drafter.weights(example)
 
+    def normalized(self, example: Example) -> Example:
+        """An example as it is written: its JSON in one spelling, where the options want that."""
+        return self._drafter.normalized(example)[0]
+
     def explain(self, example: Example) -> list[Token]:
         """Every token of an example, with what it belongs to. Raises what `encode` gives as a problem."""
         draft = self._drafter.draft(example)
@@ -139,6 +144,7 @@ class Encoder:
             "end": self.end,
             "train": self.train.spelling,
             "escape": self.options.escape,
+            "normalize_json": self.options.normalize_json,
             "weights": self.options.weights,
             "scale": self.scale,
             **({"strips": strips} if strips else {}),

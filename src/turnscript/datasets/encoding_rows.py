@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnscript.conversation import Item, Request, Tool, ToolCall, ToolsChange
 from turnscript.datasets.form import Example
@@ -30,8 +31,9 @@ DIGEST = 16
 
 class Options(Struct, frozen=True, kw_only=True):
     """How rows become tokens. `strict`: what a format would lose is a problem. `declared`: so are calls of tools that
-    the row does not declare. `end`: the token that separates documents is put behind each, if the tokenizer has one.
-    `largest`: the largest id that an output can hold."""
+    the row does not declare. `normalize_json`: the JSON of calls and results is spelled in one way. `end`: the token
+    that separates documents is put behind each, if the tokenizer has one. `largest`: the largest id that an output can
+    hold."""
 
     mode: str = "auto"
     escape: str = "auto"
@@ -39,6 +41,7 @@ class Options(Struct, frozen=True, kw_only=True):
     end: bool = True
     strict: bool = False
     declared: bool = False
+    normalize_json: bool = False
     largest: int | None = None
 
 
@@ -94,6 +97,7 @@ class Drafter:
         """The example in pieces. Raises BadRow, or another error of the library, with what is wrong and where."""
         if example.text is not None or example.mask:
             return self._of_text(example)
+        example, asked = self.normalized(example)
         request = example.request
         items = request.items
         if not any(map(_says, items)):
@@ -114,10 +118,17 @@ class Drafter:
         losses = out.all_losses()
         if losses and self.options.strict:
             raise LossyConversion(losses, f"{self.format.name} (prompt view)")
-        draft.losses = losses
+        draft.losses = [*asked, *losses] if asked else losses
         if not items[-1].open and (self.train.end or (marks[-1] & TRAINABLE and self.format.ends_late(items[-1]))):
             draft.end = scale if self.train.end else values[-1]
         return draft
+
+    def normalized(self, example: Example) -> tuple[Example, list[Loss]]:
+        """An example with its JSON in one spelling where the options want that, and what this changed."""
+        if not self.options.normalize_json:
+            return example, []
+        request, losses = self.format.normalized(example.request)
+        return replace(example, request=request) if losses else example, losses
 
     def _write(self, request: Request) -> Writer:
         escape = self.options.escape

@@ -92,6 +92,8 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether rows are set aside of which the format would lose something."""
     declared: bool = False
     """Whether rows are set aside that call a tool which they do not declare."""
+    normalize_json: bool = False
+    """Whether the JSON of calls and results is spelled in one way, whatever rows spell."""
     weights: str = "binary"
     end: bool = True
     """Whether the tokenizer's end token stands behind each document."""

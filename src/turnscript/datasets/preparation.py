@@ -179,6 +179,7 @@ def encoder_of(plan: Plan) -> Encoder:
         weights=plan.weights,
         strict=plan.strict,
         declared=plan.declared,
+        normalize_json=plan.normalize_json,
         end=plan.end,
     )
 

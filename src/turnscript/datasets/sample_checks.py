@@ -79,6 +79,7 @@ class Checker:
             if self._spelled(text, pieces) is not None:
                 return []
             return [f"it does not decode to the row's text: {_difference(''.join(pieces), text)}"]
+        example = self._encoder.normalized(example)
         out = self._format.write(example.request, escape=self._escape)
         texts, marks = out.flat()
         spelled = self._spelled(text, texts)

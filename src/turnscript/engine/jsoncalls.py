@@ -34,7 +34,7 @@ class JsonCall(PlainBody):
     plain = True
 
     def __init__(self, arguments: str = "arguments", spaced: bool = False, arguments_first: bool = False) -> None:
-        self._spaced = spaced
+        self._spaced, self.compact = spaced, not spaced
         self._arguments_first = self.name_last = arguments_first
         self._key = arguments
         comma, colon = (", ", ": ") if spaced else (",", ":")

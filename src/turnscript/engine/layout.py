@@ -8,12 +8,13 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
-from turnscript.conversation import Item, System, Thinking, ToolResult, ToolsChange
+from turnscript.conversation import Item, System, Thinking, ToolCall, ToolResult, ToolsChange
 from turnscript.engine.attributes import unhinted
 from turnscript.engine.escape import AUTO, POLICIES, Escape, rules_of, tags_in
 from turnscript.engine.spans import TRAINABLE, Glue, Writer
 from turnscript.engine.table import Document, Segment, Turn
 from turnscript.losses import Loss
+from turnscript.respelling import COMPACT, SPACED, Spelling
 from turnscript.sources import around
 
 _BARE = frozenset({"system", "user", "assistant", "thinking", "tools_change"})
@@ -169,6 +170,12 @@ class Layout:
         if self.thoughts and isinstance(item, Thinking):
             return self.thoughts.get(item.of)
         return self.places.get(item.kind)
+
+    @property
+    def spelling(self) -> Spelling:
+        """How JSON is spelled where the format writes it: as in its calls."""
+        place = self.places.get(ToolCall.kind)
+        return COMPACT if place is not None and place.body.compact else SPACED
 
     def place_named(self, kind: str, of: str) -> Place | None:
         """The same by kind, and by kind of thought where the format tells thoughts apart."""

@@ -88,6 +88,7 @@ class PlainBody:
     plain = False
     begins = ""
     name_last = False
+    compact = False
 
     def attributes(self, item: Any, archive: bool) -> Mapping[str, str]:
         """Attributes that tell how the payload is written: none."""

@@ -28,6 +28,7 @@ from turnscript.engine.states import model_turn, named_call, states_of
 from turnscript.engine.table import Document
 from turnscript.errors import Unsupported
 from turnscript.losses import Loss
+from turnscript.respelling import Spelling, respelled, respelled_items
 from turnscript.sources import in_source_words
 
 _HARMLESS = frozenset({"unknown_tool", "odd_call", "missing_close", "ambiguous_close"})
@@ -38,7 +39,7 @@ class Prompt:
 
     `stops`: strings that end the model's turn. `client_stops`: those that the client asked for. `prefill`: how much of
     the turn's own content is written already; the parser begins there. `replayed`: the first items of turns that stand
-    in it as they were generated.
+    in it as they were generated. `spelling`: how the JSON of calls and results is spelled; None: as it came.
     """
 
     __slots__ = (
@@ -54,15 +55,19 @@ class Prompt:
         "offered",
         "prefill",
         "replayed",
+        "spelling",
         "stops",
     )
 
-    def __init__(self, composer: Composer, request: Request, thinks: bool, start: int = 0) -> None:
+    def __init__(
+        self, composer: Composer, request: Request, thinks: bool, start: int = 0, spelling: Spelling | None = None
+    ) -> None:
         out = composer.out
         self._composer = composer
         self._request = request
         self._thinks = thinks
         self._start = start
+        self.spelling = spelling
         self._begun, self._before = _place_of_answer(composer, request)
         self.replayed = tuple(composer.replayed)
         self._seed, self.prefill, self._missing = _opened(composer, request, thinks)
@@ -175,11 +180,18 @@ def _names(document: Document, offered: Iterable[str]) -> tuple[str, ...]:
 
 
 def begin_prompt(
-    document: Document, request: Request, thinking: bool | None, policy: str = AUTO, replays: Replays = ()
+    document: Document,
+    request: Request,
+    thinking: bool | None,
+    policy: str = AUTO,
+    replays: Replays = (),
+    spelling: Spelling | None = None,
 ) -> Prompt:
-    """The prompt of a request."""
+    """The prompt of a request. `spelling`: that of the JSON in calls and results; None: as they came."""
     composer = Composer.of(document, archive=False, policy=policy)
     composer.replays = replays
+    if spelling is not None:
+        request, composer.out.losses = respelled(request, spelling)
     thinks = _thinks(request, thinking)
     if thinks and document.generation.thinking_kind not in composer.layout.places:
         if thinking:
@@ -189,7 +201,7 @@ def begin_prompt(
     if _forced(request) is not None and ToolCall.kind not in composer.layout.places:
         composer.out.losses.append(Loss("$.tool_choice", "dropped", "this format has no place for calls"))
     composer.write(request, "reason" if thinks else None)
-    return Prompt(composer, request, thinks)
+    return Prompt(composer, request, thinks, spelling=spelling)
 
 
 def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, items: Sequence[Item]) -> Prompt | None:
@@ -204,13 +216,16 @@ def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, 
     if not shared and raw.rstrip().endswith(tuple(stop.strip() for stop in prompt.stops)):
         del out.pieces[count:], out.marks[-2:]
         return None
+    if prompt.spelling is not None:
+        items, asked = respelled_items(items, prompt.spelling)
+        out.losses += asked
     said = [*response.items, *items]
     before = len(response.items)
     names = names_of(said, composer.document)
     out.names = {index - before: name for index, name in names.items()}
     composer.write_items(items, 0)
     request = Request(conversation=Conversation(said, prompt._request.tools), settings=prompt._request.settings)
-    return Prompt(composer, request, prompt._thinks, start)
+    return Prompt(composer, request, prompt._thinks, start, prompt.spelling)
 
 
 def _place_of_answer(composer: Composer, request: Request) -> tuple[int, str]:

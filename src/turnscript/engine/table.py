@@ -65,7 +65,7 @@ class Body(Protocol):
     `literals`: tags inside the payload. `carries`: the item's fields that the payload holds beside its content.
     `begins`: how the payload of every call begins. `name_last`: whether its arguments stand before its name there.
     `formats`: whether an attribute `format` of the opening tag tells how the payload is written. `plain`: the payload
-    of an item that says one text is that text.
+    of an item that says one text is that text. `compact`: it writes JSON without white space between the tokens.
     """
 
     literals: tuple[str, ...]
@@ -74,6 +74,7 @@ class Body(Protocol):
     plain: bool
     begins: str
     name_last: bool
+    compact: bool
 
     def attributes_read(self, form: Json | None) -> dict[str, Any]:
         """Fields from the attribute `format` of an opening tag."""
