@@ -37,7 +37,7 @@ from turnscript.conversation import (
     Usage,
     User,
 )
-from turnscript.convert import convert, detect_api, parse, render
+from turnscript.convert import convert, parse, parse_exchange, parse_response, render
 from turnscript.detection import Detected, detect
 from turnscript.engine.files import FileSequence
 from turnscript.engine.fill import Fill
@@ -52,8 +52,10 @@ from turnscript.errors import (
     Unsupported,
 )
 from turnscript.events import MessageEnd, PartDelta, PartEnd, PartStart, fold
+from turnscript.exchange import Exchange
 from turnscript.losses import Loss
 from turnscript.presets import Preset, get_preset, presets
+from turnscript.recognition import detect_api
 from turnscript.registry import apis, formats, get_api, get_format
 from turnscript.rendered import Rendered
 
@@ -65,6 +67,7 @@ __all__ = [
     "Conversation",
     "Detected",
     "Document",
+    "Exchange",
     "FileSequence",
     "Fill",
     "Hints",
@@ -116,6 +119,8 @@ __all__ = [
     "get_format",
     "get_preset",
     "parse",
+    "parse_exchange",
+    "parse_response",
     "presets",
     "render",
 ]

@@ -6,17 +6,19 @@ Nothing here knows an API by name: an API says what it calls its counts.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from turnscript.api import Body, Rendering, leftover, merge
-from turnscript.conversation import Extra, Issue, Request, ToolCall, Usage
-from turnscript.jsontext import Json, excerpt, is_object, json_string, plain, read_list, read_object
+from turnscript.api import Body, Rendering, Source, body_bytes, leftover, merge
+from turnscript.conversation import Extra, Issue, Request, Response, ToolCall, Usage
+from turnscript.errors import InvalidRequest
+from turnscript.jsontext import Json, excerpt, is_object, json_of, json_string, plain, read_list, read_object
 from turnscript.losses import Loss
+from turnscript.wire import mismatch
 
 # Token counts.
 
@@ -158,6 +160,67 @@ def _nested(members: Extra, name: str, at: str, issues: list[Issue]) -> _Details
     return _Details(inside, members, name, f"{at}.{name}", issues)
 
 
+# Choices.
+
+_CHOICES, _INDEX = "choices", "index"
+
+
+def of_each_choice(body: Source, read: Callable[[Source], Response]) -> list[Response]:
+    """An answer for each choice of a body; `read` reads one that has the choice of index 0 and no other.
+
+    The index of any other stays with the unnamed members of its choice.
+    """
+    data = body_bytes(body)
+    said = read_object(data)
+    value = said.get(_CHOICES)
+    choices = read_list(value) if value is not None and bytes(value)[:1] == b"[" else []
+    if not any(bytes(choice)[:1] == b"{" for choice in choices):
+        return [read(data)]  # which says what is wrong with it
+    found: list[Response] = []
+    for number, choice in enumerate(choices):
+        place = f"$.{_CHOICES}[{number}]"
+        if bytes(choice)[:1] != b"{":
+            raise mismatch(choice, place, "an object")
+        entry = read_object(choice)
+        index = entry.get(_INDEX, _NULL_INDEX)
+        if bytes(index) == _NULL:
+            index = json_of(number)
+        alone = msgspec.json.encode({**said, _CHOICES: [{**entry, _INDEX: 0}]})
+        try:
+            response = read(alone)
+        except InvalidRequest as error:
+            error.path = error.path.replace(_FIRST, place, 1)
+            raise
+        for item in response.items:
+            item.at = item.at.replace(_FIRST, place, 1)
+        if read_count(index) != 0:
+            rest = read_object(response.extra[_CHOICES]) if _CHOICES in response.extra else {}
+            response.extra[_CHOICES] = leftover({_INDEX: index, **rest})
+        found.append(response)
+    return found
+
+
+def index_of(choice: Extra, asked: int = 0) -> Json | int:
+    """The index of a choice: as it is `asked` for, else as its unnamed members have it."""
+    return asked or choice.get(_INDEX, 0)
+
+
+def claims_choices(members: Mapping[str, Json], object_: str, member: str) -> int:
+    """How surely a body is an answer of choices that have a `member` each, and is called an `object_`."""
+    value = members.get(_CHOICES)
+    if value is None or bytes(value)[:1] != b"[":
+        return 0
+    if "object" in members and bytes(members["object"]) == f'"{object_}"'.encode():
+        return 2
+    choices = read_list(value)
+    return int(bool(choices) and bytes(choices[0])[:1] == b"{" and member in read_object(choices[0]))
+
+
+_FIRST = f"$.{_CHOICES}[0]"
+_NULL = b"null"
+_NULL_INDEX = Json(_NULL)
+
+
 # Calls.
 
 
@@ -190,9 +253,6 @@ def lose_id(rendering: Rendering, id_: str | None, told: str, *, named: bool) ->
 
 
 # Unnamed members of a stream.
-
-
-_NULL = b"null"
 
 
 class Gathered:

@@ -259,6 +259,10 @@ class Api(ABC):
         """How surely a body without a label is one of this API, from its members: 0 no, more is surer (D-U-21)."""
         return 0
 
+    def claims_response(self, members: Mapping[str, Json]) -> int:
+        """The same of a body that may be an answer of this API: 0 no, more is surer."""
+        return 0
+
     def parse_request(self, source: Source) -> Request:
         """A request body (bytes, str or a dict) as a `Request`. Raises InvalidRequest with the place."""
         data = body_bytes(source)
@@ -306,6 +310,10 @@ class Api(ABC):
     @abstractmethod
     def parse_response(self, body: Source) -> Response:
         """A whole response body. Raises InvalidRequest for what is none, UpstreamError for an error body."""
+
+    def parse_responses(self, body: Source) -> list[Response]:
+        """Every answer in a response body: one, but for an API that gives several at once. Raises the same."""
+        return [self.parse_response(body)]
 
     @abstractmethod
     def render_response(

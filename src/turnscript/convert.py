@@ -1,4 +1,4 @@
-"""Owns the three verbs on names: parse, render and convert between any two APIs and formats, and API detection.
+"""Owns the verbs on names: parse, render and convert between any two APIs and formats, requests and their answers.
 
 An API spells the settings of its requests in its own way, and a format knows no API. So an archive keeps a request's
 options as their origin spelled them: `render` folds the typed settings back into that spelling, and `parse` types them
@@ -7,132 +7,145 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from msgspec.structs import replace
 
-from turnscript.api import Api, Source, body_bytes
-from turnscript.conversation import Request
-from turnscript.errors import InvalidInput, InvalidRequest, InvalidTranscript, UnknownName
+from turnscript.api import Api, Body, Reply, Source, body_bytes
+from turnscript.conversation import Conversation, Request, Response
+from turnscript.errors import (
+    InvalidRequest,
+    InvalidTranscript,
+    LossyConversion,
+    UnknownName,
+    Unsupported,
+)
+from turnscript.exchange import RESPONSE, Exchange, alone, archived, exchange_of
 from turnscript.format import Format
 from turnscript.jsontext import read_object, utf8
 from turnscript.losses import Loss
-from turnscript.registry import apis, formats, get_api, get_format, is_format
+from turnscript.recognition import (
+    ANSWER,
+    AUTO,
+    ONE_SIDE,
+    REQUEST,
+    SIDES,
+    detect_answer,
+    detect_api,
+    lookup,
+    recognised,
+    wrapped,
+)
+from turnscript.registry import get_api, is_format
 from turnscript.rendered import Rendered
 from turnscript.respelling import respelled
 from turnscript.sources import in_source_words
 
-AUTO = "auto"
 FORMAT_OPTIONS = ("view", "escape", "variant")
+
+# Reading.
 
 
 def parse(source: Source, name: str = AUTO) -> Request:
-    """An API body (bytes, str or dict) or a transcript (str or UTF-8 bytes) as a `Request`.
+    """An API's request body (bytes, str or dict) or a transcript (str or UTF-8 bytes) as a `Request`.
 
-    `name` is an API, a format, or `auto` to tell from the source. Raises InvalidRequest or InvalidTranscript with the
+    `name` is an API, a format, or `auto` to tell from the source. Of an archive that holds an answer too, that is the
+    end of the conversation; `parse_exchange` tells them apart. Raises InvalidRequest or InvalidTranscript with the
     place, UnknownName for a name that nobody registered.
 
     >>> parse({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}, "openai-chat").items[0].content[0].text
     'Hi'
     """
-    source = _wrap_bare_list(source) if name == AUTO else source
-    target = _lookup(detect_api(source) if name == AUTO else name)
+    source = wrapped(source) if name == AUTO else source
+    target = lookup(detect_api(source) if name == AUTO else name)
     if isinstance(target, Api):
         return target.parse_request(source)
     request = target.parse(_transcript(source))
     if request.origin is not None and request.extra:
-        api = _origin_of(request)
+        api = _origin_of(request.origin)
         if api is not None:
             _unfold(api, request)
     return request
 
 
-def render(
-    request: Request, name: str, *, strict: bool = False, normalize_json: bool = False, **options: str
-) -> Rendered:
-    """A request as an API body or a transcript, with the losses.
+def parse_response(source: Source, name: str = AUTO) -> Response:
+    """An API's response body, or the answer that an archive holds, as a `Response`.
 
-    Options: `profile` and each API's own flags for an API, `view`, `escape` and `variant` for a format.
-    `normalize_json` spells the JSON of calls and results in one way, `{"city": "Tokyo"}`, or as the format spells JSON.
-    That is a loss, told where it changes anything. `strict` raises LossyConversion for every other one.
+    Of several choices only the first. Raises InvalidRequest or InvalidTranscript with the place, UpstreamError for an
+    error body, UnknownName.
+
+    >>> body = {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}
+    >>> parse_response(body).items[0].content[0].text
+    'Hi'
     """
-    target = _lookup(name)
-    if isinstance(target, Api):
-        asked: list[Loss] = []
-        if normalize_json:
-            request, asked = respelled(request)
-        rendered = target.render_request(request, strict=strict, **options)
-        rendered.losses[:0] = in_source_words(request, asked)
-        return rendered
-    unknown = set(options) - set(FORMAT_OPTIONS)
-    if unknown:
-        raise UnknownName(f"option of {name}", min(unknown), FORMAT_OPTIONS)
-    variant = options.pop("variant", None)
-    target = target.variant(variant) if variant is not None else target
-    if options.get("view", "archive") == "archive":
-        request = _folded(request)
-    return target.render(request, strict=strict, normalize_json=normalize_json, **options)
+    target = lookup(detect_answer(source) if name == AUTO else name)
+    return target.parse_response(source) if isinstance(target, Api) else parse_exchange(source, name).response
 
 
-def convert(
-    source: Source, from_: str, to: str, *, strict: bool = False, normalize_json: bool = False, **options: str
-) -> Rendered:
-    """`render(parse(source, from_), to)`.
+def parse_exchange(source: Source, name: str = AUTO) -> Exchange:
+    """An archive that holds an answer, and maybe its request, or an API's response body, all choices. Raises the same.
 
-    >>> body = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]}
-    >>> print(convert(body, "anthropic-messages", "rwkv-universal", view="prompt").value)
-    <<USER>>
-    Hi
-    <<USER_END>>
+    >>> asked = parse({"messages": [{"role": "user", "content": "Hi"}]})
+    >>> said = parse_response({"choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]})
+    >>> text = render(Exchange(asked, said), "rwkv-universal").value
+    >>> parse_exchange(text) == Exchange(asked, said)
+    True
     """
-    return render(parse(source, from_), to, strict=strict, normalize_json=normalize_json, **options)
+    target = lookup(detect_answer(source) if name == AUTO else name)
+    if isinstance(target, Format):
+        return exchange_of(parse(source, target.name if name == AUTO else name))
+    response, *others = target.parse_responses(source)
+    return Exchange(Request(origin=target.origin, words=target.words), response, others)
 
 
-def detect_api(source: Source) -> str:
-    """The name of the API or format that an unlabelled source is in, by requirements D-U-21.
+def read(source: Source, name: str, to: str, side: str = AUTO) -> Request | Exchange:
+    """What a source says, for writing it in `to`: a request or an answer, as `side` says or as can be told.
 
-    Raises InvalidInput when nothing fits, naming what was looked for.
+    An archive stays what it is in a format. In an API it is the answer if it holds nothing else; which of both is
+    wanted of it, and of a body that may be both, must be said. Raises InvalidInput, UpstreamError and UnknownName.
     """
-    text = source if isinstance(source, str) else None
-    if isinstance(source, bytes):
-        text = utf8(source).decode()
-    if text is not None and not text.lstrip().startswith(("{", "[")):
-        return _detect_format(text)
-    members = read_object(body_bytes(_wrap_bare_list(source)))
-    claims = {name: get_api(name).claims(members) for name in apis()}
-    best = max(claims, key=lambda name: claims[name])
-    if not claims[best]:
-        keys = ", ".join(map(repr, list(members)[:8])) or "no member"
-        message = f"cannot tell which API this body is for (it has {keys}); name it, one of: {', '.join(apis())}"
-        raise InvalidRequest(message, path="$", expected="'messages', 'input' or 'prompt'", got=keys)
-    return best
+    if side not in SIDES:
+        raise UnknownName("side of an exchange", side, SIDES)
+    if side == ANSWER:
+        exchange = parse_exchange(source, name)
+        return replace(exchange, request=alone(exchange.response).request) if is_format(to) else exchange
+    if name == AUTO:
+        source = wrapped(source)
+        name, answers = (detect_api(source), False) if side == REQUEST else recognised(source)
+        if answers:
+            return parse_exchange(source, name)
+    elif side == AUTO and not is_format(name):
+        return _body(lookup(name), source)
+    request = parse(source, name)
+    if RESPONSE not in request.archived or (side == AUTO and is_format(to)):
+        return request
+    exchange = exchange_of(request)
+    if side == REQUEST:
+        return exchange.request
+    if exchange.is_alone:
+        return exchange
+    message = "the transcript holds a request and its answer, and an API has a body for each; say which is meant"
+    raise InvalidTranscript(message, line=1, column=1, expected=ONE_SIDE, got="both")
 
 
-def _detect_format(text: str) -> str:
-    for name in formats():
-        if get_format(name).claims(text):
-            return name
-    first = text.strip().split("\n", 1)[0][:40]
-    message = f"neither JSON nor a transcript of a known format (it begins {first!r}); name the format"
-    raise InvalidInput(message, line=1, column=1, expected=f"JSON or one of: {', '.join(formats())}", got=first)
-
-
-def _lookup(name: str) -> Api | Format:
-    if is_format(name):
-        return get_format(name)
+def _body(api: Api | Format, source: Source) -> Request | Exchange:
+    """A body of an API: an answer where it has the members of one, and none of those that a request must have."""
+    assert isinstance(api, Api)
     try:
-        return get_api(name)
-    except UnknownName:
-        raise UnknownName("API or format", name, [*apis(), *formats()]) from None
+        request = api.parse_request(source)
+    except InvalidRequest:
+        if _is_answer(api, source):
+            return parse_exchange(source, api.name)
+        raise
+    if api.claims_response(request.extra) and _is_answer(api, source):
+        return parse_exchange(source, api.name)
+    return request
 
 
-def _wrap_bare_list(source: Source) -> Source:
-    """A bare list of messages as a body that holds it."""
-    if isinstance(source, Sequence) and not isinstance(source, str | bytes):
-        return {"messages": source}
-    if isinstance(source, bytes) and source.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
-        return b'{"messages":' + source.removeprefix(b"\xef\xbb\xbf") + b"}"
-    if isinstance(source, str) and source.lstrip().startswith("["):
-        return f'{{"messages":{source}}}'
-    return source
+def _is_answer(api: Api, source: Source) -> bool:
+    try:
+        members = read_object(body_bytes(source))
+    except InvalidRequest:
+        return False
+    return bool(api.claims_response(members)) and not api.claims(members)
 
 
 def _transcript(source: Source) -> str:
@@ -150,10 +163,10 @@ def _transcript(source: Source) -> str:
     raise InvalidTranscript(message, expected="a str or UTF-8 bytes", got=type(source).__name__)
 
 
-def _origin_of(request: Request) -> Api | None:
-    """The API that a request came from, if it is registered here."""
+def _origin_of(origin: str | None) -> Api | None:
+    """The API that something came from, if it is registered here."""
     try:
-        return get_api(request.origin) if request.origin else None
+        return get_api(origin) if origin else None
     except UnknownName:
         return None
 
@@ -166,6 +179,159 @@ def _unfold(api: Api, request: Request) -> None:
         raise InvalidTranscript(message, line=1, column=1, expected=error.expected, got=error.got) from error
 
 
+# Writing.
+
+
+def render(
+    said: Request | Response | Exchange,
+    name: str,
+    *,
+    strict: bool = False,
+    normalize_json: bool = False,
+    **options: str,
+) -> Rendered:
+    """A request, an answer or both as a body of an API or as a transcript, with the losses.
+
+    To an API, both are the answer to that request. Options: `profile` and each API's own flags for its requests,
+    `view`, `escape` and `variant` for a format.
+    `normalize_json` spells the JSON of calls and results in one way, `{"city": "Tokyo"}`, or as the format spells JSON.
+    That is a loss, told where it changes anything. `strict` raises LossyConversion for every other one.
+    Raises UpstreamError where an answer that failed would be written as one.
+    """
+    target = lookup(name)
+    if isinstance(target, Api):
+        if not isinstance(said, Request):
+            return _answer(target, _exchange(said), strict, normalize_json, options)
+        return _request(target, said, strict, normalize_json, options)
+    unknown = set(options) - set(FORMAT_OPTIONS)
+    if unknown:
+        raise UnknownName(f"option of {name}", min(unknown), FORMAT_OPTIONS)
+    variant = options.pop("variant", None)
+    target = target.variant(variant) if variant is not None else target
+    left: list[Loss] = []
+    if not isinstance(said, Request):
+        exchange = _exchange(said)
+        said, left = archived(exchange), _left(exchange, "a transcript")
+    if options.get("view", "archive") == "archive":
+        said = _folded(said)
+    rendered = target.render(said, strict=strict, normalize_json=normalize_json, **options)
+    if left:
+        _refuse(left, target.name, strict=strict)
+        rendered.losses[:0] = left
+    return rendered
+
+
+def convert(
+    source: Source,
+    from_: str,
+    to: str,
+    *,
+    strict: bool = False,
+    normalize_json: bool = False,
+    side: str = AUTO,
+    **options: str,
+) -> Rendered:
+    """What a source says, a request or an answer, in another API or format.
+
+    `side`: `request` or `response`, where the source may be both, or holds both. What of an answer could not be read is
+    among the losses. Options as for `render`; raises what `parse`, `parse_response` and `render` do.
+
+    >>> body = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]}
+    >>> print(convert(body, "anthropic-messages", "rwkv-universal", view="prompt").value)
+    <<USER>>
+    Hi
+    <<USER_END>>
+    """
+    said = read(source, from_, to, side)
+    left = unread(said)
+    _refuse(left, to, strict=strict)
+    rendered = render(said, to, strict=strict, normalize_json=normalize_json, **options)
+    if left:
+        rendered.losses[:0] = left
+    return rendered
+
+
+_LEFT_OUT = frozenset({"call_id", "call_name", "cut_call", "extra_choices", "invalid_call", "invalid_count"})
+_LEFT_OUT |= {"unclosed_call"}
+"""Issues of a whole answer that tell of something in it that was not read."""
+
+
+def unread(said: Request | Exchange) -> list[Loss]:
+    """What of an answer was left out when it was read, because it is broken or cut off."""
+    if isinstance(said, Request):
+        return []
+    issues = [issue for response in (said.response, *said.others) for issue in response.issues]
+    return [Loss("$", "dropped", issue.detail) for issue in issues if issue.kind in _LEFT_OUT]
+
+
+def _request(api: Api, request: Request, strict: bool, normalize_json: bool, options: dict[str, str]) -> Rendered:
+    if not normalize_json:
+        return api.render_request(request, strict=strict, **options)
+    spelled, asked = respelled(request)
+    rendered = api.render_request(spelled, strict=strict, **options)
+    rendered.losses[:0] = in_source_words(request, asked)
+    return rendered
+
+
+def _answer(api: Api, exchange: Exchange, strict: bool, normalize_json: bool, options: dict[str, str]) -> Rendered:
+    """The response body of an API."""
+    if options:
+        raise Unsupported(f"the option {min(options)!r}", f"an answer of {api.name}")
+    together = api.serving.together
+    answers = [exchange.response, *(exchange.others if together is not None else ())]
+    losses = [] if together is not None else _left(exchange, f"a body of {api.name}")
+    asked: list[Loss] = []
+    bodies: list[Rendered] = []
+    for number, answer in enumerate(answers):
+        response, changed = _respelled(answer) if normalize_json else (answer, [])
+        asked += changed
+        request = _answered(api, exchange.request, response)
+        bodies.append(api.render_response(response, request, reply=Reply(choice=number)))
+        losses += bodies[-1].losses
+    _refuse(losses, api.name, strict=strict)
+    if together is None or len(bodies) == 1:
+        bodies[0].losses[:] = [*asked, *losses]
+        return bodies[0]
+    body: Body = dict(read_object(together([one.data for one in bodies])))
+    return Rendered(body, [*asked, *losses])
+
+
+def _answered(api: Api, request: Request, response: Response) -> Request:
+    """The request that an answer is written for. An answer of the API itself says all that its body says.
+
+    The name of the model is what the answer says; a stop string that was met is one that the client asked for.
+    """
+    own = response.origin == api.origin
+    settings = replace(request.settings) if not own else type(request.settings)()
+    settings.model = response.model or settings.model
+    if response.stop_sequence is not None:
+        settings.stop = [*(settings.stop or ()), response.stop_sequence]
+    return Request(settings=settings, origin=request.origin) if own else replace(request, settings=settings)
+
+
+def _respelled(response: Response) -> tuple[Response, list[Loss]]:
+    api = _origin_of(response.origin)
+    request = Request(conversation=Conversation(response.items), origin=response.origin, words=api.words if api else {})
+    spelled, asked = respelled(request)
+    return replace(response, items=spelled.items), in_source_words(request, asked)
+
+
+def _left(exchange: Exchange, holder: str) -> list[Loss]:
+    """The answers behind the first, where there is place for one."""
+    count = len(exchange.others) + 1
+    rest = f"of {count} has no place in {holder}, which holds one"
+    return [Loss("$", "dropped", f"answer {number} {rest}") for number in range(2, count + 1)]
+
+
+def _refuse(losses: list[Loss], target: str, *, strict: bool) -> None:
+    if strict and losses:
+        raise LossyConversion(losses, target)
+
+
+def _exchange(said: Response | Exchange) -> Exchange:
+    return said if isinstance(said, Exchange) else alone(said)
+
+
 def _folded(request: Request) -> Request:
-    api = _origin_of(request)
+    api = _origin_of(request.origin)
     return api.fold(request) if api is not None else request

@@ -44,12 +44,13 @@ def _output(command: str) -> str:
     return done.stdout.decode()
 
 
-def test_commands_print_what_the_readme_shows(folder: Path, request: pytest.FixtureRequest) -> None:
-    shown = README.read_text(encoding="utf-8")
-    actual = _BLOCK.sub(lambda found: _played_block(found[1], found[2]), shown)
+@pytest.mark.parametrize("name", ["README.md", "docs/universal-transcript.md"])
+def test_commands_print_what_the_page_shows(name: str, folder: Path, request: pytest.FixtureRequest) -> None:
+    page = ROOT / name
+    actual = _BLOCK.sub(lambda found: _played_block(found[1], found[2]), page.read_text(encoding="utf-8"))
     if request.config.getoption("--update-golden"):
-        README.write_text(actual, encoding="utf-8")
-    assert README.read_text(encoding="utf-8") == actual
+        page.write_text(actual, encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == actual
 
 
 def _played_block(language: str, code: str) -> str:
@@ -85,7 +86,7 @@ def test_the_tables_list_every_api_and_format() -> None:
     assert sorted(apis + formats) == sorted(listed)
 
 
-@pytest.mark.parametrize("page", ["README.md", "examples/README.md"])
+@pytest.mark.parametrize("page", ["README.md", "examples/README.md", "docs/universal-transcript.md"])
 def test_links_lead_somewhere(page: str) -> None:
     links = _LINK.findall((ROOT / page).read_text(encoding="utf-8"))
     assert [] == [

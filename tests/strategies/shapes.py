@@ -13,6 +13,7 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import typing_extensions as tx
@@ -115,6 +116,7 @@ _KINDS: dict[Any, str] = {
     type(None): "null",
     object: "any",
     Any: "any",
+    datetime: "str",  # as which it is sent
 }
 _LISTS = (list, tuple, Iterable, Sequence)
 _MAPS = (dict, Mapping)

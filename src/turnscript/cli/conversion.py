@@ -8,13 +8,13 @@ import msgspec
 
 from turnscript.api import Api
 from turnscript.conversation import Request
-from turnscript.convert import AUTO, detect_api, parse, render
+from turnscript.convert import parse, render
 from turnscript.engine.escape import POLICIES
 from turnscript.errors import InvalidInput, InvalidRequest, LossyConversion, UnknownName
 from turnscript.format import VIEWS, Format
 from turnscript.jsontext import Json, one_line, plain, read_object, type_name, utf8
 from turnscript.losses import Loss
-from turnscript.registry import apis, formats, get_api, get_format, is_format
+from turnscript.recognition import AUTO, detect_api, lookup
 from turnscript.rendered import Rendered
 
 TEXT = "text"
@@ -39,13 +39,13 @@ class Conversion:
     ) -> None:
         self.source = source
         self.target = target
-        self.reads_text = source != AUTO and isinstance(known(source), Format)
-        self.writes_text = isinstance(known(target), Format)
+        self.reads_text = source != AUTO and isinstance(lookup(source), Format)
+        self.writes_text = isinstance(lookup(target), Format)
         self._strict = strict
         self._compact = compact
         self._normalize_json = normalize_json
         self._options = dict(options)
-        _check(known(target), self._options)
+        _check(lookup(target), self._options)
 
     def document(self, data: bytes) -> Rendered:
         """A whole input. Raises InvalidInput, Unsupported, and LossyConversion if it is strict."""
@@ -117,16 +117,6 @@ def spaced(body: bytes, *, pretty: bool | None) -> bytes:
         return msgspec.json.format(body, indent=2 if pretty else -1)
     except RecursionError:  # nested too deep for this
         return one_line(body)
-
-
-def known(name: str) -> Api | Format:
-    """The API or format of that name. Raises UnknownName with the nearest ones of both kinds."""
-    if is_format(name):
-        return get_format(name)
-    try:
-        return get_api(name)
-    except UnknownName:
-        raise UnknownName("API or format", name, [*apis(), *formats()]) from None
 
 
 def _check(target: Api | Format, options: Mapping[str, str]) -> None:

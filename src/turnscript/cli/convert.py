@@ -16,9 +16,9 @@ from turnscript.cli.output import STREAM, Files, Sink, is_special
 from turnscript.cli.report import Losses, Screen, fault
 from turnscript.cli.rows import Rejects, conclude, convert_rows, default_rejects, write_losses
 from turnscript.cli.source import Source
-from turnscript.convert import AUTO, detect_api
 from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError
 from turnscript.format import VIEWS
+from turnscript.recognition import AUTO, detect_api
 
 _EPILOG = """\b
 Examples:

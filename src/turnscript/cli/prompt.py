@@ -13,7 +13,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-from turnscript.cli.conversion import known, spaced
+from turnscript.cli.conversion import spaced
 from turnscript.cli.failures import LOSSY, OK, Failed
 from turnscript.cli.options import Name
 from turnscript.cli.output import STREAM, Files, Sink, is_special
@@ -21,12 +21,13 @@ from turnscript.cli.report import Losses, Screen, fault
 from turnscript.cli.rows import write_losses
 from turnscript.cli.source import Source
 from turnscript.conversation import Request
-from turnscript.convert import AUTO, parse
+from turnscript.convert import parse
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.spans import Span
 from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError
 from turnscript.format import Format
 from turnscript.losses import Loss
+from turnscript.recognition import AUTO, lookup
 from turnscript.reference import has_thoughts
 from turnscript.registry import formats, get_format
 from turnscript.rendered import Rendered
@@ -165,7 +166,7 @@ def format_of(name: str, thinking: bool | None) -> Format:
 def check_name(name: str) -> None:
     """Raise UnknownName for an API or format that is not there, before anything is read."""
     if name != AUTO:
-        known(name)
+        lookup(name)
 
 
 def _advice(error: TurnscriptError, name: str, data: bytes) -> str:

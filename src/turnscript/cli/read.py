@@ -22,13 +22,14 @@ from turnscript.cli.prompt import FormatName, check_name, format_of, has_colours
 from turnscript.cli.report import Screen, fault, plural
 from turnscript.cli.source import Source
 from turnscript.conversation import Conversation, Item, Request, Response, Thinking, Tool, ToolCall, text_content
-from turnscript.convert import AUTO, parse
+from turnscript.convert import parse
 from turnscript.engine.parse import TurnParser
 from turnscript.errors import InvalidInput, InvalidRequest, TurnscriptError, UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
 from turnscript.format import Format
 from turnscript.jsontext import Json, read_list, read_object, utf8
 from turnscript.losses import Loss, summary
+from turnscript.recognition import AUTO
 from turnscript.registry import get_api
 
 _EPILOG = """\b

@@ -117,6 +117,14 @@ class AnthropicMessages(Api):
         """A whole response body."""
         return read_response(body, self.name)
 
+    def claims_response(self, members: Mapping[str, Json]) -> int:
+        """A message of the assistant's that says why it ended, or what it cost."""
+        if "content" not in members or bytes(members["content"])[:1] != b"[":
+            return 0
+        named = _is(members, "type", b'"message"') and _is(members, "role", b'"assistant"')
+        ended = "stop_reason" in members
+        return 2 if named and (ended or "usage" in members) else int(ended)
+
     def render_response(
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
     ) -> Rendered:
@@ -147,6 +155,10 @@ class AnthropicMessages(Api):
         if any(str(one.get("type")) in _OWN_BLOCKS or "source" in one for one in signs):
             return 2
         return 2 if any("input_schema" in one for one in tools) else 0
+
+
+def _is(members: Mapping[str, Json], key: str, value: bytes) -> bool:
+    return key in members and bytes(members[key]) == value
 
 
 def _take(members: dict[str, Any], key: str) -> Any:

@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from turnscript.answers import claims_choices, of_each_choice
 from turnscript.api import (
     OFFICIAL,
     PLAIN,
@@ -48,7 +49,7 @@ from turnscript.apis.openai_chat.chunks import ChatStreamRenderer
 from turnscript.apis.openai_chat.objects import WORDS, AnyTool, Message
 from turnscript.apis.openai_chat.options import DEPRECATED, OPTIONS
 from turnscript.apis.openai_chat.reading import read_messages
-from turnscript.apis.openai_chat.response import join_choices, read_response, write_response
+from turnscript.apis.openai_chat.response import OBJECTS, join_choices, read_response, write_response
 from turnscript.apis.openai_chat.stream import Assembly
 from turnscript.apis.openai_chat.target import Target
 from turnscript.apis.openai_chat.tools import read_tools, write_tools
@@ -120,6 +121,14 @@ class OpenAIChat(Api):
     def parse_response(self, body: Source) -> Response:
         """A whole answer; of several choices only the first."""
         return read_response(body)
+
+    def parse_responses(self, body: Source) -> list[Response]:
+        """An answer for each choice."""
+        return of_each_choice(body, read_response)
+
+    def claims_response(self, members: Mapping[str, Json]) -> int:
+        """Choices with a message each."""
+        return claims_choices(members, OBJECTS[0], "message")
 
     def render_response(
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN

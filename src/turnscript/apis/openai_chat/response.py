@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
-from turnscript.answers import is_whole, lose_usage, made_id, write_usage
+from turnscript.answers import index_of, is_whole, lose_usage, made_id, write_usage
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, Source, body_bytes, merge
 from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.content import written_parts
@@ -280,9 +280,13 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
         message.add(item)
     extra = response.extra if not rendering.foreign else {}
     reason = finish_word(rendering, response.finish_reason, message.called, message.legacy)
-    choice: Body = {"index": reply.choice, "message": message.body(), "finish_reason": reason}
-    if "choices" in extra:
-        merge(choice, read_object(extra["choices"]))
+    rest = read_object(extra["choices"]) if "choices" in extra else {}
+    choice: Body = {
+        "index": index_of(rest, reply.choice),
+        "message": message.body(),
+        "finish_reason": reason,
+    }
+    merge(choice, rest)
     if response.logprobs:
         choice["logprobs"] = logprobs_of(chain.from_iterable(response.logprobs.values()))
     choice.setdefault("logprobs", None)

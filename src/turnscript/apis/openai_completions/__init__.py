@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from turnscript.answers import claims_choices, of_each_choice
 from turnscript.api import (
     PLAIN,
     Api,
@@ -33,7 +34,13 @@ from turnscript.api import (
     object_setting,
     setting,
 )
-from turnscript.apis.openai_completions.answer import ORIGIN, Assembly, CompletionStreamRenderer, write_response
+from turnscript.apis.openai_completions.answer import (
+    OBJECT,
+    ORIGIN,
+    Assembly,
+    CompletionStreamRenderer,
+    write_response,
+)
 from turnscript.chunked import ChunkParser
 from turnscript.conversation import Item, Part, Request, Response, System, Text, User
 from turnscript.errorobject import encoded, error_body
@@ -173,6 +180,14 @@ class OpenAICompletions(Api):
         response = fold(assembly.end())
         response.raw = None
         return response
+
+    def parse_responses(self, body: Source) -> list[Response]:
+        """An answer for each choice."""
+        return of_each_choice(body, self.parse_response)
+
+    def claims_response(self, members: Mapping[str, Json]) -> int:
+        """Choices with a text each."""
+        return claims_choices(members, OBJECT, "text")
 
     def render_response(
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN

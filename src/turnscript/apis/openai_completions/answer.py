@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.answers import Counts, Gathered, lose_id, lose_usage, made_id, read_usage, write_usage
+from turnscript.answers import Counts, Gathered, index_of, lose_id, lose_usage, made_id, read_usage, write_usage
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, extra_of, leftover, merge
 from turnscript.chunked import ChunkEnding, encoded
 from turnscript.conversation import (
@@ -276,9 +276,9 @@ class _Writer:
         elif reason in _WORDS:
             rendering.lose("finish_reason", "approximated", f"{reason} is said as {_WORDS[reason]}")
         word = STOP if reason is None else _WORDS.get(reason, reason)
-        choice: Body = {"index": 0, "text": text, "finish_reason": word}
-        if "choices" in end.extra and not rendering.foreign:
-            merge(choice, read_object(end.extra["choices"]))
+        rest = read_object(end.extra["choices"]) if "choices" in end.extra and not rendering.foreign else {}
+        choice: Body = {"index": index_of(rest), "text": text, "finish_reason": word}
+        merge(choice, rest)
         choice.setdefault("logprobs", None)
         if end.stop_sequence is not None and not choice.keys() & set(_STOPS):
             rendering.lose("stop_sequence", "dropped", "which stop string was met cannot be said here")

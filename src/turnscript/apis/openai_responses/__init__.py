@@ -95,8 +95,16 @@ class OpenAIResponses(Api):
         """No other API has an `input`; a request may also lean on what the server stores."""
         if "input" in members:
             return 3
+        if "output" in members:  # an answer repeats members of its request
+            return 0
         stored = {"instructions", "previous_response_id", "conversation"}
         return 1 if "messages" not in members and not stored.isdisjoint(members) else 0
+
+    def claims_response(self, members: Mapping[str, Json]) -> int:
+        """A list called `output`; surely if the body calls itself a response."""
+        if bytes(members.get("output", Json(b"null")))[:1] != b"[":
+            return 0
+        return 2 if bytes(members.get("object", Json(b"null"))) == b'"response"' else 1
 
     def _read_tools(self, members: dict[str, Json], request: Request) -> None:
         value = members.get("tools")

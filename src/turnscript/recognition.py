@@ -1,0 +1,119 @@
+"""Owns telling what an unlabelled source is: of which API or format, a request or an answer (requirements D-U-21)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from turnscript.api import Api, Source, body_bytes
+from turnscript.errors import InvalidInput, InvalidRequest, UnknownName
+from turnscript.format import Format
+from turnscript.jsontext import Json, read_object, utf8
+from turnscript.registry import apis, formats, get_api, get_format, is_format
+
+AUTO = "auto"
+REQUEST, ANSWER = "request", "response"
+SIDES = (AUTO, REQUEST, ANSWER)
+"""What a source may be said to be, or which part of an exchange is wanted."""
+
+ONE_SIDE = "a request or an answer, not both"
+"""What is expected of a source that is both."""
+
+
+def lookup(name: str) -> Api | Format:
+    """The API or format of that name. Raises UnknownName with the nearest ones of both kinds."""
+    if is_format(name):
+        return get_format(name)
+    try:
+        return get_api(name)
+    except UnknownName:
+        raise UnknownName("API or format", name, [*apis(), *formats()]) from None
+
+
+def detect_api(source: Source) -> str:
+    """The name of the API or format that an unlabelled request is in, by requirements D-U-21.
+
+    Raises InvalidInput when nothing fits, naming what was looked for.
+    """
+    members = _members_of(source)
+    if isinstance(members, str):
+        return members
+    name = _claimed(members)
+    if name:
+        return name
+    answer = _claimed(members, answers=True)
+    if answer:
+        message = f"this is no request but an answer of {answer}; parse_response reads it"
+        raise InvalidRequest(message, path="$", expected="a request", got="an answer")
+    raise _nobodys(members, "'messages', 'input' or 'prompt'")
+
+
+def detect_answer(source: Source) -> str:
+    """The name of the API that an unlabelled answer is of, or of the format that holds one. Raises InvalidInput."""
+    members = _members_of(source)
+    if isinstance(members, str):
+        return members
+    name = _claimed(members, answers=True)
+    if name:
+        return name
+    raise _nobodys(members, "'choices', 'output', or 'content' with 'stop_reason'")
+
+
+def recognised(source: Source) -> tuple[str, bool]:
+    """The name of what a source is in, and whether it is an answer. Raises InvalidInput, also if it may be both."""
+    members = _members_of(source)
+    if isinstance(members, str):
+        return members, False
+    request, answer = _claimed(members), _claimed(members, answers=True)
+    if request and answer:
+        message = f"this is a request of {request} and an answer of {answer} in one; say which of them is meant"
+        raise InvalidRequest(message, path="$", expected=ONE_SIDE, got="both")
+    if not request and not answer:
+        raise _nobodys(members, "'messages', 'input' or 'prompt' of a request, 'choices', 'output' or 'content'")
+    return request or answer, not request
+
+
+def wrapped(source: Source) -> Source:
+    """A bare list of messages as a body that holds it; any other source as it is."""
+    if isinstance(source, Sequence) and not isinstance(source, str | bytes):
+        return {"messages": source}
+    if isinstance(source, bytes) and source.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
+        return b'{"messages":' + source.removeprefix(b"\xef\xbb\xbf") + b"}"
+    if isinstance(source, str) and source.lstrip().startswith("["):
+        return f'{{"messages":{source}}}'
+    return source
+
+
+def _members_of(source: Source) -> dict[str, Json] | str:
+    """The members of a body; of a transcript the name of its format."""
+    text = source if isinstance(source, str) else None
+    if isinstance(source, bytes):
+        text = utf8(source).decode()
+    if text is not None and not text.lstrip().startswith(("{", "[")):
+        return _detect_format(text)
+    return read_object(body_bytes(wrapped(source)))
+
+
+def _claimed(members: Mapping[str, Json], *, answers: bool = False) -> str:
+    """The API that claims a body most surely; empty if none does."""
+    best, most = "", 0
+    for name in apis():
+        api = get_api(name)
+        claim = api.claims_response(members) if answers else api.claims(members)
+        if claim > most:
+            best, most = name, claim
+    return best
+
+
+def _nobodys(members: Mapping[str, Json], expected: str) -> InvalidRequest:
+    keys = ", ".join(map(repr, list(members)[:8])) or "no member"
+    message = f"cannot tell which API this body is for (it has {keys}); name it, one of: {', '.join(apis())}"
+    return InvalidRequest(message, path="$", expected=expected, got=keys)
+
+
+def _detect_format(text: str) -> str:
+    for name in formats():
+        if get_format(name).claims(text):
+            return name
+    first = text.strip().split("\n", 1)[0][:40]
+    message = f"neither JSON nor a transcript of a known format (it begins {first!r}); name the format"
+    raise InvalidInput(message, line=1, column=1, expected=f"JSON or one of: {', '.join(formats())}", got=first)
