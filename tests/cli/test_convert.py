@@ -203,3 +203,57 @@ def test_strict_refuses_the_other_losses_of_a_row_beside_what_was_asked_for(
     result = convert("--lines", "--to", "openai-chat", "--normalize-json", "--strict", stdin=row)
     (reject,) = read_rows(Path("turnscript.rejects.jsonl"))
     assert (3, "$.note") == (result.exit_code, reject["path"])
+
+
+ANSWER = EXAMPLES / "chat_response.json"
+ASKED = EXAMPLES / "chat_request.json"
+
+
+def test_an_answer_is_converted_and_comes_back() -> None:
+    archive = convert(ANSWER, "--to", "rwkv-universal", "--strict")
+    back = convert("--to", "openai-chat", "--strict", stdin=archive.stdout_bytes)
+    assert (0, 0) == (archive.exit_code, back.exit_code)
+    assert json.loads(ANSWER.read_bytes()) == json.loads(back.stdout_bytes)
+    other = json.loads(convert(ANSWER, "--to", "anthropic-messages").stdout_bytes)
+    assert ("message", "end_turn") == (other["type"], other["stop_reason"])
+
+
+def test_an_answer_and_its_request_are_one_transcript_and_two_bodies_again() -> None:
+    archive = convert(ANSWER, "--request", ASKED, "--to", "rwkv-universal", "--strict")
+    assert 0 == archive.exit_code
+    for side, path in (("request", ASKED), ("response", ANSWER)):
+        body = convert("--to", "openai-chat", "--side", side, "--strict", stdin=archive.stdout_bytes)
+        assert json.loads(path.read_bytes()) == json.loads(body.stdout_bytes)
+    unsaid = convert("--to", "openai-chat", stdin=archive.stdout_bytes)
+    assert 1 == unsaid.exit_code
+    assert "--side request or --side response says it" in unsaid.stderr
+
+
+def test_rows_may_be_requests_answers_and_transcripts_of_them() -> None:
+    answer = json.dumps(json.loads(ANSWER.read_bytes()))
+    archived = json.dumps({"text": ts.convert(answer, "auto", "rwkv-universal").value})
+    rows = "\n".join([json.dumps(CHAT), answer, archived]) + "\n"
+    result = convert("--lines", "--to", "openai-chat", stdin=rows)
+    assert ["messages" in json.loads(line) for line in result.stdout.splitlines()] == [True, False, False]
+    assert json.loads(answer) == json.loads(result.stdout.splitlines()[2])
+
+
+def test_what_cannot_be_meant_with_a_request_is_refused(tmp_path: Path) -> None:
+    given = ("--to", "rwkv-universal", "--request")
+    assert "is no answer" in convert(ANSWER, *given, ASKED, "--side", "request").stderr
+    assert "only one input" in convert("-", *given, "-", stdin="{}").stderr
+    copy = tmp_path / "request.json"
+    copy.write_bytes(ASKED.read_bytes())
+    assert "would overwrite the input" in convert(ANSWER, *given, copy, "--output", copy).stderr
+    copy.write_bytes(b"{}")
+    broken = convert(ANSWER, *given, copy)
+    assert (1, True) == (broken.exit_code, str(copy) in broken.stderr)
+    assert 1 == convert(ASKED, *given, ASKED).exit_code
+
+
+def test_several_answers_have_one_place_in_a_transcript() -> None:
+    body = json.loads(ANSWER.read_bytes())
+    body["choices"].append(body["choices"][0] | {"index": 1})
+    result = convert("--to", "rwkv-universal", stdin=json.dumps(body))
+    assert "answer 2 of 2 has no place in a transcript" in result.stderr
+    assert 3 == convert("--to", "rwkv-universal", "--strict", stdin=json.dumps(body)).exit_code

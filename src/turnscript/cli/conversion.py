@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from turnscript.api import Api
 from turnscript.conversation import Request
-from turnscript.convert import parse, render
+from turnscript.convert import parse_exchange, read, render, unread
 from turnscript.engine.escape import POLICIES
 from turnscript.errors import InvalidInput, InvalidRequest, LossyConversion, UnknownName
+from turnscript.exchange import Exchange
 from turnscript.format import VIEWS, Format
 from turnscript.jsontext import Json, one_line, plain, read_object, type_name, utf8
 from turnscript.losses import Loss
@@ -21,29 +24,29 @@ TEXT = "text"
 """The member of a row that holds a transcript."""
 
 
+class Wishes(Struct, frozen=True):
+    """How to convert. `side`: which of both an input is, or which is wanted of one that holds a request and its answer.
+    `asked`: the request that every input answers."""
+
+    strict: bool = False
+    compact: bool = False
+    normalize_json: bool = False
+    side: str = AUTO
+    asked: Request | None = None
+
+
 class Conversion:
-    """From one API or format (`auto`: tell from the input) to another.
+    """From one API or format (`auto`: tell from the input) to another: of requests, and of answers.
 
     A row in a format is an object with a member `text`, both ways. Raises UnknownName for names that nobody registered.
     """
 
-    def __init__(
-        self,
-        source: str,
-        target: str,
-        *,
-        strict: bool = False,
-        compact: bool = False,
-        normalize_json: bool = False,
-        options: Mapping[str, str],
-    ) -> None:
+    def __init__(self, source: str, target: str, wishes: Wishes, options: Mapping[str, str]) -> None:
         self.source = source
         self.target = target
         self.reads_text = source != AUTO and isinstance(lookup(source), Format)
         self.writes_text = isinstance(lookup(target), Format)
-        self._strict = strict
-        self._compact = compact
-        self._normalize_json = normalize_json
+        self._wishes = wishes
         self._options = dict(options)
         _check(lookup(target), self._options)
 
@@ -57,19 +60,27 @@ class Conversion:
         rendered = self._convert(data, self.source) if members is None else self._text(members)
         if self.writes_text:
             return msgspec.json.encode({TEXT: rendered.value}), rendered.losses
-        return spaced(rendered.data, pretty=False if self._compact else None), rendered.losses
+        return spaced(rendered.data, pretty=False if self._wishes.compact else None), rendered.losses
 
     def _convert(self, data: bytes | str, source: str, beside: Sequence[Loss] = ()) -> Rendered:
         """The input in the target. `beside`: what is lost already."""
-        request, strict = parse(data, source), self._strict
+        said, strict = self._read(data, source), self._wishes.strict
+        beside = [*beside, *unread(said)]
         try:
-            rendered = render(request, self.target, strict=strict, normalize_json=self._normalize_json, **self._options)
+            rendered = render(
+                said, self.target, strict=strict, normalize_json=self._wishes.normalize_json, **self._options
+            )
         except LossyConversion as error:
             raise LossyConversion([*beside, *error.losses], self.target) from None
         if strict and beside:
-            raise LossyConversion([*beside], self.target)
+            raise LossyConversion(beside, self.target)
         rendered.losses[:0] = beside
         return rendered
+
+    def _read(self, data: bytes | str, source: str) -> Request | Exchange:
+        if self._wishes.asked is None:
+            return read(data, source, self.target, self._wishes.side)
+        return replace(parse_exchange(data, source), request=self._wishes.asked)
 
     def _text_members(self, data: bytes) -> dict[str, Json] | None:
         """The members of a row that holds a transcript, None for a row that is an API body."""

@@ -9,16 +9,18 @@ from typing import Any, TypeVar
 
 import click
 
-from turnscript.cli.conversion import Conversion, spaced
+from turnscript.cli.conversion import Conversion, Wishes, spaced
 from turnscript.cli.failures import LOSSY, OK, Failed
 from turnscript.cli.options import Name, Option, SectionedCommand
 from turnscript.cli.output import STREAM, Files, Sink, is_special
 from turnscript.cli.report import Losses, Screen, fault
 from turnscript.cli.rows import Rejects, conclude, convert_rows, default_rejects, write_losses
 from turnscript.cli.source import Source
+from turnscript.conversation import Request
+from turnscript.convert import parse
 from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError
 from turnscript.format import VIEWS
-from turnscript.recognition import AUTO, detect_api
+from turnscript.recognition import AUTO, ONE_SIDE, REQUEST, SIDES, recognised
 
 _EPILOG = """\b
 Examples:
@@ -27,6 +29,8 @@ Examples:
   turnscript convert request.json --to openai-responses --output new.json
   turnscript convert chats.jsonl --to openai-chat --output new.jsonl
   cat request.json | turnscript convert --to rwkv-universal --losses lost.jsonl
+  turnscript convert response.json --to anthropic-messages
+  turnscript convert response.json --request request.json --to rwkv-universal
 
 \b
 Exit code:
@@ -47,6 +51,8 @@ class Given:
     file: str
     source: str
     target: str
+    side: str
+    request: str | None
     profile: str | None
     view: str | None
     flags: tuple[str, ...]
@@ -85,6 +91,15 @@ _NAMES, _TARGET, _FILES, _FORM = "Names", "What is written", "Files", "How it lo
     _NAMES, "--from", "source", type=Name(AUTO), default=AUTO, show_default=True, help="API or format of the input."
 )
 @_option(_NAMES, "--to", "target", type=Name(), required=True, help="API or format to write.")
+@_option(
+    _NAMES,
+    "--side",
+    type=click.Choice(SIDES),
+    default=AUTO,
+    show_default=True,
+    help="Whether FILE is a request or a response, or which is wanted of a transcript that holds both.",
+)
+@_option(_NAMES, "--request", metavar="FILE", help="The request that FILE answers: a transcript then holds both.")
 @_option(_TARGET, "--profile", metavar="PROFILE", help="Dialect of an API; `turnscript apis` lists them.")
 @_option(
     _TARGET,
@@ -124,10 +139,10 @@ _NAMES, _TARGET, _FILES, _FORM = "Names", "What is written", "Files", "How it lo
 )
 @_option(_FORM, "--quiet", "-q", is_flag=True, help="Report errors only.")
 def convert(**given: Any) -> int:
-    """Convert a request between APIs and formats.
+    """Convert a request, or a response, between APIs and formats.
 
-    FILE is a request body, a transcript, or JSON Lines with one of them in each row (a transcript as {"text": "..."}).
-    Without FILE, or with -, standard input is read.
+    FILE is a request or response body, a transcript, or JSON Lines with one of them in each row (a transcript as
+    {"text": "..."}). Without FILE, or with -, standard input is read.
     What the target cannot say is reported, field by field.
     """
     return run(Given(**given))
@@ -135,21 +150,29 @@ def convert(**given: Any) -> int:
 
 def run(given: Given) -> int:
     """Do it. Gives the exit code; raises TurnscriptError, Failed or UsageError."""
-    conversion = Conversion(
-        given.source,
-        given.target,
-        strict=given.strict,
-        compact=given.pretty is False,
-        normalize_json=given.normalize_json,
-        options=given.options,
-    )
     _check_places(given)
+    _check_request(given)
+    asked = None if given.request is None else _asked(given.request)
+    wishes = Wishes(given.strict, given.pretty is False, given.normalize_json, given.side, asked)
+    conversion = Conversion(given.source, given.target, wishes, given.options)
     screen = Screen()
     with Source(given.file) as source:
         if source.is_terminal:
             screen.note("reading standard input; Ctrl-D ends it")
         has_rows = source.has_rows() if given.lines is None else given.lines
         return _rows(given, conversion, source, screen) if has_rows else _document(given, conversion, source, screen)
+
+
+def _asked(path: str) -> Request:
+    """The request in a file."""
+    with Source(path) as source:
+        data = source.whole()
+    try:
+        return parse(data)
+    except TurnscriptError as error:
+        found = fault(error, source.name)
+        message = f"{found.path}: {found.message}" if found.path else found.message
+        raise Failed(message, place=found.place, remedy="give a request body or a transcript") from error
 
 
 def _document(given: Given, conversion: Conversion, source: Source, screen: Screen) -> int:
@@ -215,27 +238,37 @@ def _check_places(given: Given) -> None:
         raise click.UsageError("--rejects needs a file: standard output is for what was converted")
     files = {option: path for option, path in places.items() if path is not None and path != STREAM}
     real = {option: os.path.realpath(path) for option, path in files.items() if not is_special(path)}
-    if given.file != STREAM and not is_special(given.file):
-        kept = {option: path for option, path in real.items() if option != "--output"}
-        for option, path in kept.items():
-            if path == os.path.realpath(given.file):
-                raise click.UsageError(f"{option} {files[option]} would overwrite the input")
+    for read, spared in ((given.file, "--output"), (given.request, "")):
+        if read is not None and read != STREAM and not is_special(read):
+            for option, path in real.items():
+                if path == os.path.realpath(read) and option != spared:
+                    raise click.UsageError(f"{option} {files[option]} would overwrite the input")
     for option, path in real.items():
         for other, same in real.items():
             if option < other and path == same:
                 raise click.UsageError(f"{option} and {other} are the same file")
 
 
+def _check_request(given: Given) -> None:
+    """A request that is named must be another input, and that of an answer."""
+    if given.request is not None and given.side == REQUEST:
+        raise click.UsageError("--request names what FILE answers, and --side request says that FILE is no answer")
+    if given.request == STREAM == given.file:
+        raise click.UsageError("only one input can be standard input")
+
+
 def _advice(error: TurnscriptError, conversion: Conversion, data: bytes) -> str:
     """What to try for an input that could not be read, where its error does not say it."""
     if not isinstance(error, InvalidInput):
         return ""
+    if error.expected == ONE_SIDE:
+        return "--side request or --side response says it"
     if error.line and data.lstrip()[:1] in (b"{", b"["):
         rows = "; if these are JSON Lines, add --lines" if b"\n{" in data else ""
         return f"correct the JSON there{rows}"
     if conversion.source != AUTO:
         return f"it was read as {conversion.source}, because --from says so"
     try:
-        return f"it was read as {detect_api(data)}; if it is something else, name that with --from"
+        return f"it was read as {recognised(data)[0]}; if it is something else, name that with --from"
     except TurnscriptError:
         return "--from NAME says what it is; `turnscript apis` and `turnscript formats` list the names"
