@@ -1,0 +1,220 @@
+"""Owns writing a conversation as rows of datasets have it: messages and tools, which `chat_rows` reads back.
+
+    {"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Hello."}],"tools":null}
+
+Tools are a string of JSON, as arguments are, so that no reader of columns mixes up their members. A call without an id
+gets one that reading takes off again. What a message counts in the loss is its `weight`, where the row or its form says
+that; an answer that goes on has `prefix`. What messages have no place for is a loss, as in every conversion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from turnscript.api import OFFICIAL, Body
+from turnscript.conversation import (
+    Assistant,
+    Conversation,
+    Extra,
+    Hints,
+    Item,
+    Request,
+    System,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolsChange,
+    User,
+)
+from turnscript.datasets.chat_rows import Chat, chat_api, read_messages
+from turnscript.datasets.form import Example
+from turnscript.datasets.members import record
+from turnscript.grouping import group
+from turnscript.jsontext import Json
+from turnscript.losses import Loss
+from turnscript.sources import around, at_source, part_path
+
+_NOT_HERE = "messages have no such member"
+_NULL, _TRUE = b"null", Json(b"true")
+_ROLES: dict[type[Item], str] = {User: "user", Assistant: "assistant", System: "system"}
+_encode = msgspec.json.Encoder().encode
+
+
+class Written(NamedTuple):
+    """A conversation as JSON, which is empty for a text that is none, and what of it the JSON does not say."""
+
+    data: bytes
+    losses: Sequence[Loss]
+
+
+class _Row(Struct, gc=False):
+    messages: Any
+    tools: str | None = None
+
+
+class _Said(Struct, gc=False):
+    role: str
+    content: str
+
+
+def write_chat(example: Example) -> Written:
+    """The conversation of an example."""
+    if example.text is not None or example.mask:
+        return Written(b"", ())
+    request = example.request
+    if not (request.tools or example.weights or example.context):
+        said = _texts(request.items)
+        if said is not None:
+            return Written(_encode(_Row(said)), ())
+    losses: list[Loss] = []
+    messages = _messages(example, losses)
+    tools = _tools(request, losses)
+    return Written(_encode(_Row(messages, tools)), losses)
+
+
+def read_chat(data: bytes) -> Chat:
+    """What `write_chat` wrote, as a form reads it. Raises BadRow for what is no conversation."""
+    members = record(data)
+    return read_messages(members.get("messages", Json(_NULL)), members.get("tools"))
+
+
+def _texts(items: Sequence[Item]) -> list[_Said] | None:
+    """The messages of items that say one text each and nothing beside it, as most do; None if one says more."""
+    found: list[_Said] = []
+    for item in items:
+        role = _ROLES.get(type(item))
+        if role is None or item.extra or item.hints is not None or item.open:
+            return None
+        assert isinstance(item, User | Assistant | System)
+        part = item.content[0] if len(item.content) == 1 else None
+        if type(part) is not Text or part.extra or item.name is not None or item.id is not None:
+            return None
+        if isinstance(item, Assistant) and item.phase is not None:
+            return None
+        found.append(_Said(item.role if isinstance(item, System) else role, part.text))
+    return found
+
+
+def _messages(example: Example, losses: list[Loss]) -> list[Body]:
+    """Everything but the tools."""
+    request, api = example.request, chat_api()
+    own = request.origin == api.origin
+    exact = own and not any(map(_says_more, request.items))
+    weights = {**example.weights, **dict.fromkeys(example.context, 0.0)}
+    pairs = [(at, item) for at, item in enumerate(request.items) if type(item) is not ToolsChange]
+    items = [_own(item) if own else _foreign(item, losses) for _, item in pairs]
+    if items and items[-1].open:
+        items[-1] = _ended(items[-1], losses)
+    if weights:
+        items = _weighed(items, [weights.get(at) for at, _ in pairs])
+    written = Request(conversation=Conversation(items=items), origin=api.origin if exact else None, words=request.words)
+    rendering = api.rendering(written, OFFICIAL, {})
+    body: Body = {}
+    api.write(body, rendering)
+    losses += at_source(request, rendering.losses)
+    messages: list[Body] = body["messages"]
+    return messages
+
+
+def _says_more(item: Item) -> bool:
+    """Whether an item says what no message does, so that the API must be asked to write it as one from elsewhere."""
+    if isinstance(item, Thinking):
+        proofs = (item.signature, item.redacted, item.encrypted, item.id)
+        return bool(item.summary) or item.of != "reason" or any(one is not None for one in proofs)
+    return isinstance(item, ToolResult) and (item.status, item.item_id, item.namespace) != (None, None, None)
+
+
+def _own(item: Item) -> Item:
+    """An item of the API itself: as it came, but that how a content is written does not depend on how it was."""
+    own = item.hints
+    shape = own is not None and own.shape and getattr(item, "content", True)
+    envelope = _told(own.envelope) if own is not None else {}
+    extra = _told(item.extra)
+    if not shape and len(extra) == len(item.extra) and (own is None or len(envelope) == len(own.envelope)):
+        return item
+    found = copy(item)
+    found.extra = extra
+    if own is not None:
+        found.hints = replace(own, shape="" if shape else own.shape, envelope=envelope)
+    return found
+
+
+def _told(extra: Extra) -> Extra:
+    return {key: value for key, value in extra.items() if bytes(value) != _NULL} if extra else extra
+
+
+def _foreign(item: Item, losses: list[Loss]) -> Item:
+    """An item from elsewhere without what nobody knows here: unnamed members, and how another API writes it."""
+    content = getattr(item, "content", ())
+    if not item.extra and item.hints is None and not any(part.extra for part in content):
+        return item
+    found, own = copy(item), item.hints
+    unnamed = [(item.at, item.extra)]
+    if own is not None:
+        unnamed += [(around(item.at), own.envelope), (item.at, own.attributes)]
+        found.hints = Hints(turn="new") if own.turn == "new" else None
+    unnamed += [(part_path(item, index), part.extra) for index, part in enumerate(content) if part.extra]
+    losses += [Loss(f"{place}.{key}", "dropped", _NOT_HERE) for place, extra in unnamed for key in extra]
+    found.extra = {}
+    if content:
+        found.content = [replace(part, extra={}) if part.extra else part for part in content]  # type: ignore[attr-defined]
+    return found
+
+
+def _ended(item: Item, losses: list[Loss]) -> Item:
+    """A last item that is not finished: an answer can say so."""
+    found = copy(item)
+    found.open = False
+    if isinstance(item, Assistant):
+        found.extra = {**item.extra, "prefix": _TRUE}
+    else:
+        kind = item.kind.replace("_", " ")
+        losses.append(Loss(item.at, "approximated", f"an unfinished {kind} is written as a finished one"))
+    return found
+
+
+def _weighed(items: Sequence[Item], weights: Sequence[float | None]) -> list[Item]:
+    """Items that tell their weights. One that counts otherwise than the one before it begins a message of its own."""
+    found: list[Item] = []
+    for members in group(items):
+        first = len(found)
+        for at, item in enumerate(members, first):
+            apart = at > first and weights[at] != weights[at - 1]
+            begins = apart or at == first
+            found.append(_marked(item, weights[at], apart=apart) if begins else item)
+    return found
+
+
+def _marked(item: Item, weight: float | None, *, apart: bool) -> Item:
+    """The first item of a message that has a weight, or (`apart`) that another one ends before it."""
+    if weight is None and not apart:
+        return item
+    found = copy(item)
+    own = found.hints = copy(item.hints) if item.hints is not None else Hints()
+    if apart:
+        own.turn = "new"
+    if weight is not None:
+        own.envelope = {**own.envelope, "weight": Json(_encode(int(weight) if weight in (0, 1) else weight))}
+    return found
+
+
+def _tools(request: Request, losses: list[Loss]) -> str | None:
+    """The tools as a string of JSON; None if there are none. Those that come and go are those of the end."""
+    changes = [item for item in request.items if type(item) is ToolsChange]
+    if not request.tools and not changes:
+        return None
+    api = chat_api()
+    tools = [replace(tool, hints={}) if tool.hints else tool for tool in request.tools]
+    offered = Request(conversation=Conversation(items=list(changes), tools=tools), origin=request.origin)
+    rendering = api.rendering(offered, OFFICIAL, {})
+    body: Body = {}
+    api.write(body, rendering)
+    losses += at_source(request, rendering.losses)
+    written = body.get("tools")
+    return _encode(written).decode() if written else None
