@@ -1,6 +1,7 @@
 """Owns what the tests of outputs and packing share: documents made up by Hypothesis, as batches of any size."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,21 +15,26 @@ FACTS = OutputFacts(65536, 0)
 
 
 class Document(NamedTuple):
-    """One document: ids with their weights, and the row it is from."""
+    """One document: ids with their weights, the row it is from, and its conversation, if it has one."""
 
     ids: list[int]
     weights: list[int]
     source: str
+    chat: bytes = b""
+
+
+CHATS = [b"", b'{"messages":[{"role":"user","content":"\\u00e9"}],"tools":null}', b'{"messages":[{}],"tools":"[1]"}']
+"""None, one whose text is spelled in an unusual way, and one with tools."""
 
 
 def documents(size: int = 65536, longest: int = 12) -> st.SearchStrategy[list[Document]]:
     """Documents with ids below `size`, each ended by 0."""
     pair = st.tuples(st.integers(0, size - 1), st.integers(0, 255))
-    pairs = st.lists(st.lists(pair, max_size=longest - 1), max_size=30)
+    pairs = st.lists(st.tuples(st.lists(pair, max_size=longest - 1), st.sampled_from(CHATS)), max_size=30)
     return pairs.map(
         lambda found: [
-            Document([one for one, _ in some] + [0], [weight for _, weight in some] + [0], f"a é.jsonl:{at}")
-            for at, some in enumerate(found, 1)
+            Document([one for one, _ in some] + [0], [weight for _, weight in some] + [0], f"a é.jsonl:{at}", chat)
+            for at, (some, chat) in enumerate(found, 1)
         ]
     )
 
@@ -42,6 +48,7 @@ def batch(found: Sequence[Document]) -> Batch:
         np.zeros(len(found), dtype=np.int64),
         np.ones(len(found), dtype=np.int64),
         [document.source for document in found],
+        [partial(bytes, document.chat) if document.chat else None for document in found],
     )
 
 
@@ -56,7 +63,9 @@ def made(count: int, seed: int = 0, mean: float = 5.4) -> list[Document]:
     rng = np.random.default_rng(seed)
     lengths = np.clip(rng.lognormal(mean, 1.2, count).astype(int), 2, 4096)
     return [
-        Document(rng.integers(1, 65536, length).tolist(), rng.integers(0, 2, length).tolist(), f"a.jsonl:{at}")
+        Document(
+            rng.integers(1, 65536, length).tolist(), rng.integers(0, 2, length).tolist(), f"a.jsonl:{at}", CHATS[at % 3]
+        )
         for at, length in enumerate(lengths.tolist(), 1)
     ]
 
@@ -68,10 +77,11 @@ class Sample(NamedTuple):
     weights: list[int]
     starts: list[int]
     sources: list[str]
+    chats: list[bytes]
 
 
-def samples(found: Iterator[Batch]) -> list[Sample]:
-    """The samples of batches."""
+def samples(found: Iterator[Batch], *, chats: bool = False) -> list[Sample]:
+    """The samples of batches, with their conversations if these are asked for."""
     result: list[Sample] = []
     for one in found:
         at = document = 0
@@ -83,6 +93,7 @@ def samples(found: Iterator[Batch]) -> list[Sample]:
                     one.weights[tokens].tolist(),
                     one.starts[own].tolist(),
                     list(one.sources[own]),
+                    [chat() if chat is not None else b"" for chat in one.chats[own]] if chats else [],
                 )
             )
             at, document = at + length, document + count

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -43,7 +44,9 @@ def test_what_is_written_is_read_back(name: str, found: list[Document], size: in
     packed = list(pack(batches(found, size), read_packing(packing), FACTS))
     with tempfile.TemporaryDirectory() as folder:
         write(name, Path(folder), iter(packed))
-        assert samples(iter(packed)) == samples(get_output(name).read(Path(folder), "train"))
+        chats = get_output(name).chats
+        expected = samples(iter(packed), chats=chats)
+        assert expected == samples(get_output(name).read(Path(folder), "train"), chats=chats)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -131,23 +134,60 @@ def test_a_file_that_is_missing_or_ends_too_early_is_named(name: str, tmp_path: 
         (tmp_path / victim).write_bytes(good)
 
 
+HI, HO = ([{"role": "user", "content": text}] for text in ("Hi", "Ho"))
+TOOLS = '[{"type":"function"}]'
+
+
+def told(messages: list[dict[str, str]], tools: str | None = None) -> bytes:
+    return json.dumps({"messages": messages, "tools": tools}).encode()
+
+
+def line_of(tmp_path: Path, found: list[Document], packing: str) -> dict[str, Any]:
+    kind = read_packing(packing)
+    facts = OutputFacts(65536, 0, window=kind.window)
+    write("jsonl", tmp_path, pack(batches(found, 2), kind, facts), facts)
+    text = (tmp_path / "train.jsonl").read_text()
+    assert text.endswith("\n")
+    line: dict[str, Any] = json.loads(text)
+    return line
+
+
 def test_json_lines_are_what_anybody_reads(tmp_path: Path) -> None:
-    packed = pack(
-        batches([Document([7, 0], [1, 0], "a:1"), Document([8, 9, 0], [1, 1, 0], "b:2")], 2),
-        read_packing("bfd:6"),
-        FACTS,
-    )
-    write("jsonl", tmp_path, packed)
+    expected = {
+        "input_ids": [7, 0],
+        "loss_weight": [1, 0],
+        "doc_starts": [0],
+        "source": ["a:1"],
+        "messages": HI,
+        "tools": TOOLS,
+    }
+    line = line_of(tmp_path, [Document([7, 0], [1, 0], "a:1", told(HI, TOOLS))], "none")
+    assert expected == line
+    assert list(expected) == list(line)
+
+
+def test_windows_have_the_conversations_of_their_documents_in_their_order(tmp_path: Path) -> None:
+    found = [Document([7, 0], [1, 0], "a:1", told(HI, TOOLS)), Document([8, 9, 0], [1, 1, 0], "b:2", told(HO))]
     expected = {
         "input_ids": [7, 0, 8, 9, 0, 0],
         "loss_weight": [1, 0, 1, 1, 0, 0],
         "doc_starts": [0, 2],
         "source": ["a:1", "b:2"],
+        "messages": [HI, HO],
+        "tools": [TOOLS, None],
     }
-    line = (tmp_path / "train.jsonl").read_text()
-    assert line.endswith("\n")
-    assert expected == json.loads(line)
-    assert list(expected) == list(json.loads(line))
+    assert expected == line_of(tmp_path, found, "bfd:6")
+    alone = line_of(tmp_path, found[:1], "bfd:6")
+    assert ([HI], [TOOLS]) == (alone["messages"], alone["tools"])
+
+
+def test_an_old_line_without_conversations_is_read(tmp_path: Path) -> None:
+    line = '{"input_ids":[1],"loss_weight":[1],"doc_starts":[0],"source":["a:1"]}'
+    (tmp_path / "train.jsonl").write_text(line + "\n")
+    assert [[b""]] == [one.chats for one in samples(get_output("jsonl").read(tmp_path, "train"), chats=True)]
+
+
+LINE = '{"input_ids":[1],"loss_weight":[1],"doc_starts":[0],"source":["a"]'
 
 
 @pytest.mark.parametrize(
@@ -159,6 +199,10 @@ def test_json_lines_are_what_anybody_reads(tmp_path: Path) -> None:
         ('{"input_ids":[1],"loss_weight":[256],"doc_starts":[0],"source":["a"]}', "<= 255"),
         ('{"input_ids":[1],"loss_weight":[1],"doc_starts":[0],"source":["a"],"x":1}', "unknown field"),
         ("{", "truncated"),
+        (f'{LINE},"messages":[[{{}}],[{{}}]],"tools":[null,null]}}', "as long as"),
+        (f'{LINE},"messages":[null],"tools":[]}}', "as long as"),
+        (f'{LINE},"messages":[{{}}],"tools":nul}}', "malformed"),
+        (f'{LINE},"messages":7,"tools":null}}', "Expected `array`"),
     ],
 )
 def test_a_line_that_is_no_sample_is_named(line: str, reason: str, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ SIZES = st.integers(1, 31)
 
 
 def packed(found: list[Document], text: str, size: int = 10, facts: OutputFacts = FACTS) -> list[Sample]:
-    return samples(pack(batches(found, size), read_packing(text), facts))
+    return samples(pack(batches(found, size), read_packing(text), facts), chats=True)
 
 
 def test_the_spellings_are_read_and_written_back() -> None:
@@ -50,7 +50,7 @@ def test_only_the_stream_crosses_documents_and_it_says_so() -> None:
 
 @given(found=documents(), size=SIZES)
 def test_without_packing_samples_are_documents(found: list[Document], size: int) -> None:
-    assert [(one.ids, one.weights, [0], [one.source]) for one in found] == packed(found, "none", size)
+    assert [(one.ids, one.weights, [0], [one.source], [one.chat]) for one in found] == packed(found, "none", size)
 
 
 @given(found=documents(), size=SIZES, window=st.integers(12, 40))
@@ -67,6 +67,7 @@ def test_best_fit_keeps_every_document_whole_and_pads_with_the_end(
             document = found[int(source.rpartition(":")[2]) - 1]
             end = start + len(document.ids)
             assert (document.ids, document.weights) == (sample.ids[start:end], sample.weights[start:end])
+            assert document.chat == sample.chats[at]
             assert end == (sample.starts[at + 1] if at + 1 < len(sample.starts) else end)
             seen.append(document)
         assert {0} >= set(sample.ids[end:]) | set(sample.weights[end:])
@@ -86,11 +87,14 @@ def test_the_stream_is_all_documents_one_behind_another(found: list[Document], s
     begins = list(itertools.accumulate((len(one.ids) for one in found), initial=0))
     for number, sample in enumerate(windows):
         assert 0 == sample.starts[0]
-        for start, source in zip(sample.starts, sample.sources, strict=True):
+        for start, source, chat in zip(sample.starts, sample.sources, sample.chats, strict=True):
             document = int(source.rpartition(":")[2]) - 1
             place = number * window + start
             assert begins[document] <= place < begins[document + 1]
             assert start == 0 or place == begins[document]
+            # A conversation says all of its document, so a piece of one has none.
+            whole = place == begins[document] and begins[document + 1] <= (number + 1) * window
+            assert chat == (found[document].chat if whole else b"")
     assert len(found) + sum(begin % window != 0 for begin in _cut(begins, window)) == sum(
         len(sample.starts) for sample in windows
     )

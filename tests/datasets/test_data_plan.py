@@ -171,13 +171,30 @@ def test_shards_that_are_there_are_used_for_another_order_and_packing(tmp_path: 
     out = tmp_path / "out"
     built(plan_for(file), out, keep=True, shards=4)
     stamps = [path.stat().st_mtime_ns for path in sorted((out / "shards").iterdir())]
-    other = plan_for(file, dedup="exact", shuffle=1, repeat=2, outputs=("jsonl",), name="x")
+    other = plan_for(file, dedup="exact", shuffle=1, repeat=2, outputs=("parquet",), name="x")
     built(other, out, keep=True)
     assert stamps == [path.stat().st_mtime_ns for path in sorted((out / "shards").iterdir())]
     built(other, tmp_path / "fresh")
     assert results(tmp_path / "fresh") == results(out)
     built(plan_for(file, train="all"), out, keep=True)
     assert stamps != [path.stat().st_mtime_ns for path in sorted((out / "shards").iterdir())]
+
+
+def test_shards_are_made_again_for_conversations_and_then_used_by_outputs_that_hold_none(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.jsonl", chats(200))
+    out = tmp_path / "out"
+    built(plan_for(file), out, keep=True, shards=4)
+    assert not list((out / "shards").glob("*.chats"))
+    lines = plan_for(file, outputs=("jsonl",))
+    built(lines, out, keep=True)
+    stamps = [path.stat().st_mtime_ns for path in sorted((out / "shards").iterdir())]
+    assert 4 == len(list((out / "shards").glob("*.chats")))
+    built(lines, tmp_path / "fresh")
+    assert results(tmp_path / "fresh") == results(out)
+    built(plan_for(file), out, keep=True)
+    assert stamps == [path.stat().st_mtime_ns for path in sorted((out / "shards").iterdir())]
+    built(plan_for(file), tmp_path / "ids")
+    assert results(tmp_path / "ids") == results(out)
 
 
 def test_shards_of_another_cut_are_made_again(tmp_path: Path) -> None:

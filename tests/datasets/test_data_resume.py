@@ -19,7 +19,7 @@ from turnscript.datasets.plan import Plan
 from turnscript.datasets.preparation import prepare
 from turnscript.datasets.shardfiles import FOLDER, PART
 
-FIELDS = {"dedup": "exact", "shuffle": 3, "pack": "stream:256"}
+FIELDS: dict[str, Any] = {"dedup": "exact", "shuffle": 3, "pack": "stream:1024", "outputs": ("binidx", "jsonl")}
 KILLS = 20
 """At so many random times builds are killed."""
 
@@ -151,14 +151,13 @@ def kill_at_random_times(builds: Builds, plan: Plan, folder: Path, lasts: float,
 
 def test_a_build_that_is_killed_before_any_of_its_renames_goes_on(tmp_path: Path) -> None:
     file = written(tmp_path / "a.jsonl", chats(40, 5))
-    fields = {"outputs": ("binidx", "jsonl"), **FIELDS}
-    built(plan_for(file, **fields), tmp_path / "whole", shards=3)
+    built(plan_for(file, **FIELDS), tmp_path / "whole", shards=3)
     expected = results(tmp_path / "whole")
     out = tmp_path / "out"
     built(plan_for(file, outputs=("jsonl",), name="other"), out, shards=3)
     old = results(out)
     kills = 0
-    with Builds(AT_A_RENAME, file, fields) as builds:
+    with Builds(AT_A_RENAME, file, FIELDS) as builds:
         # Each run may rename one file more than the last, so that each rename is the one that is not done.
         while builds.begin(out, kills) and (code := builds.code()) == -signal.SIGKILL:
             kills += 1

@@ -86,7 +86,7 @@ def _begin(prepared: Prepared, folder: Path, numbers: Sequence[int], progress: W
     seen = _Seen(sum(sizes.values()), progress)
     missing = []
     for number in numbers:
-        record = find_record(folder, number, prepared.shard_key(number))
+        record = find_record(folder, number, prepared.shard_key(number), chats=prepared.chats)
         if record is None:
             missing.append(number)
         else:

@@ -1,6 +1,7 @@
 """Owns what a finished folder should hold: its inputs read and encoded once more, and of every sample a fingerprint.
 
-Fingerprints take 36 bytes a sample, so outputs in any order can be compared with inputs of any size.
+Fingerprints take 36 bytes a sample, and 16 more where an output holds conversations, so outputs in any order can be
+compared with inputs of any size.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from turnscript.datasets.chat_writing import Written
 from turnscript.datasets.encoding import Sample
 from turnscript.datasets.files import read
 from turnscript.datasets.form import Example
@@ -23,6 +25,7 @@ from turnscript.errors import TurnscriptError
 
 DIGEST = 16
 _ENTRY = np.dtype([("file", "<u4"), ("place", "<u4"), ("number", "<u8"), ("tokens", "<u4"), ("digest", f"V{DIGEST}")])
+_TOLD = np.dtype([*_ENTRY.descr, ("chat", f"V{DIGEST}")])
 _SOME = 1 << 16
 
 
@@ -35,12 +38,15 @@ class Source(NamedTuple):
 
 class Expected(NamedTuple):
     """A row of the inputs, encoded. `whole`: each example with its sample, before anything was cut; empty for a row
-    that is set aside. `samples`: what the outputs should hold of it.
+    that is set aside. `samples`: what the outputs should hold of it, `said` and `chats`: what each says, and that as
+    messages, where an output holds these.
     """
 
     source: Source
     whole: list[tuple[Example, Sample]]
     samples: list[Sample]
+    said: list[Example | None]
+    chats: list[Written]
 
 
 class Inputs:
@@ -50,7 +56,7 @@ class Inputs:
         self._prepared = prepared
         self.encoder = encoder_of(prepared.plan)
         self._forms = forms_of(prepared.plan, {file.form for file in prepared.files})
-        self._made = RowSamples(self.encoder, prepared.plan)
+        self._made = RowSamples(self.encoder, prepared.plan, chats=prepared.chats)
 
     def rows(self, files: Iterable[int], every: int = 1, only: frozenset[Source] | None = None) -> Iterator[Expected]:
         """Rows of some files: every n-th of all, or only some. Those that are left out are read, and not encoded."""
@@ -85,38 +91,43 @@ class Inputs:
 
     def _encoded(self, rows: Sequence[tuple[Source, list[Example]]]) -> Iterator[Expected]:
         for (source, _), made in zip(rows, self._made.make([examples for _, examples in rows]), strict=True):
-            yield Expected(source, made.whole, made.samples)
+            yield Expected(source, made.whole, made.samples, made.said, made.chats)
 
 
 class Candidate(NamedTuple):
-    """One sample that a row should have given: its position among all, its tokens and its fingerprint."""
+    """One sample that a row should have given: its position among all, its tokens, its fingerprint and that of its
+    conversation, which is empty where no output holds any.
+    """
 
     position: int
     tokens: int
     digest: bytes
+    chat: bytes
 
 
 class Fingerprints:
-    """What is known of every sample that there should be, in the order of the inputs."""
+    """What is known of every sample that there should be, in the order of the inputs. `chats`: conversations too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, chats: bool = False) -> None:
+        self._type = _TOLD if chats else _ENTRY
         self._blocks: list[NDArray[Any]] = []
-        self._waiting: list[tuple[int, int, int, int, bytes]] = []
-        self.entries: NDArray[Any] = np.empty(0, dtype=_ENTRY)
+        self._waiting: list[tuple[int | bytes, ...]] = []
+        self.entries: NDArray[Any] = np.empty(0, dtype=self._type)
         self._files: dict[int, tuple[int, NDArray[Any]]] = {}
 
     def add(self, row: Expected) -> None:
         """The samples of a row."""
         for place, sample in enumerate(row.samples):
             digest = fingerprint(sample.ids, sample.weights)
-            self._waiting.append((row.source.file, place, row.source.number, len(sample.ids), digest))
+            told = (digest_of(row.chats[place].data),) if row.chats else ()
+            self._waiting.append((row.source.file, place, row.source.number, len(sample.ids), digest, *told))
         if len(self._waiting) >= _SOME:
-            self._blocks.append(np.array(self._waiting, dtype=_ENTRY))
+            self._blocks.append(np.array(self._waiting, dtype=self._type))
             self._waiting = []
 
     def finish(self) -> None:
         """All rows were added."""
-        self._blocks.append(np.array(self._waiting, dtype=_ENTRY))
+        self._blocks.append(np.array(self._waiting, dtype=self._type))
         self.entries = np.concatenate(self._blocks)
         self._blocks, self._waiting = [], []
         files = self.entries["file"]
@@ -128,9 +139,12 @@ class Fingerprints:
         """The samples of a row."""
         first, numbers = self._files.get(source.file, (0, np.empty(0, dtype=np.uint64)))
         begin, end = np.searchsorted(numbers, np.array([source.number, source.number + 1], dtype=np.uint64)).tolist()
+        found = self.entries[first + begin : first + end]
+        chats = found["chat"] if self._type is _TOLD else [None] * len(found)
+        columns = zip(found["tokens"].tolist(), found["digest"], chats, strict=True)
         return [
-            Candidate(at, int(self.entries["tokens"][at]), self.entries["digest"][at].tobytes())
-            for at in range(first + begin, first + end)
+            Candidate(at, tokens, digest.tobytes(), b"" if chat is None else chat.tobytes())
+            for at, (tokens, digest, chat) in enumerate(columns, first + begin)
         ]
 
 
@@ -139,6 +153,11 @@ def fingerprint(ids: NDArray[np.uint32], weights: NDArray[np.uint8]) -> bytes:
     found = hashlib.blake2b(np.ascontiguousarray(ids, dtype="<u4").data, digest_size=DIGEST)
     found.update(np.ascontiguousarray(weights).data)
     return found.digest()
+
+
+def digest_of(chat: bytes) -> bytes:
+    """Equal for equal conversations."""
+    return hashlib.blake2b(chat, digest_size=DIGEST).digest()
 
 
 def moved(part: Part, folder: str) -> Part:

@@ -78,7 +78,10 @@ def merge(out: str | os.PathLike[str], *, keep: bool = False, again: bool = Fals
 
 def find_records(prepared: Prepared, out: Path) -> list[Record]:
     """The records of all shards. Raises InvalidInput naming those that are missing, by the numbers people give."""
-    found = [find_record(out, number, prepared.shard_key(number)) for number in range(len(prepared.shards))]
+    found = [
+        find_record(out, number, prepared.shard_key(number), chats=prepared.chats)
+        for number in range(len(prepared.shards))
+    ]
     missing = [str(number + 1) for number, record in enumerate(found) if record is None]
     if missing:
         message = (
@@ -149,6 +152,7 @@ def _write(
         batches = _batches(plan, samples, kept, count, tell)
         for batch in pack(batches, read_packing(plan.pack), facts):
             count.samples += len(batch.lengths)
+            count.chatless += batch.chats.count(None)
             for writer in writers:
                 writer.write(batch)
         written: list[str] = []
@@ -196,6 +200,7 @@ class _Count:
         self._written = np.zeros(len(self._files), dtype=np.int64)
         self._sums: Counter[str] = Counter()
         self.samples = 0
+        self.chatless = 0
 
     def add(self, window: Window) -> None:
         """Some samples that are written for the first time."""
@@ -219,6 +224,8 @@ class _Count:
             rejected=_summed([record.rejected for record in self._records]),
             loss_kinds=_summed([record.losses for record in self._records]),
             warnings=_summed([record.warnings for record in self._records]),
+            chat_losses=_summed([record.chat_losses for record in self._records]),
+            chatless=self.chatless,
             samples=self.samples,
             files=self._files,
             documents=sums["documents"],

@@ -7,7 +7,7 @@ batch in memory, and its bytes do not depend on how the samples were batched.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -37,6 +37,10 @@ class Batch(NamedTuple):
 
     A sample without packing has one document, at 0. A window that begins in the middle of a document has the rest of
     it as its first one, at 0 and from the same row.
+
+    `chats`, if an output holds conversations: of every document, what reads its own from where it is kept, as JSON
+    (`chat_writing`); None for one that is no whole conversation. It is called when it is needed, because a conversation
+    may be much longer than its tokens.
     """
 
     ids: NDArray[np.uint32]
@@ -45,6 +49,7 @@ class Batch(NamedTuple):
     starts: NDArray[np.int64]
     documents: NDArray[np.int64]
     sources: Sequence[str]
+    chats: Sequence[Callable[[], bytes] | None] = ()
 
 
 class OutputWriter(ABC):
@@ -64,10 +69,14 @@ class OutputWriter(ABC):
 
 
 class Output(ABC):
-    """A kind of files. Modules of `turnscript.datasets.outputs` end in `OUTPUTS = (...)`."""
+    """A kind of files. Modules of `turnscript.datasets.outputs` end in `OUTPUTS = (...)`.
+
+    `chats`: whether it holds conversations beside their tokens.
+    """
 
     name: ClassVar[str]
     title: ClassVar[str]
+    chats: ClassVar[bool] = False
 
     @abstractmethod
     def open(self, folder: Path, stem: str, facts: OutputFacts) -> OutputWriter:

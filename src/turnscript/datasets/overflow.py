@@ -22,10 +22,11 @@ from turnscript.datasets.shardfiles import Cuts
 
 
 class Fitted(NamedTuple):
-    """Samples that fit, at least one, and what that took."""
+    """Samples that fit, at least one, and what that took. `example`: what they say; None for parts of one."""
 
     samples: list[Sample]
     cuts: Cuts
+    example: Example | None = None
 
 
 class Overflow:
@@ -67,20 +68,22 @@ class Overflow:
     def _drop_turns(self, example: Example, sample: Sample) -> Fitted | Problem:
         """The longest beginning that ends with a turn of the model and fits."""
         ends = turn_ends(example.request.items) if example.text is None else []
-        fitting: Sample | None = None
+        fitting: tuple[Sample, Example] | None = None
         low, high = 0, len(ends)
         while low < high:  # more turns are never fewer tokens
             middle = (low + high) // 2
-            found = self._encoder.encode([beginning(example, ends[middle])])[0]
+            part = beginning(example, ends[middle])
+            found = self._encoder.encode([part])[0]
             if isinstance(found, Problem):
                 low = middle + 1  # nothing is trained so early
             elif len(found.ids) <= self._limit:
-                low, fitting = middle + 1, found
+                low, fitting = middle + 1, (found, part)
             else:
                 high = middle
         if fitting is None:
             return self._nothing_left(sample)
-        return Fitted([fitting], Cuts(dropped_turns=1, tokens=len(sample.ids) - len(fitting.ids)))
+        shorter, part = fitting
+        return Fitted([shorter], Cuts(dropped_turns=1, tokens=len(sample.ids) - len(shorter.ids)), part)
 
     def _nothing_left(self, sample: Sample) -> Problem:
         message = (

@@ -5,7 +5,8 @@
     stream:4096 documents one behind another, cut every 4,096 tokens: windows cross the borders of documents
 
 Documents come in their final order, and which window a document gets depends on nothing else. Best fit looks at 10,000
-documents at a time, so that memory is bounded; that costs 0.05 % of room against looking at all of them.
+documents at a time, so that memory is bounded; that costs 0.05 % of room against looking at all of them. A document
+that is cut is no whole conversation any more, so neither piece has one.
 
 Free room is kept as one large integer whose bit `s` says that some window has `s` tokens left. The tightest window that
 a document fits is then the lowest bit from its length on: a shift and an `and`, whatever the number of windows.
@@ -13,7 +14,7 @@ a document fits is then the lowest bit from its length on: a shift and an `and`,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from turnscript.datasets.output import Batch, OutputFacts
 from turnscript.datasets.packingnames import NONE, STREAM, Packing
 from turnscript.errors import InvalidInput
 
+Chat = Callable[[], bytes] | None
 SEARCHED = 10_000
 """How many documents best fit looks at together."""
 _SEARCHED_TOKENS = 1 << 24
@@ -85,6 +87,7 @@ class _Whole:
         self.weights: list[memoryview] = []
         self.lengths: list[int] = []
         self.sources: list[str] = []
+        self.chats: list[Chat] = []
 
     def add(self, batch: Batch, first: int, last: int, at: int) -> int:
         """Take documents `first` to before `last` of a batch, whose ids begin at `at`. Gives where they end."""
@@ -97,6 +100,7 @@ class _Whole:
             at = end
         self.lengths += lengths
         self.sources += batch.sources[first:last]
+        self.chats += batch.chats[first:last]
         return at
 
 
@@ -146,6 +150,7 @@ def _filled(windows: list[list[int]], waiting: _Whole, blank: tuple[bytes, bytes
     weights: list[memoryview | bytes] = []
     starts: list[int] = []
     sources: list[str] = []
+    chats: list[Chat] = []
     size = len(blank[1])
     for members in windows:
         at = 0
@@ -154,6 +159,8 @@ def _filled(windows: list[list[int]], waiting: _Whole, blank: tuple[bytes, bytes
             weights.append(waiting.weights[position])
             starts.append(at)
             sources.append(waiting.sources[position])
+            if waiting.chats:
+                chats.append(waiting.chats[position])
             at += waiting.lengths[position]
         if at < size:
             ids.append(blank[0][at * _WIDTH :])
@@ -165,6 +172,7 @@ def _filled(windows: list[list[int]], waiting: _Whole, blank: tuple[bytes, bytes
         np.array(starts, dtype=np.int64),
         np.fromiter(map(len, windows), dtype=np.int64, count=len(windows)),
         sources,
+        chats,
     )
 
 
@@ -176,6 +184,7 @@ class _Flat:
         self.weights: list[NDArray[np.uint8]] = []
         self.lengths: list[int] = []
         self.sources: list[str] = []
+        self.chats: list[Chat] = []
 
     def add(self, batch: Batch) -> None:
         """Take all documents of a batch."""
@@ -183,6 +192,7 @@ class _Flat:
         self.weights.append(batch.weights)
         self.lengths += batch.lengths.tolist()
         self.sources += batch.sources
+        self.chats += batch.chats
 
 
 def _joined(waiting: _Flat) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
@@ -219,8 +229,13 @@ def _cut(waiting: _Flat, whole: int, window: int) -> Batch:
     of = np.searchsorted(begins, pieces, side="right") - 1
     documents = np.bincount(pieces // window, minlength=len(edges)).astype(np.int64)
     sources = [waiting.sources[document] for document in of.tolist()]
+    chats: list[Chat] = []
+    if waiting.chats:
+        ends = begins + waiting.lengths
+        uncut = (np.bincount(of, minlength=len(ends)) == 1) & (ends <= whole)
+        chats = [waiting.chats[document] if uncut[document] else None for document in of.tolist()]
     lengths = np.full(len(edges), window, dtype=np.int64)
-    return Batch(ids[:whole], weights[:whole], lengths, pieces % window, documents, sources)
+    return Batch(ids[:whole], weights[:whole], lengths, pieces % window, documents, sources, chats)
 
 
 def _rest(waiting: _Flat, whole: int) -> _Flat:
@@ -232,8 +247,12 @@ def _rest(waiting: _Flat, whole: int) -> _Flat:
     rest.ids, rest.weights = [ids[whole:].copy()], [weights[whole:].copy()]
     rest.sources = waiting.sources[first:]
     rest.lengths = waiting.lengths[first:]
+    rest.chats = waiting.chats[first:]
     if rest.lengths:
-        rest.lengths[0] = int(ends[first]) - whole
+        left = int(ends[first]) - whole
+        if rest.chats and left < rest.lengths[0]:
+            rest.chats[0] = None
+        rest.lengths[0] = left
     return rest
 
 
@@ -245,4 +264,4 @@ def _padded(waiting: _Flat, window: int, padding: int) -> Batch:
     sizes = np.array(waiting.lengths, dtype=np.int64)
     starts = np.cumsum(sizes) - sizes
     documents = np.array([len(starts)], dtype=np.int64)
-    return Batch(ids, weights, np.array([window], dtype=np.int64), starts, documents, waiting.sources)
+    return Batch(ids, weights, np.array([window], dtype=np.int64), starts, documents, waiting.sources, waiting.chats)

@@ -44,7 +44,8 @@ OWN_FILES = (PLAN_FILE, RUN_FILE, MANIFEST, REJECTS_FILE)
 """What every job writes into its folder, beside its outputs."""
 
 _MERGE_ONLY = frozenset({"pack", "dedup", "shuffle", "repeat", "outputs", "name"})
-"""What the shards do not depend on: if only these change, the shards that are there are used again."""
+"""What the shards do not depend on: if only these change, the shards that are there are used again. Those without
+conversations are made again for an output that holds some."""
 
 
 class Choice(NamedTuple):
@@ -89,7 +90,7 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether each turn that is trained becomes a sample of its own, with what led to it."""
     escape: str = AUTO
     strict: bool = False
-    """Whether rows are set aside of which the format would lose something."""
+    """Whether rows are set aside of which the format, or the messages of an output, would lose something."""
     declared: bool = False
     """Whether rows are set aside that call a tool which they do not declare."""
     normalize_json: bool = False

@@ -35,7 +35,7 @@ from turnscript.format import Format
 from turnscript.registry import get_format
 from turnscript.tableio import dump_format
 
-LAYOUT = 1
+LAYOUT = 2
 """Of the files that shards leave. It is raised when they change."""
 SHARD_BYTES = 64 << 20
 _SMALL_SHARD = 4 << 20
@@ -69,6 +69,7 @@ class Prepared(Struct, frozen=True):
     """A plan with all that was found out about its inputs.
 
     `key` says what the outputs depend on, `row_key` what the shards do. `encoding`: what the encoder says of itself.
+    `chats`: whether an output holds conversations, so that shards must.
     """
 
     version: str
@@ -86,6 +87,7 @@ class Prepared(Struct, frozen=True):
     encoding: dict[str, Any]
     format_sha256: str
     tokenizer_sha256: str
+    chats: bool
 
     @property
     def width(self) -> int:
@@ -104,9 +106,8 @@ def prepare(plan: Plan, out: str | os.PathLike[str], *, shards: int | None = Non
     """
     if shards is not None and shards < 1:
         raise InvalidInput(f"there cannot be {shards} shards; give 1 or more", got=str(shards))
-    for output in plan.outputs:
-        get_output(output)
-    folder = Path(out)
+    outputs = [get_output(output) for output in plan.outputs]
+    folder, chats = Path(out), any(output.chats for output in outputs)
     _check_folder(plan, folder)
     encoder = encoder_of(plan)
     earlier = find_prepared(folder) if resume else None
@@ -114,7 +115,7 @@ def prepare(plan: Plan, out: str | os.PathLike[str], *, shards: int | None = Non
     format_digest = digest_of(dump_format(format_of(plan)))
     fingerprint = get_tokenizer(plan.tokenizer).fingerprint
     row_key = digest_of(
-        [turnscript.__version__, LAYOUT, plan.row_facts(), format_digest, fingerprint],
+        [turnscript.__version__, LAYOUT, plan.row_facts(), format_digest, fingerprint, plan.strict and chats],
         [(file.name, file.form, file.size, file.sha256) for file in files],
         sha256(plan.map) if plan.map else "",
     )
@@ -133,6 +134,7 @@ def prepare(plan: Plan, out: str | os.PathLike[str], *, shards: int | None = Non
         encoding=encoder.facts(),
         format_sha256=format_digest,
         tokenizer_sha256=fingerprint,
+        chats=chats,
     )
     if earlier is not None and earlier.row_key == row_key and shards in (None, len(earlier.shards)):
         prepared = replace(prepared, shards=earlier.shards)  # as they were cut: what is done stays done

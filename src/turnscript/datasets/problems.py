@@ -47,7 +47,7 @@ class Code(StrEnum):
     UNFINISHED = "E_UNFINISHED"
     """Its answer was cut off in the middle of a call."""
     LOSSY = "E_LOSSY"
-    """The format would lose something of it (only with `--strict`)."""
+    """The format, or the messages of JSON Lines, would lose something of it (only with `--strict`)."""
     NO_TRAINED_TOKEN = "E_NO_TRAINED_TOKEN"
     """Nothing in it would be trained."""
     TOO_LONG = "E_TOO_LONG"

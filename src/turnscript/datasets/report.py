@@ -28,7 +28,8 @@ class Report(Struct, kw_only=True):
     `rejected`: rows that were set aside, by code. `documents`, `tokens` and `trained`: what the outputs hold, without
     padding, each repetition counted. `straddling`: tokens of these that hold a piece that is trained and one that is
     not. `losses`: how much the format could not say. `loss_kinds` (by what and where), `cuts` and `warnings` count in
-    all rows but the rejected, duplicates included. `outputs`: the files' names.
+    all rows but the rejected, duplicates included; so does `chat_losses`, what messages beside the tokens cannot say.
+    `chatless`: documents, or pieces of them, that have no messages where others do. `outputs`: the files' names.
     """
 
     rows: int = 0
@@ -42,6 +43,8 @@ class Report(Struct, kw_only=True):
     straddling: int = 0
     losses: int = 0
     loss_kinds: dict[str, int] = {}
+    chat_losses: dict[str, int] = {}
+    chatless: int = 0
     cuts: Cuts = msgspec.field(default_factory=Cuts)
     warnings: dict[str, int] = {}
     files: list[FileReport] = []
@@ -72,5 +75,8 @@ class Report(Struct, kw_only=True):
             yield f"{count} rows: {WARNINGS[code]} ({code})"
         if self.cuts.tokens:
             yield f"{self.cuts.tokens} tokens were left out of samples that were too long"
+        if self.chatless:
+            what = "1 document or part of one has" if self.chatless == 1 else f"{self.chatless} documents or parts have"
+            yield f"{what} no messages beside the tokens: a plain text has none, nor has a part of a conversation"
         if not self.written:
             yield "nothing was written: no row was usable"

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from turnscript.conversation import Item
+from turnscript.datasets.chat_writing import Written, write_chat
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.encoding_rows import DIGEST
 from turnscript.datasets.expansion import UNTRAINED, expanded, turns_of
@@ -19,8 +20,9 @@ from turnscript.datasets.form import Example
 from turnscript.datasets.overflow import Overflow
 from turnscript.datasets.plan import CUT, DROP_TURNS, TURNS, Plan
 from turnscript.datasets.preparation import format_of
-from turnscript.datasets.problems import Problem
+from turnscript.datasets.problems import DEFECTS, Code, Problem, problem_of
 from turnscript.datasets.shardfiles import Cuts
+from turnscript.errors import TurnscriptError
 
 BATCH_ROWS = 256
 BATCH_BYTES = 2 << 20
@@ -31,11 +33,14 @@ class Made(NamedTuple):
     """What becomes of a row.
 
     `whole`: each sample before anything was cut, with its example. `samples`: what the outputs get, none if there is a
-    `problem`. `digest`: what the row is compared by: equal for rows with equal samples, before anything was cut.
+    `problem`. `said`: what each of these says, None for a part of something. `chats`: that as messages, if these are
+    asked for. `digest`: what the row is compared by: equal for rows with equal samples, before anything was cut.
     """
 
     whole: list[tuple[Example, Sample]]
     samples: list[Sample]
+    said: list[Example | None]
+    chats: list[Written]
     cuts: list[Cuts]
     digest: bytes = b""
     problem: Problem | None = None
@@ -45,10 +50,12 @@ _Pair = tuple[Example, Sample | Problem]
 
 
 class RowSamples:
-    """Makes the samples of rows as a plan says."""
+    """Makes the samples of rows as a plan says. `chats`: their conversations too."""
 
-    def __init__(self, encoder: Encoder, plan: Plan) -> None:
+    def __init__(self, encoder: Encoder, plan: Plan, *, chats: bool = False) -> None:
         self._encoder = encoder
+        self._chats = chats
+        self._strict = plan.strict
         self._expands = plan.expand == TURNS
         self._forgotten = format_of(plan).forgets
         self._limit = plan.limit
@@ -103,30 +110,51 @@ class RowSamples:
         `turns`: these are turns of one example. Then one that nothing is trained of has no sample, and neither has one
         that is too long where that is no reason to set the row aside, as long as another one has.
         """
-        made = Made([], [], [])
+        made = Made([], [], [], [], [])
         left_out: Problem | None = None
         for example, result in pairs:
             if isinstance(result, Problem):
                 if not turns or result.code not in UNTRAINED:
-                    return Made([], [], [], problem=result)
+                    return _refused(result)
                 left_out = left_out or result
                 continue
             made.whole.append((example, result))
             if self._limit is None or len(result.ids) <= self._limit:
                 made.samples.append(result)
+                made.said.append(example)
                 continue
             fitted = self._overflow.fit(example, result, turn=turns)
             if not isinstance(fitted, Problem):
                 made.samples.extend(fitted.samples)
+                made.said.extend([fitted.example] * len(fitted.samples))
                 made.cuts.append(fitted.cuts)
             elif turns and self._leaves_out:
                 left_out = fitted
                 made.cuts.append(Cuts(dropped_turns=1, tokens=len(result.ids)))
             else:
-                return Made([], [], [], problem=fitted)
+                return _refused(fitted)
         if not made.samples:
-            return Made([], [], [], problem=left_out)
+            return _refused(left_out)
+        if self._chats and (problem := self._write(made)) is not None:
+            return _refused(problem)
         return made._replace(digest=_digest([sample.digest for _, sample in made.whole]))
+
+    def _write(self, made: Made) -> Problem | None:
+        """Write what samples say as messages, or tell why that cannot be."""
+        chats = made.chats
+        try:
+            chats += [write_chat(example) if example is not None else Written(b"", ()) for example in made.said]
+        except (TurnscriptError, *DEFECTS) as error:
+            return problem_of(error)
+        losses = [loss for chat in chats for loss in chat.losses] if self._strict else []
+        if losses:
+            message = f"messages cannot say all of it: {losses[0].kind}: {losses[0].detail}; leave JSON Lines out"
+            return Problem(Code.LOSSY, message, losses[0].path)
+        return None
+
+
+def _refused(problem: Problem | None) -> Made:
+    return Made([], [], [], [], [], problem=problem)
 
 
 def _is_untrained(found: Sample | Problem) -> bool:
@@ -140,8 +168,10 @@ def _joined(made: Sequence[Made]) -> Made:
             return one
     whole = [pair for one in made for pair in one.whole]
     samples = [sample for one in made for sample in one.samples]
+    said = [example for one in made for example in one.said]
+    chats = [chat for one in made for chat in one.chats]
     cuts = [cut for one in made for cut in one.cuts]
-    return Made(whole, samples, cuts, _digest([one.digest for one in made]))
+    return Made(whole, samples, said, chats, cuts, _digest([one.digest for one in made]))
 
 
 def _digest(digests: Sequence[bytes]) -> bytes:

@@ -78,13 +78,13 @@ class Checker:
             pieces = [example.text] if example.text is not None else [one for one, _ in example.mask]
             if self._spelled(text, pieces) is not None:
                 return []
-            return [f"it does not decode to the row's text: {_difference(''.join(pieces), text)}"]
+            return [f"it does not decode to the row's text: {difference(''.join(pieces), text)}"]
         example = self._encoder.normalized(example)
         out = self._format.write(example.request, escape=self._escape)
         texts, marks = out.flat()
         spelled = self._spelled(text, texts)
         if spelled is None:
-            return [f"it does not decode to what the conversation is rendered as: {_difference(out.text, text)}"]
+            return [f"it does not decode to what the conversation is rendered as: {difference(out.text, text)}"]
         losses = [loss.path for loss in out.all_losses()]
         return [
             *self._unread(example.request, out.text, losses),
@@ -134,10 +134,10 @@ class Checker:
             yield f"its text does not read back: {error}"
             return
         if again != text:
-            yield f"its text, read and written again, is another: {_difference(text, again)}"
-        difference = unlike(request, found, losses)
-        if difference:
-            yield difference
+            yield f"its text, read and written again, is another: {difference(text, again)}"
+        fault = unlike(request, found, losses)
+        if fault:
+            yield fault
         elif found.items == request.items and found.tools == request.tools:
             self.counts.equal += 1
         else:
@@ -186,7 +186,7 @@ class Checker:
         before = "".join(span.text for span in plain.spans[:-1])
         if plain.spans and plain.spans[-1].control and text.startswith(before):
             return plain, "another block"
-        return None, _difference(plain.text, text)
+        return None, difference(plain.text, text)
 
     def _begun(self, asked: Request, thinking: bool) -> Prompt | None:
         try:
@@ -332,8 +332,8 @@ def _said(item: Item) -> _Said:
     return _Said(item.kind, "", "".join([getattr(part, "text", None) or "" for part in content]))
 
 
-def unlike(request: Request, found: Request, losses: Sequence[str]) -> str:
-    """Where two conversations differ without a loss that says so; empty if they do not.
+def unlike(request: Request, found: Request, losses: Sequence[str], what: str = "its text reads") -> str:
+    """Where two conversations differ without a loss that says so; empty if they do not. `what`: was read again.
 
     Items may be joined or left out, so the first place and the last one where they differ are looked at: a loss is
     reported at one of the items there.
@@ -342,7 +342,7 @@ def unlike(request: Request, found: Request, losses: Sequence[str]) -> str:
     before, after = list(map(_said, request.items)), list(map(_said, found.items))
     if before == after:
         if not known and [tool.name for tool in request.tools] != [tool.name for tool in found.tools]:
-            return "its text reads back with other tools, and no loss was reported"
+            return f"{what} back with other tools, and no loss was reported"
         return ""
     least = min(len(before), len(after))
     first = next((at for at in range(least) if before[at] != after[at]), least)
@@ -353,7 +353,7 @@ def unlike(request: Request, found: Request, losses: Sequence[str]) -> str:
             said = before[at] if 0 <= at < len(before) else None
             read = after[at] if 0 <= at < len(after) else None
             place = request.items[min(at, len(before) - 1)].at if before else "$"
-            return f"{place}: its text reads back as {_short(read)} in the place of {_short(said)}, without a loss"
+            return f"{place}: {what} back as {_short(read)} in the place of {_short(said)}, without a loss"
     return ""
 
 
@@ -364,7 +364,7 @@ def _short(said: _Said | None) -> str:
     return " ".join(filter(None, (said.kind, said.name, repr(text))))
 
 
-def _difference(expected: str, found: str) -> str:
+def difference(expected: str, found: str) -> str:
     """Where two texts part, in words."""
     least = min(len(expected), len(found))
     at = next((place for place in range(least) if expected[place] != found[place]), least)
@@ -372,4 +372,4 @@ def _difference(expected: str, found: str) -> str:
     return f"at character {at}, {found[around]!r} in the place of {expected[around]!r}"
 
 
-__all__ = ["PROMPTS", "Checker", "SampleCounts", "unlike"]
+__all__ = ["PROMPTS", "Checker", "SampleCounts", "difference", "unlike"]

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from io import FileIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +21,18 @@ from numpy.typing import NDArray
 
 from turnscript.datasets.output import Batch
 from turnscript.datasets.preparation import Prepared
-from turnscript.datasets.shardfiles import IDS, INDEX, INDEX_FILE, WEIGHTS, Index, Record, shard_file
+from turnscript.datasets.shardfiles import (
+    CHATS,
+    END,
+    ENDS,
+    IDS,
+    INDEX,
+    INDEX_FILE,
+    WEIGHTS,
+    Index,
+    Record,
+    shard_file,
+)
 
 Numbers = NDArray[np.int64]
 _WINDOW = 8192
@@ -43,6 +56,7 @@ class Samples:
     """All samples of finished shards."""
 
     def __init__(self, prepared: Prepared, records: Sequence[Record], out: Path) -> None:
+        self._chats = prepared.chats
         self._shards = _Shards(out, records)
         self._names = [file.name for file in prepared.files]
         counts = [record.samples for record in records]
@@ -127,7 +141,19 @@ class Samples:
         )
         sources = [f"{names[file]}:{number}" for file, number in zip(files.tolist(), numbers.tolist(), strict=True)]
         ones, zeros = np.ones(len(index), dtype=np.int64), np.zeros(len(index), dtype=np.int64)
-        return Window(index, files, Batch(ids, weights, lengths, zeros, ones, sources))
+        return Window(index, files, Batch(ids, weights, lengths, zeros, ones, sources, self._chats_of(runs)))
+
+    def _chats_of(self, runs: Sequence[_Run]) -> list[Callable[[], bytes] | None]:
+        """What reads the conversation of each sample, in their order."""
+        found: list[Callable[[], bytes] | None] = []
+        for run in runs if self._chats else ():
+            before = min(run.first, 1)
+            ends = self._shards.read(ENDS, run.shard, run.first - before, run.end - run.start + before).tolist()
+            bounds = pairwise(ends if before else [0, *ends])
+            found += [
+                partial(self._shards.chat, run.shard, start, end) if start < end else None for start, end in bounds
+            ]
+        return found
 
 
 class _Run(NamedTuple):
@@ -149,7 +175,7 @@ class _Shards:
     def __init__(self, out: Path, records: Sequence[Record]) -> None:
         self._out = out
         ids = np.dtype("<u2" if not records or records[0].width == 2 else "<u4")
-        self._types: dict[str, np.dtype[Any]] = {IDS: ids, WEIGHTS: np.dtype("u1"), INDEX_FILE: INDEX}
+        self._types: dict[str, np.dtype[Any]] = {IDS: ids, WEIGHTS: np.dtype("u1"), INDEX_FILE: INDEX, ENDS: END}
         self._opened: OrderedDict[tuple[str, int], FileIO] = OrderedDict()
 
     def read(self, suffix: str, shard: int, first: int, count: int) -> NDArray[Any]:
@@ -164,6 +190,12 @@ class _Shards:
         file.seek(first * found.itemsize)
         read = file.readinto(found.view(np.uint8).data)
         assert read == found.nbytes, f"{suffix} of shard {shard} is shorter than its record says"
+
+    def chat(self, shard: int, start: int, end: int) -> bytes:
+        """A conversation, by where it is in its file."""
+        found = np.empty(end - start, dtype=np.uint8)
+        self.read_into(found, CHATS, shard, start)
+        return found.tobytes()
 
     def index(self, shard: int) -> Index:
         """All of the index of a shard."""

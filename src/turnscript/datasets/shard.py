@@ -96,10 +96,10 @@ def run_shard(prepared: Prepared, out: str | os.PathLike[str], number: int, tell
     Raises Stopped for the first bad row, if that is the plan.
     """
     key = prepared.shard_key(number)
-    found = find_record(Path(out), number, key)
+    found = find_record(Path(out), number, key, chats=prepared.chats)
     if found is not None:
         return found
-    with ShardWriter(Path(out), number, prepared.width) as writer:
+    with ShardWriter(Path(out), number, prepared.width, chats=prepared.chats) as writer:
         work = _Work(prepared, number, writer, tell)
         with _seldom_collected():
             work.run()
@@ -111,6 +111,7 @@ def run_shard(prepared: Prepared, out: str | os.PathLike[str], number: int, tell
             pieces=work.pieces,
             rejected=dict(sorted(work.rejected.items())),
             losses=dict(sorted(work.losses.items())),
+            chat_losses=dict(sorted(work.chat_losses.items())),
             warnings=dict(sorted(work.warnings.items())),
             cuts=work.cuts,
         )
@@ -156,7 +157,7 @@ class _Work:
         self._parts = prepared.shards[number]
         self._writer = writer
         self._tell = tell
-        self._samples = RowSamples(self._encoder, plan)
+        self._samples = RowSamples(self._encoder, plan, chats=prepared.chats)
         # Where each turn has a sample that ends with it, none is shown in another way than a prompt leads to.
         self._changes = bool(self._encoder.format.document.grows) and plan.expand != TURNS
         self._stop = plan.on_bad == STOP
@@ -169,6 +170,7 @@ class _Work:
         self.pieces = [PieceCounts() for _ in self._parts]
         self.rejected: Counter[str] = Counter()
         self.losses: Counter[str] = Counter()
+        self.chat_losses: Counter[str] = Counter()
         self.warnings: Counter[str] = Counter()
         self.cuts = Cuts()
 
@@ -231,6 +233,10 @@ class _Work:
         for sample in made.samples:
             if sample.losses:
                 count_losses(self.losses, sample.losses)
+        for chat in made.chats:
+            self._writer.tell(chat.data)
+            if chat.losses:
+                count_losses(self.chat_losses, chat.losses)
         warnings: set[str] = set()
         for example in row.examples:
             warnings |= order_warnings(example.request.items)

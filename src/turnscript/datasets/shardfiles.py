@@ -4,6 +4,8 @@
     shards/00007.weights    a byte for each id
     shards/00007.index      a record of fixed width for each sample (`INDEX`)
     shards/00007.rejects    the rows that were set aside, a line of JSON each
+    shards/00007.chats      the conversations of its samples as JSON, behind one another, if an output holds them
+    shards/00007.ends       where each of them ends, eight bytes a sample
     shards/00007.json       the record: what the others hold, and their hashes
 
 The record is written last, so a shard without one is not there. Every file is written under another name, handed to the
@@ -30,12 +32,19 @@ from numpy.typing import NDArray
 FOLDER = "shards"
 STAGING = ".merging"
 """The folder where a merge writes."""
-IDS, WEIGHTS, INDEX_FILE, REJECTS = "ids", "weights", "index", "rejects"
+IDS, WEIGHTS, INDEX_FILE, REJECTS, CHATS, ENDS = "ids", "weights", "index", "rejects", "chats", "ends"
 SUFFIXES = (IDS, WEIGHTS, INDEX_FILE, REJECTS)
+"""The files that every shard has."""
+CHAT_SUFFIXES = (CHATS, ENDS)
+"""Those that it has besides if an output holds conversations."""
+END = np.dtype("<u8")
+_WITHOUT, _WITH = set(SUFFIXES), {*SUFFIXES, *CHAT_SUFFIXES}
 PART = ".part"
 """Files with this suffix are being written, or are left from a process that was killed."""
 _UNFINISHED = re.compile(rf"\..+-[0-9a-f]{{12}}{re.escape(PART)}")
-_OF_SHARD = re.compile(rf"\.?(\d{{5,}})\.(?:{'|'.join(SUFFIXES)}|json)(?:-[0-9a-f]{{12}}{re.escape(PART)})?")
+_OF_SHARD = re.compile(
+    rf"\.?(\d{{5,}})\.(?:{'|'.join((*SUFFIXES, *CHAT_SUFFIXES))}|json)(?:-[0-9a-f]{{12}}{re.escape(PART)})?"
+)
 
 INDEX = np.dtype(
     [
@@ -96,6 +105,7 @@ class Record(Struct):
     tokens: int = 0
     rejected: dict[str, int] = {}
     losses: dict[str, int] = {}
+    chat_losses: dict[str, int] = {}
     warnings: dict[str, int] = {}
     cuts: Cuts = msgspec.field(default_factory=Cuts)
 
@@ -106,12 +116,18 @@ class Record(Struct):
 
 
 class ShardWriter:
-    """Writes the files of a shard. Used in a `with`: what is not `finish`ed is removed."""
+    """Writes the files of a shard. Used in a `with`: what is not `finish`ed is removed.
 
-    def __init__(self, out: Path, number: int, width: int) -> None:
+    `chats`: whether the conversations of its samples are told too, in the order of the samples.
+    """
+
+    def __init__(self, out: Path, number: int, width: int, *, chats: bool = False) -> None:
         self._stem = _stem(out, number)
         self._stem.parent.mkdir(parents=True, exist_ok=True)
-        self._files = {suffix: Unfinished(_file(self._stem, suffix), hashed=True) for suffix in SUFFIXES}
+        suffixes = (*SUFFIXES, *CHAT_SUFFIXES) if chats else SUFFIXES
+        self._files = {suffix: Unfinished(_file(self._stem, suffix), hashed=True) for suffix in suffixes}
+        self._told = 0
+        self._ends: list[int] = []
         self._type = np.dtype(np.uint16 if width == 2 else np.uint32)
         self.tokens = 0
         self.samples = 0
@@ -132,8 +148,17 @@ class ShardWriter:
         self._files[IDS].write(np.concatenate(ids, dtype=self._type, casting="unsafe").data)
         self._files[WEIGHTS].write(np.concatenate(weights).data)
         self._files[INDEX_FILE].write(index.tobytes())
+        if self._ends:
+            self._files[ENDS].write(np.array(self._ends, dtype=END).data)
+            self._ends.clear()
         self.samples += len(ids)
         self.tokens += int(lengths.sum())
+
+    def tell(self, chat: bytes) -> None:
+        """The conversation of a sample that is added later, as JSON; nothing if it holds none."""
+        self._files[CHATS].write(chat)
+        self._told += len(chat)
+        self._ends.append(self._told)
 
     def reject(self, line: bytes) -> None:
         """A row that was set aside."""
@@ -221,14 +246,17 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def find_record(out: Path, number: int, key: str) -> Record | None:
-    """The record of a shard, if it is finished, is of this key and its files are as large as it says."""
+def find_record(out: Path, number: int, key: str, *, chats: bool = False) -> Record | None:
+    """The record of a shard, if it is finished, is of this key and its files are as large as it says.
+
+    `chats`: it must hold conversations; whoever needs none can use one that does.
+    """
     stem = _stem(out, number)
     try:
         record = msgspec.json.decode(_file(stem, "json").read_bytes(), type=Record)
     except (OSError, msgspec.DecodeError):
         return None
-    if record.key != key or set(record.files) != set(SUFFIXES):
+    if record.key != key or set(record.files) not in (_WITH, *(() if chats else (_WITHOUT,))):
         return None
     for suffix, facts in record.files.items():
         try:

@@ -1,8 +1,9 @@
 """Owns the proof that a finished folder is right: its files are read back and compared with the rows they came from.
 
 Three passes. The hashes of all files are compared with the manifest. The inputs are read and encoded once more, and
-each sample is checked against its conversation (`sample_checks`). Then every output is read, and each document in it
-must be a sample of the row that it names, token for token and weight for weight. So what was proved of a sample holds
+each sample is checked against its conversation (`sample_checks`), and so are the messages beside it (`chat_checks`).
+Then every output is read, and each document in it must be a sample of the row that it names, token for token and weight
+for weight, with its messages where the output holds them. So what was proved of a sample holds
 for the document, in whatever order, window or file it stands. Memory is bounded, but for a fingerprint of each sample.
 """
 
@@ -18,8 +19,17 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from turnscript.datasets.encoding import Sample
-from turnscript.datasets.expectation import Candidate, Fingerprints, Inputs, Source, fingerprint, located
+from turnscript.datasets.chat_checks import chat_faults
+from turnscript.datasets.expectation import (
+    Candidate,
+    Expected,
+    Fingerprints,
+    Inputs,
+    Source,
+    digest_of,
+    fingerprint,
+    located,
+)
 from turnscript.datasets.files import sha256
 from turnscript.datasets.manifest import MANIFEST, Manifest, read_manifest
 from turnscript.datasets.output import Batch
@@ -28,7 +38,7 @@ from turnscript.datasets.outputs._samples import document_starts
 from turnscript.datasets.packingnames import read_packing
 from turnscript.datasets.plan import EXACT
 from turnscript.datasets.preparation import Prepared, load_prepared
-from turnscript.datasets.sample_checks import Checker, SampleCounts
+from turnscript.datasets.sample_checks import Checker, SampleCounts, difference
 from turnscript.errors import InvalidInput
 
 MOST = 100
@@ -50,7 +60,9 @@ class Finding(Struct, frozen=True):
 
 
 class OutputCounts(Struct):
-    """What was read of an output. `trained`: tokens with a weight; `padding`: tokens that belong to no document."""
+    """What was read of an output. `trained`: tokens with a weight; `padding`: tokens that belong to no document;
+    `chats`: documents with the messages of their conversation.
+    """
 
     samples: int = 0
     documents: int = 0
@@ -58,6 +70,7 @@ class OutputCounts(Struct):
     tokens: int = 0
     trained: int = 0
     padding: int = 0
+    chats: int = 0
 
 
 class Verification(Struct):
@@ -125,12 +138,16 @@ def verify(out: str | os.PathLike[str], *, every: int = 1, tell: Tell | None = N
 
 
 class _Document(NamedTuple):
-    """A document in an output, with whatever stands behind it in its sample."""
+    """A document in an output, with whatever stands behind it in its sample. `chat`: its conversation, None where the
+    output holds none of any document; `whole`: it was not put together from pieces.
+    """
 
     source: str
     ids: NDArray[np.uint32]
     weights: NDArray[np.uint8]
     last: bool
+    chat: bytes | None
+    whole: bool = True
 
 
 class _Work:
@@ -144,7 +161,7 @@ class _Work:
         self._prepared = prepared
         self._tell = tell or (lambda _stage, _count: None)
         self._inputs = Inputs(prepared)
-        self._prints = Fingerprints()
+        self._prints = Fingerprints(chats=prepared.chats)
         self._names = {file.name: at for at, file in enumerate(prepared.files)}
         self._unchanged: set[int] = set()
         self._unlike: dict[Source, tuple[str, _Document]] = {}
@@ -197,6 +214,9 @@ class _Work:
             self.found.rows += 1
             for example, sample in row.whole:
                 for fault in checker.faults(example, sample):
+                    self.found.find(self._place(row.source), fault)
+            for one, chat in zip(row.said, row.chats, strict=False):
+                for fault in chat_faults(one, chat) if one is not None else ():
                     self.found.find(self._place(row.source), fault)
             self._prints.add(row)
             if not self.found.rows % 1000:
@@ -274,7 +294,7 @@ class _Work:
         counts.compared += 1
         padding = self._prepared.end or 0
         window = bool(read_packing(self._prepared.plan.pack).window)
-        fitting = [one for one in candidates if _is(document, one, padding, window)]
+        fitting = [one for one in candidates if _is(document, one, padding, window) and _says(document, one)]
         if not fitting:
             self.found.faults += 1
             if len(self._unlike) < _DETAILED:
@@ -284,6 +304,7 @@ class _Work:
         one = min(fitting, key=lambda candidate: int(times[candidate.position]))
         times[one.position] += 1
         counts.padding += len(document.ids) - one.tokens
+        counts.chats += bool(document.chat)
 
     def _compare_counts(self, name: str, counts: OutputCounts, times: NDArray[np.uint32]) -> None:
         """Every sample is there as often as the plan says, or not at all if its row is like another one."""
@@ -317,15 +338,17 @@ class _Work:
         self.found.faults -= len(self._unlike)
         for row in self._inputs.rows(files, only=wanted):
             name, document = self._unlike.pop(row.source)
-            self.found.find(self._place(row.source), f"in {name}, {self._difference(document, row.samples)}")
+            self.found.find(self._place(row.source), f"in {name}, {self._difference(document, row)}")
         for source, (name, _) in self._unlike.items():
             self.found.find(self._place(source), f"{name} has a document of this row, which cannot be used")
 
-    def _difference(self, document: _Document, samples: Sequence[Sample]) -> str:
+    def _difference(self, document: _Document, row: Expected) -> str:
         """How a document differs from the sample of its row that is most like it in length."""
+        samples = row.samples
         if not samples:
             return "there is a document of this row, which should have been set aside"
-        sample = min(samples, key=lambda one: abs(len(one.ids) - len(document.ids)))
+        place = min(range(len(samples)), key=lambda at: abs(len(samples[at].ids) - len(document.ids)))
+        sample = samples[place]
         least = min(len(document.ids), len(sample.ids))
         unlike = document.ids[:least] != sample.ids[:least]
         if unlike.any():
@@ -337,6 +360,8 @@ class _Work:
             at = int(np.argmax(weighed))
             text = self._text(sample.ids[at : at + 8])
             return f"the weight of token {at} ({text}) is {document.weights[at]} and should be {sample.weights[at]}"
+        if len(document.ids) == len(sample.ids) and document.chat is not None and row.chats:
+            return _chat_difference(document, row.chats[place].data)
         return f"it has {len(document.ids)} tokens and should have {len(sample.ids)}"
 
     def _text(self, ids: NDArray[np.uint32]) -> str:
@@ -364,14 +389,18 @@ def _cut(batch: Batch) -> Iterator[tuple[bool, _Document]]:
         last = at == final or begins[at + 1] >= end
         stop = end if last else begins[at + 1]
         first = not at or lasts[at - 1] <= begin
-        yield first, _Document(batch.sources[at], batch.ids[begin:stop], batch.weights[begin:stop], last)
+        chat = batch.chats[at] if batch.chats else None
+        told = (b"" if chat is None else chat()) if batch.chats else None
+        yield first, _Document(batch.sources[at], batch.ids[begin:stop], batch.weights[begin:stop], last, told)
 
 
 def _joined(pieces: Sequence[_Document]) -> _Document:
     if len(pieces) == 1:
         return pieces[0]
     ids, weights = ([getattr(piece, name) for piece in pieces] for name in ("ids", "weights"))
-    return _Document(pieces[0].source, np.concatenate(ids), np.concatenate(weights), pieces[-1].last)
+    told = [piece.chat for piece in pieces if piece.chat is not None]
+    chat = b"".join(told) if told else None
+    return _Document(pieces[0].source, np.concatenate(ids), np.concatenate(weights), pieces[-1].last, chat, whole=False)
 
 
 def _is(document: _Document, one: Candidate, padding: int, window: bool) -> bool:
@@ -382,3 +411,18 @@ def _is(document: _Document, one: Candidate, padding: int, window: bool) -> bool
     if (document.ids[count:] != padding).any() or document.weights[count:].any():
         return False
     return fingerprint(document.ids[:count], document.weights[:count]) == one.digest
+
+
+def _says(document: _Document, one: Candidate) -> bool:
+    """Whether a document has the conversation of this sample beside it; pieces of one have none."""
+    if document.chat is None or not one.chat:
+        return True
+    return not document.chat if not document.whole else digest_of(document.chat) == one.chat
+
+
+def _chat_difference(document: _Document, expected: bytes) -> str:
+    if not document.whole:
+        return "a part of the row has messages, which say more than its tokens"
+    if not expected or not document.chat:
+        return "it has messages and should have none" if document.chat else "it has no messages and should have some"
+    return f"its messages are others: {difference(expected.decode(), document.chat.decode('utf-8', 'replace'))}"

@@ -104,11 +104,15 @@ class Closing:
             )
 
     def _losses(self) -> Iterator[str]:
-        """What the format cannot say, by what and where, the most frequent first."""
+        """What the format cannot say, and what messages cannot, by what and where, the most frequent first."""
         if self.report.losses:
             things = plural(self.report.losses, "thing", "things")
             yield f"note: {things} in the rows cannot be said in {shown(self.manifest.plan.format)}"
             yield from map(shown, loss_lines(self.report.loss_kinds))
+        if self.report.chat_losses:
+            things = plural(sum(self.report.chat_losses.values()), "thing", "things")
+            yield f"note: {things} in the rows cannot be said in the messages beside the tokens"
+            yield from map(shown, loss_lines(self.report.chat_losses))
 
     def _rejected(self) -> Iterator[str]:
         """The reasons, the most frequent first, each with its first row."""

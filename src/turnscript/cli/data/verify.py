@@ -27,6 +27,8 @@ Exit code:
   2  wrong usage
 """
 _COLUMNS = ("samples", "documents", "compared", "tokens", "trained", "padding")
+_CHATS = "chats"
+"""The column of an output that has messages."""
 _INTERVAL = 5.0
 
 
@@ -39,7 +41,8 @@ def command(folder: str, every: int, json_wanted: bool, quiet: bool) -> int:
     """Read a finished folder back and compare it with the rows that it was made of.
 
     All files have the hashes of the manifest; every sample reads back as the conversation of its row; the prompt of
-    every trained turn is how the sample begins; and every document in the files is a sample, weight for weight.
+    every trained turn is how the sample begins; and every document in the files is a sample, weight for weight, with
+    its messages where a file has them.
     """
     found = verify(folder, every=every, tell=Told())
     if json_wanted:
@@ -65,8 +68,9 @@ def _lines(found: Verification) -> Iterator[str]:
         f"{plural(checks.prompts, 'turn', 'turns')} that begin where their prompt ends; "
         f"{plural(checks.ends, 'end of a turn is', 'ends of turns are')} trained"
     )
-    cells = [(name, *(f"{getattr(one, field):,}" for field in _COLUMNS)) for name, one in found.outputs.items()]
-    yield table(("OUTPUT", *(field.upper() for field in _COLUMNS)), cells)
+    columns = (*_COLUMNS, _CHATS) if any(one.chats for one in found.outputs.values()) else _COLUMNS
+    cells = [(name, *(f"{getattr(one, field):,}" for field in columns)) for name, one in found.outputs.items()]
+    yield table(("OUTPUT", *("MESSAGES" if field == _CHATS else field.upper() for field in columns)), cells)
     for note in found.notes():
         yield f"note: {shown(note)}"
     yield "everything is as it should be" if found.ok else f"{plural(found.faults, 'thing is', 'things are')} wrong"

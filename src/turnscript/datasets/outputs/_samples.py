@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from turnscript.datasets.output import Batch, OutputFacts
 from turnscript.errors import InvalidInput
 
+Sample = tuple[list[int], list[int], list[int], list[str]]
+"""Ids, weights, starts and sources."""
 READ = 1 << 20
 """About how many tokens are read at once."""
 NARROW = 1 << 16
@@ -46,7 +48,7 @@ def each(batch: Batch) -> Iterator[tuple[list[int], list[int], list[int], Sequen
         at, document = end, last
 
 
-def batch_of(rows: Sequence[tuple[list[int], list[int], list[int], list[str]]]) -> Batch:
+def batch_of(rows: Sequence[Sample]) -> Batch:
     """The batch of such samples."""
     return Batch(
         np.array([one for row in rows for one in row[0]], dtype=np.uint32),
