@@ -81,6 +81,17 @@ def test_what_was_built_is_built_again_from_its_messages(fields: dict[str, Any],
     assert verify(tmp_path / "two").ok
 
 
+def test_messages_spell_json_as_their_tokens_do(tmp_path: Path) -> None:
+    rows = written(tmp_path / "rows.jsonl", lines(*BUSY))
+    plan: dict[str, Any] = {"outputs": ("jsonl",), "weights": "scaled"}
+    built(plan_for(rows, normalize_json=True, **plan), tmp_path / "one")
+    (_, call, _) = told(tmp_path / "one")
+    assert '{"a": 1.0, "b": 1e5}' == call[2]["tool_calls"][0]["function"]["arguments"]
+    built(plan_for(tmp_path / "one" / "train.jsonl", **plan), tmp_path / "two")
+    assert without_sources(tmp_path / "one") == without_sources(tmp_path / "two")
+    assert verify(tmp_path / "one").ok
+
+
 def test_each_turn_has_what_led_to_it(tmp_path: Path) -> None:
     rows = written(tmp_path / "rows.jsonl", lines(chat("Hi", "Hello.", "Bye", "See you.")))
     built(plan_for(rows, outputs=("jsonl",), expand="turns"), tmp_path / "out")

@@ -140,10 +140,11 @@ class RowSamples:
         return made._replace(digest=_digest([sample.digest for _, sample in made.whole]))
 
     def _write(self, made: Made) -> Problem | None:
-        """Write what samples say as messages, or tell why that cannot be."""
-        chats = made.chats
+        """Write what samples say as messages, in the spelling of their tokens, or tell why that cannot be."""
+        said, chats, normalized = made.said, made.chats, self._encoder.normalized
         try:
-            chats += [write_chat(example) if example is not None else Written(b"", ()) for example in made.said]
+            said[:] = [normalized(example) if example is not None else None for example in said]
+            chats += [write_chat(example) if example is not None else Written(b"", ()) for example in said]
         except (TurnscriptError, *DEFECTS) as error:
             return problem_of(error)
         losses = [loss for chat in chats for loss in chat.losses] if self._strict else []
