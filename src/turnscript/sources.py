@@ -132,9 +132,14 @@ def _tool_in_words(loss: Loss, request: Request) -> Loss:
     path = request.paths.get(f"$.tools[{found[1]}]")
     if path is None:
         inner = request.words.get(f"{tool.type}_tool") if member else None
-        beside = any(member.startswith(f".{key}") for key in tool.envelope)
+        beside = any(_leads_into(member, key) for key in tool.envelope)
         path = f"$.tools[{found[1]}]{f'.{inner}' if inner and not beside else ''}"
     return loss if path + member == loss.path else Loss(path + member, loss.kind, loss.detail)
+
+
+def _leads_into(path: str, key: str) -> bool:
+    """Whether a path below an object leads to this member of it, or into that."""
+    return path.startswith(f".{key}") and path[len(key) + 1 : len(key) + 2] in ("", ".", "[")
 
 
 def _in_words(loss: Loss, items: Mapping[str, Item], words: Words) -> Loss:

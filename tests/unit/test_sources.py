@@ -1,5 +1,6 @@
 """Owns the unit tests of where losses say that something stood: in the source, as its API calls it."""
 
+import json
 from typing import Any
 
 import pytest
@@ -190,3 +191,13 @@ def test_an_empty_string_beside_a_refusal_is_told_at_the_string() -> None:
     message = {"role": "assistant", "content": "", "refusal": "no"}
     losses = ts.convert({"messages": [ASK, message]}, "openai-chat", "anthropic-messages").losses
     assert "$.messages[1].content" in [loss.path for loss in losses]
+
+
+@pytest.mark.parametrize("key", ["", "for", "format2"])
+def test_a_member_beside_a_tool_that_begins_like_one_of_it_is_not_that_one(key: str) -> None:
+    grammar = {"type": "grammar", "grammar": {"definition": "", "syntax": "lark"}}
+    tools = [{"type": "custom", "custom": {"name": "f", "format": grammar}, key: 0}]
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": tools}
+    losses = ts.convert(json.dumps(body), "openai-chat", "anthropic-messages").losses
+    assert "$.tools[0].custom.format" in [loss.path for loss in losses]
+    assert f"$.tools[0].{key}" in [loss.path for loss in losses]
