@@ -198,12 +198,34 @@ def test_documents_only_grow(format_name: str, request: ts.Request, cut: int) ->
     head = ts.Request(conversation=ts.Conversation(items=request.items[:cut], tools=request.tools))
     if format_.document.flags or (cut <= leading and cut < len(request.items)):
         return  # the tool list stands with the leading instructions, and those are not complete yet
-    shorter = str(format_.render(head, view="prompt").value).removesuffix(format_.document.end)
+    assert str(format_.render(request, view="prompt").value).startswith(_undone(format_, head))
+
+
+def _undone(format_: Format, request: ts.Request) -> str:
+    """A document without what closes it."""
+    text = str(format_.render(request, view="prompt").value).removesuffix(format_.document.end)
     turns = format_.document.turns
     groups = [segment.group.close for turn in turns for segment in turn.segments if segment.group]
     for close in [*{turn.close for turn in turns}, *groups]:
-        shorter = shorter.removesuffix(close) if close else shorter
-    assert str(format_.render(request, view="prompt").value).startswith(shorter)
+        text = text.removesuffix(close) if close else text
+    return text
+
+
+@pytest.mark.parametrize("before", [[], [ts.Assistant(content=[ts.Text(text="a")])]], ids=["alone", "behind another"])
+def test_an_empty_answer_before_a_call_only_grows(format_name: str, before: list[ts.Item]) -> None:
+    """F9: where it opens a turn, the call behind it stands in that turn, though nothing be left of the answer."""
+    format_ = ts.get_format(format_name)
+    items = [ts.User(content=[ts.Text(text="Hi")]), *before, ts.Assistant(content=[ts.Text(text="")])]
+    whole = [*items, ts.ToolCall(name="f", id="call_1", arguments="{}")]
+    shorter, longer = (ts.Request(conversation=ts.Conversation(items=one)) for one in (items, whole))
+    assert str(format_.render(longer, view="prompt").value).startswith(_undone(format_, shorter))
+
+
+@pytest.mark.parametrize("name", ["", "bob"])
+def test_a_name_of_what_is_not_written_is_not_written(format_name: str, name: str) -> None:
+    """L3: an answer of a picture alone has no place in most formats, and then its turn has no name."""
+    items = [ts.Thinking(content=[ts.Text(text="Hm.")]), ts.Assistant(content=[ts.Image(file_id="f")], name=name)]
+    check_document(ts.get_format(format_name), ts.Request(conversation=ts.Conversation(items=items)))
 
 
 def _results(count: int) -> Iterator[ts.Item]:

@@ -7,7 +7,6 @@ literals from the table and payloads from the bodies.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,12 +23,12 @@ from turnscript.engine.names import name_line
 from turnscript.engine.read_turns import TIGHT, tightened
 from turnscript.engine.replay import Generated, Replays, closing_of, hides
 from turnscript.engine.spans import CONTROL, ITEM, Writer
+from turnscript.engine.speakers import speaker_at
 from turnscript.engine.system import leads, write_system
 from turnscript.engine.table import Document, Section
 from turnscript.errors import InvalidConversation
 from turnscript.losses import Loss
 
-SPOKEN = ("system", "user", "assistant")
 _METADATA = Metadata()
 _TOOLS = ToolList()
 
@@ -265,6 +264,8 @@ class Composer:
         if item.open:
             self.opened = len(out.pieces), "" if self.place is None else self.place.kind
         if out.flattened and self._vanishes(place, items, at, joint):
+            if joint is None and self.model:
+                self.end_turn()  # what follows opens the turn, as it would if it stood there alone
             return
         if joint is None:
             self.end_turn()
@@ -303,7 +304,7 @@ class Composer:
 
     def _begin(self, place: Place, items: Sequence[Item], at: int, index: int) -> None:
         """Open the turn of an item. What its opening says is of the item that speaks there, and so is what is lost."""
-        speaker = self._speaker(items, at) if place.turn_attributes else -1
+        speaker = speaker_at(self.layout, items, at, self.out) if place.turn_attributes else -1
         if speaker < 0:
             self.begin_turn(place)
             return
@@ -311,18 +312,6 @@ class Composer:
         self.out.place = items[speaker].at or f"items[{index - at + speaker}]"
         self.begin_turn(place, items[speaker])
         self.out.place = where
-
-    def _speaker(self, items: Sequence[Item], first: int) -> int:
-        """Where the item stands that says who speaks in a turn: its text. -1 if it has none."""
-        joints, before = self.layout.joints, items[first]
-        for at, item in enumerate(itertools.islice(items, first, None), first):
-            apart = (before.kind, item.kind) not in joints or (item.hints is not None and item.hints.turn == "new")
-            if at > first and apart:
-                return -1
-            if item.kind in SPOKEN:
-                return at
-            before = item
-        return -1
 
     def stays_open(self, items: Sequence[Item]) -> bool:
         """Whether the last item is unfinished, in a way that this format can show."""

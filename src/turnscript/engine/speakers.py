@@ -1,0 +1,36 @@
+"""Owns who speaks in a turn: the item whose name, if it has one, stands in the opening."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from turnscript.conversation import Item, Text
+from turnscript.engine.layout import Layout
+from turnscript.engine.spans import Writer
+
+SPOKEN = ("system", "user", "assistant")
+"""Kinds of items that are a turn's text."""
+
+
+def speaker_at(layout: Layout, items: Sequence[Item], first: int, out: Writer) -> int:
+    """Where the item stands that says who speaks in the turn which the item at `first` opens: its text. -1 if the turn
+    has none."""
+    before = items[first]
+    for at, item in enumerate(islice(items, first, None), first):
+        apart = (before.kind, item.kind) not in layout.joints or (item.hints is not None and item.hints.turn == "new")
+        if at > first and apart:
+            return -1
+        if item.kind in SPOKEN and _says(layout, item, out):
+            return at
+        before = item
+    return -1
+
+
+def _says(layout: Layout, item: Item, out: Writer) -> bool:
+    """Whether an item will be written."""
+    content = getattr(item, "content", ())
+    if not content or any(type(part) is Text for part in content):
+        return True
+    place = layout.place_for(item)
+    return place is not None and place.body.shows(item, Writer(out.escape, out.archive))
