@@ -21,6 +21,7 @@ from turnscript.api import Api
 from turnscript.conversation import Assistant, Request, Text, User
 
 NOT_KEPT: dict[str, Any] = {"store": False}
+KEEPING = [api for api in CHATS if api.serving.stored]
 MOST = 0.3
 """Seconds between two pieces of a stream that has one every ten milliseconds."""
 SLICE = 0.01
@@ -52,7 +53,7 @@ def of_one_text(api: Api, size: int) -> bytes:
     return body_of(api, stream=False, text="words " * (size // 6), **(NOT_KEPT if api.serving.stored else {}))
 
 
-def of_many_items(api: Api, size: int) -> bytes:
+def of_many_items(api: Api, size: int, **members: Any) -> bytes:
     request = Request()
     request.settings.model, request.settings.max_tokens = "m", 64
     for _ in range(size // 300):
@@ -62,7 +63,7 @@ def of_many_items(api: Api, size: int) -> bytes:
         ]
     request.conversation.items.append(User(content=[Text(text="Hello")]))
     body: Any = api.render_request(request).value
-    return msgspec.json.encode(body | (NOT_KEPT if api.serving.stored else {}))
+    return msgspec.json.encode(body | (members or (NOT_KEPT if api.serving.stored else {})))
 
 
 def longest_gap(process: Serving, data: bytes) -> float:
@@ -108,6 +109,17 @@ def goes_on(process: Serving, data: bytes) -> bool:
 @pytest.mark.parametrize("api", CHATS, ids=named)
 def test_streams_go_on_while_a_long_conversation_comes_in(process: Serving, api: Api) -> None:
     assert goes_on(process, post(api, of_many_items(api, 5_000_000)))
+
+
+@pytest.mark.parametrize("api", KEEPING, ids=named)
+def test_streams_go_on_while_a_long_conversation_is_kept(process: Serving, api: Api) -> None:
+    assert goes_on(process, post(api, of_many_items(api, 15_000_000, store=True)))
+
+
+@pytest.mark.parametrize("api", KEEPING, ids=named)
+def test_streams_go_on_while_a_long_conversation_that_was_kept_goes_on(process: Serving, api: Api) -> None:
+    first = process.client.post(api.endpoint, content=of_many_items(api, 5_000_000, store=True)).json()["id"]
+    assert goes_on(process, post(api, body_of(api, stream=False, previous_response_id=first, store=False)))
 
 
 @pytest.mark.parametrize("api", CHATS, ids=named)

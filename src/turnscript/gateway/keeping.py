@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 from turnscript.api import Api
 from turnscript.conversation import Request
 from turnscript.errors import NotFound, TurnscriptError
+from turnscript.gateway.aside import Aside
 from turnscript.gateway.database import StorageUnavailable
 from turnscript.gateway.logs import say
 from turnscript.gateway.preparing import Leaned, Prepared
@@ -18,30 +20,31 @@ from turnscript.serving import Stored
 
 
 class Keeping:
-    """The answers that are kept, as the APIs that have such see them."""
+    """The answers that are kept, as the APIs that have such see them. What takes long is done `aside`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, aside: Aside) -> None:
         self.store = store
+        self._aside = aside
 
-    async def complete(self, stored: Stored, request: Request, owner: str) -> Leaned:
-        """Put what a request leans on into it: named items, and the conversation before it. Raises NotFound for what
-        is not there, or is somebody else's."""
-        references = stored.references(request)
+    async def complete(self, stored: Stored, request: Request, owner: str, size: int) -> Leaned:
+        """Put what a request of a size leans on into it: named items, and the conversation before it. Raises NotFound
+        for what is not there, or is somebody else's."""
+        references = await self._aside.run(size)(partial(stored.references, request))
         named: dict[str, bytes] = {}
         if references:
             found = await self.store.items(owner, list(references.values()))
             named = {id_: item.body for id_, item in found.items()}
-            for index, id_ in sorted(references.items(), reverse=True):
-                if id_ not in named:
-                    raise NotFound("item", id_, request.items[index].at)
-                stored.resolve(request, index, named[id_])
+            size += sum([len(named.get(id_, b"")) for id_ in references.values()])
+            await self._aside.run(size)(partial(_resolve, stored, request, references, named))
         previous = stored.previous(request)
         if previous is not None:
             before = await self.store.chain(owner, previous)
             if before is None:
                 raise NotFound("response", previous, "$.previous_response_id")
-            stored.join(request, [item.body for item in before])
-        return Leaned(named, previous)
+            said = [item.body for item in before]
+            size += sum(map(len, said))
+            await self._aside.run(size)(partial(stored.join, request, said))
+        return Leaned(named, previous, size)
 
     async def mend(self) -> None:
         """Answers that nobody is working on any more, because the gateway was killed, are told to have failed."""
@@ -76,13 +79,15 @@ class Keeping:
         stored, id_ = api.serving.stored, prepared.reply.id
         if stored is None or id_ is None or not prepared.keep:
             return
+        leaned = prepared.leaned
+        run = self._aside.run(leaned.size)
         answer = Answer(
             id=id_,
             request=prepared.body,
             body=body,
-            items_in=[StoredItem(*one) for one in stored.inputs(prepared.body, id_, prepared.leaned.named)],
+            items_in=await run(partial(_items_in, stored, prepared.body, id_, leaned)),
             items_out=[StoredItem(*one) for one in stored.outputs(body)] if finished else [],
-            previous=prepared.leaned.previous,
+            previous=leaned.previous,
             finished=finished,
             events=events,
         )
@@ -99,6 +104,18 @@ class Keeping:
         """The events of a stream behind the one with the number `after`, as they come. None where none are kept."""
         events = await self.store.follow(owner, id_, after)
         return None if events is None else _followed(stored, events)
+
+
+def _resolve(stored: Stored, request: Request, references: dict[int, str], named: dict[str, bytes]) -> None:
+    """Put named items in the place of their names, from the last on: one item may become several."""
+    for index, id_ in sorted(references.items(), reverse=True):
+        if id_ not in named:
+            raise NotFound("item", id_, request.items[index].at)
+        stored.resolve(request, index, named[id_])
+
+
+def _items_in(stored: Stored, body: bytes, id_: str, leaned: Leaned) -> list[StoredItem]:
+    return [StoredItem(*one) for one in stored.inputs(body, id_, leaned.named)]
 
 
 async def _followed(stored: Stored, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Literal
 
 from starlette.requests import Request as HttpRequest
@@ -89,7 +90,8 @@ class Cancel(OfAnswer):
     async def kept(self, http: HttpRequest, owner: str, id_: str) -> HttpResponse:
         service = self.service
         kept = await service.keeping.fetch(owner, id_)
-        if not self.stored.detached(self.api.parse_request(kept.request)):
+        parse = partial(self.api.parse_request, kept.request)
+        if not self.stored.detached(await service.aside.run(len(kept.request))(parse)):
             raise Conflict(f"the response {id_!r} was not made in the background, so it cannot be cancelled")
         await service.apart.cancel(owner, id_)
         return as_json((await service.keeping.fetch(owner, id_)).body)

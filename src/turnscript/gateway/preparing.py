@@ -62,10 +62,12 @@ class Ended(Struct):
 
 
 class Leaned(Struct, frozen=True):
-    """What a request leans on: the items that it names, by their ids, and the answer that it goes on from."""
+    """What a request leans on: the items that it names, by their ids, and the answer that it goes on from. `size`: the
+    bytes of its body with all that."""
 
     named: dict[str, bytes] = {}
     previous: str | None = None
+    size: int = 0
 
 
 class Prepared(Struct, kw_only=True):

@@ -70,11 +70,11 @@ class Service:
         self._databases = [] if kept.path is None else [Database(kept.path, MEMORY, Bounds(kept.size, kept.ttl))]
         self.memory = Memory(self._databases[0] if self._databases else None, ttl=kept.ttl)
         self._databases.append(Database(config.store.path, STORE, Bounds(config.store.size, config.store.ttl)))
-        self.keeping = Keeping(Store(self._databases[-1]))
+        self.aside = Aside()
+        self.keeping = Keeping(Store(self._databases[-1]), self.aside)
         self.sessions = Sessions()
         self.prefixes = Prefixes()
         self.apart = Apart(self.keeping)
-        self.aside = Aside()
 
     # Its life.
 
@@ -231,8 +231,7 @@ class Service:
     async def prepare(self, visit: Visit, caller: Caller, body: bytes, *, fits: bool = True) -> Prepared:
         """A request ready to be answered, whose client's leaving ends it. Raises what its client is told."""
         serving = visit.api.serving
-        run = self.aside.run(len(body))
-        request = await run(partial(visit.api.parse_request, body))
+        request = await self.aside.run(len(body))(partial(visit.api.parse_request, body))
         for check in (serving.refusal, serving.unasked if fits else None):
             refused = None if check is None else check(request)
             if refused is not None:
@@ -241,10 +240,10 @@ class Service:
         visit.watch()  # not before: others wait for the same model to be ready
         visit.model = served.name
         request.settings.model = request.settings.model or served.name  # an answer says who gave it
-        leaned = Leaned()
+        leaned = Leaned(size=len(body))
         if serving.stored is not None:
             self.apart.check_over(caller.name, serving.stored.previous(request))
-            leaned = await self.keeping.complete(serving.stored, request, caller.name)
+            leaned = await self.keeping.complete(serving.stored, request, caller.name, len(body))
         preparation = Preparation(
             served=served,
             caller=caller,
@@ -254,7 +253,7 @@ class Service:
             sessions=self.sessions,
             several=serving.together is not None,
             fits=fits,
-            run=run,
+            run=self.aside.run(leaned.size),
         )
         prepared = await (preparation.text(request) if serving.bare else preparation.conversation(request))
         prepared.leaned = leaned

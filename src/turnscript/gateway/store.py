@@ -143,7 +143,7 @@ class Store:
         rows = await self._database.read(partial(_items_in, owner=owner, id_=id_))
         if rows is None:
             return None
-        items = self._items(rows) or []
+        items = self._sound(rows) or []
         items = items if order == "asc" else items[::-1]
         if after is not None:
             at = next((at for at, item in enumerate(items) if item.id == after), -1)
@@ -162,12 +162,12 @@ class Store:
         if rows is None:
             return None
         self._database.write(partial(_touch, owner=owner, id_=previous, now=time.time()))
-        return self._items(rows)
+        return self._sound(rows)
 
     async def items(self, owner: str, ids: Sequence[str]) -> dict[str, StoredItem]:
         """The items with these ids that went into an answer or came out of one, as they were kept last."""
         rows = await self._database.read(partial(_items, owner=owner, ids=list(dict.fromkeys(ids))))
-        return {item.id: item for item in self._items(rows, whole=False) or []}
+        return {item.id: item for item in self._sound(rows, whole=False) or []}
 
     async def item(self, owner: str, id_: str) -> StoredItem | None:
         """The item of that id."""
@@ -206,12 +206,12 @@ class Store:
             log.close()
         return None if log.overflowed else log.follow(after)
 
-    def _items(self, rows: Sequence[tuple[str, bytes]], whole: bool = True) -> list[StoredItem] | None:
-        """Items from their rows; None if one that is part of a whole is damaged."""
-        found = [(id_, _unpacked(body)) for id_, body in rows]
-        damaged = sum(body is None for _, body in found)
+    def _sound(self, read: Sequence[StoredItem | None], whole: bool = True) -> list[StoredItem] | None:
+        """The items that were not damaged; None if one is that is part of a whole."""
+        items = [item for item in read if item is not None]
+        damaged = len(read) - len(items)
         self.counts["damaged"] += damaged
-        return None if damaged and whole else [StoredItem(id_, body) for id_, body in found if body is not None]
+        return None if damaged and whole else items
 
 
 class Behind(Conflict):
@@ -324,14 +324,14 @@ def _events(connection: sqlite3.Connection, *, owner: str, id_: str) -> bytes | 
     return None if row is None else row[0]
 
 
-def _items_in(connection: sqlite3.Connection, *, owner: str, id_: str) -> list[tuple[str, bytes]] | None:
+def _items_in(connection: sqlite3.Connection, *, owner: str, id_: str) -> list[StoredItem | None] | None:
     if _get(connection, owner=owner, id_=id_) is None:
         return None
     query = "SELECT id, body FROM items WHERE owner = ? AND answer = ? AND side = 0 ORDER BY place"
-    return connection.execute(query, (owner, id_)).fetchall()
+    return [_item(row) for row in connection.execute(query, (owner, id_))]
 
 
-def _chain(connection: sqlite3.Connection, *, owner: str, id_: str) -> list[tuple[str, bytes]] | None:
+def _chain(connection: sqlite3.Connection, *, owner: str, id_: str) -> list[StoredItem | None] | None:
     if _get(connection, owner=owner, id_=id_) is None:
         return None
     query = "SELECT previous FROM answers WHERE owner = ? AND id = ?"
@@ -344,7 +344,7 @@ def _chain(connection: sqlite3.Connection, *, owner: str, id_: str) -> list[tupl
         ids[at] = None
         at = row[0]
     query = "SELECT id, body FROM items WHERE owner = ? AND answer = ? ORDER BY side, place"
-    return [row for one in reversed(ids) for row in connection.execute(query, (owner, one))]
+    return [_item(row) for one in reversed(ids) for row in connection.execute(query, (owner, one))]
 
 
 def _touch(connection: sqlite3.Connection, *, owner: str, id_: str, now: float) -> None:
@@ -355,11 +355,11 @@ def _touch(connection: sqlite3.Connection, *, owner: str, id_: str, now: float) 
     )
 
 
-def _items(connection: sqlite3.Connection, *, owner: str, ids: Sequence[str]) -> list[tuple[str, bytes]]:
+def _items(connection: sqlite3.Connection, *, owner: str, ids: Sequence[str]) -> list[StoredItem | None]:
     query = """SELECT items.id, items.body FROM items
         JOIN answers ON answers.owner = items.owner AND answers.id = items.answer
         WHERE items.owner = ? AND items.id = ? AND NOT answers.deleted ORDER BY answers.made DESC LIMIT 1"""
-    return [row for one in ids for row in connection.execute(query, (owner, one))]
+    return [_item(row) for one in ids for row in connection.execute(query, (owner, one))]
 
 
 def _unfinished(connection: sqlite3.Connection) -> list[tuple[str, str]]:
@@ -391,6 +391,12 @@ def _delete(connection: sqlite3.Connection, *, owner: str, id_: str) -> bool:
 
 def _packed(data: bytes) -> bytes:
     return b"z" + zlib.compress(data, 1) if len(data) > _SMALL else b"p%08x" % zlib.crc32(data) + data
+
+
+def _item(row: tuple[str, bytes]) -> StoredItem | None:
+    """An item from its row; None if the disk has changed it."""
+    body = _unpacked(row[1])
+    return None if body is None else StoredItem(row[0], body)
 
 
 def _unpacked(packed: bytes) -> bytes | None:
