@@ -454,3 +454,24 @@ def test_recalling_a_long_session_is_linear() -> None:
         return run
 
     assert_grows_below(10, recalling, 300, 1200, least=0.005)
+
+
+def test_others_go_on_while_a_very_long_session_is_recalled() -> None:
+    """However many turns there are, the event loop is not held up by all of them at once."""
+    items: list[ts.Item] = []
+    for _ in range(10_000):
+        items += [ts.Assistant(content=said("x")), ts.User(content=said("y"))]
+
+    async def others(turns: list[int]) -> None:
+        while True:
+            turns.append(len(turns))
+            await asyncio.sleep(0)
+
+    async def run() -> int:
+        turns: list[int] = []
+        going_on = asyncio.create_task(others(turns))
+        assert (10_000, 0) == ((found := await recall(Memory(), items)).turns, found.reused)
+        going_on.cancel()
+        return len(turns)
+
+    assert asyncio.run(run()) >= 4

@@ -7,6 +7,7 @@ taken at its word, and its items are rendered. What was remembered lately is in 
 
 from __future__ import annotations
 
+import asyncio
 import math
 import sqlite3
 import time
@@ -30,6 +31,7 @@ MB = 1024 * 1024
 _TELLING = 16  # an id as long as this is nobody else's
 _PATIENCE = 0.5  # seconds that a request waits for the database
 _AT_ONCE = 400  # names in one query
+_AT_A_TIME = 2000  # turns that are looked for: a millisecond or two
 _MOST_NAMES = 64  # of one turn in memory
 
 SCHEMA = Schema(
@@ -111,11 +113,11 @@ class Memory:
     async def recall(self, scope: str, request: Request, run: Run = here) -> Recalled:
         """The turns of a request that came back unchanged. Never fails: what cannot be looked up is not known."""
         echoes, history, begun = await run(partial(_read, scope, request.items))
-        found = {echo.start: self._held.find(echo) for echo in echoes}
+        found = await self._find(echoes)
         missing = [echo for echo in echoes if found[echo.start] is None]
         if missing and self._database is not None:
-            await self._look_up(self._database, missing)
-            found |= {echo.start: self._held.find(echo) for echo in missing}
+            await self._look_up(self._database, missing, run)
+            found |= await self._find(missing)
         replays = [(echo.start, echo.end, turn.generated) for echo in echoes if (turn := found[echo.start]) is not None]
         self.counts["recalled"] += len(replays)
         self.counts["unknown"] += len(echoes) - len(replays)
@@ -149,8 +151,17 @@ class Memory:
             self._database.write(partial(_insert, body=body, names=set(names), now=time.time()), len(body))
         return True
 
-    async def _look_up(self, database: Database, echoes: list[Echo]) -> None:
-        wanted = list(dict.fromkeys(name for echo in echoes for name in echo.names))
+    async def _find(self, echoes: list[Echo]) -> dict[int, Turn | None]:
+        """What is in memory of turns, by where they start. Where they are many, all else goes on in between."""
+        found: dict[int, Turn | None] = {}
+        for at in range(0, len(echoes), _AT_A_TIME):
+            if at:
+                await asyncio.sleep(0)
+            found |= {echo.start: self._held.find(echo) for echo in echoes[at : at + _AT_A_TIME]}
+        return found
+
+    async def _look_up(self, database: Database, echoes: list[Echo], run: Run) -> None:
+        wanted = await run(lambda: list(dict.fromkeys(name for echo in echoes for name in echo.names)))
         try:
             rows = await database.read(partial(_select, names=wanted), timeout=_PATIENCE)
         except (TimeoutError, StorageUnavailable):
