@@ -103,7 +103,7 @@ class AnswerRequests:
         """A client that sends the same request of the same session again no longer waits for the first one."""
         if not prepared.session.single:
             return
-        mark = visit.mark = (prepared.caller.name, prepared.session.key, prepared.digest)
+        mark = visit.mark = (prepared.caller.name, prepared.session.key, prepared.body)
         for other in self._service.visits:
             if other is not visit and other.mark == mark:
                 message = "the same request came again; this one is not answered any more"

@@ -74,8 +74,8 @@ class Prepared(Struct, kw_only=True):
     """A request that is ready to be answered.
 
     `request`: as the client sent it, and naming the model that answers where it names none. `choices`: how many answers
-    it gets. `session`: where it belongs. `digest`: of the body. `quiet`: nobody is to be told of losses. `call_ids`:
-    whether the client is told the ids of calls.
+    it gets. `session`: where it belongs. `quiet`: nobody is to be told of losses. `call_ids`: whether the client is
+    told the ids of calls.
     """
 
     request: Request
@@ -92,7 +92,6 @@ class Prepared(Struct, kw_only=True):
     recalled: Recalled | None = None
     findings: list[CallFinding] = []
     shape: ResponseFormat | None = None
-    digest: int = 0
     body: bytes = b""
     reply: Reply = PLAIN
     ended: Ended = field(default_factory=Ended)

@@ -258,7 +258,6 @@ class Service:
         prepared = await (preparation.text(request) if serving.bare else preparation.conversation(request))
         prepared.leaned = leaned
         prepared.call_ids = serving.call_ids is None or serving.call_ids(request)
-        prepared.digest = hash(body)
         prepared.body = body
         prepared.streams = bool(request.settings.stream)
         if serving.stored is not None:

@@ -59,7 +59,7 @@ class Visit:
         self.generation: Outcome | None = None
         self.prepared: Prepared | None = None
         self.more_headers: RawHeaders = []
-        self.mark: tuple[str, str, int] | None = None
+        self.mark: tuple[str, str, bytes] | None = None
         self.model = ""
         self.error: TurnscriptError | None = None
         self.reason: TurnscriptError | None = None
