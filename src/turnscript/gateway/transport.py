@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
-import io
 import socket
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
 from turnscript.backend import SHOWN, Backend, HttpCall
@@ -22,6 +23,7 @@ RECEIVE_BUFFER = 64 * 1024
 """The same in the operating system. Left alone it would let a server run ahead by megabytes."""
 IDLE = 4.0
 """Seconds that an idle connection is kept. Most servers close theirs after five."""
+_PIECE = 64 * 1024
 _LARGE = 1024 * 1024
 
 
@@ -144,7 +146,7 @@ class HttpTransport:
         if url is None:
             url = self._urls[call.path] = URL(self._base + call.path)
         body = call.body
-        data = io.BytesIO(body) if body is not None and len(body) > _LARGE else body
+        data = _Large(body) if body is not None and len(body) > _LARGE else body
         session = self._session or self._opened()
         response = await session.request(
             call.method, url, data=data, headers=_JSON if body is not None else None, allow_redirects=False
@@ -164,6 +166,27 @@ class HttpTransport:
 
 _HEADERS = {"User-Agent": "turnscript", "Accept": "application/json, text/event-stream", "Accept-Encoding": "identity"}
 _JSON = {"Content-Type": "application/json"}
+
+
+class _Large(aiohttp.Payload):
+    """A large body, sent in pieces so that all else goes on. As a file in memory it would be copied first."""
+
+    _value: bytes
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body)
+        self._size = len(body)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The body as text."""
+        return self._value.decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Send it."""
+        body = memoryview(self._value)
+        for start in range(0, len(body), _PIECE):
+            await writer.write(body[start : start + _PIECE])
+            await asyncio.sleep(0)
 
 
 class HttpReply:
