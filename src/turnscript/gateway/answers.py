@@ -64,7 +64,7 @@ class AnswerRequests:
             await self._leave(visit)
             service.visits.discard(visit)
             service.note_end(visit)
-            visit.forget()
+            service.aside.free(*visit.forget())
 
     async def _leave(self, visit: Visit) -> None:
         """Never leave a stream without an end: where nothing else has ended it, something unforeseen has."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
 LARGE = 256 * 1024
 """Bytes of a body from which on its request is large. Such a one may take 50 ms."""
+_AT_A_TIME = 1000
 
 
 class Run(Protocol):
@@ -32,6 +33,7 @@ class Aside:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(1, "large requests")
+        self._closed = False
 
     def run(self, size: int) -> Run:
         """How to do what a request of a size needs."""
@@ -40,6 +42,18 @@ class Aside:
     async def _away(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
+    def free(self, things: list[Any], size: int) -> None:
+        """Empty a list of a request of a size, which nobody needs any more. Freed all at once, as they would be where
+        it just goes, a hundred thousand things hold up everything."""
+        if size >= LARGE and not self._closed:
+            self._threads.submit(_empty, things)
+
     def close(self) -> None:
         """Do nothing more."""
+        self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _empty(things: list[Any]) -> None:
+    while things:
+        del things[-_AT_A_TIME:]

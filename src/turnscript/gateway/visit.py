@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any
 
 from turnscript.api import Api
+from turnscript.conversation import Item
 from turnscript.errors import LossyConversion, Timeout, TooLarge, TurnscriptError
 from turnscript.gateway.callers import Caller
 from turnscript.gateway.generation import Outcome
@@ -166,10 +167,15 @@ class Visit:
             self._watcher.cancel()
             self._watcher = None
 
-    def forget(self) -> None:
-        """Let go of the error that ended the request, which is told by now."""
+    def forget(self) -> tuple[list[Item], int]:
+        """Let go of all that the request took, and of the error that ended it, which is told by now. Returns the items
+        of its conversation, where nobody else works with them, and the bytes that they came in."""
         let_go(self.error)
-        self.error = self.reason = None
+        prepared = self.prepared
+        self.error = self.reason = self.prepared = self.generation = self.outlet = self.renderer = None
+        if prepared is None or prepared.detached:
+            return [], 0
+        return prepared.request.items, prepared.leaned.size
 
     def take_back(self) -> None:
         """The task goes on, to tell the client why it was ended."""
