@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from turnscript.conversation import Request
+from turnscript.conversation import Item, Request
 from turnscript.errors import InvalidRequest, TurnscriptError
 
 
@@ -66,6 +66,24 @@ class Stored(Struct, frozen=True, kw_only=True):
     """A response body with another status: `queued`, `in_progress`, `cancelled`."""
 
 
+class Compacting(Struct, frozen=True, kw_only=True):
+    """How clients of an API have a conversation replaced by a summary, which only the server can read.
+
+    `path`: where they send a conversation for nothing else; `body`: what they are told there, made of a response body.
+    """
+
+    path: str
+    body: Callable[[bytes], bytes]
+    wished: Callable[[Request], bool]
+    """Whether the last item of a request wishes a summary instead of an answer."""
+    wish: Callable[[Request], None]
+    """Make a request that came to `path` one that wishes a summary, whole and not kept."""
+    proof: Callable[[Item], str | None]
+    """The summary in an item as it was sealed; None for any other item."""
+    item: Callable[[str, str], Item]
+    """The item that holds a sealed summary: of something that makes its id, and the seal."""
+
+
 class Serving(Struct, frozen=True, kw_only=True):
     """An API as a server sees it.
 
@@ -86,6 +104,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     count_path: str = ""
     count: Callable[[int], bytes] | None = None
     stored: Stored | None = None
+    compacting: Compacting | None = None
     refusal: Callable[[Request], InvalidRequest | None] | None = None
     unasked: Callable[[Request], InvalidRequest | None] | None = None
     together: Callable[[Sequence[bytes]], bytes] | None = None

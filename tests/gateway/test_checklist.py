@@ -193,8 +193,10 @@ CHECKLIST: dict[str, list[str]] = {
         "gateway/test_faults_sdks.py::test_a_response_that_breaks_off_is_told_to_have_failed",
         "gateway/test_e2e_responses.py::test_the_limit_is_an_incomplete_answer",
     ],
-    "Responses: compaction is a normal request": [
-        "gateway/test_e2e_responses.py::test_a_wish_to_compact_is_reported_and_a_summary_is_an_ordinary_request",
+    "Responses: compaction is a normal request, or one item that only the server reads": [
+        "gateway/test_e2e_responses.py::test_a_summary_is_an_ordinary_request",
+        "gateway/test_e2e_compaction.py::test_a_wish_at_the_end_gives_one_item_with_the_summary",
+        "gateway/test_e2e_compaction.py::test_a_conversation_goes_on_from_its_summary",
         "gateway/test_foreign.py::test_what_only_another_server_can_do_is_a_loss",
         "gateway/test_prefix_law.py::test_a_session_of_codex_only_grows",
     ],

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from turnscript.api import Api
+from turnscript.conversation import Request, User
 from turnscript.errors import Conflict, TurnscriptError, UpstreamError
 from turnscript.events import Event
 from turnscript.gateway.choices import Choices, Tell
@@ -79,14 +80,18 @@ class AnswerRequests:
         visit.error = error
         await visit.refuse(error)
 
-    async def _answer(self, visit: Visit) -> None:
+    async def _prepared(self, visit: Visit, wish: Callable[[Request], None] | None = None) -> Prepared:
         service = self._service
         caller = visit.caller = service.admit(visit.headers)
         settings = service.config.server
         body = await visit.body(settings.max_body, settings.idle_timeout)
-        prepared = await service.prepare(visit, caller, body)
+        prepared = await service.prepare(visit, caller, body, wish=wish)
         visit.prepared, visit.told = prepared, prepared.told
         service.metrics.running.labels(self._api.name, visit.model).inc()
+        return prepared
+
+    async def _answer(self, visit: Visit) -> None:
+        prepared = await self._prepared(visit)
         if prepared.detached:
             visit.unwatch()
             await self._apart(visit, prepared)
@@ -231,6 +236,21 @@ class AnswerRequests:
             events += generation.resume()
             if events:
                 await tell(events)
+
+
+class CompactRequests(AnswerRequests):
+    """Answers with what a conversation goes on from: what its users said, and a summary of all of it."""
+
+    async def _answer(self, visit: Visit) -> None:
+        compacting = self._api.serving.compacting
+        assert compacting is not None
+        prepared = await self._prepared(visit, compacting.wish)
+        self._supersede(visit, prepared)
+        generation = await self._generated(visit, prepared, _say_nothing)
+        response, asked = generation.response, prepared.request.items
+        summed = [item for item in response.items if compacting.proof(item) is not None]
+        response.items = [*(item for item in asked if isinstance(item, User)), *summed]
+        await visit.answer(compacting.body(await self._service.finish(visit, prepared, generation)))
 
 
 async def _read(

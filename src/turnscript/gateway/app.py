@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route, Router
 
 from turnscript.api import Api
 from turnscript.errors import NotFound, TurnscriptError
-from turnscript.gateway.answers import AnswerRequests
+from turnscript.gateway.answers import AnswerRequests, CompactRequests
 from turnscript.gateway.counts import Count
 from turnscript.gateway.headers import by_name
 from turnscript.gateway.kept import Cancel, Delete, Fetch, InputItems, Upgrade
@@ -102,6 +102,8 @@ class Application:
             path = api.endpoint.removeprefix(strip)
             upgrade = {"GET": Upgrade(service, api)} if serving.stored is not None else {}
             yield self._at(path, POST=AnswerRequests(service, api), **upgrade)
+            if serving.compacting is not None:
+                yield self._at(serving.compacting.path.removeprefix(strip), POST=CompactRequests(service, api))
             if serving.count_path:
                 yield self._at(serving.count_path.removeprefix(strip), POST=Count(service, api))
             if serving.stored is not None:

@@ -31,6 +31,7 @@ from turnscript.gateway.blanks import Blanks
 from turnscript.gateway.callers import Caller
 from turnscript.gateway.callids import CallIds, Unrepeated, without_marks
 from turnscript.gateway.checks import CallFinding, CallGate, CallPolicy
+from turnscript.gateway.compacting import Compacted, opened
 from turnscript.gateway.config import Losses, Policy
 from turnscript.gateway.generation import Controls, Generation, Parser, Stage, TextParser
 from turnscript.gateway.headers import POLICY, Told
@@ -42,6 +43,7 @@ from turnscript.gateway.served import Served
 from turnscript.gateway.sessions import Session, Sessions
 from turnscript.jsontext import plain
 from turnscript.losses import Loss
+from turnscript.serving import Compacting
 from turnscript.thoughts import restore_thoughts, sealed
 
 HANDLED = ("store", "previous_response_id", "background", "stream_options", *HOSTED_MEMBERS)
@@ -170,6 +172,7 @@ class Preparation(Struct, kw_only=True):
     memory: Memory
     signing_key: bytes
     sessions: Sessions
+    compacting: Compacting | None = None
     several: bool = False
     """Whether the API has a place for several answers."""
     fits: bool = True
@@ -197,6 +200,8 @@ class Preparation(Struct, kw_only=True):
 
         def controls() -> Controls:
             stages: list[Stage] = [offered.restorer(), Unrepeated(request), Seals(self.signing_key)]
+            if self.compacting is not None and self.compacting.wished(request):
+                stages.append(Compacted(self.compacting, self.signing_key))
             return Controls(
                 ids=CallIds(),
                 meter=forcing.ThoughtMeter(plan.budget, served.estimate) if plan.budget is not None else None,
@@ -227,8 +232,11 @@ class Preparation(Struct, kw_only=True):
 
     def _offered(self, request: Request) -> tuple[Offer, ResponseFormat | None, Session, list[Loss]]:
         """The conversation without what is not for a model, and with the tools as it gets them."""
-        losses = restore_thoughts(request, self.signing_key)
-        cleaned = clean(without_marks(request))
+        losses, shown = restore_thoughts(request, self.signing_key), request
+        if self.compacting is not None:
+            shown, lost = opened(request, self.compacting, self.signing_key)
+            losses += lost
+        cleaned = clean(without_marks(shown))
         hosted = Offering(hosted=self.caller.policy.hosted_tools)
         offered = offer(cleaned.request, self.served.format, hosted, hidden=cleaned.hidden)
         asked = forcing.structured(offered.request)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from time import time
 
 import msgspec
 
 from turnscript.api import Reply
-from turnscript.conversation import Usage
+from turnscript.conversation import Request, Usage
 from turnscript.errors import InvalidInput, Overloaded, TurnscriptError, Unsupported, UpstreamError
 from turnscript.gateway.apart import Apart
 from turnscript.gateway.aside import Aside
@@ -228,14 +228,25 @@ class Service:
             caller.budget.admit()
         return caller
 
-    async def prepare(self, visit: Visit, caller: Caller, body: bytes, *, fits: bool = True) -> Prepared:
-        """A request ready to be answered, whose client's leaving ends it. Raises what its client is told."""
+    async def prepare(
+        self,
+        visit: Visit,
+        caller: Caller,
+        body: bytes,
+        *,
+        fits: bool = True,
+        wish: Callable[[Request], None] | None = None,
+    ) -> Prepared:
+        """A request ready to be answered, whose client's leaving ends it. `wish` makes it another one. Raises what its
+        client is told."""
         serving = visit.api.serving
         request = await self.aside.run(len(body))(partial(visit.api.parse_request, body))
         for check in (serving.refusal, serving.unasked if fits else None):
             refused = None if check is None else check(request)
             if refused is not None:
                 raise refused
+        if wish is not None:
+            wish(request)
         served = await self._ready(visit, request.settings.model)
         visit.watch()  # not before: others wait for the same model to be ready
         visit.model = served.name
@@ -251,6 +262,7 @@ class Service:
             memory=self.memory,
             signing_key=self._signing_key,
             sessions=self.sessions,
+            compacting=serving.compacting,
             several=serving.together is not None,
             fits=fits,
             run=self.aside.run(leaned.size),

@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw as RawJson
 
+from turnscript.apis.openai_responses.compaction import COMPACTING
 from turnscript.apis.openai_responses.errors import failure_of, flat_error
+from turnscript.apis.openai_responses.listed import whole, with_id
 from turnscript.apis.openai_responses.reading import read_items
 from turnscript.apis.openai_responses.slots import INSTRUCTIONS, INSTRUCTIONS_LIST
 from turnscript.conversation import Opaque, Request
@@ -89,9 +91,9 @@ def _inputs(body: bytes, response_id: str, named: Mapping[str, bytes]) -> list[t
         text = {"type": "input_text", "text": value}
         items: list[dict[str, Any]] = [{"type": "message", "role": "user", "content": [text]}]
     else:
-        items = [_whole(_meant(read_object(item), named)) for item in read_list(value)]
+        items = [whole(_meant(read_object(item), named)) for item in read_list(value)]
     own = response_id.partition("_")[2] or response_id
-    return [_named(_with_id(item, f"{own}_{index}")) for index, item in enumerate(items)]
+    return [_named(with_id(item, f"{own}_{index}")) for index, item in enumerate(items)]
 
 
 def _named(item: dict[str, Any]) -> tuple[str, bytes]:
@@ -106,42 +108,6 @@ def _meant(item: dict[str, Json], named: Mapping[str, bytes]) -> dict[str, Json]
         return item
     found = named.get(str(plain(item["id"]))) if "id" in item else None
     return item if found is None else read_object(found)
-
-
-def _whole(item: dict[str, Json]) -> dict[str, Any]:
-    """An item as lists of items show it: a message says its type, and its content is a list."""
-    if "type" in item and plain(item["type"]) is not None and plain(item["type"]) != "message":
-        return dict(item)
-    if "role" not in item:
-        return dict(item)
-    whole: dict[str, Any] = {"type": "message"} | {key: value for key, value in item.items() if key != "type"}
-    content = item.get("content")
-    if content is not None and bytes(content)[:1] == b'"':
-        kind = "output_text" if plain(item["role"]) == "assistant" else "input_text"
-        part: dict[str, Any] = {"type": kind, "text": content}
-        whole["content"] = [part | {"annotations": []} if kind == "output_text" else part]
-    return whole
-
-
-_PREFIXES = {
-    "message": "msg",
-    "reasoning": "rs",
-    "function_call": "fc",
-    "function_call_output": "fco",
-    "custom_tool_call": "ctc",
-    "custom_tool_call_output": "ctco",
-}
-
-
-def _with_id(item: dict[str, Any], name: str) -> dict[str, Any]:
-    id_ = item.get("id")
-    if id_ is not None and bytes(id_) != b"null":
-        return item
-    kind = item.get("type", "message")
-    kind = plain(kind) if isinstance(kind, RawJson) else kind
-    made = {"id": f"{_PREFIXES.get(str(kind), 'item')}_{name}"}
-    status = {"status": "completed"} if kind in _PREFIXES and "status" not in item else {}
-    return made | status | {key: value for key, value in item.items() if key != "id"}
 
 
 def _outputs(body: bytes) -> list[tuple[str, bytes]]:
@@ -207,6 +173,7 @@ SERVING = Serving(
         left=_left,
         with_status=_with_status,
     ),
+    compacting=COMPACTING,
     refusal=_refusal,
     unasked=_unasked,
 )

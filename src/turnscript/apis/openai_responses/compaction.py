@@ -1,0 +1,53 @@
+"""Owns compaction: the wish for a summary instead of an answer, the item that holds it, and the body of its endpoint.
+
+A client ends its input with a `compaction_trigger`, or sends it to a path of its own; either way it gets a `compaction`
+item, whose `encrypted_content` it sends back in the place of all that was said (spec apis A1, clients 4).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from turnscript.apis.openai_responses.listed import whole, with_id
+from turnscript.conversation import Item, Opaque, Request
+from turnscript.jsontext import json_of, plain, read_list, read_object
+from turnscript.serving import Compacting
+
+TRIGGER, COMPACTION = "compaction_trigger", "compaction"
+_KEPT = ("id", "created_at", "usage")
+
+
+def _wished(request: Request) -> bool:
+    last = request.items[-1] if request.items else None
+    return isinstance(last, Opaque) and last.type == TRIGGER
+
+
+def _wish(request: Request) -> None:
+    if not _wished(request):
+        request.items.append(Opaque(type=TRIGGER, value=json_of({"type": TRIGGER})))
+    request.settings.store = request.settings.stream = False
+    request.extra = {key: value for key, value in request.extra.items() if key != "background"}
+
+
+def _proof(item: Item) -> str | None:
+    if not isinstance(item, Opaque) or item.type != COMPACTION:
+        return None
+    value = read_object(item.value).get("encrypted_content")
+    proof = plain(value) if value is not None else None
+    return proof if isinstance(proof, str) else None
+
+
+def _item(name: str, seal: str) -> Item:
+    value = {"id": f"cmp_{name}", "type": COMPACTION, "encrypted_content": seal}
+    return Opaque(type=COMPACTION, value=json_of(value))
+
+
+def _body(response: bytes) -> bytes:
+    members = read_object(response)
+    name = str(plain(members["id"])).partition("_")[2]
+    items = [whole(read_object(item)) for item in read_list(members["output"])]
+    told = {"output": [with_id(item, f"{name}_{index}") for index, item in enumerate(items)]}
+    return msgspec.json.encode({"object": "response.compaction", **{key: members[key] for key in _KEPT}, **told})
+
+
+COMPACTING = Compacting(path="/v1/responses/compact", body=_body, wished=_wished, wish=_wish, proof=_proof, item=_item)
