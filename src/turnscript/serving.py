@@ -84,6 +84,13 @@ class Compacting(Struct, frozen=True, kw_only=True):
     """The item that holds a sealed summary: of something that makes its id, and the seal."""
 
 
+class EffortChange(Struct, frozen=True):
+    """The effort that holds from an item on, and what is left of the item without it."""
+
+    effort: str
+    rest: Item | None
+
+
 class Serving(Struct, frozen=True, kw_only=True):
     """An API as a server sees it.
 
@@ -93,7 +100,8 @@ class Serving(Struct, frozen=True, kw_only=True):
     member that must not be ignored. `unasked`: the error for a request that asks nothing, whose tokens may be counted
     all the same. `together`: the bodies of several answers to one request as one body, for an API
     that has a place for them; each was written as the choice of its number, and the first says what all of them took.
-    `call_ids`: whether the client of a request is told the ids of calls; None where all are.
+    `call_ids`: whether the client of a request is told the ids of calls; None where all are. `effort`: the one that an
+    item in the middle of a conversation sets.
     """
 
     models: Callable[[Sequence[ModelCard]], bytes]
@@ -105,6 +113,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     count: Callable[[int], bytes] | None = None
     stored: Stored | None = None
     compacting: Compacting | None = None
+    effort: Callable[[Item], EffortChange | None] | None = None
     refusal: Callable[[Request], InvalidRequest | None] | None = None
     unasked: Callable[[Request], InvalidRequest | None] | None = None
     together: Callable[[Sequence[bytes]], bytes] | None = None

@@ -122,7 +122,7 @@ CHECKLIST: dict[str, list[str]] = {
         "gateway/test_e2e_thinking.py::test_thoughts_of_another_server_are_taken",
         "gateway/test_e2e_thinking.py::test_a_thought_whose_proof_was_changed_is_taken_and_reported",
         "gateway/test_foreign.py::test_a_proof_of_another_server_is_one_loss_and_in_no_prompt",
-        "gateway/test_foreign.py::test_an_effort_in_the_middle_of_messages_is_a_loss",
+        "gateway/test_efforts.py::test_an_effort_holds_from_where_it_is_said",
     ],
     "Messages: structured output, also as a forced tool": [
         "gateway/test_e2e_messages.py::test_structured_output_is_parsed_by_the_sdk",

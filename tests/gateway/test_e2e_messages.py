@@ -160,7 +160,8 @@ def test_instructions_stand_in_the_middle_too(web: httpx2.Client, speaker: Speak
         {"role": "system", "content": [{"type": "text", "text": "Be kind."}], "output_config": {"effort": "low"}},
         {"role": "user", "content": "Fourth."},
     ]
-    prompt = prompt_for(web, speaker, messages, system=[{"type": "text", "text": "Be honest."}])
+    system = [{"type": "text", "text": "Be honest."}]
+    prompt = prompt_for(web, speaker, messages, system=system, thinking={"type": "disabled"})
     places = [
         prompt.index(words) for words in ("Be honest", "First", "Second", "Third", "Be brief", "Be kind", "Fourth")
     ]

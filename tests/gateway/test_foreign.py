@@ -60,7 +60,7 @@ OTHERS = {
     "compaction of Messages": Left("messages", {"type": "compaction", "content": "We spoke."}, MESSAGES),
     "compaction": Left("input", {"type": "compaction", "id": "cmp_1", "encrypted_content": BLOB}, INPUT),
     "trigger": Left("input", {"type": "compaction_trigger"}, INPUT),
-    "effort": Left("input", {"type": "configuration_update", "reasoning": {"effort": "low"}}, INPUT),
+    "form": Left("input", {"type": "configuration_update", "text": {"format": {"type": "text"}}}, INPUT),
 }
 
 
@@ -141,15 +141,3 @@ def test_the_sdks_go_on_with_them(stage: Stage) -> None:
                 response: openai.types.responses.Response = first.responses.create(model="m", **body)
                 told.append(response.output_text)
     assert ["Still sunny."] * len(told) == told
-
-
-@pytest.mark.parametrize("effort", ["low", "none", "max"])
-def test_an_effort_in_the_middle_of_messages_is_a_loss(stage: Stage, effort: str) -> None:
-    stage.play(answer("Still sunny."))
-    turns: list[Any] = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "x"}]
-    turns += [{"role": "user", "content": "y"}]
-    turns += [{"role": "system", "content": "Be brief.", "output_config": {"effort": effort}}]
-    told = stage.client.post("/v1/messages", json={"model": "m", "max_tokens": 50, "messages": turns})
-    assert (200, "1") == (told.status_code, told.headers[LOSSES])
-    report = stage.client.get(told.headers[REPORT]).json()
-    assert ["$.messages[3].output_config"] == [loss["path"] for loss in report["losses"]]

@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 
 from turnscript.api import PLAIN, Reply
 from turnscript.backend import Backend, Completion
-from turnscript.conversation import Request, ResponseFormat, System, User, text_content
+from turnscript.conversation import Item, Request, ResponseFormat, System, User, text_content
 from turnscript.engine.fill import Fill
 from turnscript.engine.prompt import Prompt
 from turnscript.errors import ContextOverflow, InvalidRequest, LossyConversion, UpstreamError
@@ -33,6 +33,7 @@ from turnscript.gateway.callids import CallIds, Unrepeated, without_marks
 from turnscript.gateway.checks import CallFinding, CallGate, CallPolicy
 from turnscript.gateway.compacting import Compacted, opened
 from turnscript.gateway.config import Losses, Policy
+from turnscript.gateway.efforts import settled
 from turnscript.gateway.generation import Controls, Generation, Parser, Stage, TextParser
 from turnscript.gateway.headers import POLICY, Told
 from turnscript.gateway.hygiene import clean, unread
@@ -43,7 +44,7 @@ from turnscript.gateway.served import Served
 from turnscript.gateway.sessions import Session, Sessions
 from turnscript.jsontext import plain
 from turnscript.losses import Loss
-from turnscript.serving import Compacting
+from turnscript.serving import Compacting, EffortChange
 from turnscript.thoughts import restore_thoughts, sealed
 
 HANDLED = ("store", "previous_response_id", "background", "stream_options", *HOSTED_MEMBERS)
@@ -173,6 +174,7 @@ class Preparation(Struct, kw_only=True):
     signing_key: bytes
     sessions: Sessions
     compacting: Compacting | None = None
+    effort: Callable[[Item], EffortChange | None] | None = None
     several: bool = False
     """Whether the API has a place for several answers."""
     fits: bool = True
@@ -236,6 +238,8 @@ class Preparation(Struct, kw_only=True):
         if self.compacting is not None:
             shown, lost = opened(request, self.compacting, self.signing_key)
             losses += lost
+        if self.effort is not None:
+            shown = settled(shown, self.effort)
         cleaned = clean(without_marks(shown))
         hosted = Offering(hosted=self.caller.policy.hosted_tools)
         offered = offer(cleaned.request, self.served.format, hosted, hidden=cleaned.hidden)

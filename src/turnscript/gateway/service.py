@@ -37,7 +37,7 @@ from turnscript.gateway.signing import signing_key
 from turnscript.gateway.store import SCHEMA as STORE
 from turnscript.gateway.store import Store
 from turnscript.gateway.visit import GONE, Visit
-from turnscript.serving import ModelCard
+from turnscript.serving import ModelCard, Serving
 
 CLIENT_GONE = 499
 """The status, in the log, of what nobody was there to be told."""
@@ -241,10 +241,7 @@ class Service:
         client is told."""
         serving = visit.api.serving
         request = await self.aside.run(len(body))(partial(visit.api.parse_request, body))
-        for check in (serving.refusal, serving.unasked if fits else None):
-            refused = None if check is None else check(request)
-            if refused is not None:
-                raise refused
+        _check(serving, request, asks=fits)
         if wish is not None:
             wish(request)
         served = await self._ready(visit, request.settings.model)
@@ -263,6 +260,7 @@ class Service:
             signing_key=self._signing_key,
             sessions=self.sessions,
             compacting=serving.compacting,
+            effort=serving.effort,
             several=serving.together is not None,
             fits=fits,
             run=self.aside.run(leaned.size),
@@ -412,6 +410,14 @@ class Service:
             answer=prepared.reply.id if prepared.keep and not prepared.quiet else None,
         )
         self.reports.keep(visit.request_id, reported)
+
+
+def _check(serving: Serving, request: Request, *, asks: bool) -> None:
+    """Raises what an API has against a request: one that `asks` must ask something."""
+    for check in (serving.refusal, serving.unasked if asks else None):
+        refused = None if check is None else check(request)
+        if refused is not None:
+            raise refused
 
 
 def _say_waiting(served: Served) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from turnscript.apis.anthropic_messages.errors import ThreadsUnsupported
-from turnscript.conversation import Request, System
+from turnscript.conversation import Item, Request, System, Text
 from turnscript.errors import InvalidRequest
 from turnscript.grouping import slot_of
-from turnscript.serving import ModelCard, Serving, unasked
+from turnscript.jsontext import Json, plain, read_object
+from turnscript.serving import EffortChange, ModelCard, Serving, unasked
 
-THREAD = "$.thread"
+THREAD, CONFIG = "$.thread", "output_config"
 IN_MESSAGES = "message"
 """The slot of a system text that stands among the messages, before any other."""
 
@@ -92,6 +94,24 @@ def _unasked(request: Request) -> InvalidRequest | None:
     return unasked("$.messages", "message") if next(said, None) is None else None
 
 
+def _effort(item: Item) -> EffortChange | None:
+    """What a message of the system's in the middle says of it."""
+    if not isinstance(item, System) or CONFIG not in item.extra:
+        return None
+    config = item.extra[CONFIG]
+    members = read_object(config) if bytes(config)[:1] == b"{" else {}
+    value = members.pop("effort", None)
+    effort = plain(value) if value is not None else None
+    if not isinstance(effort, str):
+        return None
+    rest = copy(item)
+    rest.extra = {key: value for key, value in item.extra.items() if key != CONFIG}
+    if members:
+        rest.extra[CONFIG] = Json(msgspec.json.encode(members))
+    said = rest.extra or any(not isinstance(part, Text) or part.text for part in item.content)
+    return EffortChange(effort, rest if said else None)
+
+
 SERVING = Serving(
     models=_models,
     model=_model,
@@ -101,4 +121,5 @@ SERVING = Serving(
     count=_count,
     refusal=_refusal,
     unasked=_unasked,
+    effort=_effort,
 )

@@ -7,21 +7,22 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw as RawJson
+from msgspec.structs import replace
 
 from turnscript.apis.openai_responses.compaction import COMPACTING
 from turnscript.apis.openai_responses.errors import failure_of, flat_error
 from turnscript.apis.openai_responses.listed import whole, with_id
 from turnscript.apis.openai_responses.reading import read_items
 from turnscript.apis.openai_responses.slots import INSTRUCTIONS, INSTRUCTIONS_LIST
-from turnscript.conversation import Opaque, Request
+from turnscript.conversation import Item, Opaque, Request
 from turnscript.errors import InvalidRequest, TurnscriptError
 from turnscript.grouping import slot_of
 from turnscript.jsontext import Json, plain, read_list, read_object
 from turnscript.openai_models import model_body, model_list
-from turnscript.serving import Serving, Stored, unasked
+from turnscript.serving import EffortChange, Serving, Stored, unasked
 from turnscript.sse import frame
 
-REFERENCE = "item_reference"
+REFERENCE, UPDATE = "item_reference", "configuration_update"
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -152,6 +153,21 @@ def _with_status(body: bytes, status: str) -> bytes:
     return _encode(read_object(body) | {"status": RawJson(_encode(status))})
 
 
+def _effort(item: Item) -> EffortChange | None:
+    """What an update of the configuration says of it."""
+    if not isinstance(item, Opaque) or item.type != UPDATE:
+        return None
+    members = read_object(item.value)
+    reasoning = members.pop("reasoning", None)
+    value = plain(reasoning) if reasoning is not None else None
+    said = value if isinstance(value, dict) else {}
+    effort = said.get("effort")
+    if not isinstance(effort, str):
+        return None
+    more = len(said) > 1 or not members.keys() <= {"type", "id"}
+    return EffortChange(effort, replace(item, value=Json(_encode(members))) if more else None)
+
+
 SERVING = Serving(
     models=model_list,
     model=model_body,
@@ -176,4 +192,5 @@ SERVING = Serving(
     compacting=COMPACTING,
     refusal=_refusal,
     unasked=_unasked,
+    effort=_effort,
 )
