@@ -412,10 +412,13 @@ class JsonReader(ABC):
         return data
 
     def _quickly(self, data: bytes, pieces: list[Piece]) -> None:
-        *events, held = (self._held + data if self._held else data).split(b"\n\n")
+        data = self._held + data if self._held else data
+        *events, held = data.split(b"\n\n")
+        single = b"\r" not in data and data.count(b"\n") == 2 * len(events)  # each is one line: seen for all at once
+        take = self._take
         for number, event in enumerate(events):
-            if event[:5] == b"data:" and b"\n" not in event and b"\r" not in event:
-                self._take(event[5:], pieces)
+            if event[:5] == b"data:" and (single or (b"\n" not in event and b"\r" not in event)):
+                take(event[5:], pieces)
             elif event[:1] != b":" or b"\n" in event or b"\r" in event:  # no comment of one line, which says nothing
                 self._slowly(b"\n\n".join([*events[number:], held]), pieces)
                 return
