@@ -112,8 +112,8 @@ def read(source: Source, name: str, to: str, side: str = AUTO) -> Request | Exch
         name, answers = (detect_api(source), False) if side == REQUEST else recognised(source)
         if answers:
             return parse_exchange(source, name)
-    elif side == AUTO and not is_format(name):
-        return _body(lookup(name), source)
+    elif side == AUTO and isinstance(api := lookup(name), Api):
+        return _body(api, source)
     request = parse(source, name)
     if RESPONSE not in request.archived or (side == AUTO and is_format(to)):
         return request
@@ -126,9 +126,8 @@ def read(source: Source, name: str, to: str, side: str = AUTO) -> Request | Exch
     raise InvalidTranscript(message, line=1, column=1, expected=ONE_SIDE, got="both")
 
 
-def _body(api: Api | Format, source: Source) -> Request | Exchange:
+def _body(api: Api, source: Source) -> Request | Exchange:
     """A body of an API: an answer where it has the members of one, and none of those that a request must have."""
-    assert isinstance(api, Api)
     try:
         request = api.parse_request(source)
     except InvalidRequest:

@@ -18,15 +18,13 @@ from turnscript.serving import EffortChange
 def settled(request: Request, change: Callable[[Item], EffortChange | None]) -> Request:
     """The request with the effort that holds at its end, and items without what they say of it. The one that is given
     is not changed."""
-    changes = [change(item) for item in request.items]
-    last = next((at for at in reversed(range(len(changes))) if changes[at] is not None), None)
-    if last is None:
+    changes = {at: said for at, item in enumerate(request.items) if (said := change(item)) is not None}
+    if not changes:
         return request
-    found = changes[last]
-    assert found is not None
-    left = [item if said is None else said.rest for item, said in zip(request.items, changes, strict=True)]
+    last = max(changes)
+    left = [changes[at].rest if at in changes else item for at, item in enumerate(request.items)]
     whole = copy(request)
-    whole.settings = replace(request.settings, effort=found.effort)
+    whole.settings = replace(request.settings, effort=changes[last].effort)
     whole.paths = {**request.paths, "effort": request.items[last].at}
     whole.conversation = Conversation(items=[item for item in left if item is not None], tools=request.tools)
     return whole

@@ -35,6 +35,7 @@ _PREFIXES = {
 
 
 def with_id(item: dict[str, Any], name: str) -> dict[str, Any]:
+    """An item with an id, made of its kind and `name` where it has none, and with a status where its kind has one."""
     id_ = item.get("id")
     if id_ is not None and bytes(id_) != b"null":
         return item
