@@ -150,6 +150,15 @@ def test_a_client_that_offered_functions_gets_a_function_call_in_chunks() -> Non
     assert b'"finish_reason":"function_call"' in data
 
 
+def test_a_function_call_of_this_api_stays_one_in_chunks() -> None:
+    """Though the request is not known: what it was read from says it."""
+    call = {"delta": {"function_call": {"name": "f", "arguments": "{}"}}, "finish_reason": "function_call"}
+    events = read(frame(json.dumps({"choices": [{"index": 0, **call}]})) + frame("[DONE]"))
+    again = written(events)
+    assert (True, False) == (b'"function_call":{"name":"f"' in again, b"tool_calls" in again)
+    assert fold(events).items == fold(read(again)).items
+
+
 def test_members_of_this_api_go_through_a_stream() -> None:
     logprobs = {"content": [{"token": "Hi"}]}
     data = HELLO + frame(json.dumps({"choices": [{"index": 0, "delta": {"annotations": [1]}, "logprobs": logprobs}]}))

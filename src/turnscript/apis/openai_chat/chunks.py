@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from turnscript.answers import lose_id, lose_usage, made_id, write_usage
 from turnscript.api import Api, Body, Rendering, Reply, merge
-from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, broke_off, finish_word, is_legacy
+from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, LEGACY_CALL, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.response import (
     OBJECTS,
     Order,
@@ -35,6 +35,7 @@ from turnscript.apis.openai_chat.response import (
 from turnscript.chunked import ChunkEnding, encoded
 from turnscript.conversation import Assistant, Item, Refusal, Request, Text, Thinking, ToolCall
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta
+from turnscript.grouping import slot_of
 from turnscript.jsontext import read_object
 from turnscript.losses import Loss
 from turnscript.sources import part_path
@@ -179,6 +180,7 @@ class ChatStreamRenderer(ChunkEnding):
         rendering = self._rendering
         if not is_told(rendering, part):
             return
+        self._legacy = self._legacy or (slot_of(part) == LEGACY_CALL and not rendering.foreign)
         if self._legacy and self._calls:
             lose_legacy(rendering, part)
             return
