@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from turnscript.api import Body, Rendering, Source, body_bytes, leftover, merge
+from turnscript.api import Body, Head, Rendering, Source, body_bytes, leftover, merge
 from turnscript.conversation import Extra, Issue, Request, Response, ToolCall, Usage
 from turnscript.errors import InvalidRequest
 from turnscript.jsontext import Json, excerpt, is_object, json_of, json_string, plain, read_list, read_object
@@ -219,6 +219,12 @@ def claims_choices(members: Mapping[str, Json], object_: str, member: str) -> in
 _FIRST = f"$.{_CHOICES}[0]"
 _NULL = b"null"
 _NULL_INDEX = Json(_NULL)
+
+
+def head_of(id_: str | None, model: str | None, extra: Extra, usage: Usage | None) -> Head:
+    """What a stream says of itself, where all its chunks say it: `extra` holds their other members."""
+    created = extra.get("created")
+    return Head(id_, model, read_count(created) if created is not None else None, usage)
 
 
 # Calls.

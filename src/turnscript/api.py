@@ -151,7 +151,7 @@ class Reply(Struct, frozen=True):
     the prompt, for an API whose streams begin with it. `reasoning_name`: the member for thoughts, where an API has no
     official one. `incomplete_as`: the status of an answer that met a limit; some clients take only `completed` for an
     end. `request_id`: that of errors, where a body holds one. `choice`: which of several answers to a request this is,
-    for an API that numbers them.
+    for an API that numbers them. `any_stop`: a stop string that was met is the client's, though the request lists none.
     """
 
     id: str | None = None
@@ -162,14 +162,28 @@ class Reply(Struct, frozen=True):
     incomplete_as: Literal["incomplete", "completed"] = "incomplete"
     request_id: str | None = None
     choice: int = 0
+    any_stop: bool = False
 
 
 PLAIN = Reply()
 """An answer about which nobody has decided anything."""
 
 
+class Head(Struct):
+    """What a stream says of itself before it tells anything, as far as it has. `created`: Unix seconds."""
+
+    id: str | None = None
+    model: str | None = None
+    created: int | None = None
+    usage: Usage | None = None
+
+
 class StreamParser(Protocol):
     """Reads a stream of an API: SSE bytes, cut anywhere, as events. Raises UpstreamError for what cannot be read."""
+
+    def head(self) -> Head:
+        """What the stream has said of itself so far."""
+        ...
 
     def feed(self, data: bytes) -> list[Event]:
         """More bytes; returns what is certain now."""
@@ -177,6 +191,11 @@ class StreamParser(Protocol):
 
     def close(self) -> list[Event]:
         """The stream is over. A stream that ends in the middle is an UpstreamError, never a success."""
+        ...
+
+    def salvage(self) -> list[Event]:
+        """After an error: the ends of the parts that are open, without calls that are not whole, and of the message,
+        without a reason. Nothing where no answer had begun."""
         ...
 
 
@@ -261,6 +280,10 @@ class Api(ABC):
 
     def claims_response(self, members: Mapping[str, Json]) -> int:
         """The same of a body that may be an answer of this API: 0 no, more is surer."""
+        return 0
+
+    def claims_event(self, name: str, members: Mapping[str, Json]) -> int:
+        """The same of an event of a stream, from its name, if it has one, and the members of its data."""
         return 0
 
     def parse_request(self, source: Source) -> Request:

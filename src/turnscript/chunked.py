@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from turnscript.api import Head
 from turnscript.errorobject import error_frame, upstream_error
 from turnscript.errors import InvalidRequest, TurnscriptError, UpstreamError
 from turnscript.events import Event
@@ -26,6 +27,10 @@ class Assembly(Protocol):
 
     reason: str | None
     """Why it ended, once that was said."""
+
+    def head(self) -> Head:
+        """What the chunks have said of themselves so far."""
+        ...
 
     def take(self, chunk: Json) -> None:
         """One more chunk. Raises InvalidRequest for one that cannot be read, UpstreamError for one that is an error."""
@@ -50,6 +55,10 @@ class ChunkParser:
         self._begun = False
         self._done = False
         self._error: UpstreamError | None = None
+
+    def head(self) -> Head:
+        """What the stream has said of itself so far."""
+        return self._answer.head()
 
     def feed(self, data: bytes) -> list[Event]:
         """More bytes. What comes behind the end is not looked at."""
@@ -82,6 +91,10 @@ class ChunkParser:
             what = "in the middle of the answer" if self._begun else "before an answer began"
             raise UpstreamError(f"the server ended the stream {what}", body=self._reader.stray, retryable=True)
         return self._end()
+
+    def salvage(self) -> list[Event]:
+        """What can be kept of a stream that failed."""
+        return self._end() if self._begun and not self._done else []
 
     def _end(self) -> list[Event]:
         self._done = True

@@ -40,7 +40,7 @@ from turnscript.apis.anthropic_messages.response import ORIGIN, read_response
 from turnscript.apis.anthropic_messages.response_writing import render
 from turnscript.apis.anthropic_messages.serving import IN_MESSAGES, SERVING
 from turnscript.apis.anthropic_messages.settings import OPTIONS
-from turnscript.apis.anthropic_messages.stream_reading import StreamReader
+from turnscript.apis.anthropic_messages.stream_reading import StreamReader, claims_event
 from turnscript.apis.anthropic_messages.stream_writing import StreamWriter
 from turnscript.apis.anthropic_messages.tools import TOOLS, ToolWriter, tools_of
 from turnscript.apis.anthropic_messages.writing import JOINS, Writer
@@ -134,6 +134,10 @@ class AnthropicMessages(Api):
     def stream_parser(self) -> StreamReader:
         """A parser for a stream."""
         return StreamReader(self.name)
+
+    def claims_event(self, name: str, members: Mapping[str, Json]) -> int:
+        """A type that only events of this API have. Others have errors too, but not one inside the other."""
+        return claims_event(members)
 
     def stream_renderer(self, request: Request, reply: Reply = PLAIN) -> StreamWriter:
         """A writer of the stream that answers a request."""

@@ -41,7 +41,7 @@ _FAILURES = frozenset({"error", "failed", "cancelled", "abort"})
 class AnswerWriter:
     """Writes the blocks of one response. `losses`: what they could not say. `whole`: they go into one body.
 
-    `origin` is the API whose unnamed members the next items, or the response, hold.
+    `origin` is the API whose unnamed members the next items, or the response, hold. `any_stop`: as in a reply.
     """
 
     def __init__(self, request: Request, api: Api, *, whole: bool) -> None:
@@ -51,6 +51,7 @@ class AnswerWriter:
         self.omits_thinking = request.settings.thinking is not None and request.settings.thinking.display == "omitted"
         self.model = request.settings.model
         self._stops = request.settings.stop or []
+        self.any_stop = False
         self._seed = _seed(request)
         self._taken = {item.id for item in request.items if isinstance(item, ToolCall)}
         self._places: dict[int, str] = {}
@@ -206,7 +207,7 @@ class AnswerWriter:
         """
         if reason in _FAILURES:
             raise UpstreamError(f"the backend ended the answer with the reason {reason!r}, which is no end")
-        if reason == "stop" and stop_sequence is not None and stop_sequence in self._stops:
+        if reason == "stop" and stop_sequence is not None and (self.any_stop or stop_sequence in self._stops):
             return {"stop_reason": "stop_sequence", "stop_sequence": stop_sequence}
         if stop_sequence is not None:
             detail = f"{stop_sequence!r} is no stop string of the client's, or not why the answer ended"

@@ -7,12 +7,12 @@ issue. An error never swallows events: those that were read before it are given 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.api import leftover
+from turnscript.api import Head, leftover
 from turnscript.apis.anthropic_messages.errors import unreadable, upstream_error
 from turnscript.apis.anthropic_messages.response import (
     CUTTING,
@@ -206,6 +206,10 @@ class StreamReader:
         """The token counts so far."""
         return self._tokens.usage()
 
+    def head(self) -> Head:
+        """What the stream has said of itself so far."""
+        return Head(self.id, self.model, usage=self.usage)
+
     def feed(self, data: bytes) -> list[Event]:
         """More bytes; returns the events that are certain now."""
         if self._error is not None:
@@ -234,6 +238,19 @@ class StreamReader:
             self._error = unreadable(self._api, what, self._sse.stray)
             raise self._error
         self._issue("missing_stop", "message_stop", "the stream ended without it")
+        self._message_stop(events)
+        return events
+
+    def salvage(self) -> list[Event]:
+        """What can be kept of a stream that failed: not the call that it failed in."""
+        events: list[Event] = []
+        if not self._began or self._ended:
+            return events
+        try:
+            self._end_missed(events)
+            self._settle(True, events)
+        except InvalidInput:  # a block that could not even begin
+            self._open = self._doubt = None
         self._message_stop(events)
         return events
 
@@ -402,9 +419,17 @@ class StreamReader:
         events.append(PartEnd(block.part, call, origin=ORIGIN))
 
 
-def _tag(wire: Wire) -> str:
+def claims_event(members: Mapping[str, Json]) -> int:
+    """How surely an event is one of this API."""
+    type_ = plain(members.get("type", Json(b"null")))
+    if type_ == _tag(Failure) and "error" not in members:
+        return 0
+    return 2 if type_ in _TAGS else 0
+
+
+def _tag(wire: Wire | type[Wire]) -> str:
     """The `type` of a wire object."""
-    return str(type(wire).__struct_config__.tag)
+    return str(wire.__struct_config__.tag)
 
 
 def _content(delta: Any) -> str:
@@ -416,6 +441,9 @@ def _content(delta: Any) -> str:
 
 _TOLD = frozenset({"text", "thinking", "tool_use"})
 """Kinds of blocks whose content is told as it comes."""
+
+_TAGS = frozenset({_tag(wire) for wire in get_args(_Frame)})
+"""The types that events have."""
 
 _STEPS: dict[type[Wire], Callable[[StreamReader, Any, list[Event]], None]] = {
     MessageStart: StreamReader._message_start,

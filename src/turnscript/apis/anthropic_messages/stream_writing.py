@@ -42,6 +42,7 @@ class StreamWriter:
 
     def __init__(self, request: Request, api: Api, reply: Reply) -> None:
         self._writer = AnswerWriter(request, api, whole=False)
+        self._writer.any_stop = reply.any_stop
         self.losses = self._writer.losses
         self._lose = self._writer.rendering.lose
         self.id = reply.id if reply.id is not None else self._writer.message_id()

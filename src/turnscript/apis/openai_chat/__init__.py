@@ -130,6 +130,11 @@ class OpenAIChat(Api):
         """Choices with a message each."""
         return claims_choices(members, OBJECTS[0], "message")
 
+    def claims_event(self, name: str, members: Mapping[str, Json]) -> int:
+        """Choices with a delta each. An error without a type says the same in every API that has chunks."""
+        bare = "error" in members and "type" not in members and "choices" not in members
+        return 1 if bare else claims_choices(members, OBJECTS[1], "delta")
+
     def render_response(
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
     ) -> Rendered:

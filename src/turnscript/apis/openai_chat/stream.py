@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.answers import Gathered, read_usage
-from turnscript.api import leftover
+from turnscript.answers import Gathered, head_of, read_usage
+from turnscript.api import Head, leftover
 from turnscript.apis.openai_chat.answer import (
     CALLED,
     COUNTS,
@@ -51,6 +51,10 @@ class Assembly:
         self._usage_issues: list[Issue] = []  # of the last usage, which is the one that counts
         self._choice_rest = Gathered()
         self._message_rest = Gathered(texts=True)
+
+    def head(self) -> Head:
+        """What the chunks have said of themselves so far."""
+        return head_of(self._id, self._model, self._extra, self._usage)
 
     def events(self) -> list[Event]:
         """What is certain since the last time."""

@@ -189,6 +189,10 @@ class OpenAICompletions(Api):
         """Choices with a text each."""
         return claims_choices(members, OBJECT, "text")
 
+    def claims_event(self, name: str, members: Mapping[str, Json]) -> int:
+        """The same: a chunk has the shape of a whole answer."""
+        return self.claims_response(members)
+
     def render_response(
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
     ) -> Rendered:

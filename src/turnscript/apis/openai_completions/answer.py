@@ -20,8 +20,18 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.answers import Counts, Gathered, index_of, lose_id, lose_usage, made_id, read_usage, write_usage
-from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, extra_of, leftover, merge
+from turnscript.answers import (
+    Counts,
+    Gathered,
+    head_of,
+    index_of,
+    lose_id,
+    lose_usage,
+    made_id,
+    read_usage,
+    write_usage,
+)
+from turnscript.api import OFFICIAL, Api, Body, Head, Rendering, Reply, extra_of, leftover, merge
 from turnscript.chunked import ChunkEnding, encoded
 from turnscript.conversation import (
     Assistant,
@@ -117,6 +127,10 @@ class Assembly:
         self._extra: Extra = {}
         self._head: tuple[Json | UnsetType, ...] = ()  # what the last chunk said of the answer
         self._choice_rest = Gathered()
+
+    def head(self) -> Head:
+        """What the chunks have said of themselves so far."""
+        return head_of(self._id, self._model, self._extra, self._usage)
 
     def events(self) -> list[Event]:
         """What is certain since the last time."""

@@ -38,7 +38,7 @@ from turnscript.apis.openai_responses.reading import drop_reasoning_ids, read_in
 from turnscript.apis.openai_responses.response import parse_response, render_response
 from turnscript.apis.openai_responses.searches import name_searches
 from turnscript.apis.openai_responses.serving import SERVING
-from turnscript.apis.openai_responses.stream_reading import StreamReader
+from turnscript.apis.openai_responses.stream_reading import StreamReader, claims_event
 from turnscript.apis.openai_responses.stream_writing import StreamWriter
 from turnscript.apis.openai_responses.tools import SEARCH, read_tools, write_tools
 from turnscript.apis.openai_responses.writing import write_items
@@ -105,6 +105,10 @@ class OpenAIResponses(Api):
         if bytes(members.get("output", Json(b"null")))[:1] != b"[":
             return 0
         return 2 if bytes(members.get("object", Json(b"null"))) == b'"response"' else 1
+
+    def claims_event(self, name: str, members: Mapping[str, Json]) -> int:
+        """A type, or a name, that only events of this API have. An error of another may look like one of this."""
+        return claims_event(name, members)
 
     def _read_tools(self, members: dict[str, Json], request: Request) -> None:
         value = members.get("tools")

@@ -10,21 +10,31 @@ contradicts itself in a way that could make a wrong answer look right is an Upst
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from turnscript.answers import read_count
+from turnscript.api import Head, extra_of
 from turnscript.apis.openai_responses.errors import failure
 from turnscript.apis.openai_responses.options import ORIGIN
-from turnscript.apis.openai_responses.outcome import CANCELLED, FAILED, INCOMPLETE, read_response_object
+from turnscript.apis.openai_responses.outcome import (
+    CANCELLED,
+    FAILED,
+    INCOMPLETE,
+    ResponseObject,
+    read_response_object,
+    said,
+)
 from turnscript.apis.openai_responses.output import content_text, head, read_output
 from turnscript.apis.openai_responses.response import cut_call, ending
 from turnscript.apis.openai_responses.tools import SEARCH
 from turnscript.conversation import Assistant, Issue, Item, Opaque, Refusal, Text, Thinking, ToolCall
 from turnscript.errors import InvalidRequest, UpstreamError
-from turnscript.events import Event, PartDelta, PartEnd, PartStart
-from turnscript.jsontext import Json
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.jsontext import Json, plain
 from turnscript.sse import SseReader
 
 _LIFECYCLE = frozenset({"response.created", "response.queued", "response.in_progress"})
@@ -47,8 +57,19 @@ _ARGUMENTS_DONE = {
     "response.function_call_arguments.done": "arguments",
     "response.custom_tool_call_input.done": "input",
 }
+_PREFIX, _ERROR = "response.", "error"
+"""What the types of all events begin with, but for that of an error."""
 _BODY_IN_ERRORS = 500
 _MOST_ISSUES = 100
+
+
+def claims_event(name: str, members: Mapping[str, Json]) -> int:
+    """How surely an event is one of this API."""
+    said = members.get("type")
+    type_ = name if said is None else plain(said)
+    if type_ == _ERROR:
+        return 1
+    return 2 if isinstance(type_, str) and type_.startswith(_PREFIX) else 0
 
 
 class _Told(Struct, gc=False):
@@ -103,6 +124,12 @@ class StreamReader:
         self._items: list[Item] = []
         self._begun = False
         self._over = False
+        self._said = MessageEnd(origin=ORIGIN)  # what the response said of itself at the beginning
+
+    def head(self) -> Head:
+        """What the stream has said of itself so far."""
+        created = self._said.extra.get("created_at")
+        return Head(self._said.id, self._said.model, read_count(created) if created is not None else None)
 
     def feed(self, data: bytes) -> list[Event]:
         """More bytes; returns what is certain now. An error that comes behind events waits for the next call."""
@@ -124,9 +151,25 @@ class StreamReader:
         for name, text in self._sse.close():
             self._event(name, text)
         if not self._over:
-            said = self._sse.stray
+            stray = self._sse.stray
             message = "the stream ended before the response was over"
-            raise UpstreamError(f"{message}: {said}" if said else message, body=said, retryable=True)
+            raise UpstreamError(f"{message}: {stray}" if stray else message, body=stray, retryable=True)
+        return self._taken()
+
+    def salvage(self) -> list[Event]:
+        """What can be kept of a stream that failed: all that was said, and the calls that were."""
+        if not self._begun or self._over:
+            return []
+        self._over = True
+        for part in [part for part in self._waiting if part.final is None]:
+            calls = isinstance(part.item, ToolCall)
+            told = part.arguments is not None if calls else bool(part.told)
+            if calls and not told:
+                name = part.item.name  # type: ignore[attr-defined]
+                self._issue("unclosed_call", f"the stream ends inside a call of {name!r}, which is left out")
+            self._end(part, self._final(part, None) if told else None)
+        self._said.issues = self._issues
+        self._events.append(self._said)
         return self._taken()
 
     def _taken(self) -> list[Event]:
@@ -139,17 +182,25 @@ class StreamReader:
         told = _read(text)
         type_ = name if told.type is UNSET else told.type
         error = told.error if told.error is not UNSET and bytes(told.error) != b"null" else None
-        if error is not None or type_ == "error":
+        if error is not None or type_ == _ERROR:
             raise failure(error if error is not None else Json(text.encode()), text)
         if not self._begun:
-            self._begin(type_)
+            self._begin(type_, told)
         try:
             self._handle(type_, told, text)
         except InvalidRequest as error:
             raise UpstreamError(f"the server sent a {type_} that cannot be read: {error}", body=_start(text)) from None
 
-    def _begin(self, type_: str) -> None:
+    def _begin(self, type_: str, told: _Told) -> None:
         self._begun = True
+        if told.response is not UNSET and type_ in _LIFECYCLE:
+            try:
+                wire = read_response_object(told.response, "$.response")
+            except InvalidRequest:
+                wire = ResponseObject()  # the last event is the one that counts
+            self._said.id = None if wire.id is UNSET else wire.id or None
+            self._said.model = None if wire.model is UNSET else wire.model or None
+            self._said.extra = said(extra_of(wire.rest))
         if type_ not in _LIFECYCLE:
             self._issue("missing_event", f"the stream begins with {type_!r} and not with 'response.created'")
 
