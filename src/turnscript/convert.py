@@ -7,10 +7,12 @@ again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from turnscript.api import Api, Body, Reply, Source, body_bytes
-from turnscript.conversation import Conversation, Request, Response
+from turnscript.conversation import Conversation, Issue, Request, Response
 from turnscript.errors import (
     InvalidRequest,
     InvalidTranscript,
@@ -34,9 +36,11 @@ from turnscript.recognition import (
     recognised,
     wrapped,
 )
+from turnscript.recording import BEHIND, BROKEN, is_stream, read_whole
 from turnscript.registry import get_api, is_format
 from turnscript.rendered import Rendered
 from turnscript.respelling import respelled
+from turnscript.retelling import answered
 from turnscript.sources import in_source_words
 
 FORMAT_OPTIONS = ("view", "escape", "variant")
@@ -67,21 +71,24 @@ def parse(source: Source, name: str = AUTO) -> Request:
 
 
 def parse_response(source: Source, name: str = AUTO) -> Response:
-    """An API's response body, or the answer that an archive holds, as a `Response`.
+    """An API's response body, a recorded stream of one, or the answer that an archive holds, as a `Response`.
 
     Of several choices only the first. Raises InvalidRequest or InvalidTranscript with the place, UpstreamError for an
-    error body, UnknownName.
+    error body and for a stream that holds an error or breaks off, UnknownName.
 
     >>> body = {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}
     >>> parse_response(body).items[0].content[0].text
     'Hi'
     """
     target = lookup(detect_answer(source) if name == AUTO else name)
-    return target.parse_response(source) if isinstance(target, Api) else parse_exchange(source, name).response
+    if not isinstance(target, Api) or is_stream(source):
+        return parse_exchange(source, name).response
+    return target.parse_response(source)
 
 
 def parse_exchange(source: Source, name: str = AUTO) -> Exchange:
-    """An archive that holds an answer, and maybe its request, or an API's response body, all choices. Raises the same.
+    """An archive that holds an answer, and maybe its request, or an API's response body, all choices, or a recorded
+    stream. Raises the same.
 
     >>> asked = parse({"messages": [{"role": "user", "content": "Hi"}]})
     >>> said = parse_response({"choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]})
@@ -92,6 +99,8 @@ def parse_exchange(source: Source, name: str = AUTO) -> Exchange:
     target = lookup(detect_answer(source) if name == AUTO else name)
     if isinstance(target, Format):
         return exchange_of(parse(source, target.name if name == AUTO else name))
+    if is_stream(source):
+        return Exchange(Request(origin=target.origin, words=target.words), read_whole(source, target))
     response, *others = target.parse_responses(source)
     return Exchange(Request(origin=target.origin, words=target.words), response, others)
 
@@ -104,6 +113,8 @@ def read(source: Source, name: str, to: str, side: str = AUTO) -> Request | Exch
     """
     if side not in SIDES:
         raise UnknownName("side of an exchange", side, SIDES)
+    if is_stream(source) and (name == AUTO or not is_format(name)):
+        return _recorded(source, name, side)
     if side == ANSWER:
         exchange = parse_exchange(source, name)
         return replace(exchange, request=alone(exchange.response).request) if is_format(to) else exchange
@@ -124,6 +135,12 @@ def read(source: Source, name: str, to: str, side: str = AUTO) -> Request | Exch
         return exchange
     message = "the transcript holds a request and its answer, and an API has a body for each; say which is meant"
     raise InvalidTranscript(message, line=1, column=1, expected=ONE_SIDE, got="both")
+
+
+def _recorded(source: bytes | str, name: str, side: str) -> Exchange:
+    if side == REQUEST:
+        raise InvalidRequest("a recorded stream is an answer", path="$", expected="a request", got="a stream")
+    return parse_exchange(source, name)
 
 
 def _body(api: Api, source: Source) -> Request | Exchange:
@@ -210,7 +227,7 @@ def render(
     left: list[Loss] = []
     if not isinstance(said, Request):
         exchange = _exchange(said)
-        said, left = archived(exchange), _left(exchange, "a transcript")
+        said, left = archived(exchange), beyond_first(exchange, "a transcript")
     if options.get("view", "archive") == "archive":
         said = _folded(said)
     rendered = target.render(said, strict=strict, normalize_json=normalize_json, **options)
@@ -251,15 +268,21 @@ def convert(
 
 
 _LEFT_OUT = frozenset({"call_id", "call_name", "cut_call", "extra_choices", "invalid_call", "invalid_count"})
-_LEFT_OUT |= {"unclosed_call"}
-"""Issues of a whole answer that tell of something in it that was not read."""
+_LEFT_OUT |= {"unclosed_call", "late_arguments", "missing_item", "unannounced_item", "changed_item"}
+_LEFT_OUT |= {"unknown_event", "unknown_delta", "unknown_member", "misplaced_delta", "misplaced_content"}
+_LEFT_OUT |= {"second_signature", BROKEN, BEHIND}
+"""Issues of an answer that tell of something in it that was not read."""
 
 
 def unread(said: Request | Exchange) -> list[Loss]:
     """What of an answer was left out when it was read, because it is broken or cut off."""
     if isinstance(said, Request):
         return []
-    issues = [issue for response in (said.response, *said.others) for issue in response.issues]
+    return left_out([issue for response in (said.response, *said.others) for issue in response.issues])
+
+
+def left_out(issues: Iterable[Issue]) -> list[Loss]:
+    """The same of issues: those that tell of it."""
     return [Loss("$", "dropped", issue.detail) for issue in issues if issue.kind in _LEFT_OUT]
 
 
@@ -278,13 +301,13 @@ def _answer(api: Api, exchange: Exchange, strict: bool, normalize_json: bool, op
         raise Unsupported(f"the option {min(options)!r}", f"an answer of {api.name}")
     together = api.serving.together
     answers = [exchange.response, *(exchange.others if together is not None else ())]
-    losses = [] if together is not None else _left(exchange, f"a body of {api.name}")
+    losses = [] if together is not None else beyond_first(exchange, f"a body of {api.name}")
     asked: list[Loss] = []
     bodies: list[Rendered] = []
     for number, answer in enumerate(answers):
-        response, changed = _respelled(answer) if normalize_json else (answer, [])
+        response, changed = respelled_answer(answer) if normalize_json else (answer, [])
         asked += changed
-        request = _answered(api, exchange.request, response)
+        request = answered(api, exchange.request, response)
         bodies.append(api.render_response(response, request, reply=Reply(choice=number)))
         losses += bodies[-1].losses
     _refuse(losses, api.name, strict=strict)
@@ -295,27 +318,15 @@ def _answer(api: Api, exchange: Exchange, strict: bool, normalize_json: bool, op
     return Rendered(body, [*asked, *losses])
 
 
-def _answered(api: Api, request: Request, response: Response) -> Request:
-    """The request that an answer is written for. An answer of the API itself says all that its body says.
-
-    The name of the model is what the answer says; a stop string that was met is one that the client asked for.
-    """
-    own = response.origin == api.origin
-    settings = replace(request.settings) if not own else type(request.settings)()
-    settings.model = response.model or settings.model
-    if response.stop_sequence is not None:
-        settings.stop = [*(settings.stop or ()), response.stop_sequence]
-    return Request(settings=settings, origin=request.origin) if own else replace(request, settings=settings)
-
-
-def _respelled(response: Response) -> tuple[Response, list[Loss]]:
+def respelled_answer(response: Response) -> tuple[Response, list[Loss]]:
+    """An answer with the JSON of its calls in one spelling, and where that is another one."""
     api = _origin_of(response.origin)
     request = Request(conversation=Conversation(response.items), origin=response.origin, words=api.words if api else {})
     spelled, asked = respelled(request)
     return replace(response, items=spelled.items), in_source_words(request, asked)
 
 
-def _left(exchange: Exchange, holder: str) -> list[Loss]:
+def beyond_first(exchange: Exchange, holder: str) -> list[Loss]:
     """The answers behind the first, where there is place for one."""
     count = len(exchange.others) + 1
     rest = f"of {count} has no place in {holder}, which holds one"

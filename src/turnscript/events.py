@@ -12,8 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from turnscript.conversation import Extra, Issue, Item, Response, Usage
+from turnscript.conversation import (
+    Assistant,
+    Extra,
+    Issue,
+    Item,
+    Refusal,
+    Response,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+)
 from turnscript.logprobs import TokenLogprob
 
 
@@ -94,6 +106,34 @@ def fold(events: Iterable[Event]) -> Response:
             response.id, response.model, response.extra = event.id, event.model, event.extra
             response.origin = event.origin
     return response
+
+
+def unfold(response: Response) -> list[Event]:
+    """The events that tell a response, of which `fold` makes it again: a part that is one text is one delta."""
+    events: list[Event] = []
+    for index, item in enumerate(response.items):
+        head, text = _opened(item)
+        events.append(PartStart(index, head))
+        if text and index in response.logprobs:
+            events.append(ScoredDelta(index, text, tokens=response.logprobs[index]))
+        elif text:
+            events.append(PartDelta(index, text))
+        events.append(PartEnd(index, item, origin=response.origin))
+    end = MessageEnd(response.finish_reason, response.stop_sequence, response.usage, list(response.issues))
+    end.id, end.model, end.extra, end.origin = response.id, response.model, response.extra, response.origin
+    return [*events, end]
+
+
+def _opened(item: Item) -> tuple[Item, str]:
+    """An item as its start tells it, and the text that its deltas tell; none where they could not tell all of it."""
+    if isinstance(item, ToolCall):
+        return replace(item, arguments="", extra={}), item.arguments
+    if not isinstance(item, Assistant | Thinking):
+        return item, ""
+    refused = any(isinstance(part, Refusal) for part in item.content)
+    head = replace(item, content=[Refusal(text="")] if refused else [], extra={})
+    only = item.content[0] if len(item.content) == 1 else None
+    return head, only.text if isinstance(only, Text | Refusal) else ""
 
 
 def raw_text(events: Iterable[Event]) -> str:

@@ -8,6 +8,7 @@ from turnscript.api import Api, Source, body_bytes
 from turnscript.errors import InvalidInput, InvalidRequest, UnknownName
 from turnscript.format import Format
 from turnscript.jsontext import Json, read_object, utf8
+from turnscript.recording import api_of, is_stream
 from turnscript.registry import apis, formats, get_api, get_format, is_format
 
 AUTO = "auto"
@@ -34,6 +35,9 @@ def detect_api(source: Source) -> str:
 
     Raises InvalidInput when nothing fits, naming what was looked for.
     """
+    if is_stream(source):
+        message = f"this is no request but a recorded stream of {api_of(source).name}; parse_response reads it"
+        raise InvalidRequest(message, path="$", expected="a request", got="a stream")
     members = _members_of(source)
     if isinstance(members, str):
         return members
@@ -48,7 +52,10 @@ def detect_api(source: Source) -> str:
 
 
 def detect_answer(source: Source) -> str:
-    """The name of the API that an unlabelled answer is of, or of the format that holds one. Raises InvalidInput."""
+    """The name of the API that an unlabelled answer is of, whole or as a recorded stream, or of the format that holds
+    one. Raises InvalidInput."""
+    if is_stream(source):
+        return api_of(source).name
     members = _members_of(source)
     if isinstance(members, str):
         return members
@@ -60,6 +67,8 @@ def detect_answer(source: Source) -> str:
 
 def recognised(source: Source) -> tuple[str, bool]:
     """The name of what a source is in, and whether it is an answer. Raises InvalidInput, also if it may be both."""
+    if is_stream(source):
+        return api_of(source).name, True
     members = _members_of(source)
     if isinstance(members, str):
         return members, False

@@ -1,0 +1,105 @@
+"""Owns telling an answer again as the stream of an API: one that is known whole, or a recording while it is read.
+
+Who writes an answer anew is no server: the answer keeps its id, its time and its model, and its token counts are told
+although nobody may have asked for them.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from turnscript.api import Api, Head, Reply, StreamRenderer
+from turnscript.conversation import Issue, Request, Response, Usage
+from turnscript.errors import TurnscriptError
+from turnscript.events import Event, MessageEnd, unfold
+from turnscript.jsontext import Json
+from turnscript.losses import Loss
+from turnscript.recording import Recording
+
+_WITH_USAGE = Json(b'{"include_usage":true}')
+
+
+def answered(api: Api, request: Request, response: Response) -> Request:
+    """The request that an answer is written for. An answer of the API itself says all that its body says.
+
+    The name of the model is what the answer says; a stop string that was met is one that the client asked for.
+    """
+    own = response.origin == api.origin
+    settings = replace(request.settings) if not own else type(request.settings)()
+    settings.model = response.model or settings.model
+    if response.stop_sequence is not None:
+        settings.stop = [*(settings.stop or ()), response.stop_sequence]
+    return Request(settings=settings, origin=request.origin) if own else replace(request, settings=settings)
+
+
+def stream_of(
+    response: Response, request: Request, api: Api, error: TurnscriptError | None = None
+) -> tuple[bytes, list[Loss]]:
+    """A whole answer as a stream, and what that cannot say. One that broke off ends with its `error`."""
+    renderer = _renderer(api, request, response, Head(response.id, response.model, usage=response.usage))
+    events = unfold(response)
+    if error is None:
+        return renderer.send(events) + renderer.close(), renderer.losses
+    return renderer.send(events[:-1]) + renderer.fail(error), renderer.losses
+
+
+class Retelling:
+    """Writes a recording as a stream of an API, in pieces of any size. One that breaks off ends as the API's own error.
+
+    `end`: what the recording says of its answer at the end, None until `close`, or where none had begun.
+    """
+
+    def __init__(self, recording: Recording, request: Request, api: Api) -> None:
+        self.end: MessageEnd | None = None
+        self._recording = recording
+        self._request = request
+        self._api = api
+        self._renderer: StreamRenderer | None = None
+
+    @property
+    def losses(self) -> list[Loss]:
+        """What the stream could not say so far."""
+        return [] if self._renderer is None else self._renderer.losses
+
+    @property
+    def issues(self) -> list[Issue]:
+        """What was not as it should be in the recording."""
+        return [] if self.end is None else self.end.issues
+
+    def feed(self, data: bytes) -> bytes:
+        """More of the recording."""
+        events = self._recording.feed(data)
+        return self._begun().send(events) if events else b""
+
+    def close(self) -> bytes:
+        """The recording is over."""
+        events: list[Event] = self._recording.close()
+        if events and isinstance(events[-1], MessageEnd):
+            self.end = events[-1]
+        renderer, error = self._begun(), self._recording.error
+        if error is None:
+            return renderer.send(events) + renderer.close()
+        if self.end is not None:
+            del events[-1]
+        return (renderer.send(events) if events else b"") + renderer.fail(error)
+
+    def fail(self, error: TurnscriptError) -> bytes:
+        """Nothing more can be told, because of an error."""
+        return self._begun().fail(error)
+
+    def _begun(self) -> StreamRenderer:
+        if self._renderer is None:
+            source, head = self._recording.api, self._recording.head
+            known = Response(model=head.model, origin=source.origin if source is not None else None)
+            self._renderer = _renderer(self._api, self._request, known, head)
+        return self._renderer
+
+
+def _renderer(api: Api, request: Request, response: Response, head: Head) -> StreamRenderer:
+    """A writer of the stream of an answer, of which at least the model and the origin are known."""
+    asked = answered(api, request, response)
+    asked.settings.stream = True
+    asked.settings.stream_options = asked.settings.stream_options or _WITH_USAGE
+    usage = head.usage
+    before = None if usage is None else Usage(usage.input, 0, usage.cached, usage.cache_written)
+    return api.stream_renderer(asked, Reply(id=head.id, created=head.created, usage=before, any_stop=True))

@@ -1,0 +1,71 @@
+"""Owns the agreement of the official SDKs with streams that are told again, from a recording or from a whole answer."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+import turnscript as ts
+from tests.answers.answer import Fail, Gone
+from tests.answers.corpus import ALL, BY_NAME, WHOLE
+from tests.answers.test_agreement import LIMITS, ask_stream, check_stream
+from tests.answers.verdict import Sdk
+from tests.answers.wanted import wanted
+from tests.answers.wires import APIS, Server, stream, whole
+from turnscript.recording import Recording
+from turnscript.retelling import Retelling, stream_of
+
+BROKEN = [answer.name for answer in ALL if any(isinstance(step, Fail | Gone) for step in answer.steps())]
+
+
+def retold(data: bytes, wire: str, asked: ts.Request | None = None) -> bytes:
+    """A recording as a stream of another API."""
+    retelling = Retelling(Recording(), asked or ts.Request(), APIS[wire])
+    return retelling.feed(data) + retelling.close()
+
+
+@pytest.mark.parametrize("name", [answer.name for answer in WHOLE])
+@pytest.mark.parametrize("wire", APIS)
+def test_a_recording_that_is_told_again_is_told_as_it_was(sdk: Sdk, server: Server, wire: str, name: str) -> None:
+    answer = BY_NAME[name]
+    again = retold(stream(wire, answer), wire, answer.asked.of(APIS[wire].origin))
+    check_stream(sdk, wire, answer, ask_stream(sdk, server, wire, again))
+
+
+@pytest.mark.parametrize("name", [answer.name for answer in WHOLE])
+@pytest.mark.parametrize(("source", "wire"), list(permutations(APIS, 2)))
+def test_a_recording_of_one_api_is_understood_as_that_of_another(
+    sdk: Sdk, server: Server, source: str, wire: str, name: str
+) -> None:
+    verdict = ask_stream(sdk, server, wire, retold(stream(source, BY_NAME[name]), wire))
+    if wanted(wire, BY_NAME[name], streamed=True).finish is not None and verdict.error is not None:
+        assert verdict.error.name in LIMITS.values()
+
+
+@pytest.mark.parametrize("name", [answer.name for answer in WHOLE])
+@pytest.mark.parametrize("wire", APIS)
+def test_a_whole_answer_as_a_stream_is_understood(sdk: Sdk, server: Server, wire: str, name: str) -> None:
+    answer = BY_NAME[name]
+    status, body = whole(wire, answer)
+    if status != 200:
+        return
+    data, _ = stream_of(ts.parse_response(body, APIS[wire].name), answer.asked.of(APIS[wire].origin), APIS[wire])
+    verdict = ask_stream(sdk, server, wire, data)
+    if verdict.error is not None:
+        assert verdict.error.name in LIMITS.values()
+
+
+@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("wire", [wire for wire in APIS if wire != "responses"])
+@pytest.mark.parametrize("source", APIS)
+def test_a_recording_that_broke_off_is_an_error_to_an_sdk(
+    sdk: Sdk, server: Server, source: str, wire: str, name: str
+) -> None:
+    data = stream(source, BY_NAME[name])
+    recording = Recording(APIS[source])
+    recording.feed(data)
+    recording.close()
+    if data and recording.error is not None:
+        verdict = ask_stream(sdk, server, wire, retold(data, wire))
+        assert verdict.error is not None
