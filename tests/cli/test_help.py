@@ -29,6 +29,7 @@ def examples() -> list[str]:
 def test_an_example_in_the_help_is_true(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(EXAMPLES / "claude_code_request.json", tmp_path / "request.json")
     shutil.copy(EXAMPLES / "chat_response.json", tmp_path / "response.json")
+    shutil.copy(EXAMPLES / "messages_stream.sse", tmp_path / "recorded.sse")
     (tmp_path / "chats.jsonl").write_bytes((EXAMPLES / "chats.jsonl").read_bytes().split(b"\n")[0] + b"\n")
     monkeypatch.chdir(tmp_path)
     code, stdout, stderr = typed(line)

@@ -9,11 +9,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.api import Api
-from turnscript.conversation import Request
+from turnscript.conversation import Request, Response
 from turnscript.convert import parse_exchange, read, render, unread
 from turnscript.engine.escape import POLICIES
 from turnscript.errors import InvalidInput, InvalidRequest, LossyConversion, UnknownName
-from turnscript.exchange import Exchange
+from turnscript.exchange import Exchange, alone
 from turnscript.format import VIEWS, Format
 from turnscript.jsontext import Json, one_line, plain, read_object, type_name, utf8
 from turnscript.losses import Loss
@@ -46,7 +46,7 @@ class Conversion:
         self.target = target
         self.reads_text = source != AUTO and isinstance(lookup(source), Format)
         self.writes_text = isinstance(lookup(target), Format)
-        self._wishes = wishes
+        self.wishes = wishes
         self._options = dict(options)
         _check(lookup(target), self._options)
 
@@ -60,15 +60,22 @@ class Conversion:
         rendered = self._convert(data, self.source) if members is None else self._text(members)
         if self.writes_text:
             return msgspec.json.encode({TEXT: rendered.value}), rendered.losses
-        return spaced(rendered.data, pretty=False if self._wishes.compact else None), rendered.losses
+        return spaced(rendered.data, pretty=False if self.wishes.compact else None), rendered.losses
 
     def _convert(self, data: bytes | str, source: str, beside: Sequence[Loss] = ()) -> Rendered:
-        """The input in the target. `beside`: what is lost already."""
-        said, strict = self._read(data, source), self._wishes.strict
+        return self.rendered(self._read(data, source), beside)
+
+    def said(self, data: bytes) -> Request | Exchange:
+        """What a whole input says, not converted yet. Raises InvalidInput."""
+        return self._read(data, self.source)
+
+    def rendered(self, said: Request | Exchange, beside: Sequence[Loss] = ()) -> Rendered:
+        """What an input says in the target. `beside`: what is lost already. Raises as `document` does."""
+        strict = self.wishes.strict
         beside = [*beside, *unread(said)]
         try:
             rendered = render(
-                said, self.target, strict=strict, normalize_json=self._wishes.normalize_json, **self._options
+                said, self.target, strict=strict, normalize_json=self.wishes.normalize_json, **self._options
             )
         except LossyConversion as error:
             raise LossyConversion([*beside, *error.losses], self.target) from None
@@ -78,9 +85,13 @@ class Conversion:
         return rendered
 
     def _read(self, data: bytes | str, source: str) -> Request | Exchange:
-        if self._wishes.asked is None:
-            return read(data, source, self.target, self._wishes.side)
-        return replace(parse_exchange(data, source), request=self._wishes.asked)
+        if self.wishes.asked is None:
+            return read(data, source, self.target, self.wishes.side)
+        return replace(parse_exchange(data, source), request=self.wishes.asked)
+
+    def recorded(self, response: Response) -> Exchange:
+        """A recorded answer, with the request if that was named."""
+        return alone(response) if self.wishes.asked is None else Exchange(self.wishes.asked, response)
 
     def _text_members(self, data: bytes) -> dict[str, Json] | None:
         """The members of a row that holds a transcript, None for a row that is an API body."""

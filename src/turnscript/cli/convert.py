@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
 from turnscript.cli.conversion import Conversion, Wishes, spaced
-from turnscript.cli.failures import LOSSY, OK, Failed
+from turnscript.cli.document import broke_off, job_of, note_issues
+from turnscript.cli.failures import BAD_INPUT, LOSSY, OK, Failed
 from turnscript.cli.options import Name, Option, SectionedCommand
 from turnscript.cli.output import STREAM, Files, Sink, is_special
 from turnscript.cli.report import Losses, Screen, fault
@@ -18,9 +19,11 @@ from turnscript.cli.rows import Rejects, conclude, convert_rows, default_rejects
 from turnscript.cli.source import Source
 from turnscript.conversation import Request
 from turnscript.convert import parse
-from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError
+from turnscript.errors import LossyConversion, TurnscriptError
 from turnscript.format import VIEWS
-from turnscript.recognition import AUTO, ONE_SIDE, REQUEST, SIDES, recognised
+from turnscript.recognition import AUTO, REQUEST, SIDES
+from turnscript.registry import is_format
+from turnscript.rendered import Rendered
 
 _EPILOG = """\b
 Examples:
@@ -31,11 +34,13 @@ Examples:
   cat request.json | turnscript convert --to rwkv-universal --losses lost.jsonl
   turnscript convert response.json --to anthropic-messages
   turnscript convert response.json --request request.json --to rwkv-universal
+  turnscript convert recorded.sse --to openai-responses
+  turnscript convert recorded.sse --to anthropic-messages --stream
 
 \b
 Exit code:
   0  converted
-  1  bad input, or rows were rejected
+  1  bad input, rows were rejected, or a recorded stream broke off: what it told before is written
   2  wrong usage
   3  something would be lost, under --strict
 """
@@ -57,6 +62,7 @@ class Given:
     view: str | None
     flags: tuple[str, ...]
     normalize_json: bool
+    stream: bool
     strict: bool
     lines: bool | None
     output: str | None
@@ -121,6 +127,7 @@ _NAMES, _TARGET, _FILES, _FORM = "Names", "What is written", "Files", "How it lo
     is_flag=True,
     help="Spell the JSON of calls and results in one way; --strict does not mind that.",
 )
+@_option(_TARGET, "--stream", is_flag=True, help="Write an answer as the server-sent events of the API of --to.")
 @_option(_TARGET, "--strict", is_flag=True, help="Refuse whatever cannot be carried over exactly.")
 @_option(_FILES, "--output", metavar="FILE", help="Write here, whole or not at all, instead of standard output.")
 @_option(_FILES, "--losses", metavar="FILE|-", help="Write all losses as JSON Lines; - puts them after the payload.")
@@ -141,8 +148,9 @@ _NAMES, _TARGET, _FILES, _FORM = "Names", "What is written", "Files", "How it lo
 def convert(**given: Any) -> int:
     """Convert a request, or a response, between APIs and formats.
 
-    FILE is a request or response body, a transcript, or JSON Lines with one of them in each row (a transcript as
-    {"text": "..."}). Without FILE, or with -, standard input is read.
+    FILE is a request or response body, a recorded stream (server-sent events, as `curl -N` prints them), a transcript,
+    or JSON Lines with a body or a transcript in each row (a transcript as {"text": "..."}).
+    Without FILE, or with -, standard input is read.
     What the target cannot say is reported, field by field.
     """
     return run(Given(**given))
@@ -152,6 +160,7 @@ def run(given: Given) -> int:
     """Do it. Gives the exit code; raises TurnscriptError, Failed or UsageError."""
     _check_places(given)
     _check_request(given)
+    _check_stream(given)
     asked = None if given.request is None else _asked(given.request)
     wishes = Wishes(given.strict, given.pretty is False, given.normalize_json, given.side, asked)
     conversion = Conversion(given.source, given.target, wishes, given.options)
@@ -160,6 +169,8 @@ def run(given: Given) -> int:
         if source.is_terminal:
             screen.note("reading standard input; Ctrl-D ends it")
         has_rows = source.has_rows() if given.lines is None else given.lines
+        if has_rows and given.stream:
+            raise click.UsageError("--stream is for one answer, and the input is JSON Lines")
         return _rows(given, conversion, source, screen) if has_rows else _document(given, conversion, source, screen)
 
 
@@ -176,36 +187,47 @@ def _asked(path: str) -> Request:
 
 
 def _document(given: Given, conversion: Conversion, source: Source, screen: Screen) -> int:
-    data = source.whole()
-    if not data.strip():
-        raise Failed("the input is empty", place=source.name, remedy="give a request body or a transcript")
+    job = job_of(conversion, source, stream=given.stream)
     refused: LossyConversion | None = None
     with Files() as files:
         out: Sink | None = None
         try:
-            rendered = conversion.document(data)
+            made = job.make()
+            out = files.open(given.output or STREAM)
+            _write(made, given, conversion, source, out)
+            lost = job.losses
         except LossyConversion as error:
             refused, lost = error, error.losses
         except TurnscriptError as error:
             found = fault(error, source.name)
-            remedy = _advice(error, conversion, data) or found.remedy
+            remedy = job.advice(error) or found.remedy
             message = f"{found.path}: {found.message}" if found.path else found.message
             raise Failed(message, place=found.place, remedy=remedy, code=found.exit_code) from error
-        else:
-            out, lost = files.open(given.output or STREAM), rendered.losses
-            pretty = True if given.pretty is None and out.is_terminal else given.pretty
-            payload = rendered.data
-            out.write(payload if conversion.writes_text else spaced(payload, pretty=pretty) + b"\n")
         if given.losses is not None:
             write_losses(_losses_sink(files, given.losses, out), lost)
+    broken = None if job.recording is None else broke_off(job.recording, source.name)
     if refused is not None:
         screen.fault(fault(refused, source.name))
+    if broken is not None:
+        screen.fault(broken)
     if refused is not None or not given.quiet:
+        note_issues(screen, job, source.name)
         losses = Losses(lost)
         screen.note(losses.summary)
         if given.losses != STREAM:
             losses.list_on(screen, given.losses)
-    return OK if refused is None else LOSSY
+    return LOSSY if refused is not None else OK if broken is None else BAD_INPUT
+
+
+def _write(made: Rendered | Iterator[bytes], given: Given, conversion: Conversion, source: Source, out: Sink) -> None:
+    if isinstance(made, Rendered):
+        pretty = True if given.pretty is None and out.is_terminal else given.pretty
+        out.write(made.data if conversion.writes_text else spaced(made.data, pretty=pretty) + b"\n")
+        return
+    for piece in made:
+        out.write(piece)
+        if piece and source.is_live:
+            out.flush()
 
 
 def _rows(given: Given, conversion: Conversion, source: Source, screen: Screen) -> int:
@@ -257,18 +279,15 @@ def _check_request(given: Given) -> None:
         raise click.UsageError("only one input can be standard input")
 
 
-def _advice(error: TurnscriptError, conversion: Conversion, data: bytes) -> str:
-    """What to try for an input that could not be read, where its error does not say it."""
-    if not isinstance(error, InvalidInput):
-        return ""
-    if error.expected == ONE_SIDE:
-        return "--side request or --side response says it"
-    if error.line and data.lstrip()[:1] in (b"{", b"["):
-        rows = "; if these are JSON Lines, add --lines" if b"\n{" in data else ""
-        return f"correct the JSON there{rows}"
-    if conversion.source != AUTO:
-        return f"it was read as {conversion.source}, because --from says so"
-    try:
-        return f"it was read as {recognised(data)[0]}; if it is something else, name that with --from"
-    except TurnscriptError:
-        return "--from NAME says what it is; `turnscript apis` and `turnscript formats` list the names"
+def _check_stream(given: Given) -> None:
+    """A stream is how an API tells an answer, and has a shape of its own."""
+    if not given.stream:
+        return
+    if is_format(given.target):
+        raise click.UsageError(f"--stream writes what an API sends, and {given.target} is a prompt format")
+    if given.side == REQUEST:
+        raise click.UsageError("--stream writes answers, and --side request says that FILE is none")
+    if given.options:
+        raise click.UsageError("--profile, --view and --set are not for answers, and --stream writes one")
+    if given.pretty is not None:
+        raise click.UsageError("--pretty and --compact are for documents; --stream writes server-sent events")

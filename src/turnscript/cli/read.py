@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import codecs
-import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, cast
+from typing import Any
 
 import click
 import msgspec
@@ -45,7 +44,6 @@ Exit code:
   1  bad input: no such file, or a request that cannot be read
   2  wrong usage
 """
-_PIECE = 1 << 16
 _TYPES = {"assistant": "text"}
 """The kinds of items that are called otherwise here."""
 
@@ -69,21 +67,6 @@ class Given:
     target: str | None
     as_json: bool
     stream: bool
-
-
-class Arriving(Source):
-    """An input that is read as it arrives."""
-
-    def pieces(self, size: int | None) -> Iterator[bytes]:
-        """What is there, and then what comes; in pieces of `size` bytes if that is given."""
-        file = cast("io.BufferedReader", self._file)
-        while True:
-            with self._guard:
-                data = file.read1(_PIECE)
-            if not data:
-                return
-            step = size or len(data)
-            yield from (data[start : start + step] for start in range(0, len(data), step))
 
 
 _PROMPT, _FORM = "What the model was asked", "How it is read and written"
@@ -172,7 +155,7 @@ def run(given: Given) -> int:
     parser, request = _parser(given, format_)
     screen = Screen()
     losses: list[Loss] = []
-    source = Arriving(given.file)
+    source = Source(given.file)
     with source, Files() as files:
         if source.is_terminal:
             screen.note("reading standard input; Ctrl-D ends it")

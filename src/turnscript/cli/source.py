@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import sys
 from collections.abc import Iterator
 from pathlib import PurePath
 from types import TracebackType
-from typing import IO
+from typing import IO, cast
 
 from msgspec import Struct
 
@@ -16,7 +17,9 @@ from turnscript.cli.failures import Failed, reading
 from turnscript.cli.output import STREAM
 from turnscript.errors import InvalidInput
 from turnscript.jsontext import read_list, read_object
+from turnscript.recording import is_stream
 
+_PIECE = 1 << 16
 SUFFIXES = frozenset({".jsonl", ".ndjson"})
 
 
@@ -66,6 +69,26 @@ class Source:
         with self._guard:
             rest = self._file.read()
         return b"".join([*self._seen, rest])
+
+    def is_stream(self) -> bool:
+        """Whether this is a recorded stream, by the first line that says anything."""
+        first = next((line for line in self._seen if line.strip()), None) or self._peek()
+        return is_stream(first)
+
+    def pieces(self, size: int | None = None) -> Iterator[bytes]:
+        """Everything: what is there, and then what comes; in pieces of `size` bytes if that is given."""
+        file = cast("io.BufferedReader", self._file)
+        seen, self._seen = b"".join(self._seen), []
+        while True:
+            data = seen
+            if not data:
+                with self._guard:
+                    data = file.read1(_PIECE)
+            if not data:
+                return
+            seen = b""
+            step = size or len(data)
+            yield from (data[start : start + step] for start in range(0, len(data), step))
 
     def rows(self) -> Iterator[Row]:
         """Line by line; never more than one line in memory."""
