@@ -2,11 +2,13 @@
 
 import itertools
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 from tokenizers import normalizers
 
 import turnscript as ts
@@ -123,6 +125,37 @@ def test_what_others_say_counts_with_its_end_and_without_its_header() -> None:
     assert len(users) == text.count("<|im_end|>")
     assert "<|im_start|>" not in text
     assert text.startswith(ts.conversation.text_content(users[0].content))  # type: ignore[attr-defined]
+
+
+def _beside(request: ts.Request) -> ts.Request:
+    """The same with a member without a name on every other item, and hints on the rest."""
+    items = [copy(item) for item in request.items]
+    for at, item in enumerate(items):
+        if at % 2:
+            item.extra = {**item.extra, "x-more": Raw(b"1")}
+        elif item.hints is None:
+            item.hints = ts.Hints(slot="instructions")
+    return ts.Request(conversation=ts.Conversation(items=items, tools=request.tools))
+
+
+TRAINS = ("assistant", "user,system,results", "all", "answers,user")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_mask_does_not_hang_on_what_the_text_does_not_show(name: str) -> None:
+    """Members without a name and hints change no weight, by plan or by row; none of them is in the text."""
+    format_ = ts.get_format(name)
+    for case in corpora.names():
+        request = corpora.load(case)
+        other = _beside(request)
+        assert format_.write(request).text == format_.write(other).text
+        spread = range(len(request.items))
+        for word in TRAINS:
+            for changes in ({}, {"weights": {at: at % 2 for at in spread}}, {"context": frozenset(spread[::2])}):
+                encoder = Encoder(format_, WORLD, parse_train(word), mode="text")
+                pair = encoder.encode([Example(request, **changes), Example(other, **changes)])
+                seen = [one if isinstance(one, Problem) else one.weights.tolist() for one in pair]
+                assert (case, word, seen[0]) == (case, word, seen[1])
 
 
 def test_all_is_every_token_and_end_is_the_one_behind() -> None:

@@ -207,14 +207,14 @@ def begin_prompt(
 def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, items: Sequence[Item]) -> Prompt | None:
     layout, out = composer.layout, composer.out
     place = layout.place_for(response.items[-1]) if response.items else None
-    count = len(out.pieces)
+    count, marks = len(out.pieces), len(out.marks)
     composer.place, composer.model = place or layout.places[composer.document.generation.kind], True
-    out.trainable = True
+    composer.last = -1
     out.generated(raw)
     start = len(out.pieces)
-    shared = composer.close_generated(raw, items)
+    shared = composer.close_generated(raw, items, 0)
     if not shared and raw.rstrip().endswith(tuple(stop.strip() for stop in prompt.stops)):
-        del out.pieces[count:], out.marks[-2:]
+        del out.pieces[count:], out.marks[marks:]
         return None
     if prompt.spelling is not None:
         items, asked = respelled_items(items, prompt.spelling)
@@ -265,10 +265,9 @@ def _opened(composer: Composer, request: Request, thinks: bool) -> tuple[str, st
     kind = generation.thinking_kind if thinks else ToolCall.kind if forced is not None else generation.kind
     place = places[kind]
     out, before = composer.out, composer.place
-    joint = composer.layout.joints.get((before.kind, kind)) if before is not None else None
-    group = place.group_open
-    if before is not None and before.turn is place.turn and not before.model and joint is not None:
-        out.control(joint.removesuffix(group) if group else joint)
+    joined = before is not None and before.turn is place.turn and (before.kind, kind) in composer.layout.joints
+    if before is not None and joined and not before.model:
+        composer.join(place, grouped=False)
         lead = ""
     else:
         composer.end_turn()

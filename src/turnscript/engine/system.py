@@ -68,7 +68,8 @@ def write_system(composer: Composer, request: Request, thought: str | None) -> i
     if first is not None and body.is_empty(item, out.flattened) and not named:
         out.lose("", "dropped", "an empty system text beside tools, or where one is always written, reads as none")
     composer.report(place, item)
-    composer.place = place
+    composer.place, composer.last = place, out.item
+    out.end_with(out.item)
     return 1 if first is not None else 0
 
 
