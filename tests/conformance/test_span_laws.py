@@ -143,6 +143,22 @@ def extensions(format_: Format, name: str) -> Iterator[tuple[Prompt, ts.Response
         yield prompt, answer, following_of(whole.items, len(asked.items) + len(items)), asked
 
 
+def test_a_prompt_that_was_extended_says_of_its_text_what_one_rendered_from_the_start_says(format_name: str) -> None:
+    """F8, F9: behind the prompt that was answered, all pieces have the same mask and the same items as in a replay."""
+    format_ = ts.get_format(format_name)
+    for name in corpora.names():
+        for prompt, answer, following, asked in extensions(format_, name):
+            longer, turn = prompt.extend(answer, following), prompt.generated(answer)
+            if longer is None or turn is None or len(turn.text) != len(answer.raw or ""):
+                continue
+            later = request([*asked.items, *answer.items, *following], asked)
+            start = len(asked.items)
+            replays = [(start, start + len(answer.items), turn)]
+            again = format_.prompt(later, thinking=False, replays=replays)
+            cut = len(prompt.text)
+            assert (name, characters(again.spans)[cut:]) == (name, characters(longer.spans)[cut:])
+
+
 def test_what_ends_a_turn_that_was_generated_is_the_models_as_where_it_is_rendered(format_name: str) -> None:
     """F8: the mask does not hang on whether the turn stands there as it was generated or is written from its items."""
     format_ = ts.get_format(format_name)
@@ -159,3 +175,22 @@ def test_what_ends_a_turn_that_was_generated_is_the_models_as_where_it_is_render
 
 def _trainable(spans: Sequence[Span]) -> list[tuple[str, bool]]:
     return [(one, trainable) for one, _, trainable, _ in characters(spans)]
+
+
+def test_a_text_to_go_on_from_is_the_prefill_of_an_extended_prompt_too(format_name: str) -> None:
+    """F9: a session may be extended by the beginning of an answer, as a request may end with one."""
+    format_ = ts.get_format(format_name)
+    items: list[ts.Item] = [ts.System(content=[ts.Text(text="Be brief.")]), ts.User(content=[ts.Text(text="Hi")])]
+    prompt = format_.prompt(request(items))
+    opening = format_.document.segment("assistant")
+    lead = " " if format_.document.flattened else ""
+    answer = answered(prompt, f"{lead}Hello.{opening.close}")
+    more = [ts.User(content=[ts.Text(text="And?")]), ts.Assistant(content=[ts.Text(text="It is")], open=True)]
+    longer = prompt.extend(answer, more)
+    assert longer is not None
+    whole = format_.prompt(request([*items, *answer.items, *more]))
+    assert (whole.text, whole.prefill) == (longer.text, longer.prefill)
+    assert answered(whole, " late.") == answered(longer, " late.")
+    last = longer.extend(answered(longer, f" late.{opening.close}"), more[:1])
+    assert last is not None
+    assert [0, 1, 2, 3, 4, 5] == sorted({span.item for span in last.spans if span.item >= 0})

@@ -47,6 +47,7 @@ class Prompt:
         "_begun",
         "_composer",
         "_count",
+        "_first",
         "_missing",
         "_request",
         "_seed",
@@ -67,6 +68,7 @@ class Prompt:
         self._request = request
         self._thinks = thinks
         self._start = start
+        self._first = composer.first
         self.spelling = spelling
         self._begun, self._before = _place_of_answer(composer, request)
         self.replayed = tuple(composer.replayed)
@@ -207,12 +209,14 @@ def begin_prompt(
 def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, items: Sequence[Item]) -> Prompt | None:
     layout, out = composer.layout, composer.out
     place = layout.place_for(response.items[-1]) if response.items else None
-    count, marks = len(out.pieces), len(out.marks)
+    count, marks, before = len(out.pieces), len(out.marks), len(response.items)
+    first = prompt._first + len(prompt._request.items) - _goes_on(prompt._request)
     composer.place, composer.model = place or layout.places[composer.document.generation.kind], True
-    composer.last = -1
+    composer.first, composer.last = first, first + before - 1 if before else -1
+    out.item = first if before else -1
     out.generated(raw)
     start = len(out.pieces)
-    shared = composer.close_generated(raw, items, 0)
+    shared = composer.close_generated(raw, items, first + before)
     if not shared and raw.rstrip().endswith(tuple(stop.strip() for stop in prompt.stops)):
         del out.pieces[count:], out.marks[marks:]
         return None
@@ -220,10 +224,8 @@ def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, 
         items, asked = respelled_items(items, prompt.spelling)
         out.losses += asked
     said = [*response.items, *items]
-    before = len(response.items)
-    names = names_of(said, composer.document)
-    out.names = {index - before: name for index, name in names.items()}
-    composer.write_items(items, 0)
+    out.names = {first + index: name for index, name in names_of(said, composer.document).items()}
+    composer.write_items(items, first + before)
     request = Request(conversation=Conversation(said, prompt._request.tools), settings=prompt._request.settings)
     return Prompt(composer, request, prompt._thinks, start, prompt.spelling)
 
@@ -243,7 +245,7 @@ def _goes_on(request: Request) -> bool:
 
 def _continued(composer: Composer, request: Request) -> tuple[str, str]:
     """A last assistant text that is open goes on: its own text is the prefill."""
-    index = len(request.items) - 1
+    index = composer.first + len(request.items) - 1
     spans = [span for span in composer.out.spans if span.item == index]
     text = "".join([span.text for span in spans if not span.control])
     turn = composer.layout.places[Assistant.kind].turn

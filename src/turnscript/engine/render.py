@@ -53,13 +53,15 @@ class Composer:
     `joined`: the next item goes on in the turn, and what joins it is written already. `replays`: turns that are written
     as they were generated, `replayed` where those that fitted begin. `flags`: the kinds of thought that are flagged.
     `opened`: how many pieces stand before an item that is open, and the kind of the one before it. `unclosed`: where
-    the last item stands, once its turn has ended without a closing of its own.
+    the last item stands, once its turn has ended without a closing of its own. `first`: the position of the first item
+    of the request in the conversation.
     """
 
     __slots__ = (
         "_places",
         "_special",
         "document",
+        "first",
         "flags",
         "joined",
         "last",
@@ -80,6 +82,7 @@ class Composer:
         self.out = out
         self.place: Place | None = None
         self.model = False
+        self.first = 0
         self.last = -1
         self.joined = False
         self.separated = True
