@@ -194,3 +194,18 @@ def test_a_text_to_go_on_from_is_the_prefill_of_an_extended_prompt_too(format_na
     last = longer.extend(answered(longer, f" late.{opening.close}"), more[:1])
     assert last is not None
     assert [0, 1, 2, 3, 4, 5] == sorted({span.item for span in last.spans if span.item >= 0})
+
+
+def test_a_prompt_can_be_extended_twice(format_name: str) -> None:
+    """The second time it is copied, because the first one has gone on in its own text; nothing else may differ."""
+    format_ = ts.get_format(format_name)
+    for name in corpora.names():
+        for prompt, answer, following, _ in extensions(format_, name):
+            before = prompt.spans, prompt.losses
+            first = prompt.extend(answer, following)
+            second = prompt.extend(answer, following)
+            assert (name, *before) == (name, prompt.spans, prompt.losses)
+            if first is None or second is None:
+                assert (name, first) == (name, second)
+                continue
+            assert (name, first.spans, first.losses, first.stops) == (name, second.spans, second.losses, second.stops)

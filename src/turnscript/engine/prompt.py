@@ -53,6 +53,7 @@ class Prompt:
         "_seed",
         "_start",
         "_thinks",
+        "_told",
         "offered",
         "prefill",
         "replayed",
@@ -69,6 +70,7 @@ class Prompt:
         self._thinks = thinks
         self._start = start
         self._first = composer.first
+        self._told: int | None = None  # how many losses are its own, once a longer prompt may have more
         self.spelling = spelling
         self._begun, self._before = _place_of_answer(composer, request)
         self.replayed = tuple(composer.replayed)
@@ -88,7 +90,7 @@ class Prompt:
     @property
     def losses(self) -> list[Loss]:
         """What the format could not show."""
-        return in_source_words(self._request, self._composer.out.all_losses())
+        return in_source_words(self._request, self._composer.out.all_losses()[: self._told])
 
     @property
     def client_stops(self) -> tuple[str, ...]:
@@ -159,9 +161,11 @@ class Prompt:
             or any(issue.kind not in _HARMLESS for issue in response.issues)
         ):
             return None
-        composer = self._composer
+        composer, losses = self._composer, self._composer.out.all_losses()
+        self._told = len(losses) if self._told is None else self._told
         if len(composer.out.pieces) != self._count:
             composer = composer.copied(self._count)
+            composer.out.losses = losses[: self._told]
         return _extended(self, composer, raw, response, items)
 
 
