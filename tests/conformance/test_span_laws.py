@@ -209,3 +209,37 @@ def test_a_prompt_can_be_extended_twice(format_name: str) -> None:
                 assert (name, first) == (name, second)
                 continue
             assert (name, first.spans, first.losses, first.stops) == (name, second.spans, second.losses, second.stops)
+
+
+def test_an_extended_prompt_that_forces_a_call_gives_it_an_id_of_its_own(format_name: str) -> None:
+    """F9: in a format that shows ids, the call that it opens is counted from the first one of the session."""
+    format_ = ts.get_format(format_name)
+    asked = request([ts.User(content=[ts.Text(text="Hi")])])
+    asked.settings.tool_choice = ts.ToolChoice(mode="named", name="get_weather")
+    prompt, items = format_.prompt(asked), asked.items
+    for number in range(1, 6):
+        whole = format_.prompt(request(items, asked))
+        assert (number, whole.prefill) == (number, prompt.prefill)
+        call = ts.ToolCall(name="get_weather", arguments='{"city": "Tokyo"}', id=f"call_auto_{number:03d}")
+        document = str(format_.render(request([*items, call]), view="prompt").value)
+        assert document.startswith(whole.text)
+        answer = answered(prompt, document[len(whole.text) :].removesuffix(format_.document.end).rstrip())
+        result = ts.ToolResult(content=[ts.Text(text="5")], name="get_weather", id=call.id)
+        new: list[ts.Item] = [result, ts.User(content=[ts.Text(text="Again")])]
+        longer = prompt.extend(answer, new)
+        assert longer is not None
+        prompt, items = longer, [*items, *answer.items, *new]
+
+
+def test_a_result_in_an_extended_prompt_may_answer_a_call_of_long_ago(format_name: str) -> None:
+    """F9: where results show the names of their tools, and clients send ids alone."""
+    format_ = ts.get_format(format_name)
+    items: list[ts.Item] = [ts.User(content=[ts.Text(text="Hi")])]
+    items += [ts.ToolCall(name=name, arguments="{}", id=name) for name in ("get_weather", "run")]
+    prompt = format_.prompt(request([*items, ts.ToolResult(content=[ts.Text(text="5")], id="get_weather")]))
+    lead = " " if format_.document.flattened else ""
+    answer = answered(prompt, f"{lead}Wait.{format_.document.segment('assistant').close}")
+    late: list[ts.Item] = [ts.ToolResult(content=[ts.Text(text="6")], id="run")]
+    longer = prompt.extend(answer, late)
+    assert longer is not None
+    assert format_.prompt(request([*prompt.request.items, *answer.items, *late])).text == longer.text

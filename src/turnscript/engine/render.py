@@ -16,6 +16,7 @@ from turnscript.conversation import Assistant, Item, Request, Text, ToolResult, 
 from turnscript.engine.attributes import attribute_text, bare_attributes, extra_attributes, write_attributes
 from turnscript.engine.bodies import Metadata, ToolList
 from turnscript.engine.correlate import names_of, report_correlation
+from turnscript.engine.earlier import NOTHING
 from turnscript.engine.escape import AUTO
 from turnscript.engine.layout import Layout, Place, layout_of, report_merged, report_unshown
 from turnscript.engine.metadata import metadata_of
@@ -53,15 +54,15 @@ class Composer:
     `joined`: the next item goes on in the turn, and what joins it is written already. `replays`: turns that are written
     as they were generated, `replayed` where those that fitted begin. `flags`: the kinds of thought that are flagged.
     `opened`: how many pieces stand before an item that is open, and the kind of the one before it. `unclosed`: where
-    the last item stands, once its turn has ended without a closing of its own. `first`: the position of the first item
-    of the request in the conversation.
+    the last item stands, once its turn has ended without a closing of its own. `earlier`: what the
+    session has said before the request.
     """
 
     __slots__ = (
         "_places",
         "_special",
         "document",
-        "first",
+        "earlier",
         "flags",
         "joined",
         "last",
@@ -82,7 +83,7 @@ class Composer:
         self.out = out
         self.place: Place | None = None
         self.model = False
-        self.first = 0
+        self.earlier = NOTHING
         self.last = -1
         self.joined = False
         self.separated = True
