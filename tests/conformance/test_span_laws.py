@@ -107,6 +107,22 @@ def test_the_end_of_an_answer_of_which_nothing_is_written_is_its_own(format_name
     assert written(tight, asked, "prompt") == written(tight, the_long_way(asked, lambda at: True), "prompt")
 
 
+@given(tools=st.lists(conversations.functions(), min_size=1, max_size=3), at=st.integers(0, 2))
+def test_a_tool_that_loses_a_member_is_written_like_any_other(tools: list[ts.Tool], at: int) -> None:
+    """F8: lists of plain tools are kept as they were written once; others are written anew each time."""
+    asked = request([ts.User(content=[ts.Text(text="Hi")])])
+    asked.conversation.tools = tools
+    more = replace(asked, conversation=replace(asked.conversation, tools=[copy(tool) for tool in tools]))
+    more.tools[at % len(tools)].extra = {"x-more": Raw(b"1")}
+    for format_ in map(ts.get_format, ts.formats()):
+        note(format_.name)
+        if format_.document.tools_place is None:
+            continue
+        expected, spans = written(format_, asked, "prompt"), written(format_, more, "prompt")
+        lost = [loss for loss in spans[1] if not loss.path.endswith(".x-more")]
+        assert expected == (spans[0], lost)
+
+
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("more", ["a member", "a hint", "an envelope"])
 def test_what_an_item_says_beside_its_text_changes_nothing_before_it(format_name: str, more: str, view: str) -> None:
