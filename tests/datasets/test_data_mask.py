@@ -2,11 +2,13 @@
 
 import itertools
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 from tokenizers import normalizers
 
 import turnscript as ts
@@ -123,6 +125,78 @@ def test_what_others_say_counts_with_its_end_and_without_its_header() -> None:
     assert len(users) == text.count("<|im_end|>")
     assert "<|im_start|>" not in text
     assert text.startswith(ts.conversation.text_content(users[0].content))  # type: ignore[attr-defined]
+
+
+ENDS = {
+    "rwkv-goose": ("One\n\nTwo\n\n", "5\n\n"),
+    "rwkv-goose-hermes": ("One\n\nTwo\n\n", "5\n</tool_response>\n\n"),
+    "ai00-v1": (
+        "One\n</ai00:user>Two\n</ai00:user>",
+        "    5\n  </result>\n</ai00:function_results>",
+    ),
+    "batuta-chatml": ("One<|im_end|>Two<|im_end|>", "5</tool_result><|im_end|>"),
+    "openchatml": ("One\n<|im_end|>Two\n<|im_end|>", '{\n  "name": "f",\n  "content": "5"\n}\n<|im_end|>'),
+    "rwkv-universal": ("One\n<<USER_END>>Two\n<<USER_END>>", "5\n<<END_TOOL_RESULT>>"),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_what_closes_a_text_of_others_is_trained_with_it_and_nothing_else_is(name: str) -> None:
+    """A turn without a closing of its own ends with what stands between turns, so that is trained with its text."""
+    items = [
+        ts.User(content=[ts.Text(text="One")]),
+        ts.User(content=[ts.Text(text="Two")]),
+        ts.ToolCall(name="f", id="c1"),
+        ts.ToolResult(content=[ts.Text(text="5")], id="c1", name="f"),
+        ts.Assistant(content=[ts.Text(text="A")]),
+    ]
+    request = ts.Request(conversation=ts.Conversation(items=items))
+    bytewise = get_tokenizer("bytes")
+    for word, expected in zip(("user", "results"), ENDS[name], strict=True):
+        encoder = Encoder(ts.get_format(name), bytewise, parse_train(word), mode="text")
+        for example in (Example(request), Example(_beside(request))):
+            assert expected == trained_text(encoder, example)
+
+
+def test_instructions_are_trained_without_the_tools_that_stand_among_them() -> None:
+    """Of the list of tools nothing is the instruction's, and the end of its turn is."""
+    instructions = ts.System(content=[ts.Text(text="Be brief.")])
+    question = ts.User(content=[ts.Text(text="Hi")])
+    request = ts.Request(conversation=ts.Conversation([instructions, question], [ts.Tool(name="f")]))
+    for name, expected in (("ai00-v1", "Be brief.\n</ai00:system>"), ("rwkv-goose", "Be brief.\n\n")):
+        encoder = Encoder(ts.get_format(name), get_tokenizer("bytes"), parse_train("system"), mode="text")
+        assert expected == trained_text(encoder, Example(request))
+
+
+def _beside(request: ts.Request) -> ts.Request:
+    """The same with a member without a name on every other item, and hints on the rest."""
+    items = [copy(item) for item in request.items]
+    for at, item in enumerate(items):
+        if at % 2:
+            item.extra = {**item.extra, "x-more": Raw(b"1")}
+        elif item.hints is None:
+            item.hints = ts.Hints(slot="instructions")
+    return ts.Request(conversation=ts.Conversation(items=items, tools=request.tools))
+
+
+TRAINS = ("assistant", "user,system,results", "all", "answers,user")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_mask_does_not_hang_on_what_the_text_does_not_show(name: str) -> None:
+    """Members without a name and hints change no weight, by plan or by row; none of them is in the text."""
+    format_ = ts.get_format(name)
+    for case in corpora.names():
+        request = corpora.load(case)
+        other = _beside(request)
+        assert format_.write(request).text == format_.write(other).text
+        spread = range(len(request.items))
+        for word in TRAINS:
+            for changes in ({}, {"weights": {at: at % 2 for at in spread}}, {"context": frozenset(spread[::2])}):
+                encoder = Encoder(format_, WORLD, parse_train(word), mode="text")
+                pair = encoder.encode([Example(request, **changes), Example(other, **changes)])
+                seen = [one if isinstance(one, Problem) else one.weights.tolist() for one in pair]
+                assert (case, word, seen[0]) == (case, word, seen[1])
 
 
 def test_all_is_every_token_and_end_is_the_one_behind() -> None:

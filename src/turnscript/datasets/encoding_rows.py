@@ -195,10 +195,10 @@ class Drafter:
         said = -1
         for mark in marks:
             item = mark // ITEM
-            control = mark & CONTROL
-            counts = everything or mark & TRAINABLE or (item >= 0 and others[item] and (not control or said == item))
+            if item >= 0 and not mark & CONTROL:
+                said = item
+            counts = everything or mark & TRAINABLE or (item >= 0 and others[item] and said == item)
             values.append(weights[item] if counts else 0)
-            said = -1 if control else item
         return values
 
 

@@ -17,6 +17,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from turnscript.conversation import Item, ToolCall, ToolResult
+from turnscript.engine.earlier import NOTHING, Earlier
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Document
 
@@ -68,12 +69,23 @@ def correlate(items: Sequence[Item], document: Document, tools: Collection[str])
             item.id = id_
 
 
-def names_of(items: Sequence[Item], document: Document) -> dict[int, str]:
-    """The tools' names of results that have none, by position, for formats that show names."""
+def names_of(items: Sequence[Item], document: Document, earlier: Earlier = NOTHING) -> dict[int, str]:
+    """The tools' names of results that have none, by position, for formats that show names.
+
+    `earlier`: what was said before. A result may answer a call there, which is looked for only if it has to be.
+    """
     style, table = document.results, shows(document)
     named = style in ("named", "") or (style == "on_results" and (table.name_for_id or table.result_name))
-    if not named or all(item.name is not None for item in items if isinstance(item, ToolResult)):
+    if not named:
         return {}
+    nameless = {at for at, item in enumerate(items) if isinstance(item, ToolResult) and item.name is None}
+    if not nameless:
+        return {}
+    if earlier.count:
+        found = {} if earlier.waiting else names_of(items, document)
+        if nameless <= found.keys():
+            return {earlier.count + at: name for at, name in found.items()}
+        items = [*earlier.all(), *items]
     shown: Shown = [_shown_as(item, table) for item in items]
     found = {index: name for index, (_, name) in enumerate(correlated(items, shown, document, ())) if name is not None}
     return found if style else _by_id(items, found)

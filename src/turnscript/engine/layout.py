@@ -11,7 +11,7 @@ from typing import Any
 from turnscript.conversation import Item, System, Thinking, ToolCall, ToolResult, ToolsChange
 from turnscript.engine.attributes import unhinted
 from turnscript.engine.escape import AUTO, POLICIES, Escape, rules_of, tags_in
-from turnscript.engine.spans import TRAINABLE, Glue, Writer
+from turnscript.engine.spans import TRAINABLE, Glue, Literal, Writer
 from turnscript.engine.table import Document, Segment, Turn
 from turnscript.losses import Loss
 from turnscript.respelling import COMPACT, SPACED, Spelling
@@ -45,10 +45,15 @@ class Place:
         self.turn_attributes = turn.attributes
         self.turn_head_end = turn.head_end if turn.attributes else ""
         self.end = f"{group.close if group else ''}{turn.close}"
-        self.end_mark = self.end.rstrip()
-        self.behind_end = self.end[len(self.end_mark) :]  # what no model writes, because it has ended
         # Whether the model's turn does not end with the segment's closing, but with what stands behind it.
         self.ends_late = segment.model and not any(stop in f"{self.close}{self.end}" for stop in stops)
+        # Whether nothing of its own ends the turn, so that what stands between turns does.
+        closing = turn.close if turn.open else f"{segment.close}{turn.close}"
+        self.unclosed = self.ends_late if segment.model else not closing.strip()
+        mark = self.end.rstrip()
+        # What is behind the mark no model writes, because it has ended; it leads to the next turn.
+        ending: list[Literal] = [(mark, segment.model, True), (self.end[len(mark) :], False, self.unclosed)]
+        self.ending = [literal for literal in ending if literal[0]]
         self.speaks = bool(turn.open)
         self.may_stay_open = not turn.open or segment.kind not in ("tool_call", "tool_result")
         self.glues: dict[Place, Glue] = {}
@@ -101,8 +106,8 @@ class Layout:
         }
         # The same but for results: those that have no name of their own show that of their call.
         self.nameless = {item: place for item, place in self.plain.items() if place.kind != ToolResult.kind}
-        self.joint_parts = {pair: self._joint(pair, text) for pair, text in document.joints.items()}
-        self.joints = {pair: "".join(parts) for pair, parts in self.joint_parts.items()}
+        self._joints = {pair: self._joint(pair, text) for pair, text in document.joints.items()}
+        self.joints = {pair: "".join(parts) for pair, parts in self._joints.items()}
         texts = (kind for kind, after in self.joints if kind == after and self.places[kind].segment.bare)
         self.merged = frozenset(texts)
         self.first_glues: tuple[dict[Place, Glue], dict[Place, Glue]] = {}, {}
@@ -114,24 +119,18 @@ class Layout:
 
     def glue(self, before: Place, place: Place) -> Glue:
         """What stands between two items that say one text each."""
-        joint = self.joints.get((before.kind, place.kind))
         head = f"{place.open}{place.head_end}"
-        if joint is not None:
-            close, text, open_ = self.joint_parts[before.kind, place.kind]
-            both = before.model and place.model
-            return Glue(
-                [(close, before.model, True), (text, both, False), (open_ + head, place.model, False)], place.model
-            )
-        unclosed = before.ends_late
-        begin, head = f"{place.begin}{place.turn_head_end}", f"{place.lead}{head}"
-        stop = self.stop_in(begin or head) if unclosed else 0
+        if (before.kind, place.kind) in self.joints:
+            return Glue([*self.joint(before, place), (head, place.model, False)], place.model)
+        begin, head = place.begin, f"{place.lead}{head}"
+        stop = self.stop_in(begin or head) if before.ends_late else 0
         return Glue(
             [
-                (before.end_mark, before.model, True),
-                (before.behind_end, False, True),
-                (self.document.separator, unclosed, not self.goes_on(place)),
+                *before.ending,
+                self.separator(before, place),
                 (begin[:stop], True, True),
                 (begin[stop:], False, False),
+                (place.turn_head_end, False, False),
                 (place.group_open, place.model, False),
                 ("" if begin else head[:stop], True, True),
                 (head if begin else head[stop:], place.model and (before.model or self.opens(place)), False),
@@ -156,9 +155,21 @@ class Layout:
         """How much of the opening of somebody else's turn the model must write so that its own ends there."""
         return max((len(stop) for stop in self._stops if opening.startswith(stop)), default=0)
 
-    def goes_on(self, place: Place) -> bool:
-        """Whether the model comes to a segment from its last one, and no prompt leads to it."""
-        return place.model and not place.speaks
+    def joint(self, before: Place, place: Place) -> list[Literal]:
+        """What joins an item to the one before. What closes a group still is of that one."""
+        close, text, open_ = self._joints[before.kind, place.kind]
+        return [(close, before.model, True), (text, before.model and place.model, False), (open_, place.model, False)]
+
+    def separator(self, before: Place | None, place: Place | None) -> Literal:
+        """What stands between two turns. It ends the one before, and is of its last item, if that has no closing of its
+        own. Else it leads to the next item, and so it does where the model comes to its next segment by itself.
+
+        `before`: where the last item stands, if its turn is without a closing. `place`: where the next item stands.
+        """
+        if before is None or not before.unclosed:
+            return self.document.separator, False, False
+        goes_on = before.model and place is not None and place.model and not place.speaks
+        return self.document.separator, before.model, not goes_on
 
     def opens(self, place: Place) -> bool:
         """Whether the model writes the opening of a segment even where it stands first: no prompt begins with it."""

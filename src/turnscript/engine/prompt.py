@@ -47,11 +47,13 @@ class Prompt:
         "_begun",
         "_composer",
         "_count",
+        "_earlier",
         "_missing",
         "_request",
         "_seed",
         "_start",
         "_thinks",
+        "_told",
         "offered",
         "prefill",
         "replayed",
@@ -67,6 +69,8 @@ class Prompt:
         self._request = request
         self._thinks = thinks
         self._start = start
+        self._earlier = composer.earlier
+        self._told: int | None = None  # how many losses are its own, once a longer prompt may have more
         self.spelling = spelling
         self._begun, self._before = _place_of_answer(composer, request)
         self.replayed = tuple(composer.replayed)
@@ -86,7 +90,7 @@ class Prompt:
     @property
     def losses(self) -> list[Loss]:
         """What the format could not show."""
-        return in_source_words(self._request, self._composer.out.all_losses())
+        return in_source_words(self._request, self._composer.out.all_losses()[: self._told])
 
     @property
     def client_stops(self) -> tuple[str, ...]:
@@ -157,9 +161,11 @@ class Prompt:
             or any(issue.kind not in _HARMLESS for issue in response.issues)
         ):
             return None
-        composer = self._composer
+        composer, losses = self._composer, self._composer.out.all_losses()
+        self._told = len(losses) if self._told is None else self._told
         if len(composer.out.pieces) != self._count:
             composer = composer.copied(self._count)
+            composer.out.losses = losses[: self._told]
         return _extended(self, composer, raw, response, items)
 
 
@@ -207,24 +213,26 @@ def begin_prompt(
 def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, items: Sequence[Item]) -> Prompt | None:
     layout, out = composer.layout, composer.out
     place = layout.place_for(response.items[-1]) if response.items else None
-    count = len(out.pieces)
+    count, marks, before = len(out.pieces), len(out.marks), len(response.items)
+    asked = prompt._request
+    earlier = prompt._earlier.then(asked.items[:-1] if _goes_on(asked) else asked.items)
+    first = earlier.count
     composer.place, composer.model = place or layout.places[composer.document.generation.kind], True
-    out.trainable = True
+    composer.earlier, composer.last = earlier, first + before - 1 if before else -1
+    out.item = first if before else -1
     out.generated(raw)
     start = len(out.pieces)
-    shared = composer.close_generated(raw, items)
+    shared = composer.close_generated(raw, items, first + before)
     if not shared and raw.rstrip().endswith(tuple(stop.strip() for stop in prompt.stops)):
-        del out.pieces[count:], out.marks[-2:]
+        del out.pieces[count:], out.marks[marks:]
         return None
     if prompt.spelling is not None:
-        items, asked = respelled_items(items, prompt.spelling)
-        out.losses += asked
+        items, losses = respelled_items(items, prompt.spelling)
+        out.losses += losses
     said = [*response.items, *items]
-    before = len(response.items)
-    names = names_of(said, composer.document)
-    out.names = {index - before: name for index, name in names.items()}
-    composer.write_items(items, 0)
-    request = Request(conversation=Conversation(said, prompt._request.tools), settings=prompt._request.settings)
+    out.names = names_of(said, composer.document, earlier)
+    composer.write_items(items, first + before)
+    request = Request(conversation=Conversation(said, asked.tools), settings=asked.settings)
     return Prompt(composer, request, prompt._thinks, start, prompt.spelling)
 
 
@@ -243,7 +251,7 @@ def _goes_on(request: Request) -> bool:
 
 def _continued(composer: Composer, request: Request) -> tuple[str, str]:
     """A last assistant text that is open goes on: its own text is the prefill."""
-    index = len(request.items) - 1
+    index = composer.earlier.count + len(request.items) - 1
     spans = [span for span in composer.out.spans if span.item == index]
     text = "".join([span.text for span in spans if not span.control])
     turn = composer.layout.places[Assistant.kind].turn
@@ -265,10 +273,9 @@ def _opened(composer: Composer, request: Request, thinks: bool) -> tuple[str, st
     kind = generation.thinking_kind if thinks else ToolCall.kind if forced is not None else generation.kind
     place = places[kind]
     out, before = composer.out, composer.place
-    joint = composer.layout.joints.get((before.kind, kind)) if before is not None else None
-    group = place.group_open
-    if before is not None and before.turn is place.turn and not before.model and joint is not None:
-        out.control(joint.removesuffix(group) if group else joint)
+    joined = before is not None and before.turn is place.turn and (before.kind, kind) in composer.layout.joints
+    if before is not None and joined and not before.model:
+        composer.join(place, grouped=False)
         lead = ""
     else:
         composer.end_turn()
@@ -310,13 +317,13 @@ def _opening(place: Place, composer: Composer, request: Request, forced: ToolCho
     """What is written of a segment's opening."""
     generation = composer.document.generation
     if forced is not None:
-        return _call_opening(place, request, forced)
+        return _call_opening(place, [*composer.earlier.all(), *request.items], forced)
     if place.kind == generation.thinking_kind and generation.thinking_prefill is not None:
         return generation.thinking_prefill
     return f"{place.open}{place.head_end}{generation.prefill if place.kind == generation.kind else ''}"
 
 
-def _call_opening(place: Place, request: Request, forced: ToolChoice) -> str:
+def _call_opening(place: Place, items: Sequence[Item], forced: ToolChoice) -> str:
     name = forced.name if forced.mode == "named" else None
     opening = f"{place.group_open}{place.open}"
     if place.segment.named:
@@ -327,14 +334,14 @@ def _call_opening(place: Place, request: Request, forced: ToolChoice) -> str:
         if attribute.path == "name" and name is not None:
             opening += f" {attribute.key}={attribute_text(name)}"
         elif attribute.path == "id":
-            opening += f" {attribute.key}={attribute_text(_next_id(request))}"
+            opening += f" {attribute.key}={attribute_text(_next_id(items))}"
     return f"{opening}{place.head_end}{place.body.prefill(name)}"
 
 
-def _next_id(request: Request) -> str:
+def _next_id(items: Sequence[Item]) -> str:
     """The id of the next call, as ids are generated for calls that have none (requirements D-X-7)."""
-    used = {item.id for item in request.items if isinstance(item, ToolCall)}
-    number = sum(isinstance(item, ToolCall) for item in request.items) + 1
+    used = {item.id for item in items if isinstance(item, ToolCall)}
+    number = sum(isinstance(item, ToolCall) for item in items) + 1
     while f"call_auto_{number:03d}" in used:
         number += 1
     return f"call_auto_{number:03d}"

@@ -7,7 +7,7 @@ literals from the table and payloads from the bodies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,13 +16,14 @@ from turnscript.conversation import Assistant, Item, Request, Text, ToolResult, 
 from turnscript.engine.attributes import attribute_text, bare_attributes, extra_attributes, write_attributes
 from turnscript.engine.bodies import Metadata, ToolList
 from turnscript.engine.correlate import names_of, report_correlation
+from turnscript.engine.earlier import NOTHING
 from turnscript.engine.escape import AUTO
 from turnscript.engine.layout import Layout, Place, layout_of, report_merged, report_unshown
 from turnscript.engine.metadata import metadata_of
 from turnscript.engine.names import name_line
 from turnscript.engine.read_turns import TIGHT, tightened
-from turnscript.engine.replay import Generated, Replays, closing_of, hides
-from turnscript.engine.spans import CONTROL, ITEM, Writer
+from turnscript.engine.replay import Generated, Replays, closing_of, hides, without
+from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Literal, Writer
 from turnscript.engine.speakers import speaker_at
 from turnscript.engine.system import leads, write_system
 from turnscript.engine.table import Document, Section
@@ -52,13 +53,16 @@ class Composer:
     `place`: where the last item stands, as long as its turn is open. `model`: whether the last item was the model's.
     `joined`: the next item goes on in the turn, and what joins it is written already. `replays`: turns that are written
     as they were generated, `replayed` where those that fitted begin. `flags`: the kinds of thought that are flagged.
-    `opened`: how many pieces stand before an item that is open, and the kind of the one before it.
+    `opened`: how many pieces stand before an item that is open, and the kind of the one before it. `unclosed`: where
+    the last item stands, once its turn has ended without a closing of its own. `earlier`: what the
+    session has said before the request.
     """
 
     __slots__ = (
         "_places",
         "_special",
         "document",
+        "earlier",
         "flags",
         "joined",
         "last",
@@ -79,10 +83,11 @@ class Composer:
         self.out = out
         self.place: Place | None = None
         self.model = False
+        self.earlier = NOTHING
         self.last = -1
         self.joined = False
         self.separated = True
-        self.unclosed = False
+        self.unclosed: Place | None = None
         self.replays: Replays = ()
         self.replayed: list[int] = []
         self.flags: tuple[str, ...] = ()
@@ -151,7 +156,7 @@ class Composer:
                 if self._replay(generated, first):
                     at = end - start
                     self.last = end - 1
-                    self.close_generated(generated.text, items[at:])
+                    self.close_generated(generated.text, items[at:], end)
         self._write_run(items[at:], start + at)
 
     def _replay(self, generated: Generated, first: int) -> bool:
@@ -171,20 +176,25 @@ class Composer:
         self.replayed.append(first)
         return True
 
-    def close_generated(self, text: str, following: Sequence[Item]) -> int:
-        """End the segment that a generated text stops in, or its turn. Returns how much of that the text has."""
+    def close_generated(self, text: str, following: Sequence[Item], start: int) -> int:
+        """End the segment that a generated text stops in, or its turn. Returns how much of that the text has.
+
+        `following`: the items behind it, the first of them at position `start`.
+        """
         place, out = self.place, self.out
         assert place is not None
-        joint = None if place.is_ended(text) else self.goes_on(following)
-        tail, shared = closing_of(self.layout, place, joint, text)
-        out.trainable = True
-        out.control(tail[shared:])
-        out.item, out.trainable = -1, False
-        self.joined = joint is not None
-        if joint is None:
-            self.place = None
+        shown = ((at, item) for at, item in enumerate(following, start) if self._has_place(item))
+        out.item, item = next(shown, (-1, None))
+        joined = item is not None and not place.is_ended(text) and self._are_joined(place.kind, item)
+        after = self.layout.place_for(item) if item is not None and joined else None
+        closing, shared = closing_of(self.layout, place, after, text)
+        self._write_literals(without(closing, shared))
+        out.item = -1
+        self.joined = after is not None
+        if after is None:
+            self.place, self.unclosed = None, place if place.unclosed else None
             # A model that learnt where turns end writes what stands between them, too: once is enough.
-            between = self.document.separator
+            between, tail = self.document.separator, "".join([literal for literal, _, _ in closing])
             self.separated = bool(between) and shared == len(tail) > 0 and text.endswith(tail + between)
         return shared
 
@@ -213,8 +223,8 @@ class Composer:
                 text = None
                 if place.only_text is not None:
                     text = place.only_text(item, out)
-                elif len(item.content) == 1 and not item.open and place.others(item) == place.silent:
-                    part = item.content[0]
+                elif len(content := item.content) == 1 and not item.open and place.others(item) == place.silent:
+                    part = content[0]
                     if type(part) is Text and not part.extra:
                         text = part.text
                 # Of a text of which nothing would be left, the long way knows what becomes.
@@ -234,6 +244,8 @@ class Composer:
             self._arrive(before, last)
             self._write_item(items, index - start, index)
             before, last = (None if self._is_bare() else self.place), self.last
+            if plain and before is not None:
+                out.end_with(last)
         self._arrive(before, last)
         out.item, out.place, out.trainable, out.escape = -1, "", False, self.layout.escape
 
@@ -270,8 +282,8 @@ class Composer:
         if joint is None:
             self.end_turn()
             self._begin(place, items, at, index)
-        elif joint and self.place is not None:
-            self._join(self.place, place)
+        elif joint:
+            self.join(place)
         self.joined = False
         self._write_segment(place, item)
         self.place, self.model, self.last = place, place.model, index
@@ -286,14 +298,6 @@ class Composer:
             return False
         self.out.lose("", "dropped", "an empty text beside a thought or a call cannot be seen")
         return True
-
-    def goes_on(self, items: Sequence[Item]) -> str | None:
-        """What joins the first of some items to the turn that is open; None if it opens another one."""
-        for item in items:
-            place = self.layout.place_for(item)
-            if place is not None and place.segment.prompt:
-                return self._joint(place, item)
-        return None
 
     def copied(self, count: int) -> Composer:
         """Another composer that has written the first `count` pieces of this one's."""
@@ -329,22 +333,26 @@ class Composer:
     def end_turn(self) -> None:
         """Close the turn that is open, if there is one. The closing is the model's if the last segment is."""
         if self.place is not None:
-            self.unclosed = self.model and self.place.ends_late
-            if self.place.end:
-                out, item = self.out, self.out.item
-                out.item, out.trainable = self.last, self.model
-                out.control(self.place.end_mark)
-                out.trainable = False
-                if self.place.behind_end:
-                    out.control(self.place.behind_end)
-                out.item = item
+            self.unclosed = self.place if self.place.unclosed else None
+            if self.place.ending:
+                self._write_literals(self.place.ending)
             self.place = None
+
+    def _write_literals(self, literals: Iterable[Literal]) -> None:
+        """What stands between the last item and the one that is written."""
+        out = self.out
+        for text, trainable, before in literals:
+            if text:
+                out.pieces.append(text)
+                mark = CONTROL | TRAINABLE if trainable else CONTROL
+                out.marks.append((self.last if before else out.item) * ITEM + mark)
+        out.trainable = False
 
     def _open(self, opening: str) -> None:
         """Write the opening of a turn. What of it ends the model's own, if that has no closing, is the model's."""
         out = self.out
-        stop = self.layout.stop_in(opening) if self.unclosed else 0
-        self.unclosed = False
+        stop = self.layout.stop_in(opening) if self.unclosed is not None and self.unclosed.model else 0
+        self.unclosed = None
         if stop:
             item, trainable = out.item, out.trainable
             out.item, out.trainable = self.last, True
@@ -353,20 +361,11 @@ class Composer:
         if opening[stop:]:
             out.control(opening[stop:])
 
-    def _join(self, before: Place, place: Place) -> None:
-        """What joins an item to the one before. What closes a group still is of that one."""
-        out, item = self.out, self.out.item
-        close, text, open_ = self.layout.joint_parts[before.kind, place.kind]
-        if close:
-            out.item, out.trainable = self.last, before.model
-            out.control(close)
-            out.item = item
-        if text:
-            out.trainable = before.model and place.model
-            out.control(text)
-        if open_:
-            out.trainable = place.model
-            out.control(open_)
+    def join(self, place: Place, grouped: bool = True) -> None:
+        """Go on in the turn, up to the segment's own opening."""
+        assert self.place is not None
+        literals = self.layout.joint(self.place, place)
+        self._write_literals(literals if grouped else literals[:-1])
 
     def begin_turn(self, place: Place, item: Item | None = None, grouped: bool = True) -> None:
         """Open a turn of a segment's speaker, up to the segment's own opening."""
@@ -388,13 +387,11 @@ class Composer:
         """
         if self.separated:
             self.separated = False
+        elif self.unclosed is not None:
+            self._write_literals([self.layout.separator(self.unclosed, place)])
         elif self.document.separator:
-            out, item = self.out, self.out.item
-            if self.unclosed and not (place is not None and self.layout.goes_on(place)):
-                out.item = self.last
-            out.trainable = self.unclosed
-            out.control(self.document.separator)
-            out.item, out.trainable = item, False
+            self.out.trainable = False
+            self.out.control(self.document.separator)
 
     def _joint(self, place: Place, item: Item) -> str | None:
         if self.place is None or self._is_bare() or not self._are_joined(self.place.kind, item):
@@ -407,6 +404,11 @@ class Composer:
         if place is None or (item.hints is not None and item.hints.turn == "new" and place.model):
             return False
         return (kind, place.kind) in self.layout.joints
+
+    def _has_place(self, item: Item) -> bool:
+        """Whether prompts show items like this one."""
+        place = self.layout.place_for(item)
+        return place is not None and place.segment.prompt
 
     def _is_bare(self) -> bool:
         """Whether the turn has an empty text alone, of which nothing would be seen if it went on."""
@@ -475,7 +477,7 @@ class Composer:
     def _section(self, section: Section, write: Callable[[], None]) -> None:
         self.end_turn()
         self.separate()
-        self.unclosed = False
+        self.unclosed = None
         self.out.control(f"{section.open}{self.document.tag_end}\n")
         write()
         self.out.control(f"\n{section.close}")

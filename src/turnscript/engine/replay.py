@@ -7,12 +7,13 @@ it, and a recurrent model all of it. So the text of the turn is kept with what t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from turnscript.conversation import Response
 from turnscript.engine.layout import Layout, Place
+from turnscript.engine.spans import Literal
 
 _BEHIND = frozenset({"after_end", "foreign_turn", "text_outside"})
 
@@ -63,22 +64,32 @@ def hides(layout: Layout, generated: Generated) -> bool:
     return bool(hidden) and any(tag in f"{generated.opening}{generated.text}" for tag in hidden)
 
 
-def closing_of(layout: Layout, place: Place, joint: str | None, text: str) -> tuple[str, int]:
+def closing_of(layout: Layout, place: Place, after: Place | None, text: str) -> tuple[list[Literal], int]:
     """What follows a generated text that stops in a segment, and how much of it stands at its end already.
 
-    `joint`: what joins the next segment, None where the turn ends. A literal is known with other white space before it.
+    `after`: where the next item stands that goes on in the turn; None where the turn ends. A literal is known with
+    other white space before it.
     """
+    behind = place.ending if after is None else layout.joint(place, after)
     group = place.segment.group.close if place.segment.group else ""
-    after = f"{group}{place.turn.close}" if joint is None else joint
-    group = group if after.startswith(group) else ""  # the next segment may be of the same group
+    rest = "".join([literal for literal, _, _ in behind])
+    group = group if rest.startswith(group) else ""  # the next segment may be of the same group
     tail, known, bare = "", 0, text.rstrip()
-    for literal in (place.close, group, after[len(group) :]):
+    for literal in (place.close, group, rest[len(group) :]):
         tail += literal
         core = tail.strip()
         if literal.strip() and bare.endswith(core):
             known = len(tail.rstrip())
-    behind = text[len(bare) :]
-    return tail, known + _overlap(behind, tail[known:]) if known else _overlap(text, tail)
+    space = text[len(bare) :]
+    shared = known + _overlap(space, tail[known:]) if known else _overlap(text, tail)
+    return [(place.close, place.model, True), *behind], shared
+
+
+def without(literals: Iterable[Literal], count: int) -> Iterator[Literal]:
+    """Literals without their first characters."""
+    for text, trainable, before in literals:
+        yield text[count:], trainable, before
+        count = max(count - len(text), 0)
 
 
 def _overlap(text: str, tail: str) -> int:

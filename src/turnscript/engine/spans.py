@@ -28,16 +28,18 @@ class Span(NamedTuple):
     item: int
 
 
-class Glue:
-    """The literals between two items of certain kinds, in parts: text, whether the model writes it, and whose it is.
+Literal = tuple[str, bool, bool]
+"""What stands between two items, or a part of it: text, whether the model writes it, whether the first has it."""
 
-    `text` is all of them; of each part the last flag tells whether it belongs to the item before. `trainable`: whether
-    the model writes the text behind them.
+
+class Glue:
+    """The literals between two items of certain kinds: `text` is all of them. `trainable`: whether the model writes the
+    text behind them.
     """
 
     __slots__ = ("marks", "parts", "text", "texts", "trainable")
 
-    def __init__(self, parts: list[tuple[str, bool, bool]], trainable: bool) -> None:
+    def __init__(self, parts: list[Literal], trainable: bool) -> None:
         self.trainable = trainable
         self.parts = [part for part in parts if part[0]]
         self.texts = [text for text, _, _ in self.parts]
@@ -114,6 +116,13 @@ class Writer:
         self.pieces.append(text)
         self.marks.append(self.item * ITEM)
 
+    def end_with(self, item: int) -> None:
+        """Make the last piece one of an item, an empty one if it wrote none: the literals behind it may be its own."""
+        mark = self.marks[-1]
+        if isinstance(mark, int) and mark // ITEM != item:
+            self.pieces.append("")
+            self.marks.append(item * ITEM + CONTROL)
+
     def copied(self, count: int) -> Writer:
         """A writer that goes on behind the first `count` pieces of this one."""
         other = Writer(self.escape, self.archive)
@@ -166,7 +175,7 @@ class Writer:
                 at += 1
                 continue
             glue, item = mark
-            before, own = marks[-1] // ITEM * ITEM if marks else 0, item * ITEM
+            before, own = marks[-1] // ITEM * ITEM if marks else -ITEM, item * ITEM
             texts += glue.texts
             for flags, belongs_before in glue.marks:  # a loop: a comprehension takes three times as long for so few
                 marks.append(flags + (before if belongs_before else own))

@@ -68,7 +68,8 @@ def write_system(composer: Composer, request: Request, thought: str | None) -> i
     if first is not None and body.is_empty(item, out.flattened) and not named:
         out.lose("", "dropped", "an empty system text beside tools, or where one is always written, reads as none")
     composer.report(place, item)
-    composer.place = place
+    composer.place, composer.last = place, out.item
+    out.end_with(out.item)
     return 1 if first is not None else 0
 
 
@@ -94,12 +95,13 @@ def _write_rest(body: Body, rest: list[Part], skipped: int, out: Writer) -> None
 
 
 def _write_tools(tools: ToolsPlace, request: Request, out: Writer, joined: bool) -> None:
-    out.control(f"{tools.joint if joined else ''}{tools.open}")
     item, place, escape = out.item, out.place, out.escape
     out.item, out.place = -1, ""
+    out.control(f"{tools.joint if joined else ''}{tools.open}")
     tools.body.write(request.tools, out)
-    out.item, out.place, out.escape = item, place, escape
+    out.escape = escape
     out.control(tools.close)
+    out.item, out.place = item, place
 
 
 def _flags(composer: Composer, request: Request, thought: str | None) -> str:

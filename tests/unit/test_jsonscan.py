@@ -1,0 +1,25 @@
+"""Owns the law of scanning JSON: long strings, which the standard library scans, end where short pieces say they do."""
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from turnscript.engine.jsonscan import ValueScanner
+
+PIECES = st.lists(st.sampled_from(["x" * 300, '"', "\\", "\\u12", "\\ud800", "{", "}", ",", "\n", "\x00", "é", "<a>"]))
+
+
+def scanned(text: str, size: int) -> tuple[int, bool, bool, bool]:
+    """How far a value goes, in pieces of a size, and how the scanner stands then."""
+    scanner, position = ValueScanner(), 0
+    while position < len(text) and not scanner.done and not scanner.failed:
+        end = min(position + size, len(text))
+        position += scanner.feed(text[position:end], 0)
+    return position, scanner.done, scanner.failed, scanner.in_string
+
+
+@given(PIECES)
+@example(["x" * 300, "\\", '"', "x" * 300, '"', "}"])
+@example(["x" * 300, "\\u12", '"', ",", '"', "x" * 300, '"'])
+def test_a_value_ends_at_the_same_place_in_pieces_of_any_size(pieces: list[str]) -> None:
+    for text in (f'"{"".join(pieces)}', f'{{"a": "{"".join(pieces)}'):
+        assert scanned(text, len(text)) == scanned(text, 7) == scanned(text, 256)
