@@ -247,3 +247,64 @@ def test_what_old_clients_send_there_is_taken(web: httpx2.Client, speaker: Speak
     assert "Be kind." in prompt_of(speaker)
     assert 1 == prompt_of(speaker).count(WISH)
     assert "0" == told.headers["x-turnscript-losses"]
+
+
+# Conversations that the server keeps.
+
+
+def told(sdk: openai.OpenAI, items: list[Any], stream: bool, **more: Any) -> Any:
+    """A response, and what it says of itself; kept."""
+    asked: Any = {"model": "m", "input": items, "tools": [TOOL], **more}
+    if not stream:
+        return sdk.responses.create(**asked)
+    *_, last = sdk.responses.create(**asked, stream=True)
+    return last.response
+
+
+@BOTH
+def test_a_kept_conversation_begins_at_its_summary(sdk: openai.OpenAI, speaker: Speaker, stream: bool) -> None:
+    """What the developer has said holds on, and so do the instructions of the request."""
+    speaker.say(thought("What was it?"), text(SAID))
+    summary = told(sdk, [*HISTORY, TRIGGER], stream, reasoning={"effort": "low"})
+    speaker.say(text("Sunny."))
+    later = told(sdk, [LATER], stream, previous_response_id=summary.id, instructions="Be kind.")
+    prompt = prompt_of(speaker)
+    assert prompt.index("Be kind.") < prompt.index("Be brief.") < prompt.index(SAID) < prompt.index(LATER["content"])
+    assert [] == [words for words in ("Weather in Paris?", "It rains.", "rain\n", "What was it?") if words in prompt]
+    before = prompt + speaker.said[-1].written
+    speaker.say(text("Nothing."))
+    last = told(
+        sdk, [{"role": "user", "content": "And then?"}], stream, previous_response_id=later.id, instructions="Be kind."
+    )
+    assert prompt_of(speaker).startswith(before)
+    speaker.say(text("It is as it was."))
+    again = told(sdk, [TRIGGER], stream, previous_response_id=last.id)
+    assert prompt_of(speaker).index(SAID) < prompt_of(speaker).index("And then?") < prompt_of(speaker).index(WISH)
+    speaker.say(text("Good."))
+    told(sdk, [LATER], stream, previous_response_id=again.id)
+    assert (1, False) == (prompt_of(speaker).count(SUMMARY), SAID in prompt_of(speaker))
+    assert ["compaction_trigger"] == [item.type for item in sdk.responses.input_items.list(again.id)]
+
+
+def test_what_was_set_before_a_summary_holds_on(sdk: openai.OpenAI, web: httpx2.Client, speaker: Speaker) -> None:
+    more: Any = {"type": "additional_tools", "role": "developer", "tools": [TOOL | {"name": "get_time"}]}
+    effort: Any = {"type": "configuration_update", "reasoning": {"effort": "low"}}
+    speaker.say(text(SAID))
+    summary = told(sdk, [*HISTORY, more, effort, TRIGGER], stream=False, reasoning={"effort": "none"})
+    speaker.say(thought("Look up."), text("Sunny."))
+    answer = told(sdk, [LATER], stream=False, previous_response_id=summary.id, reasoning={"effort": "none"})
+    assert ["reasoning", "message"] == [item.type for item in answer.output]
+    assert (True, False) == ("get_time" in prompt_of(speaker), "It rains." in prompt_of(speaker))
+
+
+def test_a_kept_conversation_whose_summary_nobody_can_read_goes_on_as_it_was(
+    web: httpx2.Client, speaker: Speaker
+) -> None:
+    """A client may lean on a summary of another server, and on what stands before it."""
+    foreign = {"type": "compaction", "encrypted_content": "of another server"}
+    speaker.say(text("Yes."))
+    first = web.post(URL, json={"model": "m", "input": [*HISTORY, TRIGGER, foreign, LATER]}).json()
+    assert "It rains." in prompt_of(speaker)
+    speaker.say(text("Sunny."))
+    web.post(URL, json={"model": "m", "input": [LATER], "previous_response_id": first["id"]})
+    assert "It rains." in prompt_of(speaker)
