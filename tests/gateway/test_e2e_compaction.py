@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import httpx2
 import openai
 import pytest
 
-import turnscript as ts
-from tests.gateway.speaker import Speaker, Talk, call, speaking, text, thought
-from tests.gateway.stage import NO_TLS, WEATHER
-from tests.sdks import openai_sdk
+from tests.gateway.speaker import Speaker, call, prompt_of, text, thought
 from turnscript.gateway.compacting import SUMMARY, WISH
 from turnscript.gateway.headers import REPORT
 
 URL, COMPACT = "/v1/responses", "/v1/responses/compact"
+pytestmark = pytest.mark.usefixtures("speaker")
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOL: Any = {"type": "function", "name": "get_weather", "parameters": PARAMETERS, "strict": False}
 TRIGGER: Any = {"type": "compaction_trigger"}
@@ -31,36 +28,6 @@ HISTORY: list[Any] = [
     {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "It rains."}]},
 ]
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-
-
-@pytest.fixture(scope="module")
-def talk() -> Iterator[Talk]:
-    with speaking(Speaker(ts.get_format("rwkv-universal"), [WEATHER]), context=4000) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def sdk(talk: Talk) -> Iterator[openai.OpenAI]:
-    with openai_sdk(talk.url) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def web(talk: Talk) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=talk.url, verify=NO_TLS, timeout=20) as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def speaker(talk: Talk) -> Iterator[Speaker]:
-    talk.speaker.clear()
-    yield talk.speaker
-    assert [] == talk.speaker.failures
-    assert 0 == talk.speaker.left
-
-
-def prompt_of(speaker: Speaker) -> str:
-    return speaker.said[-1].prompt
 
 
 def losses(web: httpx2.Client, told: httpx2.Response) -> list[str]:
