@@ -7,6 +7,7 @@
 Owns the public names; everything else may move.
 """
 
+import turnscript.cli.loading  # noqa: F401  (before all that takes its time)
 from turnscript.api import Reply
 from turnscript.conversation import (
     Assistant,

@@ -196,6 +196,23 @@ def read_object(data: bytes | str | Raw) -> dict[str, Json]:
     return members
 
 
+def every_member(text: str) -> list[tuple[str, str]]:
+    """The members of a JSON object in order, each value as its text: a key that comes twice is there twice. Linear."""
+    found: list[tuple[str, str]] = []
+    depth, key, start = 0, "", 0
+    for token in _TOKEN.finditer(text):
+        word = token[0]
+        if depth == 1 and word in (",", "}") and start:
+            found.append((key, text[start : token.start()].strip()))
+            start = 0
+        elif depth == 1 and word == ":":
+            start = token.end()
+        elif depth == 1 and not start and word[0] == '"':
+            key = json.loads(word)
+        depth += (word in ("{", "[")) - (word in ("}", "]"))
+    return found
+
+
 def read_list(data: bytes | str | Raw) -> list[Json]:
     """The elements of a JSON array, each still text."""
     elements: list[Json] = _located(_decode_list, data)

@@ -80,6 +80,9 @@ class Compacting(Struct, frozen=True, kw_only=True):
     """Make a request that came to `path` one that wishes a summary, whole and not kept."""
     proof: Callable[[Item], str | None]
     """The summary in an item as it was sealed; None for any other item."""
+    stays: Callable[[Sequence[Item], int], list[int] | None]
+    """What stays before the summary at an index, as positions: rules, tools and settings. None where it answers no wish
+    of this conversation, so that whoever sent it has chosen what stands before it."""
     item: Callable[[str, str], Item]
     """The item that holds a sealed summary: of something that makes its id, and the seal."""
 

@@ -208,8 +208,8 @@ def test_a_wrong_command_line_is_told_before_anything_is_asked(folder: Path) -> 
     unknown = run("doctor", "--model", "m7")
     assert (2, "") == (unknown.exit_code, unknown.stdout)
     assert "there are: m0" in unknown.stderr
-    assert 1 == run("doctor", "--backend", "ftp://x").exit_code
-    assert 1 == run("doctor", "--backend", "embedded:none.gguf").exit_code
+    assert 2 == run("doctor", "--backend", "ftp://x").exit_code
+    assert 2 == run("doctor", "--backend", "embedded:none.gguf").exit_code
 
 
 def test_a_library_that_is_missing_is_named() -> None:

@@ -233,6 +233,37 @@ def test_an_endless_message_is_cut() -> None:
     assert len(result.stderr) < 2_000
 
 
+SERVED = ["--backend", "http://127.0.0.1:1", "--check"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--port", "99999"],
+        ["--port", "abc"],
+        ["--port", "-1"],
+        ["--host", ""],
+        ["--format", "nope"],
+        ["--kind", "nope"],
+        ["--backend", "ftp://x"],
+    ],
+)
+def test_a_setting_that_is_wrong_on_the_command_line_is_wrong_usage(wrong: list[str]) -> None:
+    result = run("serve", *SERVED, *wrong)
+    assert (2, "") == (result.exit_code, result.stdout)
+    assert_first(result.stderr, wrong[0].removeprefix("--"))
+
+
+def test_a_setting_that_is_wrong_elsewhere_is_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "t.toml").write_text("[server]\nport = 99999\n", encoding="utf-8")
+    of_file = run("serve", *SERVED, "--config", tmp_path / "t.toml")
+    monkeypatch.setenv("TURNSCRIPT_SERVER_PORT", "99999")
+    of_variable = run("serve", *SERVED)
+    for result in (of_file, of_variable):
+        assert (1, "") == (result.exit_code, result.stdout), result.stderr
+        assert_first(result.stderr, "server.port: expected an integer from 0 to 65535")
+
+
 @pytest.mark.parametrize("command", [["show"], ["prompt", "--format"], ["convert", "--to"]])
 def test_a_format_file_that_is_no_toml_is_told_with_its_line(command: list[str], tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
@@ -258,6 +289,12 @@ def test_without_its_extra_the_command_line_says_how_to_get_it(missing: list[str
 
 def test_a_transcript_needs_no_model_and_an_error_needs_no_names() -> None:
     assert 0 == convert("--to", "openai-chat", "--strict", stdin=TRANSCRIPT).exit_code
+
+
+def assert_first(stderr: str, words: str) -> None:
+    """The first line tells an error, and of what."""
+    first, *_ = stderr.splitlines()
+    assert (True, True) == (first.startswith("turnscript: error: "), words in first), stderr
 
 
 def assert_shape(stderr: str) -> None:

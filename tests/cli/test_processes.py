@@ -16,6 +16,7 @@ from types import MappingProxyType
 import pytest
 
 from tests.cli.running import CHAT, CODE, LOSSY, PATIENCE, live, process, read_rows, rows
+from turnscript.cli.loading import is_command
 
 TO_CHAT = ("convert", "--to", "openai-chat")
 LINES = (*TO_CHAT, "--lines", "--from", "anthropic-messages")
@@ -72,6 +73,64 @@ sys.meta_path.insert(0, Early())
 """
     with live("formats", code=early + CODE) as command:
         assert (130, b"turnscript: interrupted\n") == (command.wait(), command.stderr.read())
+
+
+PROGRAM = "import sys\nfrom turnscript.cli.main import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+"""What pip installs as the command."""
+EARLIER = """
+import os, signal, sys
+class Early:
+    def find_spec(self, name, *_):
+        if name == os.environ["INTERRUPTED_AT"]:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Early())
+"""
+
+
+def interrupted(folder: Path, at: str, *command: str) -> tuple[int, bytes]:
+    """The exit code and the words of a program that gets Ctrl-C as soon as it imports a module."""
+    (folder / "sitecustomize.py").write_text(EARLIER, encoding="utf-8")
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    variables = os.environ | {"PYTHONPATH": path, "INTERRUPTED_AT": at}
+    done = subprocess.run(
+        [sys.executable, *command],
+        env=variables,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("at", ["turnscript.api", "msgspec", "turnscript.registry", "turnscript.cli.main", "click"])
+@pytest.mark.parametrize("program", [True, False], ids=["program", "module"])
+def test_ctrl_c_while_the_package_is_loaded_is_no_traceback(tmp_path: Path, at: str, program: bool) -> None:
+    file = tmp_path / "turnscript"
+    file.write_text(PROGRAM, encoding="utf-8")
+    command = [str(file)] if program else ["-m", "turnscript"]
+    assert (130, b"turnscript: interrupted\n") == interrupted(tmp_path, at, *command, "formats")
+
+
+def test_ctrl_c_while_a_library_is_loaded_is_an_exception_of_its_program(tmp_path: Path) -> None:
+    for argument in ("turnscript", "-m"):
+        code, told = interrupted(tmp_path, "turnscript.registry", "-c", "import turnscript", argument)
+        assert (-signal.SIGINT, True) == (code, told.endswith(b"KeyboardInterrupt\n"))
+
+
+@pytest.mark.parametrize(
+    ("argv", "original", "expected"),
+    [
+        (["/usr/bin/turnscript", "serve"], ["python", "-X", "dev", "/usr/bin/turnscript", "serve"], True),
+        (["-m", "formats"], ["python", "-m", "turnscript", "formats"], True),
+        (["-m"], ["python", "-m", "pytest", "turnscript"], False),
+        (["/usr/bin/turnscript", "serve"], ["python", "-c", "from multiprocessing.spawn import spawn_main"], False),
+        (["train.py"], ["python", "train.py"], False),
+        ([], ["python"], False),
+    ],
+)
+def test_only_the_command_line_itself_takes_ctrl_c(argv: list[str], original: list[str], expected: bool) -> None:
+    assert expected == is_command(argv, original)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])

@@ -42,6 +42,18 @@ EXACT = [
     ("rwkv-goose", ["--thinking"], "System: Be brief.\n\nUser: Hi think\n\nAssistant: <think"),
 ]
 
+CALLED = {
+    "messages": [
+        {"role": "user", "content": "Weather?"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"at":1.0}'}}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": '{"sun":[1,2]}'},
+    ]
+}
+
 # Length and hash of the golden prompts (requirements 4): of C1 up to the question, and up to the result of the tool.
 HASHED = [
     ("rwkv-universal", 2, "--no-thinking", 318, "c83da37253df27e5"),
@@ -422,3 +434,31 @@ def test_a_shell_completes_formats_and_nothing_else() -> None:
         "COMP_CWORD": "3",
     }
     assert [b"plain,openchatml"] == process(env=os.environ | variables).stdout.split()
+
+
+# JSON.
+
+
+@pytest.mark.parametrize(("name", "spelled"), [("rwkv-universal", '{"sun": [1, 2]}'), ("rwkv-goose", '{"sun":[1,2]}')])
+def test_json_is_spelled_in_one_way_where_that_is_asked_for(name: str, spelled: str) -> None:
+    body = json.loads(json.dumps(CALLED).replace("[1,2]", "[1,\\t2]"))
+    body["messages"][2]["content"] = body["messages"][2]["content"].replace(",", ", ", 1)
+    result = prompt("--format", name, "--normalize-json", "--json", body=body)
+    record = json.loads(result.stdout)
+    asked = ts.get_format(name).prompt(ts.parse(body, "openai-chat"), thinking=False, normalize_json=True)
+    assert (0, asked.text) == (result.exit_code, record["prompt"])
+    assert (spelled in record["prompt"], "1.0" in record["prompt"]) == (True, True)
+    assert "normalize_json asks for it" in result.stderr
+    assert prompt("--format", name, "--json", body=body).stdout != result.stdout
+
+
+def test_strict_minds_other_losses_than_a_spelling_that_was_asked_for() -> None:
+    given = ("--format", "rwkv-universal", "--normalize-json", "--strict")
+    assert 0 == prompt(*given, body=CALLED).exit_code
+    refused = prompt(*given, "--losses", "-", body=CALLED | {"note": 1})
+    assert (3, "$.note") == (refused.exit_code, json.loads(refused.stdout.splitlines()[-1])["path"])
+
+
+def test_both_commands_say_the_same_of_it() -> None:
+    said = [" ".join(run(name, "--help").stdout.split()) for name in ("prompt", "convert")]
+    assert all("--normalize-json Spell the JSON of calls and results in one way; --strict does" in one for one in said)

@@ -13,7 +13,7 @@ from turnscript.engine.parse import TurnParser
 from turnscript.engine.states import model_turn
 from turnscript.events import Event, raw_text
 from turnscript.format import Format
-from turnscript.jsontext import json_of
+from turnscript.jsontext import every_member, json_of
 from turnscript.registry import load_formats
 
 TAGGED = Path(__file__).resolve().parents[2] / "examples" / "formats" / "tagged.toml"
@@ -154,3 +154,44 @@ def test_case_40_long_and_deep_calls_are_read_and_little_is_held_back(format_nam
         most = held(format_.prompt(OFFERED, thinking=False).parser(), written)
         named_first = written.find("weather") < written.find("key0" if calls == [many] else "city")
         assert most < 300 or not named_first or calls not in ([long], [many]), most
+
+
+TWICE = '{"at": 1, "city": "Oslo", "at": 2, "\\u0061t": 3}'
+
+
+def test_a_value_of_a_key_that_comes_twice_is_kept_or_a_loss_of_its_own(format_name: str) -> None:
+    """How JSON is spelled is no value: whoever looks for lost values must not have to guess."""
+    format_ = ts.get_format(format_name)
+    call = ts.ToolCall(name="weather", id="c1", arguments=TWICE)
+    request = ts.Request(conversation=ts.Conversation(items=[*OFFERED.items, call], tools=OFFERED.tools))
+    rendered = format_.render(request, view="prompt")
+    [again] = [item for item in format_.parse(str(rendered.value)).items if isinstance(item, ts.ToolCall)]
+    lost = [(loss.kind, loss.detail) for loss in rendered.losses if loss.path == "items[1].arguments.at"]
+    kept = [key for key, _ in every_member(again.arguments)]
+    assert (kept, lost) in [
+        (["at", "city", "at", "at"], []),
+        (["at", "city"], [("dropped", "the key comes 3 times: its last value alone is kept")]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ('{"at": 1}', []),
+        ('{"at": {"a": 1, "a": 2}}', []),
+        ('{"at":1}', [("", "approximated")]),
+        ('{"at": 1, "at": 2}', [(".at", "dropped")]),
+        ('{"at":1, "at": 2}', [(".at", "dropped"), ("", "approximated")]),
+        ('{"a b": 1, "a b": 2}', [('["a b"]', "dropped")]),
+    ],
+)
+@pytest.mark.parametrize("name", ["ai00-v1", "rwkv-goose-observation"])
+def test_a_lost_value_and_a_lost_spelling_are_told_apart(
+    name: str, arguments: str, expected: list[tuple[str, str]]
+) -> None:
+    request = ts.Request(
+        conversation=ts.Conversation(items=[*OFFERED.items, ts.ToolCall(name="f", arguments=arguments)])
+    )
+    losses = ts.get_format(name).render(request, view="prompt").losses
+    at = "items[1].arguments"
+    assert expected == [(loss.path.removeprefix(at), loss.kind) for loss in losses if loss.path.startswith(at)]

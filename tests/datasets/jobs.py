@@ -89,6 +89,30 @@ def rejects(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / "rejects.jsonl").read_bytes().splitlines()]
 
 
+_WATCHED = """
+import threading
+import psutil
+done, peak = threading.Event(), [0]
+def watch():
+    while not done.wait(0.005):
+        peak[0] = max(peak[0], psutil.Process().memory_info().rss)
+watching = threading.Thread(target=watch, daemon=True)
+watching.start()
+{script}
+done.set()
+watching.join()
+print(peak[0] // 2**20)
+"""
+
+
+def peak_of(script: str, *arguments: object) -> int:
+    """How many MiB of memory a Python program of its own has taken at most."""
+    program = started(_WATCHED.format(script=script), *arguments, stdout=subprocess.PIPE)
+    peak = int(program.communicate()[0])
+    assert 0 == program.returncode
+    return peak
+
+
 def started(script: str, *arguments: object, **options: Any) -> subprocess.Popen[bytes]:
     """A Python program of its own, with nothing of this process but its path. Signals reach it in any case."""
     own = [

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.datasets.jobs import built, chat, chats, documents, plan_for, rejects, results, started, written
+from tests.datasets.jobs import built, chat, chats, documents, peak_of, plan_for, rejects, results, started, written
 from turnscript.datasets.build import Progress, build
 from turnscript.datasets.executors import Executor, Inline, Processes, Shard, WorkerDied
 from turnscript.datasets.merge import merge
@@ -161,19 +161,9 @@ def test_a_build_that_is_finished_is_not_done_again(inputs: Path, tmp_path: Path
 
 
 MEASURED = """
-import pathlib, sys, threading
-import psutil
+import pathlib, sys
 from tests.datasets.jobs import built, plan_for
-done, peak = threading.Event(), [0]
-def watch():
-    while not done.wait(0.005):
-        peak[0] = max(peak[0], psutil.Process().memory_info().rss)
-watching = threading.Thread(target=watch)
-watching.start()
 built(plan_for(sys.argv[1], tokenizer="rwkv-world", dedup="exact"), pathlib.Path(sys.argv[2]), shards=1)
-done.set()
-watching.join()
-print(peak[0] // 2**20)
 """
 
 
@@ -187,9 +177,7 @@ def test_memory_does_not_grow_with_the_input_and_disk_is_three_bytes_a_token(tmp
                 numbers = range(26 * at, 26 * at + 26)
                 file.write(json.dumps(chat(row.format(*numbers), row.format(*reversed(numbers)))) + "\n")
         out = tmp_path / f"out{megabytes}"
-        program = started(MEASURED, tmp_path / f"{megabytes}.jsonl", out, stdout=subprocess.PIPE)
-        peaks.append(int(program.communicate()[0]))
-        assert 0 == program.returncode
+        peaks.append(peak_of(MEASURED, tmp_path / f"{megabytes}.jsonl", out))
     assert max(peaks) < 400
     assert peaks[1] < peaks[0] + 40
     report = json.loads((out / "manifest.json").read_text())["report"]

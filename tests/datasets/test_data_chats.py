@@ -1,7 +1,6 @@
 """Owns the laws of conversations beside their tokens: built again they give the same, and a change of one is found."""
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pyarrow.json  # type: ignore[import-untyped]
 import pytest
 
 from tests.cli.running import run
-from tests.datasets.jobs import built, chat, chats, documents, plan_for, rejects, started, written
+from tests.datasets.jobs import built, chat, chats, documents, peak_of, plan_for, rejects, written
 from tests.datasets.test_data_verify import believed, said
 from turnscript.datasets.build import build
 from turnscript.datasets.executors import Shard
@@ -282,23 +281,12 @@ def test_damaged_conversations_of_a_shard_are_not_merged(tmp_path: Path) -> None
 
 
 MEASURED = """
-import pathlib, sys, threading
-import psutil
-from tests.cli.running import run
+import pathlib, sys
 from tests.datasets.jobs import built, plan_for
 from turnscript.datasets.verify import verify
-done, peak = threading.Event(), [0]
-def watch():
-    while not done.wait(0.005):
-        peak[0] = max(peak[0], psutil.Process().memory_info().rss)
-watching = threading.Thread(target=watch)
-watching.start()
 out = pathlib.Path(sys.argv[2])
 built(plan_for(sys.argv[1], format="rwkv-goose", outputs=("jsonl",), shuffle=1), out, shards=1)
 assert verify(out).ok
-done.set()
-watching.join()
-print(peak[0] // 2**20)
 """
 
 
@@ -315,9 +303,7 @@ def test_memory_does_not_grow_with_conversations_that_say_more_than_their_tokens
                 asked = {"role": "user", "content": [{"type": "text", "text": f"What is {at}?"}, picture]}
                 row = {"messages": [asked, {"role": "assistant", "content": "Nothing."}]}
                 file.write(json.dumps(row) + "\n")
-        program = started(MEASURED, tmp_path / f"{count}.jsonl", tmp_path / str(count), stdout=subprocess.PIPE)
-        peaks.append(int(program.communicate()[0]))
-        assert 0 == program.returncode
+        peaks.append(peak_of(MEASURED, tmp_path / f"{count}.jsonl", tmp_path / str(count)))
     assert peaks[1] < peaks[0] + 30
 
 

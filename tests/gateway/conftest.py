@@ -1,10 +1,20 @@
-"""Owns the real model servers that tests of the gateway share: llama.cpp with tiny models of random weights."""
+"""Owns what tests of the gateway share: real model servers, and a gateway before one that speaks as it is told.
+
+The real ones are llama.cpp with tiny models of random weights. A module that needs another gateway, or clients of
+another kind, has its own fixtures of the same names.
+"""
 
 from collections.abc import Iterator
 
+import httpx2
+import openai
 import pytest
 
+import turnscript as ts
 from tests.gateway import tinygguf
+from tests.gateway.speaker import Speaker, Talk, speaking
+from tests.gateway.stage import NO_TLS, WEATHER
+from tests.sdks import openai_sdk
 from turnscript.gateway.embedded import Embedded
 
 CONTEXT, SLOTS = 2048, 2
@@ -24,3 +34,33 @@ def rwkv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     path = tinygguf.write_rwkv7(tmp_path_factory.mktemp("models") / "rwkv7.gguf")
     with Embedded(path, context=CONTEXT, parallel=SLOTS, threads=1) as model:
         yield model.url
+
+
+@pytest.fixture(scope="module")
+def talk() -> Iterator[Talk]:
+    """A gateway before a speaker of one format, with one tool."""
+    with speaking(Speaker(ts.get_format("rwkv-universal"), [WEATHER]), context=4000) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def sdk(talk: Talk) -> Iterator[openai.OpenAI]:
+    """A client of that gateway."""
+    with openai_sdk(talk.url) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def web(talk: Talk) -> Iterator[httpx2.Client]:
+    """The same for what no SDK sends or shows."""
+    with httpx2.Client(base_url=talk.url, verify=NO_TLS, timeout=20) as made:
+        yield made
+
+
+@pytest.fixture
+def speaker(talk: Talk) -> Iterator[Speaker]:
+    """The model, with nothing to say yet. In the end it has said all that it was to say."""
+    talk.speaker.clear()
+    yield talk.speaker
+    assert [] == talk.speaker.failures
+    assert 0 == talk.speaker.left

@@ -296,6 +296,11 @@ class Talk:
         return self.gateway.url
 
 
+def prompt_of(speaker: Speaker) -> str:
+    """The prompt that it has answered last."""
+    return speaker.said[-1].prompt
+
+
 @contextmanager
 def speaking(speaker: Speaker, *, change: Callable[[Config], Config] | None = None, **model: Any) -> Iterator[Talk]:
     """A gateway before a speaker."""

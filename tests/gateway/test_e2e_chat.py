@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import httpx2
@@ -13,12 +12,13 @@ import pytest
 from pydantic import BaseModel
 
 import turnscript as ts
-from tests.gateway.speaker import Speaker, Talk, call, speaking, text, thought
-from tests.gateway.stage import NO_TLS, WEATHER
+from tests.gateway.speaker import Speaker, Talk, call, prompt_of, speaking, text, thought
+from tests.gateway.stage import NO_TLS
 from tests.sdks import async_openai_sdk, openai_sdk
 from turnscript.api import Api
 from turnscript.engine.fill import Fill
 
+pytestmark = pytest.mark.usefixtures("speaker")
 ASK: Any = [{"role": "user", "content": "Hello"}]
 TOOL: Any = {
     "type": "function",
@@ -31,30 +31,6 @@ class City(BaseModel):
 
     name: str
     inhabitants: int
-
-
-@pytest.fixture(scope="module")
-def talk() -> Iterator[Talk]:
-    with speaking(Speaker(ts.get_format("rwkv-universal"), [WEATHER]), context=4000) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def sdk(talk: Talk) -> Iterator[openai.OpenAI]:
-    with openai_sdk(talk.url) as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def speaker(talk: Talk) -> Iterator[Speaker]:
-    talk.speaker.clear()
-    yield talk.speaker
-    assert [] == talk.speaker.failures
-    assert 0 == talk.speaker.left
-
-
-def prompt_of(speaker: Speaker) -> str:
-    return speaker.said[-1].prompt
 
 
 def asked_of(speaker: Speaker) -> Any:

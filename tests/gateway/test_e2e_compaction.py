@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import httpx2
 import openai
 import pytest
 
-import turnscript as ts
-from tests.gateway.speaker import Speaker, Talk, call, speaking, text, thought
-from tests.gateway.stage import NO_TLS, WEATHER
-from tests.sdks import openai_sdk
+from tests.gateway.speaker import Speaker, call, prompt_of, text, thought
 from turnscript.gateway.compacting import SUMMARY, WISH
 from turnscript.gateway.headers import REPORT
 
 URL, COMPACT = "/v1/responses", "/v1/responses/compact"
+pytestmark = pytest.mark.usefixtures("speaker")
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOL: Any = {"type": "function", "name": "get_weather", "parameters": PARAMETERS, "strict": False}
 TRIGGER: Any = {"type": "compaction_trigger"}
@@ -31,36 +28,6 @@ HISTORY: list[Any] = [
     {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "It rains."}]},
 ]
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-
-
-@pytest.fixture(scope="module")
-def talk() -> Iterator[Talk]:
-    with speaking(Speaker(ts.get_format("rwkv-universal"), [WEATHER]), context=4000) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def sdk(talk: Talk) -> Iterator[openai.OpenAI]:
-    with openai_sdk(talk.url) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def web(talk: Talk) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=talk.url, verify=NO_TLS, timeout=20) as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def speaker(talk: Talk) -> Iterator[Speaker]:
-    talk.speaker.clear()
-    yield talk.speaker
-    assert [] == talk.speaker.failures
-    assert 0 == talk.speaker.left
-
-
-def prompt_of(speaker: Speaker) -> str:
-    return speaker.said[-1].prompt
 
 
 def losses(web: httpx2.Client, told: httpx2.Response) -> list[str]:
@@ -247,3 +214,64 @@ def test_what_old_clients_send_there_is_taken(web: httpx2.Client, speaker: Speak
     assert "Be kind." in prompt_of(speaker)
     assert 1 == prompt_of(speaker).count(WISH)
     assert "0" == told.headers["x-turnscript-losses"]
+
+
+# Conversations that the server keeps.
+
+
+def told(sdk: openai.OpenAI, items: list[Any], stream: bool, **more: Any) -> Any:
+    """A response, and what it says of itself; kept."""
+    asked: Any = {"model": "m", "input": items, "tools": [TOOL], **more}
+    if not stream:
+        return sdk.responses.create(**asked)
+    *_, last = sdk.responses.create(**asked, stream=True)
+    return last.response
+
+
+@BOTH
+def test_a_kept_conversation_begins_at_its_summary(sdk: openai.OpenAI, speaker: Speaker, stream: bool) -> None:
+    """What the developer has said holds on, and so do the instructions of the request."""
+    speaker.say(thought("What was it?"), text(SAID))
+    summary = told(sdk, [*HISTORY, TRIGGER], stream, reasoning={"effort": "low"})
+    speaker.say(text("Sunny."))
+    later = told(sdk, [LATER], stream, previous_response_id=summary.id, instructions="Be kind.")
+    prompt = prompt_of(speaker)
+    assert prompt.index("Be kind.") < prompt.index("Be brief.") < prompt.index(SAID) < prompt.index(LATER["content"])
+    assert [] == [words for words in ("Weather in Paris?", "It rains.", "rain\n", "What was it?") if words in prompt]
+    before = prompt + speaker.said[-1].written
+    speaker.say(text("Nothing."))
+    last = told(
+        sdk, [{"role": "user", "content": "And then?"}], stream, previous_response_id=later.id, instructions="Be kind."
+    )
+    assert prompt_of(speaker).startswith(before)
+    speaker.say(text("It is as it was."))
+    again = told(sdk, [TRIGGER], stream, previous_response_id=last.id)
+    assert prompt_of(speaker).index(SAID) < prompt_of(speaker).index("And then?") < prompt_of(speaker).index(WISH)
+    speaker.say(text("Good."))
+    told(sdk, [LATER], stream, previous_response_id=again.id)
+    assert (1, False) == (prompt_of(speaker).count(SUMMARY), SAID in prompt_of(speaker))
+    assert ["compaction_trigger"] == [item.type for item in sdk.responses.input_items.list(again.id)]
+
+
+def test_what_was_set_before_a_summary_holds_on(sdk: openai.OpenAI, web: httpx2.Client, speaker: Speaker) -> None:
+    more: Any = {"type": "additional_tools", "role": "developer", "tools": [TOOL | {"name": "get_time"}]}
+    effort: Any = {"type": "configuration_update", "reasoning": {"effort": "low"}}
+    speaker.say(text(SAID))
+    summary = told(sdk, [*HISTORY, more, effort, TRIGGER], stream=False, reasoning={"effort": "none"})
+    speaker.say(thought("Look up."), text("Sunny."))
+    answer = told(sdk, [LATER], stream=False, previous_response_id=summary.id, reasoning={"effort": "none"})
+    assert ["reasoning", "message"] == [item.type for item in answer.output]
+    assert (True, False) == ("get_time" in prompt_of(speaker), "It rains." in prompt_of(speaker))
+
+
+def test_a_kept_conversation_whose_summary_nobody_can_read_goes_on_as_it_was(
+    web: httpx2.Client, speaker: Speaker
+) -> None:
+    """A client may lean on a summary of another server, and on what stands before it."""
+    foreign = {"type": "compaction", "encrypted_content": "of another server"}
+    speaker.say(text("Yes."))
+    first = web.post(URL, json={"model": "m", "input": [*HISTORY, TRIGGER, foreign, LATER]}).json()
+    assert "It rains." in prompt_of(speaker)
+    speaker.say(text("Sunny."))
+    web.post(URL, json={"model": "m", "input": [LATER], "previous_response_id": first["id"]})
+    assert "It rains." in prompt_of(speaker)

@@ -13,10 +13,11 @@ import pytest
 from pydantic import BaseModel
 
 import turnscript as ts
-from tests.gateway.speaker import Speaker, Talk, call, speaking, text
-from tests.gateway.stage import NO_TLS, WEATHER, Stage
+from tests.gateway.speaker import Speaker, Talk, call, prompt_of, text
+from tests.gateway.stage import WEATHER, Stage
 from tests.sdks import anthropic_sdk, async_anthropic_sdk
 
+pytestmark = pytest.mark.usefixtures("speaker")
 ASK: Any = [{"role": "user", "content": "Hello"}]
 TOOL: Any = {"name": "get_weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}
 URL = "/v1/messages"
@@ -30,37 +31,13 @@ class City(BaseModel):
 
 
 @pytest.fixture(scope="module")
-def talk() -> Iterator[Talk]:
-    with speaking(Speaker(ts.get_format("rwkv-universal"), [WEATHER]), context=4000) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def sdk(talk: Talk) -> Iterator[anthropic.Anthropic]:
     with anthropic_sdk(talk.url) as made:
         yield made
 
 
-@pytest.fixture(scope="module")
-def web(talk: Talk) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=talk.url, verify=NO_TLS, timeout=20) as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def speaker(talk: Talk) -> Iterator[Speaker]:
-    talk.speaker.clear()
-    yield talk.speaker
-    assert [] == talk.speaker.failures
-    assert 0 == talk.speaker.left
-
-
 def body(messages: Any = ASK, **more: Any) -> dict[str, Any]:
     return {"model": "m", "max_tokens": 64, "messages": messages, **more}
-
-
-def prompt_of(speaker: Speaker) -> str:
-    return speaker.said[-1].prompt
 
 
 def prompt_for(web: httpx2.Client, speaker: Speaker, messages: Any = ASK, **more: Any) -> str:

@@ -142,7 +142,7 @@ def test_every_fault_of_a_configuration_is_shown(tmp_path: Path, monkeypatch: py
 def test_a_wrong_backend_is_one_error(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     told = run(command, "--backend", "localhost:8080")
-    assert (1, 1) == (told.exit_code, told.stderr.count("turnscript: error: ")), told.stderr
+    assert (2, 1) == (told.exit_code, told.stderr.count("turnscript: error: ")), told.stderr
 
 
 @pytest.mark.parametrize(

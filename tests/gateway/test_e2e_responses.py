@@ -15,11 +15,12 @@ from pydantic import BaseModel
 
 import turnscript as ts
 from tests.gateway.scripted import HANG, STREAM
-from tests.gateway.speaker import Speaker, Talk, call, speaking, text, thought
-from tests.gateway.stage import NO_TLS, WEATHER
-from tests.sdks import async_openai_sdk, openai_sdk
+from tests.gateway.speaker import Speaker, Talk, call, prompt_of, speaking, text, thought
+from tests.gateway.stage import WEATHER
+from tests.sdks import async_openai_sdk
 from turnscript.conversation import Tool
 
+pytestmark = pytest.mark.usefixtures("speaker")
 URL = "/v1/responses"
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOL: Any = {"type": "function", "name": "get_weather", "parameters": PARAMETERS, "strict": False}
@@ -44,30 +45,6 @@ class City(BaseModel):
 def talk() -> Iterator[Talk]:
     with speaking(Speaker(ts.get_format("rwkv-universal"), SPOKEN), context=4000) as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def sdk(talk: Talk) -> Iterator[openai.OpenAI]:
-    with openai_sdk(talk.url) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def web(talk: Talk) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=talk.url, verify=NO_TLS, timeout=20) as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def speaker(talk: Talk) -> Iterator[Speaker]:
-    talk.speaker.clear()
-    yield talk.speaker
-    assert [] == talk.speaker.failures
-    assert 0 == talk.speaker.left
-
-
-def prompt_of(speaker: Speaker) -> str:
-    return speaker.said[-1].prompt
 
 
 def grew(speaker: Speaker) -> bool:

@@ -13,7 +13,6 @@ import pytest
 import turnscript as ts
 from tests.gateway.speaker import Speaker, Talk, call, speaking, text
 from tests.gateway.stage import NO_TLS
-from tests.sdks import openai_sdk
 from turnscript.conversation import Tool
 from turnscript.gateway.hygiene import clean
 from turnscript.gateway.offers import offer
@@ -56,20 +55,6 @@ def found(call_id: str, *names: str) -> Any:
 def talk(request: pytest.FixtureRequest) -> Iterator[Talk]:
     with speaking(Speaker(ts.get_format(request.param), SPOKEN), context=8000) as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def sdk(talk: Talk) -> Iterator[openai.OpenAI]:
-    with openai_sdk(talk.url) as made:
-        yield made
-
-
-@pytest.fixture
-def speaker(talk: Talk) -> Iterator[Speaker]:
-    talk.speaker.clear()
-    yield talk.speaker
-    assert [] == talk.speaker.failures
-    assert 0 == talk.speaker.left
 
 
 def grew(speaker: Speaker) -> bool:

@@ -57,9 +57,9 @@ def call_ids(answer: Body) -> list[str]:
     return [one.get("call_id") or one["id"] for one in parts if one["type"] in ("tool_use", "function_call")]
 
 
-def results(api: str, answer: Body) -> list[Body]:
+def results(api: str, answer: Body, said: str = '{"sky": "clear"}') -> list[Body]:
     """What the tools answer to all calls of an answer, in one message where the API wants that."""
-    told = [echo.result(api, one, '{"sky": "clear"}') for one in call_ids(answer)]
+    told = [echo.result(api, one, said) for one in call_ids(answer)]
     if api == "anthropic-messages":
         return [{"role": "user", "content": [block for one in told for block in one["content"]]}]
     return told
@@ -161,6 +161,82 @@ def test_a_change_of_what_was_said_is_seen_in_the_header(talk: Talk, web: httpx2
     reused, total = map(int, told.headers["x-turnscript-prefix"].split("/"))
     assert len(second.prompt) == total
     assert 0 <= reused < len(first.prompt + first.written)
+
+
+# JSON in one spelling.
+
+SKY = {"sky": "clear", "wind": [1.5, 2.0], "é": "ü"}
+SPELLED = [
+    json.dumps(SKY, separators=(",", ":"), ensure_ascii=False),
+    json.dumps(SKY),
+    json.dumps(SKY, indent=2, ensure_ascii=False),
+]
+HOLE = "a result"
+
+
+@pytest.fixture(scope="module", params=ts.formats())
+def normal(request: pytest.FixtureRequest) -> Iterator[Talk]:
+    with speaking(Speaker(ts.get_format(request.param), [WEATHER]), normalize_json=True) as made:
+        yield made
+
+
+def asked(talk: Talk, web: httpx2.Client, api: str, messages: list[Body], result: str) -> httpx2.Response:
+    """What is told to a client that has spelled all results in one way."""
+    body = json.dumps(echo.asking(api, messages, TOOLS)).replace(json.dumps(HOLE), json.dumps(result))
+    told = web.post(talk.url + ts.get_api(api).endpoint, content=body, headers={"content-type": "application/json"})
+    assert 200 == told.status_code, told.text
+    return told
+
+
+@pytest.mark.parametrize(("api", "way"), PAIRS, ids=lambda one: one if isinstance(one, str) else one.__name__)
+def test_a_session_whose_json_is_spelled_anew_each_time_only_grows(
+    normal: Talk, web: httpx2.Client, api: str, way: Echo
+) -> None:
+    speaker = normal.speaker
+    speaker.clear()
+    messages = [echo.user(api, f"Weather in Tokyo, {way.__name__}?")]
+    for turn in range(5):
+        speaker.say(*([call("get_weather", city="Tokyo")] if turn % 2 == 0 else [text("It is clear.")]), change=odd)
+        told = asked(normal, web, api, messages, SPELLED[turn % 3])
+        if turn:
+            grew(normal, told)
+        answer = told.json()
+        messages += way(answer)
+        messages += results(api, answer, HOLE) if call_ids(answer) else [echo.user(api, f"And {turn}?")]
+    assert [] == speaker.failures
+
+
+def test_without_the_setting_results_stand_in_prompts_as_they_are_sent(agents: Talk, web: httpx2.Client) -> None:
+    api = "openai-chat"
+    agents.speaker.clear()
+    messages = [echo.user(api, "Weather everywhere?")]
+    agents.speaker.say(call("Bash", city="Tokyo"))
+    messages += echo.chat_exact(asked(agents, web, api, messages, "").json())
+    messages += [echo.result(api, messages[-1]["tool_calls"][0]["id"], HOLE)]
+    for spelled in SPELLED:
+        agents.speaker.say(text("Clear."))
+        asked(agents, web, api, messages, spelled)
+        assert spelled in agents.speaker.said[-1].prompt
+
+
+def test_a_spelling_that_is_wanted_is_told_and_refused_by_nobody(normal: Talk, web: httpx2.Client) -> None:
+    """What the model wrote stands there as it wrote it, so that is not among what is told."""
+    api = "openai-chat"
+    normal.speaker.clear()
+    normal.speaker.say(call("get_weather", city="Tokyo"), change=odd)
+    normal.speaker.say(text("It is clear."))
+    first = [echo.user(api, "Is a spelling lost?")]
+    answer = asked(normal, web, api, first, "").json()
+    sent = json.dumps(
+        echo.asking(api, [*first, *echo.chat_thoughtful(answer), *results(api, answer, '{ "a":  1 }')], TOOLS)
+    )
+    url = f"{normal.url}{ts.get_api(api).endpoint}"
+    told = web.post(url, content=sent)
+    losses = web.get(f"{normal.url}{told.headers['x-turnscript-report']}").json()["losses"]
+    assert ["$.messages[2].content"] == [loss["path"] for loss in losses if "normalize_json" in loss["detail"]]
+    normal.speaker.say(text("It is clear."))
+    strict = web.post(url, content=sent, headers={"x-turnscript-loss-policy": "error"})
+    assert (len(losses) == 1, False) == (strict.status_code == 200, "normalize_json" in strict.text), strict.text
 
 
 # Sessions as two agents lead them, with all that they change from turn to turn.

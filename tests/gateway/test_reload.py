@@ -240,6 +240,18 @@ def test_a_short_key_is_none(tmp_path: Path) -> None:
         assert (str(signing.file) in str(caught.value)) == (signing.file is not None)
 
 
+@pytest.mark.parametrize("damaged", [b"", b"ab\n", b"\0" * 8])
+def test_a_damaged_key_is_told_with_its_file_and_a_remedy(tmp_path: Path, damaged: bytes) -> None:
+    file = tmp_path / "signing.key"
+    file.write_bytes(damaged)
+    with pytest.raises(InvalidConfig) as caught:
+        signing_key(Signing(file=file))
+    told = str(caught.value)
+    assert (True, True, True) == (str(file) in told, "put back a copy" in told, "remove it" in told)
+    file.unlink()
+    assert signing_key(Signing(file=file)) == signing_key(Signing(file=file))
+
+
 def test_a_place_where_no_key_can_be_kept_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InvalidConfig, match=":memory:"):

@@ -138,3 +138,11 @@ def test_one_line_only_touches_white_space_between_tokens() -> None:
     data = b'{\r\n "a": "b\\n",\n "c": 1\n}'
     assert b"\n" not in jsontext.one_line(data)
     assert json.loads(data) == json.loads(jsontext.one_line(data))
+
+
+@given(text=texts.json_texts())
+def test_every_member_is_found_with_its_own_text(text: str) -> None:
+    """As the decoder tells them, nested ones apart; a key that comes twice is there twice."""
+    inner = f'{{"a" : {text} ,"b\\"}}":{text}, "a":{text}}}'
+    assert [("a", text.strip()), ('b"}', text.strip()), ("a", text.strip())] == jsontext.every_member(inner)
+    assert [] == jsontext.every_member(" { } ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,11 +30,13 @@ from turnscript.conversation import (
     ToolCall,
     Usage,
 )
+from turnscript.convert import convert
 from turnscript.errors import (
     InvalidRequest,
     LossyConversion,
     UpstreamError,
 )
+from turnscript.events import fold
 from turnscript.jsontext import Json
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
@@ -111,6 +114,42 @@ def test_thinking_is_read_from_the_other_member_as_well() -> None:
 @pytest.mark.parametrize("content", ["", None])
 def test_an_empty_reply_has_no_items(content: str | None) -> None:
     assert [] == API.parse_response(body_of({"content": content, "refusal": None, "annotations": []})).items
+
+
+CALLED: list[tuple[dict[str, Any], str]] = [
+    ({"tool_calls": [called("{}")]}, "tool_calls"),
+    ({"function_call": {"name": "f", "arguments": "{}"}}, "function_call"),
+]
+
+
+@pytest.mark.parametrize("content", ["", None])
+@pytest.mark.parametrize(("beside", "reason"), CALLED)
+def test_an_empty_content_beside_a_call_comes_back_as_it_was(
+    content: str | None, beside: dict[str, Any], reason: str
+) -> None:
+    body = body_of({"content": content, **beside}, reason)
+    response = API.parse_response(body)
+    assert content == message_of(rendered(response))["content"]
+    archive = convert(body, API.name, "rwkv-universal")
+    again: Any = convert(str(archive.value), "rwkv-universal", API.name)
+    assert ([], content) == ([*archive.losses, *again.losses], message_of(again.value)["content"])
+
+
+def test_an_empty_content_beside_calls_is_lost_elsewhere_with_its_place() -> None:
+    body = body_of({"content": "", "tool_calls": [called("{}")]}, "tool_calls")
+    losses = convert(body, API.name, "anthropic-messages").losses
+    assert [("$.choices[0].message.content.content[0]", "dropped")] == [
+        (loss.path, loss.kind) for loss in losses if "content" in loss.path
+    ]
+
+
+def test_an_empty_piece_of_a_stream_is_no_text() -> None:
+    start = {"role": "assistant", "content": "", "tool_calls": [{"index": 0} | called("{}")]}
+    chunks = [{"index": 0, "delta": start, "finish_reason": None}, {"index": 0, "delta": {}, "finish_reason": "stop"}]
+    parser = API.stream_parser()
+    data = "".join(f"data: {json.dumps({'choices': [chunk]})}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+    response = fold([*parser.feed(data.encode()), *parser.close()])
+    assert [ToolCall(name="f", arguments="{}", id="c1")] == response.items
 
 
 @pytest.mark.parametrize("arguments", ['{"a":1.0,"é":1e5,"a":18446744073709551616}', '{ "x" : "\\u00e9" }', "{}", ""])

@@ -175,3 +175,25 @@ def test_a_named_tool_is_begun_by_the_prompt_and_any_other_is_not() -> None:
     )
     asked.settings.tool_choice = ts.ToolChoice(mode="required")
     assert OBSERVING.prompt(asked).text.endswith("\n\nAssistant:")
+
+
+LABELLED = ["Assistant:", "Assistant: hm", "Look.\nAssistant:", "Look.\nAssistant: hm", "Observation: none\nAssistant:"]
+
+
+@pytest.mark.parametrize("text", LABELLED)
+def test_a_label_inside_a_line_of_an_answer_begins_no_turn_before_a_call(text: str) -> None:
+    """A turn begins behind a blank line only: what was read is written as it was, and the prompt grows."""
+    call = ts.ToolCall(name="get_weather", arguments='{"city": "Oslo"}')
+    asked = request(*said("q"), tools=[WEATHER])
+    wrote = f' {text}\nget_weather\n```python\ntool_call("city"="Oslo")\n```'
+    prompt = OBSERVING.prompt(asked, thinking=False)
+    parser = prompt.parser()
+    response = ts.fold([*parser.feed(wrote), *parser.close()])
+    assert ([*said("q", text)[1:], call], []) == (response.items, response.issues)
+    items = [*asked.items, *response.items, result("rain")]
+    document = str(OBSERVING.render(request(*items, tools=[WEATHER]), view="prompt").value)
+    assert document.endswith(f"\n\nAssistant:{wrote}\n\nObservation: rain")
+    assert document == OBSERVING.render(OBSERVING.parse(document), view="prompt").value
+    longer = prompt.extend(response, [result("rain")])
+    assert longer is not None
+    assert longer.text.startswith(prompt.text + wrote)

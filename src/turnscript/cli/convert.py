@@ -12,7 +12,7 @@ import click
 from turnscript.cli.conversion import Conversion, Wishes, spaced
 from turnscript.cli.document import broke_off, job_of, note_issues
 from turnscript.cli.failures import BAD_INPUT, LOSSY, OK, Failed
-from turnscript.cli.options import Name, Option, SectionedCommand
+from turnscript.cli.options import NORMALIZE_JSON, Name, Option, SectionedCommand
 from turnscript.cli.output import STREAM, Files, Sink, is_special
 from turnscript.cli.report import Losses, Screen, fault
 from turnscript.cli.rows import Rejects, conclude, convert_rows, default_rejects, write_losses
@@ -125,7 +125,7 @@ _NAMES, _TARGET, _FILES, _FORM = "Names", "What is written", "Files", "How it lo
     _TARGET,
     "--normalize-json",
     is_flag=True,
-    help="Spell the JSON of calls and results in one way; --strict does not mind that.",
+    help=NORMALIZE_JSON,
 )
 @_option(_TARGET, "--stream", is_flag=True, help="Write an answer as the server-sent events of the API of --to.")
 @_option(_TARGET, "--strict", is_flag=True, help="Refuse whatever cannot be carried over exactly.")

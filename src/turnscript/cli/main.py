@@ -8,28 +8,34 @@ from importlib.util import find_spec
 from types import FrameType
 from typing import NoReturn
 
+from turnscript.cli import loading
+
 _NEEDS = ("click", "rich")
 _USAGE = 2
-_INTERRUPTED = 130
 
 
 def main() -> NoReturn:
     """Run the command line and exit."""
+    try:
+        loading.loaded()
+        _require_extra()
+        _leave_on_signals()
+        from turnscript.cli.commands import group  # noqa: PLC0415  (not before we know that click is there)
+
+        group.main(prog_name="turnscript")
+    except KeyboardInterrupt:  # while the commands are loaded; later they say it themselves
+        sys.stderr.write(loading.NOTE)
+        sys.exit(loading.INTERRUPTED)
+    sys.exit()
+
+
+def _require_extra() -> None:
     missing = [name for name in _NEEDS if find_spec(name) is None]
     if missing:
         sys.stderr.write(
             f"turnscript: error: the command line needs {' and '.join(missing)}: pip install 'turnscript[cli]'\n"
         )
         sys.exit(_USAGE)
-    _leave_on_signals()
-    try:
-        from turnscript.cli.commands import group  # noqa: PLC0415  (not before we know that click is there)
-
-        group.main(prog_name="turnscript")
-    except KeyboardInterrupt:  # while the commands are loaded; later they say it themselves
-        sys.stderr.write("turnscript: interrupted\n")
-        sys.exit(_INTERRUPTED)
-    sys.exit()
 
 
 def _leave_on_signals() -> None:

@@ -9,6 +9,8 @@ from click.shell_completion import CompletionItem
 
 from turnscript.registry import apis, formats
 
+NORMALIZE_JSON = "Spell the JSON of calls and results in one way; --strict does not mind that."
+
 
 class Option(click.Option):
     """An option that stands under a heading of the help text."""

@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 
 from turnscript.cli.conversion import spaced
 from turnscript.cli.failures import LOSSY, OK, Failed
-from turnscript.cli.options import Name
+from turnscript.cli.options import NORMALIZE_JSON, Name
 from turnscript.cli.output import STREAM, Files, Sink, is_special
 from turnscript.cli.report import Losses, Screen, fault
 from turnscript.cli.rows import write_losses
@@ -31,6 +31,7 @@ from turnscript.recognition import AUTO, lookup
 from turnscript.reference import has_thoughts
 from turnscript.registry import formats, get_format
 from turnscript.rendered import Rendered
+from turnscript.respelling import RESPELLED
 
 _EPILOG = """\b
 Examples:
@@ -80,6 +81,7 @@ class Given:
     thinking: bool | None
     as_json: bool
     spans: bool
+    normalize_json: bool
     strict: bool
     losses: str | None
     quiet: bool
@@ -96,6 +98,7 @@ class Given:
 )
 @click.option("--json", "as_json", is_flag=True, help="For programs: the prompt, its stop strings, prefill and losses.")
 @click.option("--spans", is_flag=True, help="Show what is control, what is content, and what the model itself writes.")
+@click.option("--normalize-json", is_flag=True, help=NORMALIZE_JSON)
 @click.option("--strict", is_flag=True, help="Refuse whatever the format cannot carry exactly.")
 @click.option("--losses", metavar="FILE|-", help="Write all losses as JSON Lines; - puts them after the prompt.")
 @click.option("--quiet", "-q", is_flag=True, help="Report errors only.")
@@ -114,9 +117,10 @@ def run(given: Given) -> int:
     check_name(given.source)
     _check_places(given)
     with Source(given.file) as source:
-        made = prompt_of(source, given.source, format_, given.thinking)
+        made = prompt_of(source, given.source, format_, given.thinking, given.normalize_json)
     lost = [*made.losses, *_unnamed(made.request, format_)]
-    refused = LossyConversion(lost, format_.name) if given.strict and lost else None
+    unasked = [loss for loss in lost if loss.detail != RESPELLED]
+    refused = LossyConversion(unasked, format_.name) if given.strict and unasked else None
     with Files() as files:
         out: Sink | None = None
         if refused is None:
@@ -129,7 +133,9 @@ def run(given: Given) -> int:
     return OK if refused is None else LOSSY
 
 
-def prompt_of(source: Source, name: str, format_: Format, thinking: bool | None) -> Prompt:
+def prompt_of(
+    source: Source, name: str, format_: Format, thinking: bool | None, normalize_json: bool = False
+) -> Prompt:
     """The prompt of the request in an input. Raises Failed with the place and what to try."""
     screen = Screen()
     if source.is_terminal:
@@ -138,7 +144,8 @@ def prompt_of(source: Source, name: str, format_: Format, thinking: bool | None)
     if not data.strip():
         raise Failed("the input is empty", place=source.name, remedy="give a request body or a transcript")
     try:
-        return format_.prompt(parse(data, name), thinking=thinking if has_thoughts(format_) else False)
+        thinks = thinking if has_thoughts(format_) else False
+        return format_.prompt(parse(data, name), thinking=thinks, normalize_json=normalize_json)
     except TurnscriptError as error:
         found = fault(error, source.name)
         message = f"{found.path}: {found.message}" if found.path else found.message

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from turnscript.cli.failures import BAD_INPUT, LOSSY, USAGE, Failed
 from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError, UnknownName, Unsupported
-from turnscript.gateway.invalidconfig import InvalidConfig
+from turnscript.gateway.invalidconfig import COMMAND_LINE, InvalidConfig
 from turnscript.losses import Loss
 
 SHOWN = 20
@@ -59,7 +59,8 @@ def fault(error: TurnscriptError | Failed, name: str = "", line: int = 0) -> Fau
         elif error.line:  # of a file that the message names
             path = error.where
         remedy = f"expected {error.expected}" if error.expected and error.expected not in error.message else ""
-        return Fault(place, path, error.message, remedy, error.code, BAD_INPUT, error.column)
+        typed = isinstance(error, InvalidConfig) and error.source == COMMAND_LINE
+        return Fault(place, path, error.message, remedy, error.code, USAGE if typed else BAD_INPUT, error.column)
     if isinstance(error, LossyConversion):
         return _strict_fault(error, place, of_row=line > 0)
     if isinstance(error, UnknownName):

@@ -102,8 +102,7 @@ def _require_extra() -> None:
 
 def _reloader(options: dict[str, Any], shipped: dict[str, Any] | None = None) -> Reloader:
     """The configuration. Raises InvalidConfig, and Failed where options are about a model that nothing names."""
-    from turnscript.gateway.invalidconfig import InvalidConfig  # noqa: PLC0415
-    from turnscript.gateway.layers import COMMAND_LINE  # noqa: PLC0415
+    from turnscript.gateway.invalidconfig import COMMAND_LINE, InvalidConfig  # noqa: PLC0415
     from turnscript.gateway.reload import Reloader  # noqa: PLC0415
 
     path = _config_file(options["config"])

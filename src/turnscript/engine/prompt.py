@@ -196,8 +196,9 @@ def begin_prompt(
     """The prompt of a request. `spelling`: that of the JSON in calls and results; None: as they came."""
     composer = Composer.of(document, archive=False, policy=policy)
     composer.replays = replays
+    asked: list[Loss] = []
     if spelling is not None:
-        request, composer.out.losses = respelled(request, spelling)
+        request, asked = respelled(request, spelling)
     thinks = _thinks(request, thinking)
     if thinks and document.generation.thinking_kind not in composer.layout.places:
         if thinking:
@@ -207,7 +208,18 @@ def begin_prompt(
     if _forced(request) is not None and ToolCall.kind not in composer.layout.places:
         composer.out.losses.append(Loss("$.tool_choice", "dropped", "this format has no place for calls"))
     composer.write(request, "reason" if thinks else None)
+    if asked:
+        composer.out.losses[:0] = _of_written(asked, composer, request.items)
     return Prompt(composer, request, thinks, spelling=spelling)
+
+
+def _of_written(losses: list[Loss], composer: Composer, items: Sequence[Item]) -> list[Loss]:
+    """The losses of items that are written from what they say: a turn as it was generated has lost no spelling."""
+    replayed = [
+        index for first, end, _ in composer.replays if first in composer.replayed for index in range(first, end)
+    ]
+    kept = tuple([f"{items[index].at or f'items[{index}]'}." for index in replayed])
+    return [loss for loss in losses if not loss.path.startswith(kept)]
 
 
 def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, items: Sequence[Item]) -> Prompt | None:

@@ -13,6 +13,7 @@ from turnscript.conversation import ToolCall
 from turnscript.engine.jsonscan import ValueScanner
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.recent import MB, recent
+from turnscript.engine.repeats import joined, lose_difference
 from turnscript.engine.scanner import Unescaper, in_string_search
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
@@ -34,11 +35,12 @@ class PythonCall(PlainBody):
 
     def write(self, item: ToolCall, out: Writer) -> None:
         """Write the arguments. What is no JSON object becomes one argument called `arguments`."""
-        shown, again = _written(item.arguments)
+        shown, again, count = _written(item.arguments)
         if again is None:
             out.lose(".arguments", "approximated", "no JSON object; written as an argument called 'arguments'")
         elif again != item.arguments:
-            out.lose(".arguments", "approximated", "keys and values are kept, not how the JSON was spelled")
+            detail = "keys and values are kept, not how the JSON was spelled"
+            lose_difference(item.arguments, count, _spelled, out, detail)
         out.content(shown)
         out.control(")")
 
@@ -58,14 +60,18 @@ class PythonCall(PlainBody):
 
 
 @recent(32 * MB, weight=3)
-def _written(arguments: str) -> tuple[str, str | None]:
-    """Arguments as they are written, and as they are read again; None where they are no JSON object."""
+def _written(arguments: str) -> tuple[str, str | None, int]:
+    """Arguments as they are written, as they are read again, None where they are no JSON object, and how many."""
     try:
         members = {key: respace(text_of(value)) for key, value in read_object(arguments).items()}
-        again = "{" + ", ".join([f"{json_string(key)}: {value}" for key, value in members.items()]) + "}"
+        again = joined(list(members.items()))
     except InvalidRequest:
         members, again = {"arguments": json_string(arguments)}, None
-    return ", ".join([f"{json_string(key)}={value}" for key, value in members.items()]), again
+    return ", ".join([f"{json_string(key)}={value}" for key, value in members.items()]), again, len(members)
+
+
+def _spelled(_key: str, value: str) -> str:
+    return respace(value)
 
 
 class _Arguments(Machine):

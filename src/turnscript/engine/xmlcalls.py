@@ -12,12 +12,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 from turnscript.conversation import ToolCall
 from turnscript.engine.attributes import attribute_text, scan_attributes
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.recent import MB, recent
+from turnscript.engine.repeats import joined, lose_difference
 from turnscript.engine.scanner import Unescaper
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
@@ -50,13 +52,14 @@ class XmlParameters(PlainBody):
             read = argument_text(item.arguments, kind).strip()
             self._write_one("arguments", _shown(read, kind), out)  # as what is read from it would be written
             return
-        again: list[str] = []
+        again: list[tuple[str, str]] = []
         for key, value in members.items():
             shown = _shown(text_of(value), kinds.get(key, "either"))
             self._write_one(key, shown, out)
-            again.append(f"{json_string(key)}: {argument_text(shown, kinds.get(key, 'either'))}")
-        if "{" + ", ".join(again) + "}" != item.arguments:
-            out.lose(".arguments", "approximated", "tags keep the values of JSON arguments, not how they were spelled")
+            again.append((key, argument_text(shown, kinds.get(key, "either"))))
+        if joined(again) != item.arguments:
+            detail = "tags keep the values of JSON arguments, not how they were spelled"
+            lose_difference(item.arguments, len(again), partial(_spelled, kinds), out, detail)
 
     def _write_one(self, key: str, shown: str, out: Writer) -> None:
         out.control(f"{self._indent}{self._open} name={attribute_text(key)}>")
@@ -193,6 +196,12 @@ def argument_text(shown: str, kind: Kind) -> str:
     if kind != "string" and is_json(shown):
         return shown
     return json_string(shown)
+
+
+def _spelled(kinds: Mapping[str, Kind], key: str, value: str) -> str:
+    """How a JSON value is read again where it is written as the parameter `key`."""
+    kind = kinds.get(key, "either")
+    return argument_text(_shown(value, kind), kind)
 
 
 def _shown(value: str, kind: Kind) -> str:

@@ -2,12 +2,14 @@
 
 The model is asked behind the conversation as it stands, so that its server need not read it again. What it writes
 leaves as an item that only this server can open: sealed like a thought, with a key of its own, because a summary is no
-thought. One that another server made stays what it is, which is reported.
+thought. Where the conversation before it comes along, because the server keeps it, a prompt begins at the summary. One
+that another server made stays what it is, which is reported.
 """
 
 from __future__ import annotations
 
 import hmac
+from collections.abc import Sequence
 from copy import copy
 from secrets import token_hex
 
@@ -54,8 +56,19 @@ def opened(request: Request, compacting: Compacting, key: bytes) -> tuple[Reques
         items[-1] = User(content=[Text(text=WISH)], at=items[-1].at)
         losses = [_unfit(request, field) for field in _unfitting(request.settings)]
         whole.settings = replace(request.settings, tool_choice=_no_calls(request), response_format=None)
-    whole.conversation = Conversation(items=items, tools=request.tools)
+    whole.conversation = Conversation(items=_shortened(items, request.items, compacting), tools=request.tools)
     return whole, losses
+
+
+def _shortened(shown: list[Item], items: Sequence[Item], compacting: Compacting) -> list[Item]:
+    """The items from the last summary on that stands for those before it. What cannot be read stands for nothing."""
+    for index in range(len(items) - 1, -1, -1):
+        if shown[index] is items[index] or compacting.proof(items[index]) is None:
+            continue
+        stays = compacting.stays(items, index)
+        if stays is not None:
+            return [*[shown[at] for at in stays], *shown[index:]]
+    return shown
 
 
 def _unfitting(settings: Settings) -> list[str]:

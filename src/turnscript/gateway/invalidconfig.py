@@ -10,6 +10,9 @@ from typing import Any
 from turnscript.errors import InvalidInput
 from turnscript.tableio.tables import type_words
 
+COMMAND_LINE = "the command line"
+"""The source of what stood there."""
+
 # What programs make keys of: no words, and no path or URL has so long a piece without a dot or a slash.
 _KEY = re.compile(r"(?i)\s*(?:(?:t?sk|pk|key|bearer)[-_ ]\S{4,}.*|(?=\S*\d)[\w+=-]{24,}\s*)", re.DOTALL)
 

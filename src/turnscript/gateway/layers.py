@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from turnscript.errors import InvalidInput
 from turnscript.gateway.config import Config, Model, Section, fields_of, key_text
-from turnscript.gateway.invalidconfig import InvalidConfig, unknown_key
+from turnscript.gateway.invalidconfig import COMMAND_LINE, InvalidConfig, unknown_key
 from turnscript.gateway.kinds import Kind, Text, Texts
 from turnscript.tableio.prompts import KEYS, SECTION
 from turnscript.tableio.tables import read_toml
@@ -25,7 +25,6 @@ from turnscript.tableio.tables import read_toml
 PREFIX = "TURNSCRIPT_"
 MODELS = "models"
 FORMATS = "format"
-COMMAND_LINE = "the command line"
 PACKAGE = "turnscript itself"
 
 Place = tuple[str, ...]

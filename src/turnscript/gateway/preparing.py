@@ -44,6 +44,7 @@ from turnscript.gateway.served import Served
 from turnscript.gateway.sessions import Session, Sessions
 from turnscript.jsontext import plain
 from turnscript.losses import Loss
+from turnscript.respelling import RESPELLED
 from turnscript.serving import Compacting, EffortChange
 from turnscript.thoughts import restore_thoughts, sealed
 
@@ -250,8 +251,8 @@ class Preparation(Struct, kw_only=True):
 
     def _written(self, offered: Offer, thinks: bool | None, recalled: Recalled) -> tuple[Prompt, str, list[Loss]]:
         """The prompt, as one text too, and what it could not carry."""
-        format_ = self.served.format
-        made = format_.prompt(offered.request, thinking=thinks, replays=recalled.replays)
+        format_, spells = self.served.format, self.served.model.normalize_json
+        made = format_.prompt(offered.request, thinking=thinks, replays=recalled.replays, normalize_json=spells)
         prompt = offered.bind(made, format_)
         return prompt, prompt.text, offered.located(prompt.losses)
 
@@ -266,15 +267,16 @@ class Preparation(Struct, kw_only=True):
         return choices
 
     def _judge(self, losses: Sequence[Loss], policy: Policy) -> bool:
-        """By policy, a request that loses anything is refused; so `losses` has to be all of them. Returns whether
-        nobody is to be told of them."""
+        """By policy, a request that loses anything but a spelling is refused, so `losses` has to be all of them.
+        Returns whether nobody is to be told of them."""
         said = self.headers.get(POLICY)
         wanted = policy.losses if said is None else said.strip().lower()
         if wanted not in _LOSS_POLICIES:
             expected = "ignore, report or error"
             raise InvalidRequest(f"expected {expected}, found {said!r}", path=POLICY, expected=expected, got=repr(said))
-        if losses and wanted == "error":
-            raise LossyConversion(list(losses), f"the model {self.served.name!r}")
+        unasked = [loss for loss in losses if loss.detail != RESPELLED]
+        if unasked and wanted == "error":
+            raise LossyConversion(unasked, f"the model {self.served.name!r}")
         return wanted == "ignore"
 
     async def _fitted(self, request: Request, text: str | list[int], losses: list[Loss]) -> tuple[int, int]:

@@ -13,6 +13,8 @@ from turnscript.gateway.invalidconfig import InvalidConfig
 
 SIZE = 32
 _SHORTEST = 16
+_GUESSED = "anybody could guess this one"
+_DAMAGED = "put back a copy of the file, or remove it and a new key is made, which opens nothing that was sealed before"
 
 
 def signing_key(signing: Signing) -> bytes:
@@ -21,21 +23,21 @@ def signing_key(signing: Signing) -> bytes:
     Raises InvalidConfig for a file that cannot be read or made, or is too short to be a key.
     """
     if signing.key is not None:
-        return _derived(signing.key.reveal().encode(), "signing.key_env", "a key for thoughts")
+        return _derived(signing.key.reveal().encode(), "signing.key_env", "a key for thoughts", _GUESSED)
     if signing.file is None:
         return secrets.token_bytes(SIZE)
     try:
-        return _derived(_kept(signing.file), "signing.file", f"the key for thoughts in {signing.file}")
+        return _derived(_kept(signing.file), "signing.file", f"the key for thoughts in {signing.file}", _DAMAGED)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         message = f'cannot keep the key for thoughts in {signing.file}: {reason}; set another path, or ":memory:"'
         raise InvalidConfig(message, path="signing.file") from None
 
 
-def _derived(given: bytes, path: str, what: str) -> bytes:
+def _derived(given: bytes, path: str, what: str, remedy: str) -> bytes:
     """Any text will do for a key, if it is long enough."""
     if len(given.strip()) < _SHORTEST:
-        message = f"{what} must have at least {_SHORTEST} characters; anybody could guess this one"
+        message = f"{what} must have at least {_SHORTEST} characters; {remedy}"
         raise InvalidConfig(message, path=path, expected=f"at least {_SHORTEST} random characters")
     return hashlib.sha256(given.strip()).digest()
 

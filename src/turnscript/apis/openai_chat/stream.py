@@ -134,10 +134,7 @@ class Assembly:
                 lanes.add("reasoning", plain(piece.reasoning))
             elif piece.reasoning != _NULL:
                 rest.append(("reasoning", piece.reasoning))
-        if isinstance(piece.content, str):
-            lanes.add("content", piece.content)
-        elif piece.content:
-            self._parts(piece.content)
+        self._content(piece, whole)
         if isinstance(piece.refusal, str):
             lanes.add("refusal", piece.refusal)
         for place, call in enumerate(piece.tool_calls or ()):
@@ -146,7 +143,13 @@ class Assembly:
             lanes.legacy_call(piece.function_call)
         self._message_rest.add(rest)
 
-    def _parts(self, content: object) -> None:
+    def _content(self, piece: Piece, whole: bool) -> None:
+        content = piece.content
+        if whole and content == "" and (piece.tool_calls or piece.function_call):
+            self._lanes.add_part(Text(text=""))  # in a stream it is how every message begins, and says nothing
+        if isinstance(content, str):
+            self._lanes.add("content", content)
+            return
         for part in parts_of(content):
             if isinstance(part, Text) and not part.extra:
                 self._lanes.add("content", part.text)

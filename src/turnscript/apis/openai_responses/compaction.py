@@ -1,25 +1,31 @@
 """Owns compaction: the wish for a summary instead of an answer, the item that holds it, and the body of its endpoint.
 
 A client ends its input with a `compaction_trigger`, or sends it to a path of its own; either way it gets a `compaction`
-item, whose `encrypted_content` it sends back in the place of all that was said (spec apis A1, clients 4).
+item, whose `encrypted_content` it sends back in the place of all that was said (spec apis A1, clients 4). For one that
+goes on by `previous_response_id` the server puts it there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from turnscript.apis.openai_responses.listed import whole, with_id
-from turnscript.conversation import Item, Opaque, Request
+from turnscript.conversation import Item, Opaque, Request, System, Thinking, ToolsChange
 from turnscript.jsontext import json_of, plain, read_list, read_object
 from turnscript.serving import Compacting
 
-TRIGGER, COMPACTION = "compaction_trigger", "compaction"
+TRIGGER, COMPACTION, UPDATE = "compaction_trigger", "compaction", "configuration_update"
 _KEPT = ("id", "created_at", "usage")
 
 
 def _wished(request: Request) -> bool:
-    last = request.items[-1] if request.items else None
-    return isinstance(last, Opaque) and last.type == TRIGGER
+    return bool(request.items) and _is(request.items[-1], TRIGGER)
+
+
+def _is(item: Item, type_: str) -> bool:
+    return isinstance(item, Opaque) and item.type == type_
 
 
 def _wish(request: Request) -> None:
@@ -27,6 +33,16 @@ def _wish(request: Request) -> None:
         request.items.append(Opaque(type=TRIGGER, value=json_of({"type": TRIGGER})))
     request.settings.store = request.settings.stream = False
     request.extra = {key: value for key, value in request.extra.items() if key != "background"}
+
+
+def _stays(items: Sequence[Item], index: int) -> list[int] | None:
+    wish = index - 1
+    while wish >= 0 and isinstance(items[wish], Thinking):
+        wish -= 1
+    if wish < 0 or not _is(items[wish], TRIGGER):
+        return None
+    before = enumerate(items[:wish])
+    return [at for at, item in before if isinstance(item, System | ToolsChange) or _is(item, UPDATE)]
 
 
 def _proof(item: Item) -> str | None:
@@ -50,4 +66,6 @@ def _body(response: bytes) -> bytes:
     return msgspec.json.encode({"object": "response.compaction", **{key: members[key] for key in _KEPT}, **told})
 
 
-COMPACTING = Compacting(path="/v1/responses/compact", body=_body, wished=_wished, wish=_wish, proof=_proof, item=_item)
+COMPACTING = Compacting(
+    path="/v1/responses/compact", body=_body, wished=_wished, wish=_wish, proof=_proof, stays=_stays, item=_item
+)

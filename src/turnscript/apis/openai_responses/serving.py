@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw as RawJson
 from msgspec.structs import replace
 
-from turnscript.apis.openai_responses.compaction import COMPACTING
+from turnscript.apis.openai_responses.compaction import COMPACTING, UPDATE
 from turnscript.apis.openai_responses.errors import failure_of, flat_error
 from turnscript.apis.openai_responses.listed import whole, with_id
 from turnscript.apis.openai_responses.reading import read_items
@@ -22,7 +22,7 @@ from turnscript.openai_models import model_body, model_list
 from turnscript.serving import EffortChange, Serving, Stored, unasked
 from turnscript.sse import frame
 
-REFERENCE, UPDATE = "item_reference", "configuration_update"
+REFERENCE = "item_reference"
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 

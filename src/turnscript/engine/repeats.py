@@ -1,0 +1,31 @@
+"""Owns what is lost of arguments that are written one by one: values of a key that comes twice, and their spelling."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+
+from turnscript.engine.spans import Writer
+from turnscript.jsontext import every_member, json_string
+
+_WORD = re.compile(r"\w+")
+
+
+def lose_difference(arguments: str, kept: int, spelled: Callable[[str, str], str], out: Writer, detail: str) -> None:
+    """Report why a JSON object of arguments will not be read again as it is. `kept`: how many are written, one for each
+    key; `spelled`: how the value of a key will be read; `detail`: what to say where that differs."""
+    if arguments.count(":") > kept:  # else no key comes twice
+        members = every_member(arguments)
+        for key, times in Counter([key for key, _ in members]).items():
+            if times > 1:
+                step = f".{key}" if _WORD.fullmatch(key) else f"[{json_string(key)}]"
+                out.lose(f".arguments{step}", "dropped", f"the key comes {times} times: its last value alone is kept")
+        if len(members) > kept and joined([(key, spelled(key, value)) for key, value in members]) == arguments:
+            return
+    out.lose(".arguments", "approximated", detail)
+
+
+def joined(members: list[tuple[str, str]]) -> str:
+    """A JSON object as readers of single arguments spell it."""
+    return "{" + ", ".join([f"{json_string(key)}: {value}" for key, value in members]) + "}"
