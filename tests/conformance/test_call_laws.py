@@ -166,11 +166,12 @@ def test_a_value_of_a_key_that_comes_twice_is_kept_or_a_loss_of_its_own(format_n
     request = ts.Request(conversation=ts.Conversation(items=[*OFFERED.items, call], tools=OFFERED.tools))
     rendered = format_.render(request, view="prompt")
     [again] = [item for item in format_.parse(str(rendered.value)).items if isinstance(item, ts.ToolCall)]
-    lost = [(loss.kind, loss.detail) for loss in rendered.losses if loss.path == "items[1].arguments.at"]
+    of_arguments = [loss for loss in rendered.losses if loss.path == "items[1].arguments"]
+    lost = [(loss.kind, loss.detail) for loss in of_arguments if '"at"' in loss.detail]
     kept = [key for key, _ in every_member(again.arguments)]
     assert (kept, lost) in [
         (["at", "city", "at", "at"], []),
-        (["at", "city"], [("dropped", "the key comes 3 times: its last value alone is kept")]),
+        (["at", "city"], [("dropped", 'the key "at" comes 3 times: its last value alone is kept')]),
     ]
 
 
@@ -179,19 +180,16 @@ def test_a_value_of_a_key_that_comes_twice_is_kept_or_a_loss_of_its_own(format_n
     [
         ('{"at": 1}', []),
         ('{"at": {"a": 1, "a": 2}}', []),
-        ('{"at":1}', [("", "approximated")]),
-        ('{"at": 1, "at": 2}', [(".at", "dropped")]),
-        ('{"at":1, "at": 2}', [(".at", "dropped"), ("", "approximated")]),
-        ('{"a b": 1, "a b": 2}', [('["a b"]', "dropped")]),
+        ('{"at":1}', ["approximated"]),
+        ('{"at": 1, "at": 2}', ["dropped"]),
+        ('{"at":1, "at": 2}', ["dropped", "approximated"]),
+        ('{"a b": 1, "a b": 2}', ["dropped"]),
     ],
 )
 @pytest.mark.parametrize("name", ["ai00-v1", "rwkv-goose-observation"])
-def test_a_lost_value_and_a_lost_spelling_are_told_apart(
-    name: str, arguments: str, expected: list[tuple[str, str]]
-) -> None:
+def test_a_lost_value_and_a_lost_spelling_are_told_apart(name: str, arguments: str, expected: list[str]) -> None:
     request = ts.Request(
         conversation=ts.Conversation(items=[*OFFERED.items, ts.ToolCall(name="f", arguments=arguments)])
     )
     losses = ts.get_format(name).render(request, view="prompt").losses
-    at = "items[1].arguments"
-    assert expected == [(loss.path.removeprefix(at), loss.kind) for loss in losses if loss.path.startswith(at)]
+    assert expected == [loss.kind for loss in losses if loss.path == "items[1].arguments"]

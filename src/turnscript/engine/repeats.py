@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable
 
 from turnscript.engine.spans import Writer
 from turnscript.jsontext import every_member, json_string
-
-_WORD = re.compile(r"\w+")
 
 
 def lose_difference(arguments: str, kept: int, spelled: Callable[[str, str], str], out: Writer, detail: str) -> None:
@@ -19,8 +16,8 @@ def lose_difference(arguments: str, kept: int, spelled: Callable[[str, str], str
         members = every_member(arguments)
         for key, times in Counter([key for key, _ in members]).items():
             if times > 1:
-                step = f".{key}" if _WORD.fullmatch(key) else f"[{json_string(key)}]"
-                out.lose(f".arguments{step}", "dropped", f"the key comes {times} times: its last value alone is kept")
+                said = f"the key {json_string(key)} comes {times} times: its last value alone is kept"
+                out.lose(".arguments", "dropped", said)
         if len(members) > kept and joined([(key, spelled(key, value)) for key, value in members]) == arguments:
             return
     out.lose(".arguments", "approximated", detail)
