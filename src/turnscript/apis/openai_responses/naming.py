@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from turnscript.answers import is_whole
 from turnscript.apis.openai_responses.slots import TOOL_SEARCH_CALL
 from turnscript.apis.openai_responses.tools import NAMESPACE, NAMESPACE_SEPARATOR, is_search
 from turnscript.conversation import (
@@ -100,8 +101,8 @@ class Naming:
                 at = f"{item.at or f'items[{index}]'}.{field}"
                 self._losses.append(Loss(at, "renamed", f"the stream has called it {first!r} already"))
             setattr(whole, field, first)
-        if isinstance(whole, ToolCall) and begun.shim:
-            whole.arguments = self._unwrap(whole, index)
+        if begun.shim and isinstance(item, ToolCall) and isinstance(whole, ToolCall) and is_whole(item):
+            whole.arguments, whole.open = self._unwrap(whole, index), False
         if isinstance(whole, ToolCall) and slot_of(start) == TOOL_SEARCH_CALL:
             whole.hints = start.hints
         return whole
