@@ -143,8 +143,18 @@ def test_the_deprecated_call_comes_back_as_it_was() -> None:
     assert "function_call" == written["choices"][0]["finish_reason"]
 
 
-def test_a_call_of_an_unknown_type_is_kept_whole() -> None:
-    entry = {"id": "c1", "type": "browser", "browser": {"url": "x", "n": 1.0}}
+@pytest.mark.parametrize(
+    "inside",
+    [
+        {"browser": {"url": "x", "n": 1.0}},
+        {"function": {"name": "f", "arguments": "{}", "server": "s"}},
+        {"function": {"name": "f"}, "x": None},
+        {"function": {}},
+        {"custom": {"name": "g", "input": ""}},
+    ],
+)
+def test_a_call_of_an_unknown_type_is_kept_whole(inside: dict[str, Any]) -> None:
+    entry = {"id": "c1", "type": "browser", **inside}
     response = API.parse_response(body_of({"content": None, "tool_calls": [entry]}, "tool_calls"))
     assert ["browser"] == [item.type for item in response.items if isinstance(item, Opaque)]
     assert [entry] == message_of(rendered(response))["tool_calls"]

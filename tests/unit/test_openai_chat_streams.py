@@ -190,6 +190,14 @@ def test_a_custom_call_and_one_of_an_unknown_type_are_read_from_chunks() -> None
     assert {"id": "b", "type": "web", "web": {"q": "ab"}} == plain(response.items[1].value)
 
 
+def test_a_call_of_an_unknown_type_that_looks_like_a_function_is_kept_whole() -> None:
+    data = chunk(call_delta(0, "{", id="b", type="mcp", name="f", server="s")) + chunk(call_delta(0, "}"))
+    (item,) = fold(read(data + CALLED + DONE)).items
+    assert isinstance(item, Opaque)
+    inside = {"name": "f", "arguments": "{}"}
+    assert {"id": "b", "type": "mcp", "server": "s", "function": inside} == plain(item.value)
+
+
 def test_the_deprecated_call_is_read_from_chunks() -> None:
     data = chunk({"function_call": {"name": "f", "arguments": "{"}}) + chunk({"function_call": {"arguments": "}"}})
     response = fold(read(data + chunk({}, "function_call") + DONE))
