@@ -229,6 +229,11 @@ def is_whole(call: ToolCall) -> bool:
     return not call.open or (not call.custom and is_object(call.arguments))
 
 
+def came_to_nothing(said: bool) -> str:
+    """What a loss says of a part of a stream that turned out to be none. `said`: some of it was sent already."""
+    return f"it came to nothing, and {'what was sent of it stands' if said else 'is not told'}"
+
+
 # Ids.
 
 

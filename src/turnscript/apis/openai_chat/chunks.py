@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from turnscript.answers import lose_id, lose_usage, made_id, write_usage
+from turnscript.answers import came_to_nothing, lose_id, lose_usage, made_id, write_usage
 from turnscript.api import Api, Body, Rendering, Reply, merge
 from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.response import (
@@ -135,6 +135,7 @@ class ChatStreamRenderer(ChunkEnding):
         said = index in self._said
         self._live.pop(index, None)
         if part is None:
+            self._rendering.lose(f"items[{index}]", "approximated", came_to_nothing(said))
             return
         if not part.at:
             part.at = f"items[{index}]"

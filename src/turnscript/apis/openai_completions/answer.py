@@ -20,7 +20,17 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.answers import Counts, Gathered, index_of, lose_id, lose_usage, made_id, read_usage, write_usage
+from turnscript.answers import (
+    Counts,
+    Gathered,
+    came_to_nothing,
+    index_of,
+    lose_id,
+    lose_usage,
+    made_id,
+    read_usage,
+    write_usage,
+)
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, extra_of, leftover, merge
 from turnscript.chunked import ChunkEnding, encoded
 from turnscript.conversation import (
@@ -402,6 +412,8 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
         if event.index == self._speaking:
             self._speaking = None
         if part is None:
+            said = event.index in self._said
+            self._rendering.lose(f"items[{event.index}]", "approximated", came_to_nothing(said))
             return
         if not part.at:
             part.at = f"items[{event.index}]"

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw as RawJson
 
-from turnscript.answers import is_whole
+from turnscript.answers import came_to_nothing, is_whole
 from turnscript.api import Api, Body, Reply
 from turnscript.apis.openai_responses.errors import failure_of, flat_error
 from turnscript.apis.openai_responses.naming import Named, response_id
@@ -240,7 +240,7 @@ class StreamWriter:
                 return
             del self._calls[index]
             if end is None or end.part is None or _is_cut(end.part):
-                self._output.lose(f"items[{index}]", "approximated", "it came to nothing, and is not in the output")
+                self._output.lose(f"items[{index}]", "approximated", came_to_nothing(False))
                 continue
             self._start(start)
             self._end(end)
