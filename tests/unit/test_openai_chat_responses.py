@@ -16,6 +16,7 @@ from turnscript.api import Reply
 from turnscript.apis.openai_chat import OpenAIChat
 from turnscript.conversation import (
     Assistant,
+    Conversation,
     Issue,
     Item,
     Opaque,
@@ -132,6 +133,27 @@ def test_broken_arguments_of_a_whole_call_are_told_and_an_issue() -> None:
     response = API.parse_response(body_of({"tool_calls": [called('{"b":')]}, "tool_calls"))
     assert [ToolCall(name="f", arguments='{"b":', id="c1")] == response.items
     assert ["invalid_json"] == [issue.kind for issue in response.issues]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "lost"),
+    [
+        ('{"input": "*** \\u00e9"}', "*** é", []),
+        ('{"input": 1}', '{"input": 1}', [("items[0].arguments", "approximated")]),
+    ],
+)
+def test_free_text_that_the_model_wrote_as_json_is_free_text_again(
+    arguments: str, text: str, lost: list[tuple[str, str]]
+) -> None:
+    tools = [Tool(name="patch", type="custom"), Tool(name="f")]
+    asked = Request(conversation=Conversation(tools=tools), origin="openai-chat")
+    calls = [ToolCall(name=name, arguments=arguments, id=name, at="items[0]") for name in ("patch", "f")]
+    answer = API.render_response(Response(items=[*calls], finish_reason="tool_calls"), asked)
+    assert [
+        {"id": "patch", "type": "custom", "custom": {"name": "patch", "input": text}},
+        {"id": "f", "type": "function", "function": {"name": "f", "arguments": arguments}},
+    ] == message_of(answer.value)["tool_calls"]  # type: ignore[arg-type]
+    assert lost == kinds(answer.losses)
 
 
 def test_the_deprecated_call_comes_back_as_it_was() -> None:

@@ -5,6 +5,7 @@
 | `Thinking` | `reasoning_content`, or the name that the reply says |
 | `Assistant`: its texts, its refusals | `content`, `refusal` |
 | `ToolCall` | an entry of `tool_calls`, or `function_call` for a client that offered `functions` only |
+| `ToolCall` of a tool that takes free text, as JSON | a `custom` one |
 | `logprobs` of all texts | `logprobs` of the choice: `content` |
 | `extra`, in a response of this API | where it was |
 
@@ -18,7 +19,9 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
-from turnscript.answers import index_of, is_whole, lose_usage, made_id, write_usage
+from msgspec.structs import replace
+
+from turnscript.answers import free_text, index_of, is_whole, lose_usage, made_id, write_usage
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, Source, body_bytes, merge
 from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.content import written_parts
@@ -171,6 +174,7 @@ class Message:
         self._order = Order(rendering)
         self._own = rendering.request.origin is not None and not rendering.foreign
         self.legacy = is_legacy(request)
+        self._free = {tool.name for tool in request.tools if tool.type == "custom"}
         self._thoughts: list[str] = []
         self._content: list[Any] = []
         self._refusals: list[str] = []
@@ -252,6 +256,9 @@ class Message:
         if self.legacy or (self._own and slot_of(item) == "function_call"):
             self._legacy_call(item, name)
             return
+        if name in self._free and not item.custom:
+            text = free_text(item, f"{item.at}.arguments", rendering.losses)
+            item = replace(item, arguments=text, custom=True, open=False)
         kind, argument = ("custom", "input") if item.custom else ("function", "arguments")
         entry: Body = {"id": id_, "type": kind, kind: {"name": name, argument: item.arguments}}
         rendering.put_extra(entry, item.extra, item.at)
