@@ -186,8 +186,13 @@ class Assembly:
             self._issues.append(Issue(kind, detail))
 
     def _choice(self, choice: Choice) -> None:
-        self.reason = choice.finish_reason or self.reason
         text = choice.text or (choice.delta.content if isinstance(choice.delta, Delta) else choice.text)
+        if self.reason is not None and text:
+            self._issue("late_content", "the answer went on behind its finish_reason")
+        if self.reason is not None and choice.finish_reason and choice.finish_reason != self.reason:
+            told = f"the finish_reason {self.reason!r} was followed by {choice.finish_reason!r}, which counts"
+            self._issue("changed_reason", told)
+        self.reason = choice.finish_reason or self.reason
         self._seen = self._seen or isinstance(text, str)
         if not isinstance(text, str) and not choice.finish_reason:
             self._issue("missing_text", "there is a choice without a text")
