@@ -131,6 +131,22 @@ def test_an_error_never_swallows_what_came_before_it(api_name: str, broken: byte
         parser.close()
 
 
+@pytest.mark.parametrize("behind", [b"", b"data: {", b"data: \xff", b"data: []"])
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_stream_that_broke_off_stays_broken(api_name: str, count: int, behind: bytes) -> None:
+    """Trying again may help where nothing was wrong but the end."""
+    told = strategies.told(ts.Response(items=[ts.Assistant(content=[ts.Text(text="Hello")])]), strategies.in_pieces(2))
+    parser = ts.get_api(api_name).stream_parser()
+    parser.feed(ts.get_api(api_name).stream_renderer(asked()).send(told[:count]) + behind)
+    with pytest.raises(UpstreamError) as first:
+        parser.close()
+    assert behind or first.value.retryable
+    for again in (parser.close, lambda: parser.feed(stream(ts.get_api(api_name), told))):
+        with pytest.raises(UpstreamError) as second:
+            again()
+        assert second.value is first.value
+
+
 @pytest.mark.parametrize("kind", ["call", "text", "said"])
 def test_a_part_that_came_to_nothing_is_reported(api_name: str, kind: str) -> None:
     """It is in no whole answer; what of it was sent cannot be taken back."""
