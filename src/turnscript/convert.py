@@ -37,7 +37,7 @@ from turnscript.recognition import (
 from turnscript.registry import get_api, is_format
 from turnscript.rendered import Rendered
 from turnscript.respelling import respelled
-from turnscript.sources import in_source_words
+from turnscript.sources import answer_in_source_words, in_source_words
 
 FORMAT_OPTIONS = ("view", "escape", "variant")
 
@@ -286,7 +286,7 @@ def _answer(api: Api, exchange: Exchange, strict: bool, normalize_json: bool, op
         asked += changed
         request = _answered(api, exchange.request, response)
         bodies.append(api.render_response(response, request, reply=Reply(choice=number)))
-        losses += bodies[-1].losses
+        losses += _answer_losses(answer, bodies[-1].losses)
     _refuse(losses, api.name, strict=strict)
     if together is None or len(bodies) == 1:
         bodies[0].losses[:] = [*asked, *losses]
@@ -313,6 +313,11 @@ def _respelled(response: Response) -> tuple[Response, list[Loss]]:
     request = Request(conversation=Conversation(response.items), origin=response.origin, words=api.words if api else {})
     spelled, asked = respelled(request)
     return replace(response, items=spelled.items), in_source_words(request, asked)
+
+
+def _answer_losses(response: Response, losses: list[Loss]) -> list[Loss]:
+    api = _origin_of(response.origin)
+    return answer_in_source_words(response, api.words if api else {}, losses)
 
 
 def _left(exchange: Exchange, holder: str) -> list[Loss]:

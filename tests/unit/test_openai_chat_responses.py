@@ -356,7 +356,7 @@ def test_an_answer_that_failed_is_an_error_and_no_answer(reason: str) -> None:
 
 def test_which_stop_string_was_met_is_lost_and_reported() -> None:
     again = API.render_response(Response(finish_reason="stop", stop_sequence="END"), ASKED)
-    assert [("stop_sequence", "dropped")] == kinds(again.losses)
+    assert [("$.stop_sequence", "dropped")] == kinds(again.losses)
 
 
 def test_a_client_that_offered_functions_gets_a_function_call() -> None:

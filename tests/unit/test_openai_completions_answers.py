@@ -170,8 +170,8 @@ def test_thoughts_and_calls_are_reported_and_left_out() -> None:
         ("items[2]", "dropped"),
         ("items[3].content[0]", "approximated"),
         ("items[3]", "approximated"),
-        ("finish_reason", "approximated"),
-        ("stop_sequence", "dropped"),
+        ("$.finish_reason", "approximated"),
+        ("$.stop_sequence", "dropped"),
     ]
     assert expected == [(loss.path, loss.kind) for loss in again.losses]
     renderer = API.stream_renderer(ASKED)

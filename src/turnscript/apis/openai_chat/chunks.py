@@ -231,7 +231,7 @@ class ChatStreamRenderer(ChunkEnding):
             body["usage"] = write_usage(end.usage, usage_rest(extra), COUNTS)
             out.append(frame(encoded(body)))
         elif end.usage is not None:
-            last.lose("usage", "dropped", "the client did not ask for it in a stream")
+            last.lose("$.usage", "dropped", "the client did not ask for it in a stream")
         lose_usage(self.losses, end.usage, extra)
         self._ended = True
 

@@ -138,7 +138,7 @@ def lose_spoken(rendering: Rendering, item: Assistant) -> None:
 def call_head(rendering: Rendering, request: Request, item: ToolCall, place: int) -> tuple[str, str]:
     """Id and name of a call as they are written."""
     if item.item_id is not None:
-        rendering.lose(f"{item.at}.id", "dropped", "a call has one id here, that of its result")
+        rendering.lose(f"{item.at}.item_id", "dropped", "a call has one id here, that of its result")
     name = item.name
     if item.namespace is not None:
         rendering.lose(f"{item.at}.namespace", "renamed", "tools have no namespaces here: it begins the name")
@@ -331,7 +331,7 @@ def logprobs_of(tokens: Iterable[TokenLogprob]) -> Body:
 def lose_stop(rendering: Rendering, stop: str | None, choice: Body) -> None:
     """Report which stop string was met, where the choice does not say it."""
     if stop is not None and not {"stop_reason", "matched_stop"} & choice.keys():
-        rendering.lose("stop_sequence", "dropped", "which stop string was met cannot be said here")
+        rendering.lose("$.stop_sequence", "dropped", "which stop string was met cannot be said here")
 
 
 def usage_rest(extra: Extra) -> Extra:

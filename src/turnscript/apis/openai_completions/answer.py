@@ -287,16 +287,16 @@ class _Writer:
         """The choice with the finish reason."""
         reason = end.finish_reason
         if reason is None:
-            rendering.lose("finish_reason", "invented", "nobody said why the answer ended: stop")
+            rendering.lose("$.finish_reason", "invented", "nobody said why the answer ended: stop")
         elif reason in _WORDS:
-            rendering.lose("finish_reason", "approximated", f"{reason} is said as {_WORDS[reason]}")
+            rendering.lose("$.finish_reason", "approximated", f"{reason} is said as {_WORDS[reason]}")
         word = STOP if reason is None else _WORDS.get(reason, reason)
         rest = read_object(end.extra["choices"]) if "choices" in end.extra and not rendering.foreign else {}
         choice: Body = {"index": index_of(rest), "text": text, "finish_reason": word}
         merge(choice, rest)
         choice.setdefault("logprobs", None)
         if end.stop_sequence is not None and not choice.keys() & set(_STOPS):
-            rendering.lose("stop_sequence", "dropped", "which stop string was met cannot be said here")
+            rendering.lose("$.stop_sequence", "dropped", "which stop string was met cannot be said here")
         return choice
 
     def body(self, id_: str, created: Any, choices: list[Body]) -> Body:
@@ -443,7 +443,7 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
                 body["usage"] = usage_body(end.usage, end.extra, not rendering.foreign)
                 out.append(frame(encoded(body)))
             else:
-                rendering.lose("usage", "dropped", "the client did not ask for it in a stream")
+                rendering.lose("$.usage", "dropped", "the client did not ask for it in a stream")
         elif not rendering.foreign:
             lose_usage(self.losses, end.usage, end.extra)
         self._ended = True
