@@ -240,6 +240,9 @@ class AnswerWriter:
         """The token counts, which are required here."""
         if usage is None:
             self.rendering.lose("$.usage", "invented", "required here: the counts that are known, or 0")
+        elif usage.input < usage.cached + usage.cache_written:
+            detail = "more of the prompt is said to be in a cache than there is: its tokens are those"
+            self.rendering.lose("$.usage", "approximated", detail)
         return usage_object(default if usage is None else usage)
 
     def put_extra(self, body: Body, extra: Extra) -> None:
