@@ -235,6 +235,26 @@ def is_whole(call: ToolCall) -> bool:
     return not call.open or (not call.custom and is_object(call.arguments))
 
 
+def free_text(call: ToolCall, at: str, losses: list[Loss]) -> str:
+    """What a call says to a tool that takes free text, where the model wrote an object with one string, as models do
+    that know functions alone. Anything else is passed on as it is, and reported."""
+    try:
+        (value,) = read_object(call.arguments).values()
+        text: Any = plain(value)
+    except ValueError:
+        text = None
+    if isinstance(text, str):
+        return text
+    detail = f"the tool {call.name!r} takes free text, and the model wrote something else: it is passed on as it is"
+    losses.append(Loss(at, "approximated", detail))
+    return call.arguments
+
+
+def came_to_nothing(said: bool) -> str:
+    """What a loss says of a part of a stream that turned out to be none. `said`: some of it was sent already."""
+    return f"it came to nothing, and {'what was sent of it stands' if said else 'is not told'}"
+
+
 # Ids.
 
 

@@ -98,11 +98,12 @@ class Rendering:
     `foreign` says that the request came from another API, so that its `extra` members mean nothing here.
     """
 
-    __slots__ = ("flags", "foreign", "losses", "profile", "request", "target")
+    __slots__ = ("flags", "foreign", "losses", "origin", "profile", "request", "target")
 
     def __init__(self, request: Request, api: Api, profile: str, flags: Mapping[str, str]) -> None:
         self.request = request
         self.target = api.name
+        self.origin = api.origin
         self.foreign = request.origin is not None and request.origin != api.origin
         self.profile = profile
         self.flags = flags
@@ -119,6 +120,12 @@ class Rendering:
     def lose_member(self, at: str, member: str, kind: LossKind, detail: str) -> None:
         """Report a difference in a member of the part at `at`, as the model calls it (`image.detail`)."""
         self.lose(member_path(self.request, at, member), kind, detail)
+
+    def lose_file_id(self, at: str) -> None:
+        """Report the id of a file that another provider gave. The origins of a provider's APIs begin alike."""
+        origin = self.request.origin
+        if origin is not None and origin.partition("-")[0] != self.origin.partition("-")[0]:
+            self.lose(at, "approximated", "a file id means something only to the API that gave it")
 
     def lose_end(self) -> None:
         """Report that a last item is not finished, which no API can say but of an answer."""

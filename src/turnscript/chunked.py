@@ -84,12 +84,16 @@ class ChunkParser:
             raise self._error
         if self._done:
             return []
-        for name, payload in self._reader.close():
-            if self._take(name, payload):
-                return self._end()
-        if self._answer.reason is None:
-            what = "in the middle of the answer" if self._begun else "before an answer began"
-            raise UpstreamError(f"the server ended the stream {what}", body=self._reader.stray, retryable=True)
+        try:
+            for name, payload in self._reader.close():
+                if self._take(name, payload):
+                    return self._end()
+            if self._answer.reason is None:
+                what = "in the middle of the answer" if self._begun else "before an answer began"
+                raise UpstreamError(f"the server ended the stream {what}", body=self._reader.stray, retryable=True)
+        except UpstreamError as error:
+            self._error = error
+            raise
         return self._end()
 
     def salvage(self) -> list[Event]:

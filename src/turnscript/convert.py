@@ -41,7 +41,7 @@ from turnscript.registry import get_api, is_format
 from turnscript.rendered import Rendered
 from turnscript.respelling import respelled
 from turnscript.retelling import answered
-from turnscript.sources import in_source_words
+from turnscript.sources import answer_in_source_words, in_source_words
 
 FORMAT_OPTIONS = ("view", "escape", "variant")
 
@@ -309,7 +309,7 @@ def _answer(api: Api, exchange: Exchange, strict: bool, normalize_json: bool, op
         asked += changed
         request = answered(api, exchange.request, response)
         bodies.append(api.render_response(response, request, reply=Reply(choice=number)))
-        losses += bodies[-1].losses
+        losses += _answer_losses(answer, bodies[-1].losses)
     _refuse(losses, api.name, strict=strict)
     if together is None or len(bodies) == 1:
         bodies[0].losses[:] = [*asked, *losses]
@@ -324,6 +324,11 @@ def respelled_answer(response: Response) -> tuple[Response, list[Loss]]:
     request = Request(conversation=Conversation(response.items), origin=response.origin, words=api.words if api else {})
     spelled, asked = respelled(request)
     return replace(response, items=spelled.items), in_source_words(request, asked)
+
+
+def _answer_losses(response: Response, losses: list[Loss]) -> list[Loss]:
+    api = _origin_of(response.origin)
+    return answer_in_source_words(response, api.words if api else {}, losses)
 
 
 def beyond_first(exchange: Exchange, holder: str) -> list[Loss]:

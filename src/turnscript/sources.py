@@ -12,10 +12,12 @@ from collections.abc import Iterable, Mapping
 from turnscript.conversation import (
     Assistant,
     Audio,
+    Conversation,
     Item,
     Part,
     Refusal,
     Request,
+    Response,
     System,
     Text,
     Thinking,
@@ -29,10 +31,13 @@ Words = Mapping[str, str]
 """What an API calls a member of the model: `tool_result.id` is `tool_call_id`. Empty for one that it has no member for.
 
 `custom_call` is a tool call whose arguments are free text; `image`, `document` and so on are parts; `function_tool` and
-`custom_tool` name the member of a tool that holds the others. `content` is `string` where a message of one plain text
+`custom_tool` name the member of a tool that holds the others; `response.finish_reason` and `response.stop_sequence` are
+where an answer says why it ended. `content` is `string` where a message of one plain text
 usually holds it as a string, not in a list.
 """
 
+_ENDS = ("finish_reason", "stop_sequence")
+_CHOICE = "$.choices["
 _STRINGS = frozenset({"string", "input", "object"})
 """The shapes of a content that has no parts in its source."""
 
@@ -44,10 +49,10 @@ _BLOCK = re.compile(r"\.content\[\d+\]$")
 def part_path(item: Item, index: int) -> str:
     """The source path of part `index` of an item. The parts of a tool result stand inside its own block; a system text
     read from a list (`$.system[2]`) is its block's only part, as is a thought in a message; an assistant's refusal or
-    sound may stand beside its content."""
+    sound may stand beside its content. What a choice of an answer says is a member of it."""
     if isinstance(item, ToolResult):
         return f"{item.at}{_content_of(item)}[{index}]"
-    if _is_block(item):
+    if _is_block(item) or item.at.startswith(_CHOICE):
         return item.at
     if index < len(getattr(item, "content", ())) and (beside := _beside(item, item.content[index])):  # type: ignore[attr-defined]
         return f"{item.at}.{beside}"
@@ -81,6 +86,14 @@ def in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
     return at_source(request, [_in_words(loss, items, request.words) for loss in losses])
 
 
+def answer_in_source_words(response: Response, words: Words, losses: list[Loss]) -> list[Loss]:
+    """Losses of an answer, as the model calls its members, with the paths that these have in the source."""
+    ends = {f"$.{name}": f"$.{words[key]}" for name in _ENDS if (key := f"response.{name}") in words}
+    losses = [Loss(ends[loss.path], loss.kind, loss.detail) if loss.path in ends else loss for loss in losses]
+    conversation = Conversation(items=response.items)
+    return in_source_words(Request(conversation=conversation, origin=response.origin, words=words), losses)
+
+
 def at_source(request: Request, losses: list[Loss]) -> list[Loss]:
     """Losses of a writer who knows the source's words for items: members of tools, and texts without parts there."""
     losses = [_tool_in_words(loss, request) if loss.path.startswith("$.tools[") else loss for loss in losses]
@@ -105,7 +118,7 @@ def _is_string(item: Item, words: Words) -> bool:
     """Whether the first part of an item stands in no list in its source."""
     content: list[Part] = getattr(item, "content", [])
     shape = _shape(item)
-    if not content or type(content[0]) is not Text or content[0].extra or _is_block(item):
+    if not content or type(content[0]) is not Text or content[0].extra or part_path(item, 0) == item.at:
         return False
     if shape and "[" in item.at:
         return shape in _STRINGS

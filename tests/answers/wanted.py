@@ -110,8 +110,8 @@ def _chat(items: list[Item], answer: Answer, streamed: bool) -> Iterator[Part]:
         name = _long_name(item)
         if _is_legacy(answer):
             yield "function_call", name, item.arguments
-        elif item.custom and not streamed:
-            yield "custom", item.id or NO_ID, name, item.arguments
+        elif not streamed and (native := _native(item, answer))[0] == "custom_tool_call":
+            yield "custom", item.id or NO_ID, name, native[-1]
         else:
             yield "function", item.id or NO_ID, name, _wrapped(item) if item.custom else item.arguments
 

@@ -12,7 +12,7 @@ from tests.conformance.examples import fewer
 from tests.strategies import events as strategies
 from turnscript.api import Api
 from turnscript.errors import InvalidInput, TurnscriptError, UnknownName, Unsupported, UpstreamError, UpstreamTimeout
-from turnscript.events import Event
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 
 FEWER = fewer()
 CHATS = [name for name in ts.apis() if ts.get_api(name).endpoint != "/v1/completions"]
@@ -129,3 +129,35 @@ def test_an_error_never_swallows_what_came_before_it(api_name: str, broken: byte
             parser.feed(again)
     with pytest.raises(UpstreamError):
         parser.close()
+
+
+@pytest.mark.parametrize("behind", [b"", b"data: {", b"data: \xff", b"data: []"])
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_stream_that_broke_off_stays_broken(api_name: str, count: int, behind: bytes) -> None:
+    """Trying again may help where nothing was wrong but the end."""
+    told = strategies.told(ts.Response(items=[ts.Assistant(content=[ts.Text(text="Hello")])]), strategies.in_pieces(2))
+    parser = ts.get_api(api_name).stream_parser()
+    parser.feed(ts.get_api(api_name).stream_renderer(asked()).send(told[:count]) + behind)
+    with pytest.raises(UpstreamError) as first:
+        parser.close()
+    assert behind or first.value.retryable
+    for again in (parser.close, lambda: parser.feed(stream(ts.get_api(api_name), told))):
+        with pytest.raises(UpstreamError) as second:
+            again()
+        assert second.value is first.value
+
+
+@pytest.mark.parametrize("kind", ["call", "text", "said"])
+def test_a_part_that_came_to_nothing_is_reported(api_name: str, kind: str) -> None:
+    """It is in no whole answer; what of it was sent cannot be taken back."""
+    begun = ts.ToolCall(name="f", arguments="", id="c") if kind == "call" else ts.Assistant()
+    deltas = [] if kind == "text" else [PartDelta(1, '{"a')]
+    text = ts.Assistant(content=[ts.Text(text="ab")])
+    told: list[Event] = [PartStart(0, ts.Assistant()), PartDelta(0, "ab"), PartEnd(0, text)]
+    renderer = ts.get_api(api_name).stream_renderer(asked())
+    data = renderer.send([*told, PartStart(1, begun), *deltas, PartEnd(1, None), MessageEnd("stop")])
+    parser = ts.get_api(api_name).stream_parser()
+    response = ts.fold([*parser.feed(data + renderer.close()), *parser.close()])
+    expected = "ab" + ('{"a' if kind == "said" else "")
+    assert expected == "".join(map(strategies.content_of, response.items))
+    assert ("items[1]", "approximated") in [(loss.path, loss.kind) for loss in renderer.losses]

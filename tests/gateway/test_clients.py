@@ -54,9 +54,12 @@ def prompts(name: str, format_name: str) -> list[Prompt]:
 
 
 def said(prompt: Prompt) -> str:
-    """A prompt up to the last thing that was said, without the white space that a format may leave to the model."""
+    """A prompt up to the last thing that was said, without what follows it before the answer.
+
+    White space may be left to the model, and a word that asks for thinking stands only behind the last message.
+    """
     spans = prompt.spans
-    last = max((index for index, span in enumerate(spans) if span.item >= 0), default=-1)
+    last = max((index for index, span in enumerate(spans) if span.item >= 0 and not span.control), default=-1)
     return "".join([span.text for span in spans[: last + 1]]).rstrip()
 
 

@@ -282,7 +282,7 @@ def test_a_summary_stands_for_a_thought_without_text() -> None:
     rendered = API.render_response(said(thought, text("x")), request())
     value: Any = rendered.value
     assert "a\n\nb" == value["content"][0]["thinking"]
-    assert ["items[0].id", "items[0].encrypted_content", "items[0].summary"] == [loss.path for loss in rendered.losses]
+    assert ["items[0].id", "items[0].encrypted", "items[0].summary"] == [loss.path for loss in rendered.losses]
 
 
 def test_thoughts_of_other_kinds_and_shapes_become_one_text() -> None:
@@ -374,7 +374,7 @@ def test_the_ending_fits_the_calls() -> None:
     assert "tool_use" == body_of(said(call, reason="stop"))["stop_reason"]
     assert "end_turn" == body_of(said(text("x"), reason="tool_calls"))["stop_reason"]
     assert "max_tokens" == body_of(said(call, text("x"), reason="length"))["stop_reason"]
-    assert ["$.stop_reason"] == [loss.path for loss in API.render_response(said(call), request()).losses]
+    assert ["$.finish_reason"] == [loss.path for loss in API.render_response(said(call), request()).losses]
 
 
 def test_a_refusal_says_so_and_why() -> None:
@@ -396,7 +396,7 @@ def test_an_ending_that_nobody_knows_is_none() -> None:
     rendered = API.render_response(said(text("x"), reason="eos_token"), request())
     value: Any = rendered.value
     assert value["stop_reason"] is None
-    assert ["$.stop_reason"] == [loss.path for loss in rendered.losses]
+    assert ["$.finish_reason"] == [loss.path for loss in rendered.losses]
 
 
 @pytest.mark.parametrize("word", ["max_tokens", "model_context_window_exceeded", "refusal"])

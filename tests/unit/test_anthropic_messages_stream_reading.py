@@ -176,6 +176,12 @@ def test_what_is_odd_is_an_issue_and_the_rest_is_read(name: str) -> None:
     assert [name.replace("no_", "missing_")] == [issue.kind for issue in response.issues]
 
 
+def test_an_empty_word_is_no_reason() -> None:
+    body = {"content": [{"type": "text", "text": "a"}], "stop_reason": "", "stop_sequence": None}
+    for response in (fold(read(stream(start(), *text(0, "a"), *end("")))), API.parse_response(body)):
+        assert (None, ["missing_reason"]) == (response.finish_reason, [issue.kind for issue in response.issues])
+
+
 def test_input_that_is_no_json_is_noted_and_members_of_deltas_too() -> None:
     opening = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
     deltas: list[dict[str, Any]] = [{"type": "input_json_delta", "partial_json": one, "p": 1} for one in ('{"a', '"')]

@@ -79,7 +79,7 @@ def test_usage_is_sent_only_to_a_client_that_asked() -> None:
     renderer = API.stream_renderer(asked(usage=False))
     data = renderer.send(events) + renderer.close()
     assert all(one == "[DONE]" or "usage" not in one for one in payloads(data))
-    assert [("usage", "dropped")] == [(loss.path, loss.kind) for loss in renderer.losses]
+    assert [("$.usage", "dropped")] == [(loss.path, loss.kind) for loss in renderer.losses]
 
 
 def test_the_role_is_sent_at_the_first_call_and_once() -> None:
@@ -222,7 +222,7 @@ def test_a_written_stream_folds_to_what_was_told(events: list[Event]) -> None:
     assert (before.finish_reason, before.usage) == (after.finish_reason, after.usage)
     assert ([], "client-model") == (after.issues, after.model)
     if before.stop_sequence is not None:
-        assert "stop_sequence" in [loss.path for loss in renderer.losses]
+        assert "$.stop_sequence" in [loss.path for loss in renderer.losses]
 
 
 @given(event_lists(ALL), st.data())

@@ -17,6 +17,7 @@ from turnscript.api import Reply
 from turnscript.apis.openai_chat import OpenAIChat
 from turnscript.conversation import (
     Assistant,
+    Conversation,
     Issue,
     Item,
     Opaque,
@@ -173,6 +174,27 @@ def test_broken_arguments_of_a_whole_call_are_told_and_an_issue() -> None:
     assert ["invalid_json"] == [issue.kind for issue in response.issues]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text", "lost"),
+    [
+        ('{"input": "*** \\u00e9"}', "*** é", []),
+        ('{"input": 1}', '{"input": 1}', [("items[0].arguments", "approximated")]),
+    ],
+)
+def test_free_text_that_the_model_wrote_as_json_is_free_text_again(
+    arguments: str, text: str, lost: list[tuple[str, str]]
+) -> None:
+    tools = [Tool(name="patch", type="custom"), Tool(name="f")]
+    asked = Request(conversation=Conversation(tools=tools), origin="openai-chat")
+    calls = [ToolCall(name=name, arguments=arguments, id=name, at="items[0]") for name in ("patch", "f")]
+    answer = API.render_response(Response(items=[*calls], finish_reason="tool_calls"), asked)
+    assert [
+        {"id": "patch", "type": "custom", "custom": {"name": "patch", "input": text}},
+        {"id": "f", "type": "function", "function": {"name": "f", "arguments": arguments}},
+    ] == message_of(answer.value)["tool_calls"]  # type: ignore[arg-type]
+    assert lost == kinds(answer.losses)
+
+
 def test_the_deprecated_call_comes_back_as_it_was() -> None:
     body = body_of({"content": None, "function_call": {"name": "f", "arguments": "{}"}}, "function_call")
     response = API.parse_response(body)
@@ -182,8 +204,18 @@ def test_the_deprecated_call_comes_back_as_it_was() -> None:
     assert "function_call" == written["choices"][0]["finish_reason"]
 
 
-def test_a_call_of_an_unknown_type_is_kept_whole() -> None:
-    entry = {"id": "c1", "type": "browser", "browser": {"url": "x", "n": 1.0}}
+@pytest.mark.parametrize(
+    "inside",
+    [
+        {"browser": {"url": "x", "n": 1.0}},
+        {"function": {"name": "f", "arguments": "{}", "server": "s"}},
+        {"function": {"name": "f"}, "x": None},
+        {"function": {}},
+        {"custom": {"name": "g", "input": ""}},
+    ],
+)
+def test_a_call_of_an_unknown_type_is_kept_whole(inside: dict[str, Any]) -> None:
+    entry = {"id": "c1", "type": "browser", **inside}
     response = API.parse_response(body_of({"content": None, "tool_calls": [entry]}, "tool_calls"))
     assert ["browser"] == [item.type for item in response.items if isinstance(item, Opaque)]
     assert [entry] == message_of(rendered(response))["tool_calls"]
@@ -363,7 +395,7 @@ def test_an_answer_that_failed_is_an_error_and_no_answer(reason: str) -> None:
 
 def test_which_stop_string_was_met_is_lost_and_reported() -> None:
     again = API.render_response(Response(finish_reason="stop", stop_sequence="END"), ASKED)
-    assert [("stop_sequence", "dropped")] == kinds(again.losses)
+    assert [("$.stop_sequence", "dropped")] == kinds(again.losses)
 
 
 def test_a_client_that_offered_functions_gets_a_function_call() -> None:

@@ -190,6 +190,30 @@ def test_a_custom_call_and_one_of_an_unknown_type_are_read_from_chunks() -> None
     assert {"id": "b", "type": "web", "web": {"q": "ab"}} == plain(response.items[1].value)
 
 
+@pytest.mark.parametrize(
+    ("behind", "kinds"),
+    [
+        (chunk({"content": "!"}), ["late_content"]),
+        (chunk({"reasoning_content": "!"}), ["late_content"]),
+        (chunk(call_delta(0, "{}", id="c", name="f")), ["late_content"]),
+        (chunk({}, "length"), ["changed_reason"]),
+        (chunk({"content": ""}, "stop"), []),
+        (chunk({"role": "assistant", "content": None, "tool_calls": []}), []),
+    ],
+)
+def test_what_comes_behind_the_end_of_an_answer_is_an_issue(behind: bytes, kinds: list[str]) -> None:
+    response = fold(read(HELLO + STOP + behind + DONE))
+    assert kinds == [issue.kind for issue in response.issues]
+
+
+def test_a_call_of_an_unknown_type_that_looks_like_a_function_is_kept_whole() -> None:
+    data = chunk(call_delta(0, "{", id="b", type="mcp", name="f", server="s")) + chunk(call_delta(0, "}"))
+    (item,) = fold(read(data + CALLED + DONE)).items
+    assert isinstance(item, Opaque)
+    inside = {"name": "f", "arguments": "{}"}
+    assert {"id": "b", "type": "mcp", "server": "s", "function": inside} == plain(item.value)
+
+
 def test_the_deprecated_call_is_read_from_chunks() -> None:
     data = chunk({"function_call": {"name": "f", "arguments": "{"}}) + chunk({"function_call": {"arguments": "}"}})
     response = fold(read(data + chunk({}, "function_call") + DONE))

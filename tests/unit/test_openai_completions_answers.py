@@ -101,6 +101,20 @@ def test_a_server_with_other_names_is_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("behind", "kinds"),
+    [
+        (chunk("!"), ["late_content"]),
+        (chunk("", "length"), ["changed_reason"]),
+        (chunk("", "stop"), []),
+        (chunk(""), []),
+    ],
+)
+def test_what_comes_behind_the_end_of_an_answer_is_an_issue(behind: bytes, kinds: list[str]) -> None:
+    response = fold(read(chunk("a", "stop") + behind + DONE))
+    assert kinds == [issue.kind for issue in response.issues]
+
+
+@pytest.mark.parametrize(
     ("data", "message"),
     [
         (b"", "before an answer began"),
@@ -156,8 +170,8 @@ def test_thoughts_and_calls_are_reported_and_left_out() -> None:
         ("items[2]", "dropped"),
         ("items[3].content[0]", "approximated"),
         ("items[3]", "approximated"),
-        ("finish_reason", "approximated"),
-        ("stop_sequence", "dropped"),
+        ("$.finish_reason", "approximated"),
+        ("$.stop_sequence", "dropped"),
     ]
     assert expected == [(loss.path, loss.kind) for loss in again.losses]
     renderer = API.stream_renderer(ASKED)

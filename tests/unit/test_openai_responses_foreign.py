@@ -242,7 +242,7 @@ AT = "$.messages[0].content[0]"
         (
             Document(file_id="f", filename="a.pdf", title="t"),
             [{"type": "input_file", "file_id": "f", "filename": "a.pdf"}],
-            [(f"{AT}.title", "dropped")],
+            [(AT, "approximated"), (f"{AT}.title", "dropped")],
         ),
         (
             Document(text="x", title="t", filename="n"),

@@ -1,4 +1,4 @@
-"""Owns the unit tests of what a server decides of a Responses answer: how an incomplete one ends, and seals."""
+"""Owns the unit tests of what becomes of a Responses answer that is incomplete, and of what a server decides of it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from openai import OpenAI
 
 from tests.loopback import SSE, Loopback
-from tests.responses import API, CALL, REQUEST, TEXT, THOUGHT, answer, parsed, payloads, types_of
+from tests.responses import API, CALL, REQUEST, TEXT, THOUGHT, answer, last, parsed, payloads, shifted, types_of
 from turnscript.api import Reply
-from turnscript.conversation import Assistant, Request, Response, Text, Thinking
+from turnscript.conversation import Assistant, Refusal, Request, Response, Text, Thinking
 from turnscript.errors import UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
 from turnscript.thoughts import sealed
@@ -111,3 +112,41 @@ def test_nothing_follows_the_end_of_a_stream_not_even_one_delta(ends: str) -> No
         whole = Assistant(content=[Text(text="Hi you")])
         assert b"response.completed" in writer.send([PartEnd(0, whole), MessageEnd("stop")])
     assert b"" == writer.send([PartDelta(0, " more")])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [THOUGHT, TEXT, Assistant(content=[Refusal(text="No, sorry")])],
+    ids=lambda item: type(item.content[0]).__name__ + item.kind,
+)
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize("summary", [None, "auto"])
+def test_what_was_announced_and_came_to_nothing_is_told_as_unfinished(
+    loopback: Loopback, client: OpenAI, given: Assistant | Thinking, ended: bool, summary: str | None
+) -> None:
+    request = replace(REQUEST, settings=replace(REQUEST.settings, reasoning_summary=summary))
+    first, *deltas = answer(given)[:-2]
+    told: list[Event] = [first, *deltas, *([PartEnd(0, None)] if ended else [])]
+    for behind in ([], shifted(answer(TEXT, CALL)[:-1], 1)):
+        writer = API.stream_renderer(request)
+        data = writer.send([*told, *behind, MessageEnd("stop")]) + writer.close()
+        done = [event["item"] for event in payloads(data) if event["type"] == "response.output_item.done"]
+        assert sorted(map(str, done)) == sorted(map(str, last(data)["output"]))
+        (item,) = [one for one in done if one["status"] == "incomplete"]
+        part = item["content"][0]
+        assert "".join(delta.text for delta in deltas if isinstance(delta, PartDelta)) == (
+            part.get("text") or part["refusal"]
+        )
+        assert ("items[0]", "approximated") in [(loss.path, loss.kind) for loss in writer.losses]
+        loopback.answer(data, SSE)
+        with client.responses.stream(model="m", input="Hi") as stream:
+            assert len(done) == len(stream.get_final_response().output)
+
+
+def test_a_text_that_was_announced_and_said_nothing_is_an_empty_one(loopback: Loopback, client: OpenAI) -> None:
+    data, losses = streamed([PartStart(0, Assistant()), MessageEnd("stop")])
+    assert [[]] == [item["content"] for item in last(data)["output"]]
+    assert [("items[0]", "approximated")] == losses[:1]
+    loopback.answer(data, SSE)
+    with client.responses.stream(model="m", input="Hi") as stream:
+        assert "" == stream.get_final_response().output_text

@@ -172,3 +172,13 @@ def test_members_beside_counts_that_are_not_told_are_listed_where_they_are_left_
     request = ts.Request(origin=response.origin, settings=ts.Settings(model="m"))
     rendered = ts.get_api(api).render_response(response, request)
     assert json.loads(rendered.data).get("usage") is not None or "$.usage" in [loss.path for loss in rendered.losses]
+
+
+@pytest.mark.parametrize(("input_", "paths"), [(9, ["$.usage"]), (10, []), (11, [])])
+def test_a_cache_of_more_than_the_prompt_is_reported_where_the_rest_is_told(input_: int, paths: list[str]) -> None:
+    """Some servers count without what was cached. A count below 0 would be none."""
+    response = ts.Response(items=[ts.Assistant(content=[ts.Text(text="a")])], finish_reason="stop")
+    response.usage = ts.Usage(input_, 4, 3, 7)
+    rendered = ts.get_api("anthropic-messages").render_response(response, ts.Request())
+    assert max(0, input_ - 10) == rendered.value["usage"]["input_tokens"]  # type: ignore[index]
+    assert paths == [loss.path for loss in rendered.losses]

@@ -93,8 +93,7 @@ class PartWriter:
             self.rendering.lose(path, "dropped", "a media type is said with data only")
         if part.url is not None:
             return {"type": "url", "url": part.url}
-        if self.rendering.foreign:
-            self.rendering.lose(path, "approximated", "a file id means something only to the API that gave it")
+        self.rendering.lose_file_id(path)
         return {"type": "file", "file_id": part.file_id}
 
     def _refusal(self, part: Refusal, path: str) -> Body:

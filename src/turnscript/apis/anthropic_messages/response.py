@@ -204,8 +204,8 @@ def head_of(members: dict[str, Json]) -> tuple[str | None, str | None]:
 
 
 def finish_reason(word: str | None) -> str | None:
-    """The reason in the words of all APIs."""
-    return None if word is None else REASONS.get(word, word)
+    """The reason in the words of all APIs. An empty word says none."""
+    return REASONS.get(word, word) if word else None
 
 
 def cut_call(name: str, arguments: str) -> Issue:

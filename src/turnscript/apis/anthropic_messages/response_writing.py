@@ -123,7 +123,7 @@ class AnswerWriter:
         return blocks
 
     def _thinking(self, item: Thinking) -> list[Any]:
-        self._unheld(item, id=item.id, encrypted_content=item.encrypted)
+        self._unheld(item, id=item.id, encrypted=item.encrypted)
         if item.redacted is not None:
             block: Body = {"type": "redacted_thinking", "data": item.redacted}
         else:
@@ -166,7 +166,7 @@ class AnswerWriter:
         if item.namespace is not None:
             block["name"] = f"{item.namespace}__{item.name}"
             self.lose(item, "", "renamed", f"the tool is called {block['name']!r}: there are no namespaces here")
-        self._unheld(item, id=item.item_id)
+        self._unheld(item, item_id=item.item_id)
         if item.extra:
             self.rendering.put_extra(block, item.extra, self._at(item))
         return [block]
@@ -231,16 +231,19 @@ class AnswerWriter:
             return "end_turn"
         if word is None or reason in STOP_REASONS or word in OWN_REASONS or self.origin == self._api_origin:
             return word
-        self.rendering.lose("$.stop_reason", "dropped", f"{self.rendering.target} has no ending {word!r}")
+        self.rendering.lose("$.finish_reason", "dropped", f"{self.rendering.target} has no ending {word!r}")
         return None
 
     def _end_is(self, word: str, why: str) -> None:
-        self.rendering.lose("$.stop_reason", "approximated", f"{word!r}, because {why}")
+        self.rendering.lose("$.finish_reason", "approximated", f"{word!r}, because {why}")
 
     def usage(self, usage: Usage | None, default: Usage) -> Body:
         """The token counts, which are required here."""
         if usage is None:
             self.rendering.lose("$.usage", "invented", "required here: the counts that are known, or 0")
+        elif usage.input < usage.cached + usage.cache_written:
+            detail = "more of the prompt is said to be in a cache than there is: its tokens are those"
+            self.rendering.lose("$.usage", "approximated", detail)
         return usage_object(default if usage is None else usage)
 
     def put_extra(self, body: Body, extra: Extra) -> None:

@@ -229,14 +229,19 @@ class StreamReader:
         if self._error is not None:
             raise self._error
         events: list[Event] = []
-        for _, text in self._sse.close():
-            self._frame(text, events)
-        if self._ended:
-            return events
-        if self._reason is None or self._open is not None:
-            what = "it broke off before its end" if self._began else "it holds no message"
-            self._error = unreadable(self._api, what, self._sse.stray)
-            raise self._error
+        try:
+            for _, text in self._sse.close():
+                self._frame(text, events)
+            if self._ended:
+                return events
+            if self._reason is None or self._open is not None:
+                what = "it broke off before its end" if self._began else "it holds no message"
+                error = unreadable(self._api, what, self._sse.stray)
+                error.retryable = True
+                raise error
+        except UpstreamError as error:
+            self._error = error
+            raise
         self._issue("missing_stop", "message_stop", "the stream ended without it")
         self._message_stop(events)
         return events
@@ -307,7 +312,7 @@ class StreamReader:
     def _note(self, members: Extra, usage: Json | None) -> None:
         """Take what is said of the message: a null says nothing that was not said before."""
         reason, stop = word(members, "stop_reason"), word(members, "stop_sequence")
-        if reason is not None:
+        if reason:
             self._reason = finish_reason(reason)
         if stop is not None:
             self._stop_sequence = stop

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from turnscript.answers import came_to_nothing
 from turnscript.api import Api, Body, Reply
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
 from turnscript.apis.anthropic_messages.response import usage_object
@@ -203,15 +204,15 @@ class StreamWriter:
         self._writer.origin = event.origin
         if event.index != self._live:
             if self._live is None:
-                self._part(event.part)
+                self._part(event)
             else:
                 self._late.append(event)
             return
         sent, self._sent, self._live = "".join(self._sent), [], None
         if sent:
-            self._finish(event.part, sent)
+            self._finish(event, sent)
         else:
-            self._part(event.part)
+            self._part(event)
         self._flush()
 
     def _flush(self) -> None:
@@ -220,18 +221,22 @@ class StreamWriter:
             if event.part is not None:
                 self._lose(f"items[{event.index}]", "moved", "behind the part that it came in between")
             self._writer.origin = event.origin
-            self._part(event.part)
+            self._part(event)
 
-    def _part(self, part: Item | None) -> None:
-        for block in self._writer.blocks(part) if part is not None else ():
+    def _part(self, event: PartEnd) -> None:
+        if event.part is None:
+            self._lose(f"items[{event.index}]", "approximated", came_to_nothing(False))
+            return
+        for block in self._writer.blocks(event.part):
             self._whole(block)
 
-    def _finish(self, part: Item | None, sent: str) -> None:
+    def _finish(self, event: PartEnd, sent: str) -> None:
         """The end of a block that was sent as it was said: whatever of the part was not."""
+        part = event.part
         blocks = self._writer.blocks(part) if part is not None else []
         mine = [block for block in blocks if isinstance(block, dict) and block["type"] == self._kind]
         type_, member = _DELTAS[self._kind]
-        where = (part.at if part is not None else "") or f"items[{self._index}]"
+        where = (part.at if part is not None else "") or f"items[{event.index}]"
         said = "".join([block[member] for block in mine])
         if said.startswith(sent):
             for piece in [said[len(sent) :]] if said != sent else ():

@@ -120,14 +120,14 @@ def finish_word(rendering: Rendering, reason: str | None, called: bool, legacy: 
     """Why the answer ended, in this API's words. `called`: a call was written; `legacy`: as `function_call`."""
     if reason is None:
         word = CALLED if called else STOP
-        rendering.lose("finish_reason", "invented", f"nobody said why the answer ended: {word}")
+        rendering.lose("$.finish_reason", "invented", f"nobody said why the answer ended: {word}")
     elif reason in _TRANSLATED:
         word, detail = _TRANSLATED[reason]
-        rendering.lose("finish_reason", "approximated", detail)
+        rendering.lose("$.finish_reason", "approximated", detail)
     else:
         word = reason
     if word == CALLED and not called:
-        rendering.lose("finish_reason", "approximated", "there is no call: said as the end")
+        rendering.lose("$.finish_reason", "approximated", "there is no call: said as the end")
         return STOP
     return LEGACY_CALL if word == CALLED and legacy else word
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from turnscript.answers import lose_id, lose_usage, made_id, write_usage
+from turnscript.answers import came_to_nothing, lose_id, lose_usage, made_id, write_usage
 from turnscript.api import Api, Body, Rendering, Reply, merge
 from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, LEGACY_CALL, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.response import (
@@ -136,6 +136,7 @@ class ChatStreamRenderer(ChunkEnding):
         said = index in self._said
         self._live.pop(index, None)
         if part is None:
+            self._rendering.lose(f"items[{index}]", "approximated", came_to_nothing(said))
             return
         if not part.at:
             part.at = f"items[{index}]"
@@ -232,7 +233,7 @@ class ChatStreamRenderer(ChunkEnding):
             body["usage"] = write_usage(end.usage, usage_rest(extra), COUNTS)
             out.append(frame(encoded(body)))
         elif end.usage is not None:
-            last.lose("usage", "dropped", "the client did not ask for it in a stream")
+            last.lose("$.usage", "dropped", "the client did not ask for it in a stream")
         lose_usage(self.losses, end.usage, extra)
         self._ended = True
 

@@ -218,6 +218,7 @@ def _write_document(rendering: Rendering, part: Document, item: Item, index: int
         file["file_data"] = part.data if part.media_type is None else data_url(part.media_type, part.data)
     if part.file_id is not None:
         file["file_id"] = part.file_id
+        rendering.lose_file_id(at)
     if part.url is not None:
         rendering.lose(at, "dropped", "a file by URL has no form here")
         if not file:

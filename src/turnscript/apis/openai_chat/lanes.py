@@ -12,7 +12,19 @@ from __future__ import annotations
 from turnscript.answers import Gathered
 from turnscript.api import extra_of, leftover
 from turnscript.apis.openai_chat.answer import COMPLETE, ORIGIN, PieceOfCall, PieceOfCustom, PieceOfFunction
-from turnscript.conversation import Assistant, Hints, Issue, Item, Opaque, Part, Refusal, Text, Thinking, ToolCall
+from turnscript.conversation import (
+    Assistant,
+    Extra,
+    Hints,
+    Issue,
+    Item,
+    Opaque,
+    Part,
+    Refusal,
+    Text,
+    Thinking,
+    ToolCall,
+)
 from turnscript.events import Event, PartDelta, PartEnd, PartStart
 from turnscript.jsontext import Json, is_object, json_string
 
@@ -70,6 +82,7 @@ class CallLane(Lane):
         self.id: str | None = None
         self.name = ""
         self.type = ""
+        self.member = ""  # the object that holds its name and its arguments
         self.said = False  # whether there was any member for its arguments
         self.rest = Gathered(texts=True)
         self.inner = Gathered(texts=True)
@@ -96,7 +109,7 @@ class CallLane(Lane):
         if self.opaque:
             named = {"id": self.id, "type": self.type} if self.id else {"type": self.type}
             entry = {key: Json(json_string(value).encode()) for key, value in named.items()}
-            value = leftover(entry | self.rest.joined())
+            value = leftover(entry | self._inside(text) | self.rest.joined())
             return Opaque(type=self.type, value=value, role="assistant", at=self.at)
         call = self._call(text)
         call.extra = self.rest.joined()
@@ -104,6 +117,16 @@ class CallLane(Lane):
         if inner:
             call.extra["custom" if self.custom else "function"] = leftover(inner)
         return call
+
+    def _inside(self, text: str) -> Extra:
+        """The member that holds the name and the argument, as far as they were said."""
+        if not self.member:
+            return {}
+        said = {"name": self.name} if self.name else {}
+        if self.said:
+            said["input" if self.member == "custom" else "arguments"] = text
+        inside = {key: Json(json_string(value).encode()) for key, value in said.items()}
+        return {self.member: leftover(inside | self.inner.joined())}
 
     def _call(self, arguments: str) -> ToolCall:
         call = ToolCall(name=self.name, arguments=arguments, id=self.id, custom=self.custom, at=self.at)
@@ -235,6 +258,7 @@ class Lanes:
             lane.name = piece.name
         elif piece.name and piece.name != lane.name:
             self.issue("call_name", f"a call changed its name from {lane.name!r} to {piece.name!r}: the first counts")
+        lane.member = lane.member or ("custom" if isinstance(piece, PieceOfCustom) else "function")
         lane.inner.add(extra_of(piece.rest).items())
         if lane is self._current and lane.index < 0:
             self._begin(lane)

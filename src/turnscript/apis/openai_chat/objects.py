@@ -28,6 +28,8 @@ WORDS = {
     "document.filename": "file.filename",
     "function_tool": "function",
     "custom_tool": "custom",
+    "response.finish_reason": "choices[0].finish_reason",
+    "response.stop_sequence": "choices[0]",
 }
 """What members of the model are called here, for losses."""
 

@@ -5,6 +5,7 @@
 | `Thinking` | `reasoning_content`, or the name that the reply says |
 | `Assistant`: its texts, its refusals | `content`, `refusal` |
 | `ToolCall` | an entry of `tool_calls`, or `function_call` for a client that offered `functions` only |
+| `ToolCall` of a tool that takes free text, as JSON | a `custom` one |
 | `logprobs` of all texts | `logprobs` of the choice: `content` |
 | `extra`, in a response of this API | where it was |
 
@@ -18,7 +19,9 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
-from turnscript.answers import index_of, is_whole, lose_usage, made_id, write_usage
+from msgspec.structs import replace
+
+from turnscript.answers import free_text, index_of, is_whole, lose_usage, made_id, write_usage
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, Source, body_bytes, merge
 from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.content import written_parts
@@ -135,7 +138,7 @@ def lose_spoken(rendering: Rendering, item: Assistant) -> None:
 def call_head(rendering: Rendering, request: Request, item: ToolCall, place: int) -> tuple[str, str]:
     """Id and name of a call as they are written."""
     if item.item_id is not None:
-        rendering.lose(f"{item.at}.id", "dropped", "a call has one id here, that of its result")
+        rendering.lose(f"{item.at}.item_id", "dropped", "a call has one id here, that of its result")
     name = item.name
     if item.namespace is not None:
         rendering.lose(f"{item.at}.namespace", "renamed", "tools have no namespaces here: it begins the name")
@@ -171,6 +174,7 @@ class Message:
         self._order = Order(rendering)
         self._own = rendering.request.origin is not None and not rendering.foreign
         self.legacy = is_legacy(request)
+        self._free = {tool.name for tool in request.tools if tool.type == "custom"}
         self._thoughts: list[str] = []
         self._content: list[Any] = []
         self._refusals: list[str] = []
@@ -252,6 +256,9 @@ class Message:
         if self.legacy or (self._own and slot_of(item) == "function_call"):
             self._legacy_call(item, name)
             return
+        if name in self._free and not item.custom:
+            text = free_text(item, f"{item.at}.arguments", rendering.losses)
+            item = replace(item, arguments=text, custom=True, open=False)
         kind, argument = ("custom", "input") if item.custom else ("function", "arguments")
         entry: Body = {"id": id_, "type": kind, kind: {"name": name, argument: item.arguments}}
         rendering.put_extra(entry, item.extra, item.at)
@@ -324,7 +331,7 @@ def logprobs_of(tokens: Iterable[TokenLogprob]) -> Body:
 def lose_stop(rendering: Rendering, stop: str | None, choice: Body) -> None:
     """Report which stop string was met, where the choice does not say it."""
     if stop is not None and not {"stop_reason", "matched_stop"} & choice.keys():
-        rendering.lose("stop_sequence", "dropped", "which stop string was met cannot be said here")
+        rendering.lose("$.stop_sequence", "dropped", "which stop string was met cannot be said here")
 
 
 def usage_rest(extra: Extra) -> Extra:

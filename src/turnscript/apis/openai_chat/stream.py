@@ -33,6 +33,8 @@ from turnscript.wire import Wire
 
 _NULL = Json(b"null")
 _EMPTY = (_NULL, Json(b"[]"))
+_SAYS = ("content", "refusal", "reasoning_content", "tool_calls", "function_call")
+"""The members of a delta that are content; a piece that says nothing has them empty, null or not at all."""
 
 
 class Assembly:
@@ -113,6 +115,8 @@ class Assembly:
 
     def _choice(self, choice: Choice) -> None:
         pieces = [piece for piece in (choice.delta, choice.message) if isinstance(piece, Piece)]
+        if self.reason is not None:
+            self._late(choice, pieces)
         for piece in pieces:
             self._piece(piece, whole=piece is choice.message)
         if not pieces and not choice.finish_reason:
@@ -123,6 +127,14 @@ class Assembly:
                 if value is not UNSET and bytes(value)[:1] == b'"':
                     self._stop = plain(value)
         self._choice_rest.add(_said(choice, "logprobs", "stop_reason", "matched_stop"))
+
+    def _late(self, choice: Choice, pieces: list[Piece]) -> None:
+        """Something behind the end: it is read, but the end may have been none, or this another answer's."""
+        if any(getattr(piece, member) for piece in pieces for member in _SAYS):
+            self._lanes.issue("late_content", "the answer went on behind its finish_reason")
+        if choice.finish_reason and choice.finish_reason != self.reason:
+            told = f"the finish_reason {self.reason!r} was followed by {choice.finish_reason!r}, which counts"
+            self._lanes.issue("changed_reason", told)
 
     def _piece(self, piece: Piece, whole: bool) -> None:
         lanes = self._lanes

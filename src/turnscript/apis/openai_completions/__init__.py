@@ -97,6 +97,9 @@ def _write_logprobs(rendering: Rendering) -> Any:
 
 NUMBER = int | float
 
+WORDS = {"response.finish_reason": "choices[0].finish_reason", "response.stop_sequence": "choices[0]"}
+"""What members of the model are called here, for losses."""
+
 OPTIONS: tuple[Option, ...] = (
     setting("model", "model", str),
     setting("max_tokens", "max_tokens", int),
@@ -124,6 +127,7 @@ class OpenAICompletions(Api):
     origin = ORIGIN
     serving = Serving(models=model_list, model=model_body, id_prefix="cmpl-", bare=True)
     options: ClassVar[Sequence[Option]] = OPTIONS
+    words = WORDS
 
     def read(self, members: dict[str, Json], request: Request) -> None:
         """The prompt, and the system text before it. What is not one text stays with the unnamed members."""

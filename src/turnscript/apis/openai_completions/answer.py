@@ -23,6 +23,7 @@ from msgspec import UNSET, UnsetType
 from turnscript.answers import (
     Counts,
     Gathered,
+    came_to_nothing,
     head_of,
     index_of,
     lose_id,
@@ -190,8 +191,13 @@ class Assembly:
             self._issues.append(Issue(kind, detail))
 
     def _choice(self, choice: Choice) -> None:
-        self.reason = choice.finish_reason or self.reason
         text = choice.text or (choice.delta.content if isinstance(choice.delta, Delta) else choice.text)
+        if self.reason is not None and text:
+            self._issue("late_content", "the answer went on behind its finish_reason")
+        if self.reason is not None and choice.finish_reason and choice.finish_reason != self.reason:
+            told = f"the finish_reason {self.reason!r} was followed by {choice.finish_reason!r}, which counts"
+            self._issue("changed_reason", told)
+        self.reason = choice.finish_reason or self.reason
         self._seen = self._seen or isinstance(text, str)
         if not isinstance(text, str) and not choice.finish_reason:
             self._issue("missing_text", "there is a choice without a text")
@@ -286,16 +292,16 @@ class _Writer:
         """The choice with the finish reason."""
         reason = end.finish_reason
         if reason is None:
-            rendering.lose("finish_reason", "invented", "nobody said why the answer ended: stop")
+            rendering.lose("$.finish_reason", "invented", "nobody said why the answer ended: stop")
         elif reason in _WORDS:
-            rendering.lose("finish_reason", "approximated", f"{reason} is said as {_WORDS[reason]}")
+            rendering.lose("$.finish_reason", "approximated", f"{reason} is said as {_WORDS[reason]}")
         word = STOP if reason is None else _WORDS.get(reason, reason)
         rest = read_object(end.extra["choices"]) if "choices" in end.extra and not rendering.foreign else {}
         choice: Body = {"index": index_of(rest), "text": text, "finish_reason": word}
         merge(choice, rest)
         choice.setdefault("logprobs", None)
         if end.stop_sequence is not None and not choice.keys() & set(_STOPS):
-            rendering.lose("stop_sequence", "dropped", "which stop string was met cannot be said here")
+            rendering.lose("$.stop_sequence", "dropped", "which stop string was met cannot be said here")
         return choice
 
     def body(self, id_: str, created: Any, choices: list[Body]) -> Body:
@@ -416,6 +422,8 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
         if event.index == self._speaking:
             self._speaking = None
         if part is None:
+            said = event.index in self._said
+            self._rendering.lose(f"items[{event.index}]", "approximated", came_to_nothing(said))
             return
         if not part.at:
             part.at = f"items[{event.index}]"
@@ -440,7 +448,7 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
                 body["usage"] = usage_body(end.usage, end.extra, not rendering.foreign)
                 out.append(frame(encoded(body)))
             else:
-                rendering.lose("usage", "dropped", "the client did not ask for it in a stream")
+                rendering.lose("$.usage", "dropped", "the client did not ask for it in a stream")
         elif not rendering.foreign:
             lose_usage(self.losses, end.usage, end.extra)
         self._ended = True

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from copy import copy
 from hashlib import blake2b
-from typing import Any
 
 import msgspec
 
+from turnscript.answers import free_text, is_whole
 from turnscript.apis.openai_responses.slots import TOOL_SEARCH_CALL
 from turnscript.apis.openai_responses.tools import NAMESPACE, NAMESPACE_SEPARATOR, is_search
 from turnscript.conversation import (
@@ -28,7 +28,6 @@ from turnscript.conversation import (
     ToolsChange,
 )
 from turnscript.grouping import slot_of
-from turnscript.jsontext import plain, read_object
 from turnscript.losses import Loss
 
 _PREFIXES: dict[type, str] = {Assistant: "msg_", Thinking: "rs_", ToolResult: "fco_"}
@@ -100,8 +99,9 @@ class Naming:
                 at = f"{item.at or f'items[{index}]'}.{field}"
                 self._losses.append(Loss(at, "renamed", f"the stream has called it {first!r} already"))
             setattr(whole, field, first)
-        if isinstance(whole, ToolCall) and begun.shim:
-            whole.arguments = self._unwrap(whole, index)
+        if begun.shim and isinstance(item, ToolCall) and isinstance(whole, ToolCall) and is_whole(item):
+            at = f"{item.at or f'items[{index}]'}.arguments"
+            whole.arguments, whole.open = free_text(whole, at, self._losses), False
         if isinstance(whole, ToolCall) and slot_of(start) == TOOL_SEARCH_CALL:
             whole.hints = start.hints
         return whole
@@ -121,19 +121,6 @@ class Naming:
             return False
         call.custom = True
         return True
-
-    def _unwrap(self, call: ToolCall, index: int) -> str:
-        try:
-            (value,) = read_object(call.arguments).values()
-            text: Any = plain(value)
-        except ValueError:
-            text = None
-        if isinstance(text, str):
-            return text
-        at = f"{call.at or f'items[{index}]'}.arguments"
-        detail = f"the tool {call.name!r} takes free text, and the model wrote something else: it is passed on as it is"
-        self._losses.append(Loss(at, "approximated", detail))
-        return call.arguments
 
     def _free(self, kind: str, id_: str | None, prefix: str, index: int, item: Item) -> str:
         """The id if nothing else has it; else one that is made up."""

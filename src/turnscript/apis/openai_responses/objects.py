@@ -27,6 +27,7 @@ WORDS = {
     "tool_result.item_id": "id",
     "tool_result.custom": "type",
     "thinking.encrypted": "encrypted_content",
+    "response.finish_reason": "status",
 }
 """What members of the model are called here, for losses."""
 

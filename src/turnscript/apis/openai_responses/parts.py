@@ -200,6 +200,7 @@ def _write_image(place: Place, part: Image, index: int) -> Any:
             place.rendering.lose(place.path(index), "approximated", "a data URL is read as data here")
     if part.file_id is not None:
         body["file_id"] = part.file_id
+        place.rendering.lose_file_id(place.path(index))
     if len(body) == 1 and place.rendering.foreign:
         place.rendering.lose(place.path(index), "dropped", "an image that neither a URL, an id nor base64 text gives")
         return None
@@ -226,6 +227,7 @@ def _write_document(place: Place, part: Document, index: int) -> Any:
         body["file_data"] = data_url(part.media_type, part.data) if part.media_type is not None else part.data
     if part.file_id is not None:
         body["file_id"] = part.file_id
+        rendering.lose_file_id(path)
     if part.url is not None:
         body["file_url"] = part.url
     if len(body) == 1 and rendering.foreign:

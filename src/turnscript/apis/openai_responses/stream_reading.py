@@ -148,12 +148,16 @@ class StreamReader:
         """The stream is over. Raises UpstreamError if the response is not."""
         if self._error is not None:
             raise self._error
-        for name, text in self._sse.close():
-            self._event(name, text)
-        if not self._over:
-            stray = self._sse.stray
-            message = "the stream ended before the response was over"
-            raise UpstreamError(f"{message}: {stray}" if stray else message, body=stray, retryable=True)
+        try:
+            for name, text in self._sse.close():
+                self._event(name, text)
+            if not self._over:
+                stray = self._sse.stray
+                message = "the stream ended before the response was over"
+                raise UpstreamError(f"{message}: {stray}" if stray else message, body=stray, retryable=True)
+        except UpstreamError as error:
+            self._error = error
+            raise
         return self._taken()
 
     def salvage(self) -> list[Event]:

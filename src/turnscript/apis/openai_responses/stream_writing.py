@@ -12,12 +12,13 @@ refuse the end of a response that leaves out an item that was. So a call that ca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import copy
 from typing import Any
 
 import msgspec
 from msgspec import Raw as RawJson
 
-from turnscript.answers import is_whole
+from turnscript.answers import came_to_nothing, is_whole
 from turnscript.api import Api, Body, Reply
 from turnscript.apis.openai_responses.errors import failure_of, flat_error
 from turnscript.apis.openai_responses.naming import Named, response_id
@@ -25,7 +26,7 @@ from turnscript.apis.openai_responses.outcome import COMPLETED, FAILED, IN_PROGR
 from turnscript.apis.openai_responses.output import Output, is_search_call, told_token
 from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, SUMMARY
 from turnscript.apis.openai_responses.response import Report, lose_stop, own_extra, told_status
-from turnscript.conversation import Assistant, Item, Refusal, Request, Thinking, ToolCall
+from turnscript.conversation import Assistant, Item, Refusal, Request, Text, Thinking, ToolCall
 from turnscript.errors import InvalidConversation, TurnscriptError, UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta
 from turnscript.jsontext import Json, read_list
@@ -239,7 +240,7 @@ class StreamWriter:
                 return
             del self._calls[index]
             if end is None or end.part is None or _is_cut(end.part):
-                self._output.lose(f"items[{index}]", "approximated", "it came to nothing, and is not in the output")
+                self._output.lose(f"items[{index}]", "approximated", came_to_nothing(False))
                 continue
             self._start(start)
             self._end(end)
@@ -300,13 +301,21 @@ class StreamWriter:
         self._items.append(item)
 
     def _drop(self, index: int) -> None:
-        """A part that came to nothing: it is not in the output."""
+        """A part that came to nothing. What was announced must be in the output, so it is told as far as it got."""
         self._settle(COMPLETED)
         part = self._parts.pop(index)
         self._live.pop(index, None)
-        if part.at >= 0:
-            detail = "it was announced, came to nothing, and is not in the output"
-            self._output.lose(f"items[{index}]", "approximated", detail)
+        if part.at < 0:
+            return
+        self._output.lose(f"items[{index}]", "approximated", "it was announced and came to nothing: told as unfinished")
+        item = copy(part.named.item)
+        item.open = True
+        if isinstance(item, Assistant | Thinking):
+            told = "".join(part.told)
+            item.content = [Refusal(text=told) if part.kind == _REFUSAL else Text(text=told)] if told else []
+            self._end_content(part, item, index)
+        self._ready = (part, item, index)
+        self._items.append(item)
 
     def _settle(self, status: str, *, tell: bool = True) -> None:
         """Say that the last item is done."""

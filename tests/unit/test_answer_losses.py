@@ -1,0 +1,140 @@
+"""Owns the test that losses of an answer name places that its source has, in the source's own words."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+import turnscript as ts
+
+CITATION = {"type": "url_citation", "url_citation": {"url": "u", "title": "t", "start_index": 0, "end_index": 1}}
+TOKEN = {"token": "a", "bytes": [97], "logprob": -0.1, "top_logprobs": []}
+ANSWERS: dict[str, dict[str, Any]] = {
+    "openai-chat": {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 17,
+        "model": "up",
+        "service_tier": "default",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "stop",
+                "stop_reason": "END",
+                "logprobs": {"content": [TOKEN], "refusal": None},
+                "message": {
+                    "role": "assistant",
+                    "content": "Hi",
+                    "refusal": "no",
+                    "reasoning_content": "hm",
+                    "annotations": [CITATION],
+                    "tool_calls": [
+                        {"id": "c 1", "type": "function", "function": {"name": "f", "arguments": "{}", "q": 1}, "z": 2},
+                        {"id": "c2", "type": "custom", "custom": {"name": "g", "input": "free"}},
+                        {"id": "c3", "type": "function", "function": {"name": "f", "arguments": "[1]"}},
+                        {"id": "c4", "type": "mcp", "mcp": {}},
+                    ],
+                    "new": 1,
+                },
+                "also": 1,
+            }
+        ],
+        "usage": {"prompt_tokens": 9, "completion_tokens": 5, "prompt_tokens_details": {"audio_tokens": 3}},
+    },
+    "openai-responses": {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 17,
+        "model": "up",
+        "status": "completed",
+        "output": [
+            {
+                "type": "reasoning",
+                "id": "rs_1",
+                "summary": [{"type": "summary_text", "text": "s"}],
+                "content": [{"type": "reasoning_text", "text": "hm"}],
+                "encrypted_content": "enc",
+                "new": 1,
+            },
+            {
+                "type": "message",
+                "id": "msg_1",
+                "role": "assistant",
+                "status": "completed",
+                "phase": "commentary",
+                "content": [
+                    {"type": "output_text", "text": "Hi", "annotations": [CITATION], "logprobs": [TOKEN], "new": 1},
+                    {"type": "refusal", "refusal": "no", "new": 1},
+                ],
+            },
+            {
+                "type": "function_call",
+                "id": "fc_1",
+                "call_id": "c 1",
+                "name": "f",
+                "arguments": "[]",
+                "namespace": "ns",
+            },
+            {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c2", "name": "g", "input": "free"},
+            {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+        ],
+        "usage": {"input_tokens": 9, "input_tokens_details": {"z": 1}, "output_tokens": 5, "total_tokens": 14},
+    },
+    "anthropic-messages": {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "up",
+        "content": [
+            {"type": "thinking", "thinking": "hm", "signature": "sig", "new": 1},
+            {"type": "redacted_thinking", "data": "red"},
+            {"type": "text", "text": "Hi", "citations": [{"type": "new"}], "new": 1},
+            {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"a": 1.0}, "caller": {"type": "direct"}},
+            {"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {}},
+        ],
+        "stop_reason": "pause_turn",
+        "stop_sequence": "END",
+        "container": {"id": "c"},
+        "usage": {"input_tokens": 6, "output_tokens": 5, "service_tier": "standard"},
+    },
+    "openai-completions": {
+        "id": "cmpl-1",
+        "object": "text_completion",
+        "created": 17,
+        "model": "up",
+        "choices": [{"index": 0, "text": "Hi", "finish_reason": "stop", "stop_reason": "END", "new": 1}],
+        "usage": {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14},
+        "new": 1,
+    },
+}
+
+
+def is_there(body: Any, path: str) -> bool:
+    """Whether a body has something at a path."""
+    if not path.startswith("$"):
+        return False
+    for member, index in re.findall(r"\.([^.\[]+)|\[(\d+)\]", path):
+        try:
+            body = body[member] if member else body[int(index)]
+        except (LookupError, TypeError):
+            return False
+    return True
+
+
+@pytest.mark.parametrize("target", ANSWERS)
+@pytest.mark.parametrize("source", ANSWERS)
+def test_what_an_answer_loses_stands_at_the_path_that_is_named(source: str, target: str) -> None:
+    losses = ts.convert(json.dumps(ANSWERS[source]), source, target).losses
+    wrong = [str(loss) for loss in losses if not is_there(ANSWERS[source], loss.path)]
+    assert [] == wrong
+    assert (source == target) or losses
+
+
+def test_the_second_choice_is_named_by_its_own_path() -> None:
+    body = json.loads(json.dumps(ANSWERS["openai-chat"]))
+    body["choices"].append({"index": 1, "finish_reason": "stop", "message": {"role": "assistant", "refusal": "no"}})
+    losses = ts.convert(json.dumps(body), "openai-chat", "openai-completions").losses
+    assert [] == [str(loss) for loss in losses if loss.path != "$" and not is_there(body, loss.path)]
