@@ -48,6 +48,8 @@ BAD_INPUT = [
     (GOOD.encode("utf-16"), [], r"<stdin>:1:1: byte 0xff is not UTF-8; this looks like UTF-16"),
     (b'{"colour": "red"}', [], r"<stdin>: \$: cannot tell which API this body is for \(it has 'colour'\)"),
     (b"Dear Sir or Madam", [], r"<stdin>:1:1: neither JSON nor a transcript of a known format"),
+    (b'"a string"', [], r"<stdin>: \$: expected an object, got a string"),
+    (b" null\n", [], r"<stdin>: \$: expected an object, got null"),
     (b'{"messages": 5}', ["--from", "openai-chat"], r"<stdin>: \$\.messages: "),
     (b'{"messages": [{"role": 5}]}', ["--from", "openai-chat"], r"<stdin>: \$\.messages\[0\]\.role: "),
     (b"<<USER>>\nHi\n<<USER_END>>\nstray", ["--from", "rwkv-universal"], r"<stdin>:4:1: "),
@@ -108,6 +110,21 @@ def test_the_remedy_for_json_lines_read_as_one_document_is_named() -> None:
 def test_the_remedy_says_what_the_input_was_taken_for(arguments: list[str], remedy: str) -> None:
     result = convert(*arguments, "--to", "rwkv-universal", stdin=b'{"messages": [{"role": 5}]}')
     assert f"  {remedy}\n" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("data", "arguments", "remedy"),
+    [
+        (b'{"a": "\xff"}', [], "expected UTF-8 text"),
+        (b"\xff\xfe{", ["--from", "openai-chat"], "expected UTF-8 text"),
+        (b"[" * 100_000, [], "expected JSON of fewer levels"),
+        (b'{"choices": [{"message": {}}]}', ["--side", "request"], "give a request; `turnscript convert` reads"),
+    ],
+)
+def test_no_remedy_sends_one_to_a_place_where_nothing_is_wrong(data: bytes, arguments: list[str], remedy: str) -> None:
+    result = convert(*arguments, "--to", "rwkv-universal", stdin=data)
+    assert f"\n  {remedy}" in result.stderr
+    assert 2 == len(result.stderr.splitlines())
 
 
 def test_a_missing_file_is_told() -> None:
