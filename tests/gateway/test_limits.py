@@ -449,6 +449,15 @@ def test_another_method_is_refused_in_the_words_of_the_api(stage: Stage, api: Ap
 
 
 @EACH
+@pytest.mark.parametrize("body", [b"{}", b'{"model":"default","max_tokens":9,"nothing":"here"}'])
+def test_a_request_that_asks_nothing_is_refused(stage: Stage, api: Api, body: bytes) -> None:
+    response = stage.client.post(api.endpoint, content=body)
+    told = Told(api, response.status_code, dict(response.headers), response.content)
+    assert (400, []) == (told.status, told.items)
+    assert told.error is not None
+
+
+@EACH
 def test_another_path_is_refused_in_the_words_of_the_api(stage: Stage, api: Api) -> None:
     response = stage.client.post(f"{api.endpoint}/no/such/path", content=b"{}")
     told = Told(api, response.status_code, dict(response.headers), response.content)
