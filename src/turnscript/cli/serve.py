@@ -71,6 +71,8 @@ def serve(**options: Any) -> int:
     that ends in a version. With --backend there is that model alone; all else that the configuration says counts.
     Where neither says which model, it is a tiny one that comes with turnscript, for demonstrations.
     """
+    if options["as_json"] and not options["check"]:
+        raise click.UsageError("--json goes with --check")
     _require_extra()
     # Not before we know that their libraries are there.
     from turnscript.gateway import shipped  # noqa: PLC0415
