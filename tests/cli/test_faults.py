@@ -19,8 +19,8 @@ WRONG_USAGE = [
         ["--to", "openai-chat", "--profile", "officiall"],
         "unknown profile of openai-chat 'officiall'; did you mean 'official'",
     ),
-    (["--to", "rwkv-universal", "--profile", "seed"], "unknown option of rwkv-universal 'profile'"),
-    (["--to", "openai-chat", "--view", "prompt"], "unknown option of openai-chat 'view'"),
+    (["--to", "rwkv-universal", "--profile", "seed"], "--profile is for APIs, and rwkv-universal is a prompt format"),
+    (["--to", "openai-chat", "--view", "prompt"], "--view is for transcripts, and openai-chat is an API"),
     (["--to", "rwkv-universal", "--view", "both"], "'both' is not one of 'archive', 'prompt'"),
     (["--to", "rwkv-universal", "--set", "view=both"], "unknown view 'both'"),
     (
@@ -197,6 +197,7 @@ def test_a_full_disk_is_told_for_a_file_and_for_standard_output() -> None:
         done = process("convert", "--to", "openai-chat", input=GOOD.encode(), stdout=full)
     message = "standard output: cannot write this: no space left on device"
     assert (1, True) == (done.returncode, message in done.stderr.decode())
+    assert "--output" not in done.stderr.decode()  # most commands have none
     assert_shape(done.stderr.decode())
 
 
