@@ -140,6 +140,29 @@ def test_a_folder_is_no_input(tmp_path: Path) -> None:
     assert_shape(result.stderr)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("keys", "list", "--file"),
+        ("keys", "remove", "a", "--file"),
+        ("serve", "--check", "--config"),
+        ("doctor", "--config"),
+        ("detect", "rwkv-universal", "--formats"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_file_that_an_option_names_is_no_wrong_usage_because_it_may_not_be_read(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "secret.toml"
+    path.touch(0)
+    with as_nobody():
+        result = run(*command, path)
+    assert (1, "") == (result.exit_code, result.stdout)
+    assert str(path) in result.stderr
+    assert "permission denied" in result.stderr.lower()
+
+
 def test_a_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:
     path = tmp_path / "secret.json"
     path.write_text(GOOD, encoding="utf-8")

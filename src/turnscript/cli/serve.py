@@ -58,7 +58,9 @@ Examples:
 @click.option("--backend", metavar="URL", help="The model server, or embedded:FILE.gguf, or replay:FOLDER.")
 @click.option("--format", "format_", metavar="NAME", help="The prompt format; by default what the model's name tells.")
 @click.option("--kind", metavar="NAME", help="The kind of model server; by default what it tells of itself.")
-@click.option("--config", type=click.Path(), metavar="FILE", help=f"The configuration; {CONFIG} if it is there.")
+@click.option(
+    "--config", type=click.Path(readable=False), metavar="FILE", help=f"The configuration; {CONFIG} if it is there."
+)
 @click.option("--host", metavar="ADDRESS", help="Where to listen; 127.0.0.1 by default.")
 @click.option("--port", type=_PORT, metavar="N", help="The port; 8400 by default, 0 for any that is free.")
 @click.option("--public", is_flag=True, default=None, help="Listen beyond this machine although there are no keys.")
