@@ -42,6 +42,7 @@ _ELSEWHERE = {
     EACCES: "choose a port from 1024 on with --port; those below are not for everybody",
 }
 _HERE = "give an address of this machine with --host, such as 127.0.0.1"
+_STDERR = 2
 _GARBAGE = 10_000
 """How many objects may have been made more than freed before the collector looks at the new ones."""
 _EPILOG = """\b
@@ -160,6 +161,7 @@ def _run(reloader: Reloader) -> int:
     from turnscript.gateway.server import Server  # noqa: PLC0415
     from turnscript.gateway.service import Service  # noqa: PLC0415
 
+    _fill_stderr()
     config = reloader.config
     set_up(config.logs.level, as_json=config.logs.json, redact=config.logs.redact)
     sock = _listening(config.server.host, config.server.port)
@@ -170,6 +172,17 @@ def _run(reloader: Reloader) -> int:
     except Unsupported as error:  # a model that this installation cannot run
         raise Failed(error.message) from None
     return OK
+
+
+def _fill_stderr() -> None:
+    """Where standard error is closed, nothing may get its number: llama.cpp writes there, be it a database of ours."""
+    try:
+        os.fstat(_STDERR)
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        if nowhere != _STDERR:
+            os.dup2(nowhere, _STDERR)
+            os.close(nowhere)
 
 
 def _listening(host: str, port: int) -> socket.socket:
