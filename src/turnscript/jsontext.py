@@ -26,6 +26,8 @@ _PIECE = 4096
 _SHORT, _REMEMBERED = 32, 4096
 """So long is a piece at most whose spacing is remembered, and so many are."""
 MAX_DEPTH_HINT = "about 900"
+UTF_8, FEWER_LEVELS = "UTF-8 text", "JSON of fewer levels"
+"""What is expected of a source that nobody can read, whatever it is meant to be."""
 
 
 class _Typed(msgspec.Struct):
@@ -249,7 +251,7 @@ def utf8(data: bytes) -> bytes:
             f"byte 0x{data[error.start]:02x} is not UTF-8; this looks like {remedy}, convert it to UTF-8 first",
             line=line,
             column=column,
-            expected="UTF-8 text",
+            expected=UTF_8,
         ) from None
     return data
 
@@ -299,7 +301,9 @@ def excerpt(value: Json, limit: int = 40) -> str:
 def syntax_error(data: bytes, error: Exception) -> InvalidRequest:
     """The error for bytes that are not JSON: what is wrong, at which line and column."""
     if isinstance(error, RecursionError):
-        return InvalidRequest(f"the JSON is nested too deep (the limit is {MAX_DEPTH_HINT} levels)", path="$")
+        return InvalidRequest(
+            f"the JSON is nested too deep (the limit is {MAX_DEPTH_HINT} levels)", path="$", expected=FEWER_LEVELS
+        )
     if not data.strip():
         return InvalidRequest("the input is empty", line=1, column=1, expected="a JSON object")
     found = re.search(r"\(byte (\d+)\)", str(error))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from turnscript.api import Api, Source, body_bytes
 from turnscript.errors import InvalidInput, InvalidRequest, UnknownName
 from turnscript.format import Format
-from turnscript.jsontext import Json, read_object, utf8
+from turnscript.jsontext import Json, is_json, read_object, utf8
 from turnscript.recording import api_of, is_stream
 from turnscript.registry import apis, formats, get_api, get_format, is_format
 
@@ -18,6 +18,9 @@ SIDES = (AUTO, REQUEST, ANSWER)
 
 ONE_SIDE = "a request or an answer, not both"
 """What is expected of a source that is both."""
+
+ONE_REQUEST = "a request"
+"""What is expected of a source that is an answer where none can be."""
 
 
 def lookup(name: str) -> Api | Format:
@@ -47,7 +50,7 @@ def detect_api(source: Source) -> str:
     answer = _claimed(members, answers=True)
     if answer:
         message = f"this is no request but an answer of {answer}; parse_response reads it"
-        raise InvalidRequest(message, path="$", expected="a request", got="an answer")
+        raise InvalidRequest(message, path="$", expected=ONE_REQUEST, got="an answer")
     raise _nobodys(members, "'messages', 'input' or 'prompt'")
 
 
@@ -123,6 +126,8 @@ def _detect_format(text: str) -> str:
     for name in formats():
         if get_format(name).claims(text):
             return name
+    if not text.strip() or is_json(text):
+        read_object(text)  # says that it is empty, or what it is instead of an object
     first = text.strip().split("\n", 1)[0][:40]
     message = f"neither JSON nor a transcript of a known format (it begins {first!r}); name the format"
     raise InvalidInput(message, line=1, column=1, expected=f"JSON or one of: {', '.join(formats())}", got=first)

@@ -113,7 +113,7 @@ def _plain_reader(type_: Any) -> Callable[[Json, str], Any]:
 
 def _list_reader(element: Any) -> Callable[[Json, str], Any]:
     read_one: Callable[[Json, str], Any] = Reader(element)  # one odd element does not slow down the others
-    expected = f"an array of {describe(element)}"
+    expected = describe(list[element])
 
     def read(value: Json, at: str) -> Any:
         if bytes(value).lstrip()[:1] != b"[":
@@ -208,6 +208,14 @@ _WORDS = {
     type(None): "null",
     Raw: "any value",
 }
+_MANY = {
+    "a string": "strings",
+    "an integer": "integers",
+    "a number": "numbers",
+    "an object": "objects",
+    "any value": "any values",
+    "a string or an object": "strings or objects",
+}
 
 
 def describe(type_: Any) -> str:
@@ -217,7 +225,8 @@ def describe(type_: Any) -> str:
     if isinstance(type_, type):
         return "an object"
     if get_origin(type_) is list:
-        return f"an array of {describe(get_args(type_)[0])}"
+        one = describe(get_args(type_)[0])
+        return f"an array of {_MANY.get(one, one)}"
     if get_origin(type_) in (Union, types.UnionType):
         words = dict.fromkeys(describe(one) for one in get_args(type_) if one is not msgspec.UnsetType)
         if "an integer" in words and "a number" in words:

@@ -19,8 +19,8 @@ WRONG_USAGE = [
         ["--to", "openai-chat", "--profile", "officiall"],
         "unknown profile of openai-chat 'officiall'; did you mean 'official'",
     ),
-    (["--to", "rwkv-universal", "--profile", "seed"], "unknown option of rwkv-universal 'profile'"),
-    (["--to", "openai-chat", "--view", "prompt"], "unknown option of openai-chat 'view'"),
+    (["--to", "rwkv-universal", "--profile", "seed"], "--profile is for APIs, and rwkv-universal is a prompt format"),
+    (["--to", "openai-chat", "--view", "prompt"], "--view is for transcripts, and openai-chat is an API"),
     (["--to", "rwkv-universal", "--view", "both"], "'both' is not one of 'archive', 'prompt'"),
     (["--to", "rwkv-universal", "--set", "view=both"], "unknown view 'both'"),
     (
@@ -48,6 +48,8 @@ BAD_INPUT = [
     (GOOD.encode("utf-16"), [], r"<stdin>:1:1: byte 0xff is not UTF-8; this looks like UTF-16"),
     (b'{"colour": "red"}', [], r"<stdin>: \$: cannot tell which API this body is for \(it has 'colour'\)"),
     (b"Dear Sir or Madam", [], r"<stdin>:1:1: neither JSON nor a transcript of a known format"),
+    (b'"a string"', [], r"<stdin>: \$: expected an object, got a string"),
+    (b" null\n", [], r"<stdin>: \$: expected an object, got null"),
     (b'{"messages": 5}', ["--from", "openai-chat"], r"<stdin>: \$\.messages: "),
     (b'{"messages": [{"role": 5}]}', ["--from", "openai-chat"], r"<stdin>: \$\.messages\[0\]\.role: "),
     (b"<<USER>>\nHi\n<<USER_END>>\nstray", ["--from", "rwkv-universal"], r"<stdin>:4:1: "),
@@ -110,6 +112,21 @@ def test_the_remedy_says_what_the_input_was_taken_for(arguments: list[str], reme
     assert f"  {remedy}\n" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("data", "arguments", "remedy"),
+    [
+        (b'{"a": "\xff"}', [], "expected UTF-8 text"),
+        (b"\xff\xfe{", ["--from", "openai-chat"], "expected UTF-8 text"),
+        (b"[" * 100_000, [], "expected JSON of fewer levels"),
+        (b'{"choices": [{"message": {}}]}', ["--side", "request"], "give a request; `turnscript convert` reads"),
+    ],
+)
+def test_no_remedy_sends_one_to_a_place_where_nothing_is_wrong(data: bytes, arguments: list[str], remedy: str) -> None:
+    result = convert(*arguments, "--to", "rwkv-universal", stdin=data)
+    assert f"\n  {remedy}" in result.stderr
+    assert 2 == len(result.stderr.splitlines())
+
+
 def test_a_missing_file_is_told() -> None:
     result = convert("no-such-file.json", "--to", "openai-chat")
     assert 1 == result.exit_code
@@ -121,6 +138,29 @@ def test_a_folder_is_no_input(tmp_path: Path) -> None:
     result = convert(tmp_path, "--to", "openai-chat")
     assert (1, True) == (result.exit_code, "is a directory" in result.stderr)
     assert_shape(result.stderr)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("keys", "list", "--file"),
+        ("keys", "remove", "a", "--file"),
+        ("serve", "--check", "--config"),
+        ("doctor", "--config"),
+        ("detect", "rwkv-universal", "--formats"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_file_that_an_option_names_is_no_wrong_usage_because_it_may_not_be_read(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "secret.toml"
+    path.touch(0)
+    with as_nobody():
+        result = run(*command, path)
+    assert (1, "") == (result.exit_code, result.stdout)
+    assert str(path) in result.stderr
+    assert "permission denied" in result.stderr.lower()
 
 
 def test_a_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:
@@ -180,6 +220,7 @@ def test_a_full_disk_is_told_for_a_file_and_for_standard_output() -> None:
         done = process("convert", "--to", "openai-chat", input=GOOD.encode(), stdout=full)
     message = "standard output: cannot write this: no space left on device"
     assert (1, True) == (done.returncode, message in done.stderr.decode())
+    assert "--output" not in done.stderr.decode()  # most commands have none
     assert_shape(done.stderr.decode())
 
 

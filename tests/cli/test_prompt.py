@@ -358,10 +358,11 @@ def test_wrong_usage_is_told_before_anything_is_read(arguments: list[str], messa
         (b" \n", [], r"<stdin>: the input is empty", "give a request body"),
         (b'{"messages": [}', [], r"<stdin>:1:15: not valid JSON: ", "correct the JSON there\n"),
         (rows(CHAT, CHAT), [], r"<stdin>:2:\d: not valid JSON: ", "of JSON Lines, give one row"),
-        (b'{"messages": [{"role": 5}]}', [], r"<stdin>: \$\.messages\[0\]\.role: ", "--from NAME says what it is"),
+        (b'{"messages": [{"role": 5}]}', [], r"<stdin>: \$\.messages\[0\]\.role: ", "it was read as openai-chat; if"),
         (b'{"messages": 5}', ["--from", "openai-chat"], r"<stdin>: \$\.messages: ", "it was read as openai-chat"),
-        (b"<<USER>>\nHi\n<<USER_END>>\nstray", [], r"<stdin>:4:1: ", "--from NAME says"),
-        (b'{"a": "\xff"}', [], r"<stdin>:1:8: byte 0xff is not UTF-8; ", "correct the JSON there"),
+        (b"<<USER>>\nHi\n<<USER_END>>\nstray", [], r"<stdin>:4:1: ", "it was read as rwkv-universal; if it is"),
+        (b'{"choices": [{"message": {}}]}', [], r"<stdin>: \$: this is no request", "give a request; "),
+        (b'{"a": "\xff"}', [], r"<stdin>:1:8: byte 0xff is not UTF-8; ", "expected UTF-8 text"),
     ],
 )
 def test_bad_input_is_told_with_its_place(data: bytes, options: list[str], message: str, remedy: str) -> None:

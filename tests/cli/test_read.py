@@ -379,6 +379,7 @@ def test_a_file_is_read_like_standard_input(tmp_path: Path) -> None:
         (["--format", "ai00-v1", "--request", "-"], "only one input can be standard input"),
         (["a", "--format", "ai00-v1", "--from", "openai-chat"], "--from says what --request or --tools is in"),
         (["--format", "ai00-v1", "--request", "a", "--from", "openai"], "unknown API or format 'openai'"),
+        (["--format", "ai00-v1", "--to", "rwkv-goose"], "this is a prompt format; `turnscript apis` lists the APIs"),
     ],
 )
 def test_wrong_usage_is_told_before_anything_is_read(arguments: list[str], message: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 import turnscript as ts
-from tests.cli.running import process, run
+from tests.cli.running import EXAMPLES, process, run
 from tests.cli.test_faults import assert_shape
 from tests.cli.test_processes import on_terminal
 from turnscript.reference import Limit, Reference, example, reference
@@ -210,7 +210,8 @@ def test_a_page_that_nobody_reads_is_no_traceback() -> None:
     [
         ([], "missing argument 'FORMAT'"),
         (["rwkv-gose"], "unknown format 'rwkv-gose'; did you mean 'rwkv-goose'"),
-        (["openai-chat"], "unknown format 'openai-chat'"),
+        (["openai-chat"], "this is an API; `turnscript formats` lists the formats"),
+        ([f"{EXAMPLES / 'formats' / 'tagged.toml'}#no"], "give a name that the file declares, as in FILE#NAME"),
         (["ai00-v1", "ai00-v0"], "unexpected extra argument (ai00-v0)"),
     ],
 )

@@ -127,7 +127,8 @@ def test_rows_that_cannot_be_read_do_not_vote() -> None:
     assert ("messages", 1) == (verdict.form, verdict.rows)
     bad = RawRow("x.jsonl", 1, 0, b"{", Problem(Code.TRUNCATED, "the file ends in the middle"))
     assert "the file ends in the middle" in detect_form([bad], "x.jsonl").refusal
-    assert "no row that can be read" in detect_form([], "x.jsonl").refusal
+    assert "x.jsonl: it is empty: there is no row in it" == detect_form([], "x.jsonl").refusal
+    assert "it is empty" in detect(b" \n").refusal
 
 
 def test_a_text_is_taken_for_a_transcript_only_if_somebody_says_so() -> None:
@@ -197,3 +198,21 @@ def test_a_row_on_which_its_form_fails_is_set_aside_as_a_defect(tmp_path: Path) 
     (row,) = open_rows(str(file), "broken")
     assert row.problem is not None
     assert Code.INTERNAL == row.problem.code
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        (b'{"messages": "h\xe9"}', "column 16: byte 0xe9 is not UTF-8"),
+        (b'{"messages": [', "column 15: not valid JSON: the input ends in the middle of a value"),
+    ],
+)
+def test_a_row_that_would_be_an_object_says_why_it_is_none(row: bytes, told: str) -> None:
+    refusal = detect(row, row).refusal
+    assert f": no row is a JSON object; the first is none: {told}" in refusal
+    assert "transcript" not in refusal
+
+
+def test_one_row_is_not_called_rows() -> None:
+    assert ["1 of 1 row: messages with role and content"] == detect(CHAT).reasons
+    assert "members of 1 row: " in detect({"odd": 1}).refusal

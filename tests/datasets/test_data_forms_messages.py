@@ -301,9 +301,9 @@ WRONG: list[tuple[Any, Code, str]] = [
     (chat(user(), prompt="another"), Code.FORM, "$.prompt"),
     (chat(user(), images=["a.png"]), Code.FORM, "$.images"),
     (chat(user(), assistant('<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>')), Code.FORM, "$.messages[1]"),
-    (b"{", Code.JSON, "line 1, column 2"),
+    (b"{", Code.JSON, "column 2"),
     (b"[]", Code.JSON, "$"),
-    (b'{"messages": [{"role": "user", "content": "\xff"}]}', Code.UTF8, "line 1, column 44"),
+    (b'{"messages": [{"role": "user", "content": "\xff"}]}', Code.UTF8, "column 44"),
     ('{"messages": [{"role": "user", "content": "\\ud800"}]}', Code.UTF8, ""),
     ('{"messages": ' + "[" * 3000 + "]" * 3000 + "}", Code.JSON, "$"),
 ]

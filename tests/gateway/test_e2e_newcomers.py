@@ -56,10 +56,27 @@ def unsaid(url: str) -> Config:
         (["--backend", "http://127.0.0.1:9", "--kind", "llama"], ["llama", "'llamacpp'"]),
         (["--backend", "embedded:nothere.gguf"], ["there is no file", "nothere.gguf"]),
         (["--backend", "http://127.0.0.1:9", "--port", "99999"], ["65535", "99999"]),
-        (["--backend", "http://127.0.0.1:9", "--host", "0.0.0.0"], ["turnscript keys add", "public"]),
+        (
+            ["--backend", "http://127.0.0.1:9", "--host", "0.0.0.0"],
+            ["turnscript keys add", "public", "(on the command line)"],
+        ),
+        (["--backend", "my.gguf", "--format", "rwkv-universal"], ["a model file needs `embedded:` before its path"]),
+        (["--json"], ["--json goes with --check"]),
         (["--config", "nothere.toml"], ["nothere.toml", "no such file"]),
     ],
-    ids=["no backend", "kind alone", "no scheme", "format", "kind", "file", "port", "host", "config"],
+    ids=[
+        "no backend",
+        "kind alone",
+        "no scheme",
+        "format",
+        "kind",
+        "file",
+        "port",
+        "host",
+        "bare file",
+        "json",
+        "config",
+    ],
 )
 def test_what_is_wrong_is_said_with_what_to_do(
     arguments: list[str], words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

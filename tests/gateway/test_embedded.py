@@ -122,7 +122,7 @@ def test_an_engine_of_the_gateway_answers_the_gateway_alone(model: Path) -> None
         (lambda data: data.replace(b"llama", b"lambda"[:5]), "does not know"),
         (lambda data: b"GGUF" + b"\xff" * 5000, "llama.cpp cannot load"),
         (lambda data: b"PK\x03\x04", "is no GGUF file: it begins with"),
-        (lambda data: b"", "is no GGUF file"),
+        (lambda data: b"", "is no GGUF file: it is empty"),
     ],
 )
 def test_a_file_that_is_no_model_is_an_error_that_names_it(model: Path, change: Any, message: str) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import os
 import stat
 import subprocess
@@ -238,7 +239,10 @@ def test_a_reload_does_not_wait_for_the_clock(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "garbage", "folder"])
-def test_a_damaged_file_changes_nothing_until_it_is_good_again(path: Path, damage: str) -> None:
+def test_a_damaged_file_changes_nothing_until_it_is_good_again(
+    path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     clock = Clock()
     one = add_key(path, "one").reveal()
     good = path.read_bytes()
@@ -252,12 +256,19 @@ def test_a_damaged_file_changes_nothing_until_it_is_good_again(path: Path, damag
     assert "one" == name_of(keys, one)
     assert keys.trouble is not None
     assert str(path) in str(keys.trouble)
+    assert [f"the file of keys was not read again, the last good keys stay: {keys.trouble}"] == said(caplog)
     assert not keys.reload()
     if damage == "folder":
         path.rmdir()
     path.write_bytes(good.replace(b'"one"', b'"uno"'))
     clock.now = 2.0
     assert ["uno", None] == [name_of(keys, one), keys.trouble]
+    assert "the file of keys was read again; keys: 1" == said(caplog)[-1]
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the log says of keys."""
+    return [getattr(record, "fields", {}).get("said", "") for record in caplog.records]
 
 
 def test_a_file_without_keys_lets_nobody_in(path: Path) -> None:

@@ -437,11 +437,24 @@ def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 def test_another_method_is_refused_in_the_words_of_the_api(stage: Stage, api: Api, method: str) -> None:
     response = stage.client.request(method, api.endpoint)
     told = Told(api, response.status_code, dict(response.headers), response.content)
-    assert (404 if method == "GET" and api.serving.stored else 405) == told.status
+    assert 405 == told.status
+    allowed = told.headers["allow"].split(", ")
+    assert "POST" in allowed
+    assert method not in allowed
+    assert told.json["error"].get("param") is None  # the path is none of the body
     _, like = api.render_error(NotFound("path", "?"))
     assert set(httpx2.Response(200, content=like).json()) - {"request_id"} == set(told.json) - {"request_id"}
     assert told.error is not None
     assert told.headers[api.request_id].startswith("req_")
+
+
+@EACH
+@pytest.mark.parametrize("body", [b"{}", b'{"model":"default","max_tokens":9,"nothing":"here"}'])
+def test_a_request_that_asks_nothing_is_refused(stage: Stage, api: Api, body: bytes) -> None:
+    response = stage.client.post(api.endpoint, content=body)
+    told = Told(api, response.status_code, dict(response.headers), response.content)
+    assert (400, []) == (told.status, told.items)
+    assert told.error is not None
 
 
 @EACH

@@ -192,6 +192,7 @@ def test_a_file_that_is_no_recording_is_an_error_with_file_and_line(tmp_path: Pa
     with pytest.raises(InvalidInput, match=message) as caught:
         Replay(file, PLAIN)
     assert str(file) in str(caught.value)
+    assert "column" not in str(caught.value)  # it has none, and the line is said with the file
 
 
 def test_a_recording_that_is_not_there_or_cannot_be_written_is_an_error(tmp_path: Path, llamacpp: str) -> None:

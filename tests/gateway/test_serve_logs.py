@@ -9,6 +9,8 @@ import json
 import logging
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -170,6 +172,38 @@ def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path, where: str, 
             assert 200 == process.client.post(api.endpoint, content=good).status_code
         process.signal(signal.SIGTERM)
         assert process.ended()[0] in (0, 120)  # the interpreter tells of a stream that it cannot flush by the latter
+
+
+def test_a_server_that_was_started_with_its_stderr_closed_serves(tmp_path: Path) -> None:
+    lines = [
+        "import os, sys, turnscript.cli.serve as serve",
+        "sys.stderr = None  # which is what Python makes of it",
+        "serve._banner = lambda _, address: os.write(2, f'listening on {address}\\n'.encode())",
+    ]
+    with (
+        Threaded() as thread,
+        thread.server(lambda asked: answer("Hello")) as server,
+        Serving(tmp_path, server.url, prepare="\n".join(lines)) as process,
+    ):
+        body = body_of(APIS[0], stream=False)
+        assert 200 == process.client.post(APIS[0].endpoint, content=body).status_code
+        process.signal(signal.SIGTERM)
+        process.ended()
+        assert [f"listening on {process.url}\n"] == process.lines
+
+
+def test_the_number_of_a_closed_stderr_goes_to_nothing_that_could_be_damaged() -> None:
+    code = """
+import os, turnscript.cli.serve as serve
+serve._fill_stderr()
+before = os.fstat(2).st_ino
+os.close(2)
+serve._fill_stderr()
+print(before != os.fstat(2).st_ino, os.fstat(2).st_rdev == os.stat(os.devnull).st_rdev)
+"""
+    for first in ("", "import os; os.close(0)"):
+        done = subprocess.run([sys.executable, "-c", f"{first}{code}"], stdout=subprocess.PIPE, timeout=60, check=True)
+        assert b"True True\n" == done.stdout
 
 
 def test_a_reader_of_the_log_that_has_stopped_holds_up_nobody(tmp_path: Path) -> None:

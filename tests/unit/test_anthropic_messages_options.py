@@ -315,7 +315,7 @@ def test_settings_without_a_counterpart_are_listed() -> None:
     ("body", "message"),
     [
         ({"model": "m"}, "$.messages: required, but missing; expected an array of messages"),
-        ({"messages": "hi"}, "$.messages: expected an array of an object, got a string"),
+        ({"messages": "hi"}, "$.messages: expected an array of objects, got a string"),
         ({"messages": [{"content": "q"}]}, "$.messages[0].role: required, but missing"),
         ({"messages": [{"role": "user"}]}, "$.messages[0].content: required, but missing"),
         ({"messages": [{"role": "user", "content": 5}]}, "$.messages[0].content: expected a string or an array"),

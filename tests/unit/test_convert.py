@@ -49,6 +49,22 @@ def test_what_nobody_claims_is_an_error_that_says_what_was_looked_for(source: An
     assert caught.value.expected
 
 
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("", "line 1, column 1: the input is empty"),
+        (b" \n", "line 1, column 1: the input is empty"),
+        ('"hello"', "$: expected an object, got a string"),
+        (b"null", "$: expected an object, got null"),
+        ("3.5", "$: expected an object, got a number"),
+    ],
+)
+def test_what_is_json_or_nothing_at_all_is_not_said_to_be_neither(source: str | bytes, message: str) -> None:
+    with pytest.raises(ts.InvalidInput) as told:
+        ts.parse(source)
+    assert message == str(told.value)
+
+
 def test_words_about_blocks_inside_a_text_do_not_mislead() -> None:
     text = 'say {"type": "tool_use"} or {"type":"thinking"}'
     assert "openai-chat" == ts.detect_api({"messages": [{"role": "user", "content": text}]})

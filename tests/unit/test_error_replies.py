@@ -31,7 +31,7 @@ from turnscript.errors import (
     UpstreamError,
     UpstreamTimeout,
 )
-from turnscript.gateway.app import MethodNotAllowed
+from turnscript.gateway.listing import MethodNotAllowed
 from turnscript.gateway.visit import Encoded, SlowBody
 
 CHAT, RESPONSES, MESSAGES = map(ts.get_api, ("openai-chat", "openai-responses", "anthropic-messages"))
@@ -124,7 +124,7 @@ CASES = [
         (504, "timeout_error", anthropic.GatewayTimeoutError),
     ),
     Case(
-        MethodNotAllowed("it takes POST"),
+        MethodNotAllowed("/v1/x", "GET", ("POST",)),
         (405, BAD, None, openai.APIStatusError),
         (405, BAD, anthropic.APIStatusError),
     ),

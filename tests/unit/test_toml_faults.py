@@ -101,3 +101,20 @@ def test_a_table_that_does_not_read_back_is_refused() -> None:
     text = f'[[format]]\nname = "x"\nbased_on = "{name}"\njoints = {{ "tool_result assistant" = "" }}\n'
     with pytest.raises(InvalidFormat, match="cannot be read back"):
         load(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "header"),
+    [
+        ('[format]\nname = "one"\n', "format", "[[format]]"),
+        (
+            '[[format]]\nname = "one"\n[format.turn]\nrole = "user"\n[format.generation]\nstops = ["x"]\n',
+            "format[0].turn",
+            "[[format.turn]]",
+        ),
+    ],
+)
+def test_a_table_with_one_bracket_is_told_to_take_two(text: str, path: str, header: str) -> None:
+    with pytest.raises(InvalidFormat, match="found a table; write ") as caught:
+        load(text)
+    assert (path, header) == (caught.value.path, caught.value.expected)

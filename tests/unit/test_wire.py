@@ -87,7 +87,7 @@ ERRORS = [
     ('{"content": "x"}', "$.messages[4].role", "missing"),
     ('{"role": 5, "content": "x"}', "$.messages[4].role", "expected a string, got a number (5)"),
     ('{"role": null, "content": "x"}', "$.messages[4].role", "expected a string, got null"),
-    ('{"role": "a", "content": 7}', "$.messages[4].content", "expected a string or an array of an object"),
+    ('{"role": "a", "content": 7}', "$.messages[4].content", "expected a string or an array of objects"),
     ('{"role": "a", "content": {}}', "$.messages[4].content", "got an object"),
     ('{"role": "a", "content": [7]}', "$.messages[4].content[0]", "expected an object, got a number"),
     ('{"role": "a", "content": [{}]}', "$.messages[4].content[0].type", "one of 'call', 'text'"),

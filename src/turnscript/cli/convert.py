@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from turnscript.api import Api
 from turnscript.cli.conversion import Conversion, Wishes, spaced
 from turnscript.cli.document import broke_off, job_of, note_issues
 from turnscript.cli.failures import BAD_INPUT, LOSSY, OK, Failed
@@ -21,7 +22,7 @@ from turnscript.conversation import Request
 from turnscript.convert import parse
 from turnscript.errors import LossyConversion, TurnscriptError
 from turnscript.format import VIEWS
-from turnscript.recognition import AUTO, REQUEST, SIDES
+from turnscript.recognition import AUTO, REQUEST, SIDES, lookup
 from turnscript.registry import is_format
 from turnscript.rendered import Rendered
 
@@ -135,7 +136,8 @@ _NAMES, _TARGET, _FILES, _FORM = "Names", "What is written", "Files", "How it lo
     _FILES,
     "--rejects",
     metavar="FILE",
-    help="Where bad rows go (default: beside the output, with .rejects.jsonl added).",
+    help="Where bad rows go (default: beside the output, with .rejects.jsonl added; turnscript.rejects.jsonl here if "
+    "that is standard output).",
 )
 @_option(_FORM, "--lines/--no-lines", default=None, help="The input is JSON Lines, or is not (default: look at it).")
 @_option(
@@ -161,6 +163,7 @@ def run(given: Given) -> int:
     _check_places(given)
     _check_request(given)
     _check_stream(given)
+    _check_target(given)
     asked = None if given.request is None else _asked(given.request)
     wishes = Wishes(given.strict, given.pretty is False, given.normalize_json, given.side, asked)
     conversion = Conversion(given.source, given.target, wishes, given.options)
@@ -269,6 +272,15 @@ def _check_places(given: Given) -> None:
         for other, same in real.items():
             if option < other and path == same:
                 raise click.UsageError(f"{option} and {other} are the same file")
+
+
+def _check_target(given: Given) -> None:
+    """Which of two options counts depends on what is written."""
+    is_api = isinstance(lookup(given.target), Api)
+    if is_api and given.view is not None:
+        raise click.UsageError(f"--view is for transcripts, and {given.target} is an API")
+    if not is_api and given.profile is not None:
+        raise click.UsageError(f"--profile is for APIs, and {given.target} is a prompt format")
 
 
 def _check_request(given: Given) -> None:

@@ -61,7 +61,7 @@ class Rule(click.ParamType[str]):
     "--formats",
     "files",
     multiple=True,
-    type=click.Path(),
+    type=click.Path(readable=False),
     metavar="FILE",
     help="A .toml file with formats of your own, whose clues of the rule count too. Can be given several times.",
 )

@@ -35,7 +35,9 @@ Examples:
 @click.option("--backend", metavar="URL", help="The model server, or embedded:FILE.gguf.")
 @click.option("--format", "format_", metavar="NAME", help="The prompt format; by default what the model's name tells.")
 @click.option("--kind", metavar="NAME", help="The kind of model server; by default what it tells of itself.")
-@click.option("--config", type=click.Path(), metavar="FILE", help=f"The configuration; {CONFIG} if it is there.")
+@click.option(
+    "--config", type=click.Path(readable=False), metavar="FILE", help=f"The configuration; {CONFIG} if it is there."
+)
 @click.option(
     "--model", metavar="NAME", help="One model of the configuration; with --backend, what the server calls its model."
 )

@@ -14,6 +14,7 @@ from typing import IO, Protocol
 from msgspec.structs import replace
 
 from turnscript.api import Api
+from turnscript.cli.advice import advice
 from turnscript.cli.conversion import Conversion
 from turnscript.cli.failures import Failed
 from turnscript.cli.report import Fault, Screen, fault
@@ -23,7 +24,7 @@ from turnscript.convert import beyond_first, left_out, respelled_answer, unread
 from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError
 from turnscript.exchange import Exchange
 from turnscript.losses import Loss
-from turnscript.recognition import AUTO, ONE_SIDE, REQUEST, lookup, recognised
+from turnscript.recognition import AUTO, REQUEST, lookup
 from turnscript.recording import Recording, read_recording
 from turnscript.rendered import Rendered
 from turnscript.retelling import Retelling, stream_of
@@ -109,19 +110,7 @@ class _Whole:
             raise Failed("the input is empty", place=self._source.name, remedy="give a request body or a transcript")
 
     def advice(self, error: TurnscriptError) -> str:
-        if not isinstance(error, InvalidInput):
-            return ""
-        if error.expected == ONE_SIDE:
-            return "--side request or --side response says it"
-        if error.line and self._data.lstrip()[:1] in (b"{", b"["):
-            rows = "; if these are JSON Lines, add --lines" if b"\n{" in self._data else ""
-            return f"correct the JSON there{rows}"
-        if self._conversion.source != AUTO:
-            return f"it was read as {self._conversion.source}, because --from says so"
-        try:
-            return f"it was read as {recognised(self._data)[0]}; if it is something else, name that with --from"
-        except TurnscriptError:
-            return "--from NAME says what it is; `turnscript apis` and `turnscript formats` list the names"
+        return advice(error, self._conversion.source, self._data, "if these are JSON Lines, add --lines")
 
 
 class _Told(_Whole):

@@ -60,11 +60,11 @@ def _with_file(command: _Command) -> _Command:
     """The options that say which file is meant."""
     command = click.option(
         "--config",
-        type=click.Path(),
+        type=click.Path(readable=False),
         metavar="FILE",
         help=f"The configuration that names the file of keys; {CONFIG} if it is there.",
     )(command)
-    return click.option("--file", type=click.Path(), metavar="FILE", help="The file of keys.")(command)
+    return click.option("--file", type=click.Path(readable=False), metavar="FILE", help="The file of keys.")(command)
 
 
 @keys.command(short_help="Make a key.", epilog=_ADDING)

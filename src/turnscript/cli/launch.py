@@ -154,7 +154,7 @@ def _asked(given: Given, address: str) -> Found:
     except Failed as trouble:
         if not given.printing:
             raise
-        Screen().note(f"{trouble.place}: {trouble.message}; the recipe is for when it does")
+        Screen().note(f"{trouble.place}: {trouble.message}; the recipe is for a gateway that answers")
         return Found()
 
 

@@ -98,7 +98,7 @@ class Standard:
 
     def __init__(self) -> None:
         if sys.stdout is None:
-            raise Failed("standard output is closed", remedy="write to a file with --output FILE")
+            raise Failed("standard output is closed", remedy="open it, or send it to a file: > FILE")
         self._stream = sys.stdout.buffer
         self._guard = writing("standard output")
         self.is_terminal = sys.stdout.isatty()

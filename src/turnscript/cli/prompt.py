@@ -13,6 +13,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
+from turnscript.cli.advice import advice
 from turnscript.cli.conversion import spaced
 from turnscript.cli.failures import LOSSY, OK, Failed
 from turnscript.cli.options import NORMALIZE_JSON, Name
@@ -24,7 +25,7 @@ from turnscript.conversation import Request
 from turnscript.convert import parse
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.spans import Span
-from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError
+from turnscript.errors import LossyConversion, TurnscriptError
 from turnscript.format import Format
 from turnscript.losses import Loss
 from turnscript.recognition import AUTO, lookup
@@ -149,7 +150,7 @@ def prompt_of(
     except TurnscriptError as error:
         found = fault(error, source.name)
         message = f"{found.path}: {found.message}" if found.path else found.message
-        remedy = _advice(error, name, data) or found.remedy
+        remedy = advice(error, name, data, "of JSON Lines, give one row") or found.remedy
         raise Failed(message, place=found.place, remedy=remedy, code=found.exit_code) from error
 
 
@@ -174,18 +175,6 @@ def check_name(name: str) -> None:
     """Raise UnknownName for an API or format that is not there, before anything is read."""
     if name != AUTO:
         lookup(name)
-
-
-def _advice(error: TurnscriptError, name: str, data: bytes) -> str:
-    """What to try for a request that could not be read, where its error does not say it."""
-    if not isinstance(error, InvalidInput):
-        return ""
-    if error.line and data.lstrip()[:1] in (b"{", b"["):
-        rows = "; of JSON Lines, give one row" if b"\n{" in data else ""
-        return f"correct the JSON there{rows}"
-    if name != AUTO:
-        return f"it was read as {name}, because --from says so"
-    return "--from NAME says what it is; `turnscript apis` and `turnscript formats` list the names"
 
 
 def _check_places(given: Given) -> None:

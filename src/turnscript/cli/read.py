@@ -34,7 +34,7 @@ from turnscript.registry import get_api
 _EPILOG = """\b
 Examples:
   echo "It is sunny." | turnscript read --format rwkv-universal
-  echo " Sunny.</think>" | turnscript read --format rwkv-goose --request request.json --json
+  echo " Sunny.</think>" | turnscript read --format rwkv-goose --thinking --json
   echo "It is sunny." | turnscript read --format ai00-v1 --stream
   echo "It is sunny." | turnscript read --format rwkv-goose --to openai-chat --stream
 

@@ -18,6 +18,7 @@ from turnscript.cli.failures import BAD_INPUT, LOSSY, USAGE, Failed
 from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError, UnknownName, Unsupported
 from turnscript.gateway.invalidconfig import COMMAND_LINE, InvalidConfig
 from turnscript.losses import Loss
+from turnscript.registry import apis, is_format
 
 SHOWN = 20
 """So many losses are listed; a file can have them all."""
@@ -64,9 +65,20 @@ def fault(error: TurnscriptError | Failed, name: str = "", line: int = 0) -> Fau
     if isinstance(error, LossyConversion):
         return _strict_fault(error, place, of_row=line > 0)
     if isinstance(error, UnknownName):
-        return Fault("", "", str(error), "`turnscript apis` and `turnscript formats` list the names", error.code, USAGE)
+        return Fault("", "", str(error), _lists(error), error.code, USAGE)
     remedy = "choose another --to" if isinstance(error, Unsupported) else ""
     return Fault(place, "", str(error), remedy, error.code, BAD_INPUT)
+
+
+def _lists(error: UnknownName) -> str:
+    """Where the names are. One of an API where a format is wanted, or the other way round, is taken for what it is."""
+    if error.kind == "format" and error.name in apis():
+        return "this is an API; `turnscript formats` lists the formats"
+    if error.kind == "API" and is_format(error.name):
+        return "this is a prompt format; `turnscript apis` lists the APIs"
+    if error.kind.startswith("format in "):
+        return "give a name that the file declares, as in FILE#NAME"
+    return "`turnscript apis` and `turnscript formats` list the names"
 
 
 def faults(error: TurnscriptError | Failed) -> list[Fault]:

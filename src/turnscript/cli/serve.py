@@ -42,6 +42,7 @@ _ELSEWHERE = {
     EACCES: "choose a port from 1024 on with --port; those below are not for everybody",
 }
 _HERE = "give an address of this machine with --host, such as 127.0.0.1"
+_STDERR = 2
 _GARBAGE = 10_000
 """How many objects may have been made more than freed before the collector looks at the new ones."""
 _EPILOG = """\b
@@ -58,7 +59,9 @@ Examples:
 @click.option("--backend", metavar="URL", help="The model server, or embedded:FILE.gguf, or replay:FOLDER.")
 @click.option("--format", "format_", metavar="NAME", help="The prompt format; by default what the model's name tells.")
 @click.option("--kind", metavar="NAME", help="The kind of model server; by default what it tells of itself.")
-@click.option("--config", type=click.Path(), metavar="FILE", help=f"The configuration; {CONFIG} if it is there.")
+@click.option(
+    "--config", type=click.Path(readable=False), metavar="FILE", help=f"The configuration; {CONFIG} if it is there."
+)
 @click.option("--host", metavar="ADDRESS", help="Where to listen; 127.0.0.1 by default.")
 @click.option("--port", type=_PORT, metavar="N", help="The port; 8400 by default, 0 for any that is free.")
 @click.option("--public", is_flag=True, default=None, help="Listen beyond this machine although there are no keys.")
@@ -71,6 +74,8 @@ def serve(**options: Any) -> int:
     that ends in a version. With --backend there is that model alone; all else that the configuration says counts.
     Where neither says which model, it is a tiny one that comes with turnscript, for demonstrations.
     """
+    if options["as_json"] and not options["check"]:
+        raise click.UsageError("--json goes with --check")
     _require_extra()
     # Not before we know that their libraries are there.
     from turnscript.gateway import shipped  # noqa: PLC0415
@@ -156,6 +161,7 @@ def _run(reloader: Reloader) -> int:
     from turnscript.gateway.server import Server  # noqa: PLC0415
     from turnscript.gateway.service import Service  # noqa: PLC0415
 
+    _fill_stderr()
     config = reloader.config
     set_up(config.logs.level, as_json=config.logs.json, redact=config.logs.redact)
     sock = _listening(config.server.host, config.server.port)
@@ -166,6 +172,17 @@ def _run(reloader: Reloader) -> int:
     except Unsupported as error:  # a model that this installation cannot run
         raise Failed(error.message) from None
     return OK
+
+
+def _fill_stderr() -> None:
+    """Where standard error is closed, nothing may get its number: llama.cpp writes there, be it a database of ours."""
+    try:
+        os.fstat(_STDERR)
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        if nowhere != _STDERR:
+            os.dup2(nowhere, _STDERR)
+            os.close(nowhere)
 
 
 def _listening(host: str, port: int) -> socket.socket:

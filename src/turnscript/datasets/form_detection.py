@@ -18,7 +18,8 @@ from msgspec.structs import replace
 
 from turnscript.datasets.form import TRANSCRIPT, Form
 from turnscript.datasets.form_registry import forms, get_form
-from turnscript.datasets.problems import DEFECTS, problem_of
+from turnscript.datasets.members import record as members_of
+from turnscript.datasets.problems import DEFECTS, BadRow, problem_of
 from turnscript.datasets.rows import RawRow
 from turnscript.registry import formats, get_format
 
@@ -65,7 +66,9 @@ def detect_form(rows: Sequence[RawRow], file: str) -> Verdict:
     """The form of the file whose first rows these are."""
     good = [row for row in rows if row.problem is None and row.data.strip()][:MOST]
     if not good:
-        why = f": {rows[0].problem.message}" if rows and rows[0].problem is not None else ""
+        if not any(row.data.strip() or row.problem is not None for row in rows):
+            return Verdict(refusal=f"{file}: it is empty: there is no row in it")
+        why = f": {rows[0].problem.message}" if rows[0].problem is not None else ""
         return Verdict(refusal=f"{file}: there is no row that can be read{why}")
     records = [record for row in good if (record := _record(row.data)) is not None]
     if not records:
@@ -76,7 +79,7 @@ def detect_form(rows: Sequence[RawRow], file: str) -> Verdict:
         form=best.name,
         share=best.share,
         rows=len(records),
-        reasons=[f"{count} of {len(records)} rows: {why}" for why, count in best.reasons.most_common(3)],
+        reasons=[f"{count} of {_rows(len(records))}: {why}" for why, count in best.reasons.most_common(3)],
         runners_up=[(vote.name, vote.share) for vote in others[:3]],
     )
     doubt = _doubt(best, others)
@@ -119,7 +122,7 @@ def _doubt(best: _Votes, others: Sequence[_Votes]) -> str:
     if not best.share:
         return "no form fits"
     if best.share < _MAJORITY:
-        return f"{best.name} fits best, but only {round(best.share * count)} of {count} rows"
+        return f"{best.name} fits best, but only {round(best.share * count)} of {_rows(count)}"
     for other in others:
         if best.mean - other.mean < _MARGIN:
             return f"{best.name} and {other.name} fit equally well"
@@ -135,15 +138,26 @@ def _refusal(file: str, doubt: str, records: Sequence[Mapping[str, Any]], votes:
     near = [f"{vote.name}: {why}" for vote in votes for why, _ in vote.reasons.most_common(1) if vote.mean > 0][:3]
     close = f"; closest: {'; '.join(near)}" if near else ""
     return (
-        f"{file}: cannot tell the form of its rows: {doubt}; members of {len(records)} rows: {shown}{close}; "
+        f"{file}: cannot tell the form of its rows: {doubt}; members of {_rows(len(records))}: {shown}{close}; "
         "name the form (--from FORM), or say in a map file where things are (--map FILE)"
     )
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
 
 
 def _of_texts(rows: Sequence[RawRow], file: str) -> Verdict:
     """Of a file without a JSON object: a text, which is taken for a transcript only if somebody says so."""
     texts = [row.data.decode("utf-8", "replace") for row in rows]
     if any(text.lstrip()[:1] in ("{", "[") for text in texts) or PurePath(file).suffix.lower() not in _TEXT_FILES:
+        try:
+            members_of(rows[0].data)
+        except BadRow as error:
+            if texts[0].lstrip()[:1] == "{":
+                told = problem_of(error)
+                refusal = f"{file}: no row is a JSON object; the first is none: {told.pointer}: {told.message}"
+                return Verdict(rows=len(rows), refusal=refusal)
         first = texts[0].strip()[:40]
         remedy = "name the form (--from FORM), a format for transcripts"
         return Verdict(rows=len(rows), refusal=f"{file}: no row is a JSON object; it begins {first!r}; {remedy}")

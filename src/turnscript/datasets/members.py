@@ -12,7 +12,7 @@ import msgspec
 
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.errors import InvalidRequest
-from turnscript.jsontext import Json, excerpt, read_list, read_object, type_name, utf8
+from turnscript.jsontext import UTF_8, Json, excerpt, read_list, read_object, type_name, utf8
 
 Members = dict[str, Json]
 
@@ -49,7 +49,7 @@ def whole(data: bytes) -> bytes:
 
 
 def _broken(error: InvalidRequest) -> BadRow:
-    code = Code.UTF8 if error.expected in ("UTF-8 text", "a whole character") else Code.JSON
+    code = Code.UTF8 if error.expected in (UTF_8, "a whole character") else Code.JSON
     return BadRow(code, error.message, path=error.path, line=error.line, column=error.column)
 
 

@@ -91,15 +91,20 @@ DEFECTS = (TypeError, ValueError, KeyError, IndexError, AttributeError, Recursio
 """Errors that odd data can cause in code that did not expect it. One row must not end a job of millions of them."""
 
 
+def _place(error: InvalidInput) -> str:
+    """Where in its row: most rows are a line of a file, whose number is not that of the line in the row."""
+    return f"column {error.column}" if error.line == 1 and not error.path else error.where
+
+
 def problem_of(error: Exception, otherwise: Code = Code.SHAPE) -> Problem:
     """An error as the reason why a row was set aside; `otherwise`: the code of one that has none of its own.
 
     One that turnscript did not raise on purpose is a defect of it, but for a row that is nested too deep.
     """
     if isinstance(error, BadRow):
-        return Problem(error.reason, error.message, error.where)
+        return Problem(error.reason, error.message, _place(error))
     if isinstance(error, InvalidInput):
-        return Problem(otherwise, error.message, error.where)
+        return Problem(otherwise, error.message, _place(error))
     if isinstance(error, Unsupported):
         return Problem(Code.FORMAT, error.message, error.path)
     if isinstance(error, TurnscriptError):

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 EMBEDDED = "embedded:"
 REPLAY = "replay:"
+_MODEL_FILE = ".gguf"
 _WEB = ("http", "https")
 
 
@@ -48,6 +49,8 @@ def read_address(text: str, folder: Path) -> Address:
     if url.username is not None or "@" in url.netloc:
         raise ValueError("a URL must not hold a name or password; use api_key_env or api_key_file")
     if url.scheme not in _WEB or not host:
+        if text.strip().lower().endswith(_MODEL_FILE):
+            raise ValueError(f"a model file needs `{EMBEDDED}` before its path")
         raise ValueError("a URL begins with http:// or https://, like http://127.0.0.1:8080")
     if url.query or url.fragment:
         raise ValueError("a URL of a backend has no `?` and no `#`; use api_key_env or api_key_file for keys")

@@ -19,18 +19,20 @@ from turnscript.gateway.answers import AnswerRequests, CompactRequests
 from turnscript.gateway.counts import Count
 from turnscript.gateway.headers import by_name
 from turnscript.gateway.kept import Cancel, Delete, Fetch, InputItems, Upgrade
-from turnscript.gateway.listing import Health, ListModels, MetricsPage, Report, ShowModel, Welcome, refusal
+from turnscript.gateway.listing import (
+    Health,
+    ListModels,
+    MethodNotAllowed,
+    MetricsPage,
+    Report,
+    ShowModel,
+    Welcome,
+    refusal,
+)
 from turnscript.gateway.service import Service
 from turnscript.registry import apis, get_api
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
-
-
-class MethodNotAllowed(TurnscriptError):
-    """A path is there, and takes another method."""
-
-    status = 405
-    code = "method_not_allowed"
 
 
 class Application:
@@ -124,6 +126,5 @@ class _ByMethod:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         answer = self._answers.get(method)
         if answer is None:
-            known = ", ".join(sorted(self._answers))
-            answer = self._refusal(scope, MethodNotAllowed(f"{scope['path']} takes {known}, not {scope['method']}"))
+            answer = self._refusal(scope, MethodNotAllowed(scope["path"], scope["method"], self.methods))
         await answer(scope, receive, send)

@@ -86,7 +86,7 @@ class Reader:
         wanted = config.server.default_model
         written = tree.get(MODELS)  # one that is there and wrong has an error of its own
         if wanted not in (None, *(model.name for model in models), *(written if isinstance(written, dict) else ())):
-            self.wrong(("server", "default_model"), f"no model is called so; there are {_listed(models)}", wanted)
+            self.wrong(("server", "default_model"), f"no model is called so; the models are {_listed(models)}", wanted)
         self.finish()
         return replace(config, origins=self.origins, notes=tuple(self.notes))
 

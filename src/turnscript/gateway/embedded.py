@@ -100,4 +100,5 @@ def _check(path: Path) -> None:
     except OSError as error:
         raise InvalidInput(f"cannot read the model {path}: {error.strerror}", expected="a GGUF file") from None
     if start != _MAGIC:
-        raise InvalidInput(f"{path} is no GGUF file: it begins with {start!r}", expected="a GGUF file", got=repr(start))
+        what = f"it begins with {start!r}" if start else "it is empty"
+        raise InvalidInput(f"{path} is no GGUF file: {what}", expected="a GGUF file", got=repr(start))

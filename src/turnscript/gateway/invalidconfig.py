@@ -16,6 +16,9 @@ COMMAND_LINE = "the command line"
 # What programs make keys of: no words, and no path or URL has so long a piece without a dot or a slash.
 _KEY = re.compile(r"(?i)\s*(?:(?:t?sk|pk|key|bearer)[-_ ]\S{4,}.*|(?=\S*\d)[\w+=-]{24,}\s*)", re.DOTALL)
 
+COMMAND_LINE = "the command line"
+"""The source of what is not read but typed."""
+
 
 class InvalidConfig(InvalidInput):
     """A setting that cannot be so. `path`: its key, `source`: the file or variable; `others`: further errors found.
@@ -26,7 +29,9 @@ class InvalidConfig(InvalidInput):
     code = "invalid_config"
 
     def __init__(self, message: str, *, path: str = "", source: str = "", expected: str = "", got: str = "") -> None:
-        super().__init__(f"{message} (in {source})" if source else message, path=path, expected=expected, got=got)
+        if source:
+            message = f"{message} ({'on' if source == COMMAND_LINE else 'in'} {source})"
+        super().__init__(message, path=path, expected=expected, got=got)
         self.source = source
         self.others: tuple[InvalidConfig, ...] = ()
 

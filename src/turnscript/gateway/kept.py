@@ -15,7 +15,7 @@ from starlette.responses import StreamingResponse
 from turnscript.api import Api
 from turnscript.errors import Conflict, InvalidRequest, NotFound, TurnscriptError
 from turnscript.gateway.headers import CUT, LOSSES
-from turnscript.gateway.listing import Endpoint, as_json
+from turnscript.gateway.listing import Endpoint, MethodNotAllowed, as_json
 from turnscript.gateway.service import Service
 from turnscript.serving import Stored
 from turnscript.sse import comment
@@ -121,7 +121,7 @@ class Upgrade(OfOne):
     async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
         if headers.get("upgrade", "").lower() == "websocket":
             return HttpResponse(_UPGRADE, 426, {"upgrade": "HTTP/1.1", "connection": "close"}, "application/json")
-        raise NotFound("path", http.url.path)
+        raise MethodNotAllowed(http.url.path, http.method, ("POST",))
 
 
 class Followed(StreamingResponse):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ from msgspec.structs import replace
 from turnscript.gateway.config import Limits, Policy, fields_of
 from turnscript.gateway.invalidconfig import InvalidConfig, found_words, unknown_key
 from turnscript.gateway.kinds import Wrong
+from turnscript.gateway.logs import say
 
 PREFIX = "tsk-"
 ID_LENGTH = 12
@@ -75,7 +77,8 @@ _NOBODY = Entry(Key(name="nobody", id=""), bytes(16), _NO_HASH)
 class Keys:
     """The keys of a file, which is read again when it has changed.
 
-    A file that cannot be read, or has a fault, changes nothing: the last good keys stay, and `trouble` says why.
+    A file that cannot be read, or has a fault, changes nothing: the last good keys stay, and `trouble` and the log
+    say why.
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = monotonic, every: float = 1.0) -> None:
@@ -102,6 +105,9 @@ class Keys:
             self._entries, self.trouble = self._read(), None
         except InvalidConfig as error:
             self.trouble = error
+            say(logging.WARNING, "keys", said=f"the file of keys was not read again, the last good keys stay: {error}")
+        else:
+            say(logging.INFO, "keys", said=f"the file of keys was read again; keys: {len(self)}")
         self._looked = self._clock()
         return self.trouble is None
 

@@ -58,12 +58,30 @@ class Endpoint(ABC):
         """The answer."""
 
 
+class MethodNotAllowed(TurnscriptError):
+    """A path is there, and takes other methods."""
+
+    status = 405
+    code = "method_not_allowed"
+
+    def __init__(self, place: str, method: str, known: tuple[str, ...]) -> None:
+        super().__init__(place, method, known)
+        self.place = place
+        self.method = method
+        self.known = ", ".join(sorted(known))
+
+    def __str__(self) -> str:
+        return f"{self.place} takes {self.known}, not {self.method}"
+
+
 def refusal(api: Api, error: TurnscriptError) -> HttpResponse:
     """An error as an answer."""
     request_id = new_request_id()
     status, body = api.render_error(error, request_id=request_id)
     say(logging.INFO, "refused", request=request_id, status=status, error=error.code)
     headers = {LOSSES: "0", **api.headers(error, request_id=request_id)}
+    if isinstance(error, MethodNotAllowed):
+        headers["allow"] = error.known
     return HttpResponse(body, status, headers, "application/json")
 
 

@@ -185,8 +185,9 @@ class _Handler(logging.StreamHandler[_Gathering]):
 
 
 def set_up(level: str = "info", *, as_json: bool = True, redact: bool = True, stream: TextIO | None = None) -> None:
-    """Send the logs of the gateway, and the warnings of what it is built on, to stderr."""
-    handler = _Handler(_Gathering(stream or sys.stderr, _say_unwritten))
+    """Send the logs of the gateway, and the warnings of what it is built on, to stderr; nowhere if that is closed."""
+    stream = stream or sys.stderr
+    handler = logging.NullHandler() if stream is None else _Handler(_Gathering(stream, _say_unwritten))
     handler.setFormatter(JsonLines(redact=redact) if as_json else Lines(redact=redact))
     for name, least in (
         (LOGGER, level.upper()),

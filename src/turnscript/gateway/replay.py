@@ -106,12 +106,10 @@ def _read_file(file: Path) -> list[Exchange]:
                 continue
             content = base64.b64decode(line.base64, validate=True) if line.base64 else (line.text or "").encode()
         except (msgspec.DecodeError, ValueError) as error:
-            raise InvalidInput(
-                f"{file}, line {number}: {error}", line=number, expected="a line of a recording"
-            ) from None
+            raise InvalidInput(f"{file}, line {number}: {error}", expected="a line of a recording") from None
         if not found:
             message = f"{file}, line {number}: an answer before any call"
-            raise InvalidInput(message, line=number, expected='a line with "call"')
+            raise InvalidInput(message, expected='a line with "call"')
         if content:
             found[-1].pieces.append((line.after, content))
         found[-1].broken = found[-1].broken or line.broken

@@ -12,6 +12,7 @@ from turnscript.errors import InvalidInput
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_INDEX = re.compile(r"\[\d+\]")
 
 
 class InvalidFormat(InvalidInput):
@@ -117,6 +118,10 @@ def table_at(value: Any, path: str) -> Table:
 
 def tables_at(value: Any, path: str) -> list[Table]:
     """A value that must be an array of tables."""
+    if isinstance(value, Table):
+        header = f"[[{_INDEX.sub('', path)}]]"
+        message = f"expected an array of tables, found a table; write {header} with two brackets"
+        raise InvalidFormat(message, path=path, expected=header, got="a table")
     if not isinstance(value, list):
         raise wrong_type(path, "an array of tables", value)
     return [table_at(one, f"{path}[{index}]") for index, one in enumerate(value)]

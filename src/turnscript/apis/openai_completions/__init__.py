@@ -118,6 +118,15 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 
+def _unasked(request: Request) -> InvalidRequest | None:
+    """What the path of another API is asked for has no prompt here, and would get an empty answer."""
+    prompt = request.extra.get("prompt")
+    if request.items or (prompt is not None and bytes(prompt) != b"null"):
+        return None
+    message = "there is nothing to go on from: a prompt is needed; messages belong to the API that has them"
+    return InvalidRequest(message, path="$.prompt", expected="a prompt")
+
+
 class OpenAICompletions(Api):
     """The legacy completions API."""
 
@@ -125,7 +134,7 @@ class OpenAICompletions(Api):
     title = "OpenAI Completions (legacy)"
     endpoint = "/v1/completions"
     origin = ORIGIN
-    serving = Serving(models=model_list, model=model_body, id_prefix="cmpl-", bare=True)
+    serving = Serving(models=model_list, model=model_body, id_prefix="cmpl-", bare=True, unasked=_unasked)
     options: ClassVar[Sequence[Option]] = OPTIONS
     words = WORDS
 
