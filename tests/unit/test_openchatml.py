@@ -218,6 +218,15 @@ def test_a_name_holds_no_white_space() -> None:
     assert [("items[2].name", "approximated")] == [(loss.path, loss.kind) for loss in rendered.losses]
 
 
+@pytest.mark.parametrize("name", ["<|im_end|>", "<|start_reason|>", r"<\|start_reason|>"])
+@pytest.mark.parametrize("before", [said(ts.System, ""), user("q"), thought("t"), said(ts.Assistant, "x")])
+def test_a_name_reads_back_whatever_the_text_before_may_hold(before: ts.Item, name: str) -> None:
+    request = request_of(before, said(ts.User, "x", name=name))
+    again = FORMAT.parse(str(FORMAT.render(request).value)).items[1]
+    assert isinstance(again, ts.User)
+    assert name == again.name
+
+
 def test_only_the_name_has_a_syntax_in_the_opening() -> None:
     """R-O-44, D-O-4: anything else there is an error, and other metadata is not written."""
     line, column, message = error_of("<|im_start|>user name=Eric mood=sad\nx\n<|im_end|>")

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Raw as RawJson
 
 from turnscript.conversation import Hints
+from turnscript.engine.escape import Escape
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Attribute, AttributeType
 from turnscript.errors import InvalidTranscript
@@ -77,8 +78,11 @@ def attribute_text(value: Any) -> str:
     return without_angles(compact(text))
 
 
-def bare_attributes(item: Any, attributes: Sequence[Attribute], out: Writer) -> str:
-    """Attributes without quotes: ` name=Eric`. A value cannot hold white space, which becomes `_`."""
+def bare_attributes(item: Any, attributes: Sequence[Attribute], out: Writer, escape: Escape) -> str:
+    """Attributes without quotes: ` name=Eric`. A value cannot hold white space, which becomes `_`.
+
+    `escape`: the format's own, whatever that of the text before is.
+    """
     written = []
     for attribute in attributes:
         value = _get(item, attribute.path) if item is not None else None
@@ -87,7 +91,7 @@ def bare_attributes(item: Any, attributes: Sequence[Attribute], out: Writer) -> 
         shown = _SPACES.sub("_", value)
         if shown != value:
             out.lose(f".{attribute.key}", "approximated", "white space in it becomes _")
-        written.append(f" {attribute.key}={out.escape.apply(shown)}")
+        written.append(f" {attribute.key}={escape.apply(shown)}")
     return "".join(written)
 
 

@@ -375,7 +375,7 @@ class Composer:
         if place.begin:
             self._open(place.begin)
         if place.turn_attributes:
-            out.control(f"{bare_attributes(item, place.turn_attributes, out)}{place.turn_head_end}")
+            out.control(f"{bare_attributes(item, place.turn_attributes, out, self.layout.escape)}{place.turn_head_end}")
         if place.group_open and grouped:
             out.trainable = place.model
             out.control(place.group_open)

@@ -25,7 +25,6 @@ from msgspec.structs import replace
 from turnscript.gateway.config import Limits, Policy, fields_of
 from turnscript.gateway.invalidconfig import InvalidConfig, found_words, unknown_key
 from turnscript.gateway.kinds import Wrong
-from turnscript.gateway.logs import say
 
 PREFIX = "tsk-"
 ID_LENGTH = 12
@@ -101,6 +100,8 @@ class Keys:
 
     def reload(self) -> bool:
         """Read the file now, whether it looks changed or not. Whether it was good; if not, `trouble` says why."""
+        from turnscript.gateway.logs import say  # noqa: PLC0415  (slow to import for those who only write keys)
+
         try:
             self._entries, self.trouble = self._read(), None
         except InvalidConfig as error:
