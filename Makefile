@@ -8,7 +8,10 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 JS := tests/js
 JS_STAMP := $(JS)/node_modules/.installed
-PYTEST := $(BIN)/pytest -q -n auto
+# Tests wait as well as work, so two more of them than there are processors. Files take from milliseconds to a minute: a
+# worker that has nothing left takes from the others.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 2)
+PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 # `make test TESTS=tests/unit` or `make fuzz TESTS=tests/conformance` narrows a run; by default pyproject.toml says what runs.
 TESTS ?=
 AGENTS := .venv-agents
@@ -111,7 +114,7 @@ $(AGENTS)/.installed: tests/agents/package.json tests/agents/package-lock.json t
 	@touch $@
 
 agents-test: agents ## run real agents against the gateway
-	$(PYTEST) tests/agents
+	$(BIN)/pytest -q -n auto tests/agents
 
 agents-lock: ## rewrite the locks of the agents with what package.json and requirements.in name
 	$(PYTHON) -m venv --clear .venv-lock
