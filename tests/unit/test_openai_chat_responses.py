@@ -120,14 +120,13 @@ def test_an_empty_reply_has_no_items(content: str | None) -> None:
 CALLED: list[tuple[dict[str, Any], str]] = [
     ({"tool_calls": [called("{}")]}, "tool_calls"),
     ({"function_call": {"name": "f", "arguments": "{}"}}, "function_call"),
+    ({"refusal": "No."}, "stop"),
 ]
 
 
 @pytest.mark.parametrize("content", ["", None])
 @pytest.mark.parametrize(("beside", "reason"), CALLED)
-def test_an_empty_content_beside_a_call_comes_back_as_it_was(
-    content: str | None, beside: dict[str, Any], reason: str
-) -> None:
+def test_an_empty_content_comes_back_as_it_was(content: str | None, beside: dict[str, Any], reason: str) -> None:
     body = body_of({"content": content, **beside}, reason)
     response = API.parse_response(body)
     assert content == message_of(rendered(response))["content"]

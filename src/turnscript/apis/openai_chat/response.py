@@ -219,7 +219,7 @@ class Message:
     def _text(self) -> Any:
         if any(not isinstance(piece, str) for piece in self._content):
             return [{"type": "text", "text": one} if isinstance(one, str) else one for one in self._content]
-        return "".join(self._content) if self._content or not self.called else None
+        return "".join(self._content) if self._content or not (self.called or self._refusals) else None
 
     def _think(self, item: Thinking) -> None:
         lose_thinking(self._rendering, item)

@@ -157,7 +157,7 @@ class Assembly:
 
     def _content(self, piece: Piece, whole: bool) -> None:
         content = piece.content
-        if whole and content == "" and (piece.tool_calls or piece.function_call):
+        if whole and content == "" and (piece.tool_calls or piece.function_call or piece.refusal):
             self._lanes.add_part(Text(text=""))  # in a stream it is how every message begins, and says nothing
         if isinstance(content, str):
             self._lanes.add("content", content)
