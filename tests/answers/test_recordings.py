@@ -9,9 +9,10 @@ import pytest
 import turnscript as ts
 from tests.answers.answer import Fail, Gone
 from tests.answers.corpus import ALL, BY_NAME, WHOLE
+from tests.answers.seen import seen
 from tests.answers.test_agreement import LIMITS, ask_stream, check_stream
 from tests.answers.verdict import Sdk
-from tests.answers.wanted import wanted
+from tests.answers.wanted import NO_ID, View, wanted
 from tests.answers.wires import APIS, Server, stream, whole
 from turnscript.recording import Recording
 from turnscript.retelling import Retelling, stream_of
@@ -43,6 +44,11 @@ def retold(data: bytes, wire: str, asked: ts.Request | None = None) -> bytes:
     return retelling.feed(data) + retelling.close()
 
 
+def words(view: View) -> set[str]:
+    """All texts, names and arguments in an answer, and the ids that it has: whatever an API calls what they are of."""
+    return {word for part in view.parts for word in part[1:] if isinstance(word, str)} - {NO_ID}
+
+
 @pytest.mark.parametrize("name", [answer.name for answer in WHOLE])
 @pytest.mark.parametrize("wire", APIS)
 def test_a_recording_that_is_told_again_is_told_as_it_was(sdk: Sdk, server: Server, wire: str, name: str) -> None:
@@ -57,8 +63,10 @@ def test_a_recording_of_one_api_is_understood_as_that_of_another(
     sdk: Sdk, server: Server, source: str, wire: str, name: str
 ) -> None:
     verdict = ask_stream(sdk, server, wire, retold(stream(source, BY_NAME[name]), wire))
-    if wanted(wire, BY_NAME[name], streamed=True).finish is not None and verdict.error is not None:
-        assert verdict.error.name in LIMITS.values()
+    assert verdict.error is None or verdict.error.name in LIMITS.values()
+    both = words(wanted(source, BY_NAME[name], streamed=True)) & words(wanted(wire, BY_NAME[name], streamed=True))
+    told = words(seen(wire, verdict, streamed=True))
+    assert set() == {word for word in both if not any(word in one for one in told)}  # an API may join two texts
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -66,12 +74,14 @@ def test_a_recording_of_one_api_is_understood_as_that_of_another(
 def test_a_whole_answer_as_a_stream_is_understood(sdk: Sdk, server: Server, wire: str, name: str) -> None:
     answer = BY_NAME[name]
     status, body = whole(wire, answer)
-    if status != 200:
+    assert status == 200
+    said = ts.parse_response(body, APIS[wire].name)
+    if any(issue.kind == "cut_call" for issue in said.issues):
+        # The last call of an answer at its limit may be half of one, so it is not told.
+        assert (wire, name) == ("messages", "met a limit in the second call")
         return
-    data, _ = stream_of(ts.parse_response(body, APIS[wire].name), answer.asked.of(APIS[wire].origin), APIS[wire])
-    verdict = ask_stream(sdk, server, wire, data)
-    if verdict.error is not None:
-        assert verdict.error.name in LIMITS.values()
+    data, _ = stream_of(said, answer.asked.of(APIS[wire].origin), APIS[wire])
+    check_stream(sdk, wire, answer, ask_stream(sdk, server, wire, data))
 
 
 @pytest.mark.parametrize("name", BROKEN)
