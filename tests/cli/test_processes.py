@@ -79,6 +79,7 @@ PROGRAM = "import sys\nfrom turnscript.cli.main import main\nif __name__ == '__m
 """What pip installs as the command."""
 EARLIER = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
 class Early:
     def find_spec(self, name, *_):
         if name == os.environ["INTERRUPTED_AT"]:
