@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
+from tests.clocks import run_time
+
 
 class _Step(str):
     """A step with a name."""
@@ -40,13 +42,15 @@ Script = Sequence[Step]
 
 @dataclass
 class Asked:
-    """One request that arrived. `gone`: when its client closed the connection before the script was over."""
+    """One request that arrived, and when. `gone`: when its client closed the connection before the script was over.
+    `came` and `gone` are told by `tests.clocks.run_time`."""
 
     line: str
     headers: dict[str, str]
     body: bytes
     connection: int
     at: float = field(default_factory=time.monotonic)
+    came: float = field(default_factory=run_time)
     gone: float | None = None
     written: int = 0
 
@@ -72,7 +76,7 @@ class Scripted:
         assert self._server is not None
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
-    async def until_gone(self, number: int = -1, seconds: float = 5.0) -> float:
+    async def until_gone(self, number: int = -1, seconds: float = 20.0) -> float:
         """Wait until the client of a request has closed the connection; returns when that was."""
         async with asyncio.timeout(seconds):
             while not self.asked or self.asked[number].gone is None:
@@ -81,7 +85,7 @@ class Scripted:
         assert gone is not None
         return gone
 
-    async def until_asked(self, count: int = 1, seconds: float = 5.0) -> None:
+    async def until_asked(self, count: int = 1, seconds: float = 20.0) -> None:
         """Wait until so many requests have arrived."""
         async with asyncio.timeout(seconds):
             while len(self.asked) < count:
@@ -145,7 +149,7 @@ async def _play(steps: Script, asked: Asked, reader: asyncio.StreamReader, write
         await asyncio.wait((playing, leaving), return_when=asyncio.FIRST_COMPLETED)
         if playing.done() and not isinstance(playing.exception(), OSError):
             return playing.result()
-        asked.gone = time.monotonic()
+        asked.gone = run_time()
         return False
     finally:
         playing.cancel()

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,6 +16,7 @@ from typing import Any, Self
 import httpx2
 
 import turnscript
+from tests.clocks import run_time
 from tests.gateway.stage import FORMAT, NO_TLS
 
 MAIN = "import sys; from turnscript.cli.main import main; sys.exit(main())"
@@ -102,12 +102,12 @@ class Serving:
         """Send a signal."""
         self.process.send_signal(number)
 
-    def ended(self, seconds: float = 10.0) -> tuple[int, float]:
+    def ended(self, seconds: float = 30.0) -> tuple[int, float]:
         """Wait for its end: the exit code, and how long that took."""
-        began = time.monotonic()
+        began = run_time()
         code = self.process.wait(seconds)
         self._reader.join()
-        return code, time.monotonic() - began
+        return code, run_time() - began
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """The log's lines of one kind."""

@@ -272,7 +272,7 @@ class Stage:
         response = self.client.post(api.endpoint, content=body, headers=headers)
         return Told(api, response.status_code, dict(response.headers), response.content)
 
-    def until(self, holds: Callable[[], object], seconds: float = 5.0) -> None:
+    def until(self, holds: Callable[[], object], seconds: float = 20.0) -> None:
         """Wait until something is so."""
         event = threading.Event()
         for _ in range(int(seconds / 0.005)):

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import openai
@@ -324,11 +325,17 @@ def test_a_shutdown_is_told_once() -> None:
 
 def test_a_silent_stream_gives_signs_of_life_as_long_as_any_goes_on() -> None:
     with Stage(server={"keepalive": 0.1}) as stage:
-        silent: Script = [STREAM, chunk(event(piece("Well"))), 0.5, chunk(event(piece("", "stop"))), END]
+        heard, body = Event(), b""
+        silent: Script = [STREAM, chunk(event(piece("Well"))), heard, chunk(event(piece("", "stop"))), END]
         stage.play_by(by_seed(answer("One"), silent, answer("Three")))
-        told = stage.ask(CHAT, stream=True, n=3, seed=SEED)
-        assert told.body.count(b": keepalive") >= 2
-        assert told.error is None
+        asked = body_of(CHAT, stream=True, n=3, seed=SEED)
+        with stage.client.stream("POST", CHAT.endpoint, content=asked) as response:
+            for data in response.iter_raw():
+                body += data
+                if body.count(b": keepalive") >= 2:
+                    heard.set()
+        assert heard.is_set()
+        assert body.endswith(b"data: [DONE]\n\n")
 
 
 def test_tokens_of_all_answers_are_used_up() -> None:

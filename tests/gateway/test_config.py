@@ -4,7 +4,6 @@ import fnmatch
 import json
 import pickle
 import re
-import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import turnscript as ts
+from tests.clocks import run_time
 from turnscript.errors import InvalidInput, UnknownName
 from turnscript.gateway.addresses import Address, read_address
 from turnscript.gateway.config import Config, Model, Sampling, Server, key_text, pattern_of
@@ -108,9 +108,9 @@ def test_a_pattern_without_stars_is_itself(name: str) -> None:
 
 def test_no_name_makes_the_search_slow() -> None:
     hostile = "a" * 20_000
-    begun = time.perf_counter()
+    begun = run_time()
     assert pattern_of("*a*a*a*a*a*a*a*a*b").fullmatch(hostile) is None
-    assert time.perf_counter() - begun < 1
+    assert run_time() - begun < 1
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=6), min_size=1, max_size=3))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.clocks import run_time
 from tests.gateway.notes import NOTES, add, numbers, read_file, start_writer, using
 from turnscript.gateway import database as module
 from turnscript.gateway.database import Bounds, Database, StorageUnavailable
@@ -37,10 +38,10 @@ def test_a_file_of_conversations_can_be_read_by_nobody_else(tmp_path: Path) -> N
 def test_many_writes_are_one_transaction_and_nobody_waits_for_them(tmp_path: Path) -> None:
     async def work(database: Database) -> float:
         await database.commit(add(0))
-        start = time.perf_counter()
+        start = run_time()
         for number in range(1, 5_001):
             database.write(add(number))
-        taken = time.perf_counter() - start
+        taken = run_time() - start
         await database.read(numbers)
         return taken
 
@@ -137,9 +138,9 @@ def test_a_hundred_thousand_entries_stay_bounded_and_quick(tmp_path: Path) -> No
             database.write(add(number, b"h" * 100))
             if number % 2_000 == 0:
                 await database.commit(lambda connection: None)
-                start = time.perf_counter()
+                start = run_time()
                 await database.read(lambda connection: connection.execute("SELECT 1").fetchone())
-                slowest = max(slowest, time.perf_counter() - start)
+                slowest = max(slowest, run_time() - start)
                 await asyncio.sleep(0)
         await database.commit(lambda connection: None)
         return slowest
@@ -158,7 +159,7 @@ def test_what_is_too_old_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     async def work(database: Database) -> list[int]:
         await database.commit(add(1, made=time.time() - 100))
         await database.commit(add(2, made=time.time() - 10))
-        until = time.monotonic() + 5
+        until = time.monotonic() + 20
         while 1 in await database.read(numbers):
             assert time.monotonic() < until
             await asyncio.sleep(0.02)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.clocks import run_time
 from tests.gateway.notes import NOTES, add, numbers, read_file, start_writer, using
 from turnscript.gateway import database as module
 from turnscript.gateway.database import Database, StorageUnavailable
@@ -121,7 +122,7 @@ def test_a_deleted_file_is_begun_anew(tmp_path: Path, monkeypatch: pytest.Monkey
         await database.commit(add(1))
         for one in tmp_path.iterdir():
             one.unlink()
-        until = time.monotonic() + 5
+        until = time.monotonic() + 20
         while not path.exists():
             assert time.monotonic() < until
             await asyncio.sleep(0.1)
@@ -237,7 +238,7 @@ def test_a_file_that_comes_back_takes_over_what_was_kept_meanwhile(
         await database.commit(add(1))
         assert "unwritable" == database.degraded
         blocked.unlink()
-        until = time.monotonic() + 5
+        until = time.monotonic() + 20
         while database.degraded:
             assert time.monotonic() < until
             await asyncio.sleep(0.02)
@@ -258,9 +259,9 @@ def test_while_another_process_holds_the_file_reads_go_on_and_writes_wait(tmp_pa
             writing = asyncio.create_task(database.commit(add(2)))
             await asyncio.sleep(0.05)
             for _ in range(3):
-                start = time.perf_counter()
+                start = run_time()
                 assert [1] == await database.read(numbers)
-                assert time.perf_counter() - start < 0.6
+                assert run_time() - start < 0.6
             assert not writing.done()
             other.execute("COMMIT")
         await writing

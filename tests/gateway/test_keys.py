@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.clocks import run_time
 from turnscript.errors import UnknownName
 from turnscript.gateway.config import Limits, Policy, fields_of
 from turnscript.gateway.invalidconfig import InvalidConfig
@@ -329,9 +330,9 @@ def test_ten_thousand_keys_cost_no_more_than_one(path: Path) -> None:
         for number in range(10_000):
             id_ = "".join("abcdefghij"[int(digit)] for digit in f"{number:012}")
             file.write(json.dumps(GOOD | {"name": f"k{number}", "id": id_}) + "\n")
-    begun = time.perf_counter()
+    begun = run_time()
     many = Keys(path)
-    assert time.perf_counter() - begun < 5
+    assert run_time() - begun < 5
     assert 10_001 == len(many)
 
     def cost(keys: Keys) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.clocks import scaled
 from tests.gateway.scripted import CLOSE, RESET, Asked, Scripted, head, said, sse
 from turnscript import registry
 from turnscript.backend import Completion, Facts, HttpCall, Piece
@@ -159,21 +160,21 @@ def test_exchanges_with_a_prompt_answer_it_as_often_as_it_is_asked(tmp_path: Pat
     assert ["x1", "e", "x2", "x2", "e"] == asyncio.run(run())
 
 
-def test_pauses_are_kept_or_left_out_and_watched(tmp_path: Path) -> None:
+@scaled
+def test_pauses_are_kept_or_left_out_and_watched(tmp_path: Path, scale: float) -> None:
     file = tmp_path / "slow.jsonl"
-    file.write_text(
-        line(call="POST /completions", prompt=hash_of(PLAIN.call(ask()))) + line(after=0.2, text=event("a"))
-    )
+    call = line(call="POST /completions", prompt=hash_of(PLAIN.call(ask())))
+    file.write_text(call + line(after=0.2 * scale, text=event("a")))
 
     async def run(**settings: Any) -> tuple[list[str], float]:
         start = time.monotonic()
         async with Replay(file, PLAIN, **settings) as replay:
             return texts(await heard(replay, ask())), time.monotonic() - start
 
-    assert 0.19 < asyncio.run(run())[1]
-    assert 0.19 > asyncio.run(run(speed=4))[1] > 0.04
-    assert 0.1 > asyncio.run(run(speed=0))[1]
-    assert ["None False"] == asyncio.run(run(timeouts=Timeouts(first_byte=0.05)))[0]
+    assert 0.19 * scale < asyncio.run(run())[1]
+    assert 0.19 * scale > asyncio.run(run(speed=4))[1] > 0.04 * scale
+    assert 0.1 * scale > asyncio.run(run(speed=0))[1]
+    assert ["None False"] == asyncio.run(run(timeouts=Timeouts(first_byte=0.05 * scale)))[0]
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def ask(client: httpx2.Client, api: Api, *, stream: bool, text: str, **members: 
     return Told(api, response.status_code, dict(response.headers), response.content)
 
 
-def until(holds: Callable[[], object], seconds: float = 5.0) -> None:
+def until(holds: Callable[[], object], seconds: float = 20.0) -> None:
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, f"not so in time: {inspect.getsource(holds)}"
@@ -69,7 +69,7 @@ def test_a_signal_to_stop_lets_answers_finish_and_ends_the_others_with_an_error(
 ) -> None:
     played, server = model
     cases = [(api, stream, text) for api in APIS for stream in (True, False) for text in ("slow", "hang")]
-    with Serving(tmp_path, server.url, server={"grace": 1.0}) as process, ThreadPoolExecutor(32) as pool:
+    with Serving(tmp_path, server.url, server={"grace": 2.0}) as process, ThreadPoolExecutor(32) as pool:
         waiting = [pool.submit(ask, process.client, api, stream=stream, text=text) for api, stream, text in cases]
         idle = httpx2.Client(base_url=process.url, verify=NO_VERIFY)
         assert "ok" == idle.get("/health").json()["status"]
@@ -81,7 +81,7 @@ def test_a_signal_to_stop_lets_answers_finish_and_ends_the_others_with_an_error(
         told = [one.result() for one in waiting]
         code, took = process.ended()
         assert 0 == code
-        assert took < 4.0
+        assert took < 5.0
         assert [] == process.complaints
         idle.close()
     for (api, stream, text), one in zip(cases, told, strict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 import turnscript
 from tests.cli.running import run
+from tests.clocks import run_time
 from tests.gateway.stage import NO_TLS
 from tools.demo import Server
 from turnscript.gateway import embedded, shipped
@@ -97,10 +97,10 @@ def test_the_first_conversation_has_a_place_at_once() -> None:
 def test_it_stops_at_once_when_it_is_told_to() -> None:
     with Server(0) as server:
         ask(server.url, [{"role": "user", "content": "Hello!"}])
-        began = time.monotonic()
+        began = run_time()
         server.process.send_signal(signal.SIGTERM)
         assert 0 == server.process.wait(20)
-        assert time.monotonic() - began < 5
+        assert run_time() - began < 5
         assert [] == [line for line in server.lines if "error" in line.lower() or "Traceback" in line]
 
 

@@ -7,70 +7,21 @@ import base64
 import gzip
 import json
 import socket
-import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from tests.clocks import run_time
 from tests.gateway.scripted import CLOSE, END, FLOOD, HANG, RESET, STREAM, Scripted, chunk, event, head, said, sse
+from tests.gateway.upstreams import ANSWER, ASK, BACKEND, WHOLE, against, failure, pieces_of, text, text_of
 from turnscript import registry
-from turnscript.backend import Completion, Facts, Piece
-from turnscript.errors import BackendDown, InvalidInput, Unsupported, UpstreamError, UpstreamTimeout
+from turnscript.backend import Completion, Facts
+from turnscript.errors import BackendDown, InvalidInput, Unsupported, UpstreamError
 from turnscript.faults import fault_of
 from turnscript.gateway import transport
 from turnscript.gateway.upstream import Timeouts, Upstream
 
-BACKEND = registry.get_backend("completions")
 LLAMA = registry.get_backend("llamacpp")
-ASK = Completion(prompt="Hi", max_tokens=5)
-WHOLE = Completion(prompt="Hi", max_tokens=5, stream=False)
-QUICK = Timeouts(connect=0.2, first_byte=0.1, between=0.1, total=0.3)
-
-
-def text(words: str, finish: str | None = None) -> dict[str, Any]:
-    return {"choices": [{"index": 0, "text": words, "finish_reason": finish}]}
-
-
-ANSWER = sse(text("one"), text(" two", "stop"), "[DONE]")
-
-
-async def pieces_of(upstream: Upstream, ask: Completion = ASK) -> list[Piece]:
-    """All pieces of an answer."""
-    async with upstream.open(ask) as answer:
-        return [piece async for pieces in answer for piece in pieces]
-
-
-def text_of(pieces: list[Piece]) -> str:
-    return "".join(piece.text for piece in pieces)
-
-
-def against(
-    *scripts: Any, backend: Any = BACKEND, **settings: Any
-) -> Callable[[Callable[[Scripted, Upstream], Awaitable[Any]]], Any]:
-    """Runs a function with a scripted server and an upstream for it."""
-
-    def run(test: Callable[[Scripted, Upstream], Awaitable[Any]]) -> Any:
-        async def both() -> Any:
-            async with Scripted(*scripts) as server, Upstream(server.url, backend, **settings) as upstream:
-                return await test(server, upstream)
-
-        return asyncio.run(both())
-
-    return run
-
-
-def failure(*scripts: Any, ask: Completion = ASK, timeouts: Timeouts | None = None) -> UpstreamError:
-    """What goes wrong when a server plays these scripts."""
-
-    @against(*scripts, timeouts=timeouts)
-    async def error(server: Scripted, upstream: Upstream) -> UpstreamError:
-        with pytest.raises(UpstreamError) as caught:
-            await pieces_of(upstream, ask)
-        return caught.value
-
-    assert isinstance(error, UpstreamError)
-    return error
 
 
 # Answers.
@@ -112,9 +63,9 @@ def test_a_connection_is_used_again_though_the_end_comes_late() -> None:
 def test_an_end_that_does_not_come_is_not_waited_for() -> None:
     @against(sse(text("x", "stop"), "[DONE]", end=[HANG]))
     async def _(server: Scripted, upstream: Upstream) -> None:
-        start = time.monotonic()
+        start = run_time()
         assert "x" == text_of(await pieces_of(upstream))
-        assert time.monotonic() - start < 1
+        assert run_time() - start < 1
         await server.until_gone()
 
 
@@ -194,7 +145,7 @@ def test_leaving_early_closes_the_connection_at_once(script: Any) -> None:
     async def _(server: Scripted, upstream: Upstream) -> None:
         async with upstream.open(ASK) as answer:
             await anext(answer)
-        left = time.monotonic()
+        left = run_time()
         assert await server.until_gone() - left < 1
         with pytest.raises(StopAsyncIteration):
             await anext(answer)
@@ -276,13 +227,6 @@ def test_a_server_without_tls_is_no_secure_server() -> None:
         asyncio.run(run())
 
 
-def test_a_broken_frame_in_the_middle_ends_with_the_wait_between_pieces() -> None:
-    """The HTTP library does not tell of it, so the clock does."""
-    script = [*sse(text("a"), end=[]), 0.03, b"zz\r\nnot a chunk\r\n", HANG]
-    error = failure(script, timeouts=Timeouts(between=0.3))
-    assert "sent nothing for 0.3 s" in str(error)
-
-
 @pytest.mark.parametrize(
     ("script", "message"),
     [
@@ -352,74 +296,6 @@ def test_what_cannot_be_asked_is_not_sent() -> None:
         with pytest.raises(Unsupported):
             await pieces_of(upstream, Completion(prompt="", max_tokens=1, grammar="x"))
         assert [] == server.asked
-
-
-# Time.
-
-
-@pytest.mark.parametrize(
-    ("script", "ask", "message"),
-    [
-        ([HANG], ASK, "has not begun to answer after 0.1 s"),
-        ([STREAM, chunk(b": no answer\n\n"), HANG], ASK, "has not begun to answer after 0.1 s"),
-        (sse(text("a"), end=[HANG]), ASK, "sent nothing for 0.1 s"),
-        (sse(*[text("a")] * 99, pause=0.02), ASK, "not come to an end after 0.3 s"),
-        ([HANG], WHOLE, "has not begun to answer after 0.3 s"),
-        ([head(content_length=9), b"{", HANG], WHOLE, "not come to an end after 0.3 s"),
-        ([head(500, content_length=9), b"{", HANG], ASK, "not begun to answer after 0.1 s"),
-    ],
-)
-def test_a_server_that_takes_too_long_is_left(script: Any, ask: Completion, message: str) -> None:
-    @against(script, timeouts=QUICK)
-    async def _(server: Scripted, upstream: Upstream) -> None:
-        start = time.monotonic()
-        with pytest.raises(UpstreamTimeout, match=message) as caught:
-            await pieces_of(upstream, ask)
-        assert ("timeout", 504) == (fault_of(caught.value).kind, caught.value.status)
-        assert upstream.url in str(caught.value)
-        assert 0.09 < time.monotonic() - start < 3
-        await server.until_gone()
-
-
-def test_a_server_that_accepts_no_connection_is_left() -> None:
-    with socket.socket() as full:
-        full.bind(("127.0.0.1", 0))
-        full.listen(0)
-        waiting = [socket.socket() for _ in range(4)]
-        for one in waiting:  # the queue of connections that nobody accepts
-            one.setblocking(False)
-            one.connect_ex(full.getsockname())
-
-        async def run() -> None:
-            url = f"http://127.0.0.1:{full.getsockname()[1]}"
-            async with Upstream(url, BACKEND, timeouts=Timeouts(connect=0.1)) as upstream:
-                await pieces_of(upstream)
-
-        with pytest.raises(UpstreamTimeout, match=r"not accepted a connection after 0\.1 s") as caught:
-            asyncio.run(run())
-        for one in waiting:
-            one.close()
-    assert caught.value.retryable
-
-
-def test_the_time_that_the_reader_takes_is_not_the_servers() -> None:
-    @against(sse(text("a"), text("b", "stop"), pause=0.02), timeouts=Timeouts(first_byte=0.1, between=0.1, total=9))
-    async def _(server: Scripted, upstream: Upstream) -> None:
-        async with upstream.open(ASK) as answer:
-            async for _ in answer:
-                await asyncio.sleep(0.25)
-
-
-def test_a_slow_answer_may_take_longer_than_any_pause_in_it() -> None:
-    @against(sse(*[text("a")] * 5, text("", "stop"), pause=0.06), timeouts=Timeouts(first_byte=0.1, between=0.1))
-    async def _(server: Scripted, upstream: Upstream) -> None:
-        assert "aaaaa" == text_of(await pieces_of(upstream))
-
-
-def test_an_answer_in_one_piece_may_take_its_time() -> None:
-    @against([0.25, *said(text("a", "stop"))], timeouts=Timeouts(first_byte=0.1, between=0.1, total=5))
-    async def _(server: Scripted, upstream: Upstream) -> None:
-        assert "a" == text_of(await pieces_of(upstream, WHOLE))
 
 
 # Small questions.
