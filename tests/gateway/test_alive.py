@@ -211,13 +211,14 @@ def test_clients_that_are_killed_at_any_point_leave_nothing(stage: Stage, stream
         left[number] = run_time()
 
     async def run() -> None:
-        for start in range(0, 8 * len(APIS), 2 * len(APIS)):
+        start = 0
+        while start < 8 * len(APIS) or len(stage.asks[0]) <= len(APIS):  # some have to come as far as the model
             await asyncio.gather(*map(one, range(start, start + 2 * len(APIS))))
+            start += 2 * len(APIS)
 
     stage.play(answer(*["And so on. "] * 10_000, pause=0.01))
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(asyncio.wait_for(run(), 60))
     stage.until(stage.idle)
-    assert len(stage.asks[0]) > len(APIS)
     for asked in stage.asks[0]:
         stage.until(lambda asked=asked: asked.gone)  # type: ignore[misc]
         number = int(re.findall(rb"I am (\d+)\.", asked.body)[0])
