@@ -16,6 +16,7 @@ Five fields that every item has:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -484,11 +485,16 @@ _NOT_COMPARED = frozenset({"at", "paths", "words", "generated"})
 
 def _equal(first: Struct, second: Struct) -> bool:
     """Field by field; JSON texts by meaning, provenance not at all."""
-    return all(
-        _same_value(getattr(first, name), getattr(second, name))
-        for name in first.__struct_fields__
-        if name not in _NOT_COMPARED
-    )
+    for name in _compared(type(first)):
+        one, other = getattr(first, name), getattr(second, name)
+        if one is not other and not _same_value(one, other):
+            return False
+    return True
+
+
+@cache
+def _compared(kind: type[Struct]) -> tuple[str, ...]:
+    return tuple(name for name in kind.__struct_fields__ if name not in _NOT_COMPARED)
 
 
 def _same_value(first: Any, second: Any) -> bool:
