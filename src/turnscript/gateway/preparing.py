@@ -290,7 +290,7 @@ class Preparation(Struct, kw_only=True):
         found = losses if said is not None else []
         wanted = self._within_limit(served.model.max_tokens if said is None else said, path, found)
         context = served.context
-        if isinstance(text, str) and context is not None and tokens * CAREFUL + (wanted or LEAST) > context:
+        if isinstance(text, str) and context is not None and (wanted or LEAST) > context - tokens * CAREFUL:
             tokens, _ = await served.count(text)
         fit = forcing.fit(wanted, tokens, context, path=path)
         if fit.overflow is not None:
@@ -316,7 +316,7 @@ class Preparation(Struct, kw_only=True):
         accepts = forcing.LOGPROBS.union(backend.settings) if backend.tells_logprobs else frozenset(backend.settings)
         sampling = forcing.sampling(request, served.model.sampling_values, accepts=accepts | backend.also)
         visible = [*served.model.visible, *(served.special_tokens if own_stops else ())]
-        stops = forcing.stops(own_stops, request.settings.stop)
+        stops = forcing.stops(own_stops, request.settings.stop, path=request.paths.get("stop", "$.stop"))
         losses += [*sampling.losses, *stops.losses]
         return Completion(
             prompt=text,
