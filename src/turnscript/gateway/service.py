@@ -122,7 +122,8 @@ class Service:
         """End the answers that still go on, each with the error that its API has for it."""
         error = Overloaded("the gateway is shutting down; try again", retry_after=2.0)
         for visit in list(self.visits):
-            visit.give_up(error, "shutdown")
+            if not visit.follows:
+                visit.give_up(error, "shutdown")
         self.apart.cancel_all(error)
 
     def reload(self) -> None:
