@@ -459,3 +459,27 @@ def test_an_answer_whose_follower_has_left_counts_as_any_other(stage: Stage, api
     told = stage.client.get(report).json()["usage"]
     assert (over["usage"]["input_tokens"], over["usage"]["output_tokens"]) == (told["input"], told["output"])
     assert "0" == stage.client.get(f"{api.endpoint}/{begun}").headers[LOSSES]
+
+
+def cancelled(stage: Stage) -> dict[str, float]:
+    """How many answers were broken off, for each reason."""
+    text = stage.client.get("/metrics").text
+    found = re.findall(r'^turnscript_cancelled_total{.*reason="(.*)"} (.*)$', text, re.MULTILINE)
+    return {reason: float(count) for reason, count in found}
+
+
+@EACH
+def test_an_answer_counts_as_broken_off_if_it_is_cancelled_and_not_if_it_is_left(api: Api) -> None:
+    left = threading.Event()
+    with Stage() as stage:
+        stage.play([*BEGUN, left, *ENDS], [*BEGUN, HANG])
+        with stage.client.stream("POST", api.endpoint, content=body_of(api, stream=True, background=True)) as response:
+            followed = events_of(next(response.iter_raw()))[0]["response"]["id"]
+        stage.until(lambda: not stage.gateway.service.visits)
+        left.set()
+        assert "completed" == until_over(stage, api, followed)["status"]
+        assert {} == cancelled(stage)
+        id_ = begun(stage, api)
+        stage.until(lambda: 2 == len(stage.asks[0]))
+        stage.client.post(f"{api.endpoint}/{id_}/cancel")
+        assert {"client": 1.0} == cancelled(stage)

@@ -132,6 +132,9 @@ class AnswerRequests:
             try:
                 await self._generate(visit, prepared, generation, tell)
                 return generation, await service.finish(visit, prepared, generation)
+            except asyncio.CancelledError:
+                service.note_cancelled(visit, "shutdown" if service.draining else LEFT)
+                raise
             finally:
                 prepared.served.users -= 1
                 service.note_answer(visit, prepared, generation)  # what was cancelled or has failed took tokens, too
