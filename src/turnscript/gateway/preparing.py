@@ -48,7 +48,7 @@ from turnscript.respelling import RESPELLED
 from turnscript.serving import Compacting, EffortChange
 from turnscript.thoughts import restore_thoughts, sealed
 
-HANDLED = ("store", "previous_response_id", "background", "stream_options", *HOSTED_MEMBERS)
+HANDLED = ("store", "previous_response_id", "background", "stream_options", "tool_choice", *HOSTED_MEMBERS)
 """Unnamed members that the gateway itself reads."""
 CAREFUL = 1.25
 """How much larger than estimated a prompt may really be: where even that fits, nobody needs to count."""
