@@ -396,9 +396,10 @@ def _prompt(request: Request) -> str | list[int]:
     if said is None:
         return "".join([text_content(item.content) for item in request.items if isinstance(item, System | User)])
     value = plain(said)
-    if isinstance(value, list) and value and all(isinstance(one, int) for one in value):
+    if isinstance(value, list) and value and all(type(one) is int and one >= 0 for one in value):
         return value
-    message = "one prompt is answered at a time: send a request for each"
+    several = isinstance(value, list) and any(isinstance(one, str | list) for one in value)
+    message = "one prompt is answered at a time: send a request for each" if several else "this is no prompt"
     raise InvalidRequest(message, path="$.prompt", expected="a string, or an array of token ids")
 
 
