@@ -75,6 +75,17 @@ class Piece(Struct, frozen=True, gc=False):
     logprobs: list[TokenLogprob] | None = None
 
 
+_MOST_TOKENS = 1 << 53
+
+
+def counted(input_: int, output: int, cached: int = 0) -> Usage | None:
+    """Token counts as a server tells them; None where one of them is none, because there cannot be so few or so many.
+    A server has read no more from its cache than the prompt has, if it says how much that is."""
+    if not (0 <= input_ <= _MOST_TOKENS and 0 <= output <= _MOST_TOKENS):
+        return None
+    return Usage(input_, output, max(0, min(cached, input_ or _MOST_TOKENS)))
+
+
 class Facts(Struct, frozen=True, gc=False):
     """What a server tells of itself, None where it does not: tokens a conversation may have, places for conversations,
     the model's name or file, what its generations end with, and whether it puts a token before each text."""
@@ -184,8 +195,10 @@ class Backend(ABC):
             return Facts()
         if not models:
             return Facts()
-        context = models[0].max_model_len or (models[0].meta.n_ctx if models[0].meta is not None else None)
-        return Facts(context=context, model=models[0].id)
+        model = models[0]
+        slot = at_least_one(model.meta.n_ctx) if model.meta is not None else None
+        context = at_least_one(model.max_model_len) or slot
+        return Facts(context=context, model=model.id)
 
     def tokens_call(self, text: str, *, plain: bool = False) -> HttpCall | None:
         """The request for a text's tokens, if the server has one.
@@ -239,6 +252,11 @@ class _Models(Struct):
 
 
 _read_models = msgspec.json.Decoder(_Models).decode
+
+
+def at_least_one(number: int | None) -> int | None:
+    """A number of something that there is; servers that do not know it say 0 or -1, too."""
+    return number if number is not None and number > 0 else None
 
 
 def encode(members: dict[str, Any]) -> bytes:

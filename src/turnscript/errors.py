@@ -150,7 +150,8 @@ class UnknownName(TurnscriptError, LookupError):
 
     def __str__(self) -> str:
         close = difflib.get_close_matches(self.name, self.known, n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"known: {', '.join(self.known)}"
+        known = f"known: {', '.join(self.known)}" if self.known else "there is none"
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else known
         return f"unknown {self.kind} {self.name!r}; {hint}"
 
 

@@ -24,7 +24,7 @@ from turnscript.registry import get_api
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 COUNTED = [api for api in APIS if api.serving.count_path]
-CHAT = get_api("openai-chat")
+CHAT, MESSAGES = get_api("openai-chat"), get_api("anthropic-messages")
 TEXT = get_api("openai-completions")
 LIMIT = 100
 LIMITS = {"max_tokens", "max_completion_tokens", "max_output_tokens"}
@@ -129,6 +129,15 @@ def test_what_the_context_leaves_of_the_models_own_limit_is_no_loss(api: Api) ->
         assert 0 < limit_of(stage) < 1000
 
 
+def test_a_limit_of_any_length_is_made_to_fit_or_refused() -> None:
+    with Stage(model={"context": 4000}) as stage:
+        for api in APIS:
+            body = body_of(api, stream=False, limit=123456789)
+            told = stage.post(api, body.replace(b"123456789", b"9" * 400))
+            assert ("Hello", "1") == (told.text, told.headers[LOSSES])
+            is_refused(stage.post(api, body.replace(b"123456789", b"-" + b"9" * 400)), InvalidRequest("?", path="?"))
+
+
 @EACH
 def test_no_tokens_at_all_became_one_and_that_is_said(stage: Stage, api: Api) -> None:
     [(path, kind, detail)] = losses_of(stage, stage.ask(api, stream=False, limit=0))
@@ -224,9 +233,20 @@ def test_a_request_that_loses_in_what_it_asks_for_is_refused_if_it_must_not(
     assert 200 == stage.ask(api, stream=False, headers=STRICT).status
 
 
-@pytest.mark.parametrize("members", [{"top_logprobs": 3}, {"seed": -1}, {"stop": [""]}], ids=str)
-def test_every_loss_of_sampling_is_one_before_the_model_is_asked(stage: Stage, members: dict[str, Any]) -> None:
-    told = stage.ask(CHAT, stream=True, headers=STRICT, **members)
+@pytest.mark.parametrize(
+    ("api", "members"),
+    [
+        (CHAT, {"top_logprobs": 3}),
+        (CHAT, {"seed": -1}),
+        (CHAT, {"stop": [""]}),
+        (MESSAGES, {"stop_sequences": [""]}),
+    ],
+    ids=["top_logprobs", "seed", "stop", "stop_sequences"],
+)
+def test_every_loss_of_sampling_is_one_before_the_model_is_asked(
+    stage: Stage, api: Api, members: dict[str, Any]
+) -> None:
+    told = stage.ask(api, stream=True, headers=STRICT, **members)
     assert (400, False) == (told.status, told.streamed)
     assert next(iter(members)) in str(told.error)
     assert [] == stage.asks[0]

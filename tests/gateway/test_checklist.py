@@ -19,6 +19,7 @@ CHECKLIST: dict[str, list[str]] = {
     "both headers with a key, on every route": [
         "gateway/test_limits.py::test_a_key_is_needed_and_both_headers_carry_it",
         "gateway/test_limits.py::test_a_key_is_needed_for_everything_that_says_something",
+        "gateway/test_paths.py::test_a_key_is_wanted_in_either_header_whatever_is_asked",
         "gateway/test_e2e_chat.py::test_paths_with_and_without_a_version_are_served_with_either_header",
     ],
     "unknown members, queries, headers and betas are passed over": [

@@ -415,14 +415,32 @@ def test_a_summary_is_an_ordinary_request(web: httpx2.Client, speaker: Speaker) 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"input": 7}, {"input": [{"type": "function_call"}]}, {"max_output_tokens": "many"}, {"tools": {"a": 1}}],
-    ids=["a number", "no name", "a word for a number", "no array"],
+    [
+        {"input": 7},
+        {"input": [{"type": "function_call"}]},
+        {"max_output_tokens": "many"},
+        {"tools": {"a": 1}},
+        {"background": "yes"},
+    ],
+    ids=["a number", "no name", "a word for a number", "no array", "a word for a choice of two"],
 )
 def test_a_malformed_request_is_a_bad_request(sdk: openai.OpenAI, wrong: Any) -> None:
     with pytest.raises(openai.BadRequestError) as told:
         sdk.post("/responses", body={"model": "m", "input": "Hello"} | wrong, cast_to=object)
     assert "invalid_request_error" == told.value.type
     assert next(iter(wrong)) in told.value.message
+
+
+@pytest.mark.parametrize(
+    ("path", "members"),
+    [("$.text.format", {"text": {"format": {"type": "haiku"}}}), ("$.tool_choice", {"tool_choice": "perhaps"})],
+    ids=["a shape", "a choice"],
+)
+def test_what_nobody_knows_is_one_loss(web: httpx2.Client, speaker: Speaker, path: str, members: Any) -> None:
+    speaker.say(text("Hello"))
+    told = web.post(URL, json={"model": "m", "input": "Hello", **members})
+    losses = web.get(told.headers["x-turnscript-report"]).json()["losses"]
+    assert [(path, "dropped")] == [(loss["path"], loss["kind"]) for loss in losses]
 
 
 def test_too_long_a_prompt_is_told_in_the_words_that_clients_know(sdk: openai.OpenAI) -> None:

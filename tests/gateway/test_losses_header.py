@@ -9,6 +9,7 @@ import httpx2
 import pytest
 from starlette.routing import Route
 
+from tests.gateway.scripted import HANG
 from tests.gateway.stage import APIS, Stage, answer, body_of
 from turnscript.gateway.app import Application
 from turnscript.gateway.config import Config
@@ -73,6 +74,14 @@ def test_an_answer_that_was_kept_says_what_was_lost_in_it(keyed: tuple[Stage, di
     first, again = kept(stage, tokens["anna"], truncation="auto", top_logprobs=3, user="x", temperature=3)
     assert (first.json(), first.headers[LOSSES]) == (again.json(), again.headers[LOSSES])
     assert "0" != again.headers[LOSSES]
+
+
+def test_an_answer_that_is_being_made_says_what_was_lost_so_far(keyed: tuple[Stage, dict[str, str]]) -> None:
+    stage, tokens = keyed
+    stage.play([HANG])
+    first, again = kept(stage, tokens["anna"], background=True, top_logprobs=3)
+    assert ("in_progress", "1", "1") == (again.json()["status"], first.headers[LOSSES], again.headers[LOSSES])
+    stage.client.post(f"{again.url}/cancel", headers={"x-api-key": tokens["anna"]})
 
 
 def test_nobody_is_told_who_wants_no_losses_told(keyed: tuple[Stage, dict[str, str]]) -> None:

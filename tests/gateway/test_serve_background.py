@@ -19,11 +19,12 @@ import pytest
 from tests.clocks import run_time
 from tests.gateway.running import Running
 from tests.gateway.scripted import HANG, RESET, STREAM, Script, chunk, event
-from tests.gateway.stage import APIS, Stage, Told, answer, body_of, connected, named, piece, post, quiet
+from tests.gateway.stage import APIS, NO_TLS, Stage, Told, answer, body_of, connected, named, piece, post, quiet
 from tests.sdks import openai_sdk
 from turnscript.api import Api
 from turnscript.gateway.callers import ANYBODY
 from turnscript.gateway.database import Bounds, Database
+from turnscript.gateway.headers import LOSSES, REPORT
 from turnscript.gateway.keeping import Keeping
 from turnscript.gateway.store import SCHEMA, Answer, EventLog, Store
 
@@ -419,3 +420,67 @@ def test_when_the_gateway_stops_answers_finish_or_are_told_to_have_failed(tmp_pa
         over = look(stage, api, long)
         assert "failed" == over["status"]
         assert "shutting down" in over["error"]["message"]
+
+
+@EACH
+def test_who_follows_an_answer_when_the_gateway_stops_is_told_its_end(tmp_path: Path, api: Api) -> None:
+    heard: list[bytes] = []
+    with Stage(store={"path": tmp_path / "store.sqlite"}, server={"grace": 0.2}) as stage:
+        stage.play([*BEGUN, HANG])
+        body, begins = body_of(api, stream=True, background=True), threading.Event()
+
+        def follow() -> None:
+            url = f"{stage.url}{api.endpoint}"
+            with httpx2.Client(timeout=20, verify=NO_TLS) as client, client.stream("POST", url, content=body) as told:
+                for data in told.iter_raw():
+                    heard.append(data)
+                    begins.set()
+
+        follower = threading.Thread(target=follow)
+        follower.start()
+        assert begins.wait(10)
+    follower.join(10)
+    events = events_of(b"".join(heard))
+    assert list(range(len(events))) == [one["sequence_number"] for one in events]
+    assert "failed" == events[-1]["response"]["status"]
+    assert "shutting down" in events[-1]["response"]["error"]["message"]
+
+
+@EACH
+def test_an_answer_whose_follower_has_left_counts_as_any_other(stage: Stage, api: Api) -> None:
+    left = threading.Event()
+    stage.play([*BEGUN, left, *ENDS])
+    with stage.client.stream("POST", api.endpoint, content=body_of(api, stream=True, background=True)) as response:
+        report = response.headers[REPORT]
+        begun = events_of(next(response.iter_raw()))[0]["response"]["id"]
+    stage.until(lambda: not stage.gateway.service.visits)
+    left.set()
+    over = until_over(stage, api, begun)
+    stage.until(lambda: 200 == stage.client.get(report).status_code)
+    told = stage.client.get(report).json()["usage"]
+    assert (over["usage"]["input_tokens"], over["usage"]["output_tokens"]) == (told["input"], told["output"])
+    assert "0" == stage.client.get(f"{api.endpoint}/{begun}").headers[LOSSES]
+
+
+def cancelled(stage: Stage) -> dict[str, float]:
+    """How many answers were broken off, for each reason."""
+    text = stage.client.get("/metrics").text
+    found = re.findall(r'^turnscript_cancelled_total{.*reason="(.*)"} (.*)$', text, re.MULTILINE)
+    return {reason: float(count) for reason, count in found}
+
+
+@EACH
+def test_an_answer_counts_as_broken_off_if_it_is_cancelled_and_not_if_it_is_left(api: Api) -> None:
+    left = threading.Event()
+    with Stage() as stage:
+        stage.play([*BEGUN, left, *ENDS], [*BEGUN, HANG])
+        with stage.client.stream("POST", api.endpoint, content=body_of(api, stream=True, background=True)) as response:
+            followed = events_of(next(response.iter_raw()))[0]["response"]["id"]
+        stage.until(lambda: not stage.gateway.service.visits)
+        left.set()
+        assert "completed" == until_over(stage, api, followed)["status"]
+        assert {} == cancelled(stage)
+        id_ = begun(stage, api)
+        stage.until(lambda: 2 == len(stage.asks[0]))
+        stage.client.post(f"{api.endpoint}/{id_}/cancel")
+        assert {"client": 1.0} == cancelled(stage)

@@ -63,7 +63,7 @@ def test_no_key_and_no_word_of_a_conversation_is_in_the_log(tmp_path: Path, as_j
         Serving(tmp_path, server.url, server=keys, logs=logs) as process,
     ):
         ids = [one for failure in FAILURES for one in all_of(process, key, failure, scripts)]
-        ids += wrong_ones(process, key)
+        ids += wrong_ones(process, key) + small_ones(process, key)
         asyncio.run(broken_off(process.url))
         time.sleep(0.1)
         for word in (SECRET, ANSWERED, key, key[-20:]):
@@ -72,7 +72,7 @@ def test_no_key_and_no_word_of_a_conversation_is_in_the_log(tmp_path: Path, as_j
             assert any(one in line for line in process.lines)
         if as_json:
             told = [json.loads(line) for line in process.lines if line.startswith("{")]
-            assert {"answered", "counted", "refused", "backend failed"} <= {line["event"] for line in told}
+            assert {"answered", "counted", "refused", "told", "backend failed"} <= {line["event"] for line in told}
             assert {"time", "level", "event"} <= set.intersection(*map(set, told))
     assert len(ids) > 100
     assert len(set(ids)) == len(ids)
@@ -106,6 +106,18 @@ def wrong_ones(process: Serving, key: str) -> list[str]:
         if api.serving.count_path:
             ids += [send(process, api.serving.count_path, body, key) for body in (good, good[:-5])]
     return ids
+
+
+def small_ones(process: Serving, key: str) -> list[str]:
+    """Lists, and what is done with answers that are kept. The last failure is none."""
+    [api] = [api for api in APIS if api.serving.stored is not None]
+    headers = {"authorization": f"Bearer {key}"}
+    told = process.client.post(api.endpoint, content=body_of(api, stream=False, text=SECRET), headers=headers)
+    kept = f"{api.endpoint}/{told.json()['id']}"
+    asks = [("GET", "/v1/models"), ("GET", f"/v1/models/{SECRET}"), ("GET", kept), ("DELETE", kept)]
+    answers = [process.client.request(method, path, headers=headers) for method, path in asks]
+    assert [200] * len(asks) == [one.status_code for one in answers]
+    return [one.headers["x-request-id"] for one in answers]
 
 
 async def broken_off(url: str) -> None:

@@ -83,10 +83,37 @@ def test_the_best_of_several_is_a_loss_or_refused_and_of_one_nothing(stage: Stag
         assert (" upon", "0") == (told.text, told.headers[LOSSES])
 
 
-@pytest.mark.parametrize("members", [{"echo": "yes"}, {"best_of": "two"}, {"best_of": 0}], ids=str)
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"echo": "yes"},
+        {"best_of": "two"},
+        {"best_of": 0},
+        {"prompt": 7},
+        {"prompt": []},
+        {"prompt": [True]},
+        {"prompt": [5, -1]},
+        {"prompt": ["one", "two"]},
+    ],
+    ids=str,
+)
 def test_what_is_no_value_of_these_is_a_bad_request(stage: Stage, members: dict[str, Any]) -> None:
     stage.play(answer(" upon"))
     with openai_sdk(stage.url) as sdk, pytest.raises(openai.BadRequestError) as told:
         sdk.completions.create(model="m", prompt="Once", extra_body=members)
     assert f"$.{next(iter(members))}" == told.value.param
     assert not stage.asks[0]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        (["one", "two"], "one prompt is answered at a time"),
+        ([[1], [2]], "one prompt is answered at a time"),
+        (7, "this is no prompt"),
+        ([True], "this is no prompt"),
+    ],
+    ids=str,
+)
+def test_only_several_prompts_are_said_to_be_several(stage: Stage, prompt: Any, said: str) -> None:
+    assert said in str(ask(stage, prompt=prompt).error)

@@ -172,6 +172,17 @@ def test_facts_that_are_not_understood_are_none(backend: Backend, said: bytes) -
     assert Facts() == backend.read_facts([said] * count)
 
 
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_context_and_slots_that_there_are_not_are_not_known(number: int) -> None:
+    """A router of llama.cpp says that its context is 0: no prompt would fit."""
+    said = {"default_generation_settings": {"n_ctx": number}, "total_slots": number}
+    assert Facts() == LLAMA.read_facts([json.dumps(said).encode(), b""])
+    for card in ({"max_model_len": number}, {"meta": {"n_ctx": number}}):
+        assert Facts() == COMPLETIONS.read_facts([json.dumps({"data": [card]}).encode()])
+    both = {"data": [{"max_model_len": number, "meta": {"n_ctx": 64}}]}
+    assert Facts(context=64) == COMPLETIONS.read_facts([json.dumps(both).encode()])
+
+
 def test_facts_are_read_where_servers_say_them() -> None:
     models = b'{"object":"list","data":[{"id":"m","object":"model","max_model_len":8192}]}'
     assert Facts(context=8192, model="m") == COMPLETIONS.read_facts([models])

@@ -328,6 +328,24 @@ def test_completions_say_stops_counts_and_probabilities() -> None:
     assert [None, None] == [piece.logprobs for piece in read(COMPLETIONS, sse(tokens, last))]
 
 
+@pytest.mark.parametrize("number", [-1, -(1 << 70), 1 << 70, 10**400], ids=["-1", "-2^70", "2^70", "10^400"])
+@EACH
+def test_what_cannot_be_a_count_is_none(backend: Backend, number: int) -> None:
+    """Whoever adds them up would fail, after the answer."""
+    names = {LLAMA: ("tokens_evaluated", "tokens_predicted"), AI00: ("prompt", "completion")}
+    for name in names.get(backend, ("prompt_tokens", "completion_tokens")):
+        last = event(backend, "", "stop")
+        (last if backend is LLAMA else last.setdefault("usage", {}))[name] = number
+        assert ("a", None) == summary(read(backend, sse(event(backend, "a"), last)))[::3]
+
+
+def test_no_more_is_cached_than_there_is() -> None:
+    last = event(COMPLETIONS, "", "stop")
+    for said, cached in ((9, 8), (8, 8), (-3, 0)):
+        usage = {"prompt_tokens": 8, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": said}}
+        assert Usage(8, 3, cached) == summary(read(COMPLETIONS, sse(last | {"usage": usage})))[3]
+
+
 def test_only_the_first_choice_is_read() -> None:
     second = {"choices": [{"index": 1, "text": "no", "finish_reason": "length"}]}
     assert ("a", "stop") == summary(read(COMPLETIONS, sse(second, event(COMPLETIONS, "a", "stop"), "[DONE]")))[:2]

@@ -220,7 +220,8 @@ def test_half_a_surrogate_pair_is_sent_as_an_escape() -> None:
 
 def test_errors_have_the_shape_of_the_other_apis_of_this_house() -> None:
     status, data = API.render_error(UnknownName("model", "m", []))
-    assert (404, "model_not_found") == (status, json.loads(data)["error"]["code"])
+    told = json.loads(data)["error"]
+    assert (404, "model_not_found", "unknown model 'm'; there is none") == (status, told["code"], told["message"])
 
 
 @given(responses(("text", "thinking", "call", "refusal")))

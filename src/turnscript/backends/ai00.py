@@ -33,11 +33,11 @@ from turnscript.backend import (
     HttpCall,
     JsonReader,
     Piece,
+    counted,
     given,
     limit_of,
     stops_of,
 )
-from turnscript.conversation import Usage
 from turnscript.errorobject import upstream_error
 from turnscript.errors import Unsupported
 
@@ -137,7 +137,7 @@ class _Reader(JsonReader):
         finish = choice.finish_reason
         if finish is None:
             return Piece(text) if text else None
-        usage = None if answer.usage is None else Usage(answer.usage.prompt, answer.usage.completion)
+        usage = None if answer.usage is None else counted(answer.usage.prompt, answer.usage.completion)
         return Piece(text, "length" if finish == "length" else "stop", None, usage)
 
 

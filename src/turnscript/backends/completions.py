@@ -35,6 +35,7 @@ from turnscript.backend import (
     HttpCall,
     JsonReader,
     Piece,
+    counted,
     limit_of,
     stops_of,
     token_reader,
@@ -177,7 +178,7 @@ def _usage(counts: Raw) -> Usage | None:
     cached = found.prompt_tokens_details.cached_tokens if found.prompt_tokens_details is not None else None
     if found.prompt_tokens is None and found.completion_tokens is None:
         return None
-    return Usage(found.prompt_tokens or 0, found.completion_tokens or 0, cached or 0)
+    return counted(found.prompt_tokens or 0, found.completion_tokens or 0, cached or 0)
 
 
 BACKENDS = (Completions(),)

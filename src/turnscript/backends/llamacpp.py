@@ -41,6 +41,8 @@ from turnscript.backend import (
     HttpCall,
     JsonReader,
     Piece,
+    at_least_one,
+    counted,
     encode,
     given,
     limit_of,
@@ -140,8 +142,8 @@ class LlamaCpp(Backend):
         model = found.model_alias or found.model_path
         settings = found.default_generation_settings
         return Facts(
-            context=settings.n_ctx if settings is not None else None,
-            slots=found.total_slots,
+            context=at_least_one(settings.n_ctx) if settings is not None else None,
+            slots=at_least_one(found.total_slots),
             model=model.replace("\\", "/").rpartition("/")[2] if model else None,
             end_token=found.eos_token or None,
             bos_token=found.bos_token or None,
@@ -255,7 +257,7 @@ class _Reader(JsonReader):
 
     def _prompt(self, event: _Event) -> Usage | None:
         self._counted = True
-        return Usage(event.tokens_evaluated, 0, self._cached) if event.tokens_evaluated else None
+        return counted(event.tokens_evaluated, 0, self._cached) if event.tokens_evaluated else None
 
     def _list_of(self, event: _Event) -> list[TokenLogprob] | None:
         said = event.completion_probabilities
@@ -263,9 +265,9 @@ class _Reader(JsonReader):
 
 
 def _last(event: _Event, text: str, tokens: list[TokenLogprob] | None) -> Piece:
-    counted = event.tokens_evaluated is not None or event.tokens_predicted is not None
+    said = event.tokens_evaluated is not None or event.tokens_predicted is not None
     cached = event.cached if event.cached is not None else event.timings.cache_n if event.timings is not None else None
-    usage = Usage(event.tokens_evaluated or 0, event.tokens_predicted or 0, cached or 0) if counted else None
+    usage = counted(event.tokens_evaluated or 0, event.tokens_predicted or 0, cached or 0) if said else None
     finish = "length" if event.stop_type == "limit" or event.truncated else "stop"
     slot = event.id_slot if event.id_slot is not None and event.id_slot >= 0 else None
     return Piece(text, finish, event.stopping_word or None, usage, slot, tokens)

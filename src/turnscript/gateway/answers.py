@@ -126,14 +126,18 @@ class AnswerRequests:
         assert stored is not None
 
         async def make(prepared: Prepared, tell: Tell) -> tuple[Generation, bytes]:
-            prepared.served.users += 1  # the visit is over before
+            # The visit is over before, and has let go of its model and of what was generated.
+            prepared.served.users += 1
+            generation = visit.generation = prepared.generation()
             try:
-                generation = await self._generated(visit, prepared, tell)
+                await self._generate(visit, prepared, generation, tell)
                 return generation, await service.finish(visit, prepared, generation)
+            except asyncio.CancelledError:
+                service.note_cancelled(visit, "shutdown" if service.draining else LEFT)
+                raise
             finally:
                 prepared.served.users -= 1
-                if visit.generation is not None:  # what was cancelled or has failed took tokens, too
-                    service.note_answer(visit, prepared, visit.generation)
+                service.note_answer(visit, prepared, generation)  # what was cancelled or has failed took tokens, too
 
         body = await service.apart.start(self._api, prepared, make)
         if not prepared.streams:
@@ -207,12 +211,15 @@ class AnswerRequests:
 
     async def _generated(self, visit: Visit, prepared: Prepared, tell: Tell) -> Generation:
         """The generation, run to its end. All but its last events are told."""
-        generation = prepared.generation()
-        visit.generation = generation
+        generation = visit.generation = prepared.generation()
+        await self._generate(visit, prepared, generation, tell)
+        return generation
+
+    async def _generate(self, visit: Visit, prepared: Prepared, generation: Generation, tell: Tell) -> None:
+        """Run a generation, in its turn."""
         async with prepared.caller.gate, prepared.served.gate:
             visit.begin_in(SOON)
             await self._run(visit, prepared, generation, tell)
-        return generation
 
     async def _run(self, visit: Visit, prepared: Prepared, generation: Generation, tell: Tell) -> None:
         """All that a model's servers write of an answer, pauses included. All but its last events are told."""

@@ -30,12 +30,14 @@ Make = Callable[[Prepared, Tell], Awaitable[tuple[Generation, bytes]]]
 
 
 class Making:
-    """An answer that is being made. `body`: what its client was told first. `error`: why it was ended early; None if
-    its client wished it. `ending`: nothing can end it early any more."""
+    """An answer that is being made. `body`: what its client was told first. `losses`: how many there were until then;
+    None where nobody is told. `error`: why it was ended early; None if its client wished it. `ending`: nothing can end
+    it early any more."""
 
-    def __init__(self, task: asyncio.Task[None], body: bytes) -> None:
+    def __init__(self, task: asyncio.Task[None], body: bytes, losses: int | None) -> None:
         self.task = task
         self.body = body
+        self.losses = losses
         self.error: TurnscriptError | None = None
         self.ending = False
 
@@ -57,6 +59,11 @@ class Apart:
         """What the client of an answer was told first, while it is being made."""
         making = self._making.get((owner, id_))
         return making.body if making is not None else None
+
+    def losses_of(self, owner: str, id_: str) -> int | None:
+        """How many losses an answer has so far, while it is being made."""
+        making = self._making.get((owner, id_))
+        return making.losses if making is not None else None
 
     def check_over(self, owner: str, id_: str | None) -> None:
         """Raises Conflict for an answer that is being made: whoever goes on from it would go on without it."""
@@ -83,7 +90,7 @@ class Apart:
         await self._keeping.keep(api, prepared, body, finished=False)
         log = self._keeping.store.begin_events(owner, id_) if prepared.streams else None
         task = asyncio.get_running_loop().create_task(self._make(api, prepared, make, log, body))
-        self._making[owner, id_] = Making(task, body)
+        self._making[owner, id_] = Making(task, body, prepared.told.losses)
         return body
 
     async def _make(self, api: Api, prepared: Prepared, make: Make, log: EventLog | None, body: bytes) -> None:

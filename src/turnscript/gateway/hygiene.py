@@ -72,6 +72,8 @@ UNREAD = frozenset(
     | {"reasoning", "speed", "text", "user_id"}
 )
 """Unnamed members of a request that change nothing about what a model should write."""
+_ASKED = {"text": "format"}
+"""What stands in some of them, and does: a shape of the answer that nobody here knows."""
 
 _ID_OF: dict[type[Item], str] = {System: "id", User: "id", Assistant: "id", Thinking: "id"}
 _ID_OF |= {ToolCall: "item_id", ToolResult: "item_id"}
@@ -433,6 +435,8 @@ def unread(request: Request, handled: Collection[str] = ()) -> list[Loss]:
     losses = []
     for key, value in request.extra.items():
         if key in UNREAD or key in handled or bytes(value).strip() in _NOTHING:
+            if key in _ASKED and _ASKED[key] in read_object(value):
+                losses.append(Loss(f"$.{key}.{_ASKED[key]}", "dropped", "this has no effect here"))
             continue
         if key == "context_management" and _keeps_all(plain(value)):
             continue

@@ -42,7 +42,9 @@ class OfAnswer(OfOne):
     async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
         owner, id_ = self.service.admit(headers, counted=False).name, http.path_params["id"]
         response = await self.kept(http, owner, id_)
-        losses = self.service.reports.losses_of(id_, owner)
+        losses = self.service.apart.losses_of(owner, id_)
+        if losses is None:
+            losses = self.service.reports.losses_of(id_, owner)
         if losses is not None:
             response.headers[LOSSES] = str(losses)
         return response

@@ -48,7 +48,8 @@ class Endpoint(ABC):
                 response = refusal(api, error)
         else:
             if api is not None:
-                response.headers[api.request_id] = new_request_id()
+                response.headers[api.request_id] = request_id = new_request_id()
+                _note(http, request_id, response.status_code)
                 if self.lossless:
                     response.headers[LOSSES] = "0"
         await response(scope, receive, send)
@@ -56,6 +57,21 @@ class Endpoint(ABC):
     @abstractmethod
     async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
         """The answer."""
+
+
+def _note(http: HttpRequest, request_id: str, status: int) -> None:
+    """Log what was told. Most of it is asked again and again; what changes something is worth a line. The path of the
+    others may hold what a client wrote."""
+    changes = http.method not in ("GET", "HEAD")
+    path = http.scope["path"] if changes else None
+    say(
+        logging.INFO if changes else logging.DEBUG,
+        "told",
+        request=request_id,
+        method=http.method,
+        path=path,
+        status=status,
+    )
 
 
 class MethodNotAllowed(TurnscriptError):

@@ -48,7 +48,7 @@ from turnscript.respelling import RESPELLED
 from turnscript.serving import Compacting, EffortChange
 from turnscript.thoughts import restore_thoughts, sealed
 
-HANDLED = ("store", "previous_response_id", "background", "stream_options", *HOSTED_MEMBERS)
+HANDLED = ("store", "previous_response_id", "background", "stream_options", "tool_choice", *HOSTED_MEMBERS)
 """Unnamed members that the gateway itself reads."""
 CAREFUL = 1.25
 """How much larger than estimated a prompt may really be: where even that fits, nobody needs to count."""
@@ -290,7 +290,7 @@ class Preparation(Struct, kw_only=True):
         found = losses if said is not None else []
         wanted = self._within_limit(served.model.max_tokens if said is None else said, path, found)
         context = served.context
-        if isinstance(text, str) and context is not None and tokens * CAREFUL + (wanted or LEAST) > context:
+        if isinstance(text, str) and context is not None and (wanted or LEAST) > context - tokens * CAREFUL:
             tokens, _ = await served.count(text)
         fit = forcing.fit(wanted, tokens, context, path=path)
         if fit.overflow is not None:
@@ -316,7 +316,7 @@ class Preparation(Struct, kw_only=True):
         accepts = forcing.LOGPROBS.union(backend.settings) if backend.tells_logprobs else frozenset(backend.settings)
         sampling = forcing.sampling(request, served.model.sampling_values, accepts=accepts | backend.also)
         visible = [*served.model.visible, *(served.special_tokens if own_stops else ())]
-        stops = forcing.stops(own_stops, request.settings.stop)
+        stops = forcing.stops(own_stops, request.settings.stop, path=request.paths.get("stop", "$.stop"))
         losses += [*sampling.losses, *stops.losses]
         return Completion(
             prompt=text,
@@ -396,9 +396,10 @@ def _prompt(request: Request) -> str | list[int]:
     if said is None:
         return "".join([text_content(item.content) for item in request.items if isinstance(item, System | User)])
     value = plain(said)
-    if isinstance(value, list) and value and all(isinstance(one, int) for one in value):
+    if isinstance(value, list) and value and all(type(one) is int and one >= 0 for one in value):
         return value
-    message = "one prompt is answered at a time: send a request for each"
+    several = isinstance(value, list) and any(isinstance(one, str | list) for one in value)
+    message = "one prompt is answered at a time: send a request for each" if several else "this is no prompt"
     raise InvalidRequest(message, path="$.prompt", expected="a string, or an array of token ids")
 
 

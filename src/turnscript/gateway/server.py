@@ -18,6 +18,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -46,6 +47,8 @@ class Protocol(HttpToolsProtocol):
     _head_size = 0
     _unfinished = 0
     _linger: TimerHandle | None = None
+    _offer: int | None = None
+    _held = False
     _left: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -72,6 +75,9 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        while self._offer is not None:
+            data = self._pass_over(data)
+            super().data_received(data)
         self._unfinished = self._unfinished + len(data) if self._head_timer is not None else 0
         if self._unfinished > _HEAD_LIMIT and not self.transport.is_closing():
             self._head_size = self._unfinished
@@ -95,7 +101,9 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._disarm()
-        super().on_headers_complete()
+        self._held = self.parser.should_upgrade() and _announces_body(self.headers)
+        if not self._held:
+            super().on_headers_complete()
 
     def _grow(self, size: int) -> None:
         self._head_size += size
@@ -129,6 +137,8 @@ class Protocol(HttpToolsProtocol):
             self._linger = self.loop.call_later(_LINGER, self.transport.abort)
 
     def on_message_complete(self) -> None:
+        if self._held:
+            return
         super().on_message_complete()
         if self._linger is not None:
             self._stop_lingering()
@@ -149,8 +159,37 @@ class Protocol(HttpToolsProtocol):
         else:
             super().timeout_keep_alive_handler()
 
+    # Offers to go on in another protocol.
+
     def _unsupported_upgrade_warning(self) -> None:
-        """The application answers upgrades, and says so in its own log."""
+        """The parser has stopped behind a head with such an offer. The application answers those that it cares for."""
+        offered = sys.exception()
+        assert isinstance(offered, httptools.HttpParserUpgrade)
+        self._offer = offered.args[0]
+
+    def _pass_over(self, data: bytes) -> bytes:
+        """Go on in this protocol; returns what is to be parsed. Java's client offers HTTP/2 with its first request, and
+        sends the body of that in this one. The parser takes the body for something of the other: a new parser reads it,
+        behind the head without the offer."""
+        rest, self._offer = data[self._offer :], None
+        if not self._held:
+            return rest
+        rest = self._head_without_offer() + rest
+        self._held = False
+        self.parser = httptools.HttpRequestParser(self)
+        return rest
+
+    def _head_without_offer(self) -> bytes:
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+        lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def _announces_body(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether a body follows a head."""
+    named = dict(headers)
+    return b"transfer-encoding" in named or named.get(b"content-length", b"0").strip(b"0") != b""
 
 
 def allow_open_files(most: int = 65_536) -> None:

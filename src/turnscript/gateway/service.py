@@ -122,7 +122,8 @@ class Service:
         """End the answers that still go on, each with the error that its API has for it."""
         error = Overloaded("the gateway is shutting down; try again", retry_after=2.0)
         for visit in list(self.visits):
-            visit.give_up(error, "shutdown")
+            if not visit.follows:
+                visit.give_up(error, "shutdown")
         self.apart.cancel_all(error)
 
     def reload(self) -> None:
@@ -351,8 +352,8 @@ class Service:
         metrics.duration.labels(api, model).observe(visit.age)
         if prepared is not None:
             metrics.running.labels(api, model).dec()
-        if visit.ended_by not in ("", "itself"):
-            metrics.cancelled.labels(api, model, visit.ended_by).inc()
+        if visit.ended_by not in ("", "itself") and not visit.follows:
+            self.note_cancelled(visit, visit.ended_by)
         if generation is not None and generation.first is not None:
             metrics.first_token.labels(api, model).observe(generation.first - visit.began)
         if prepared is not None and generation is not None and not prepared.detached:
@@ -372,6 +373,10 @@ class Service:
             prefix=f"{visit.told.reused}/{visit.told.total}",
             error=getattr(visit.error, "code", None),
         )
+
+    def note_cancelled(self, visit: Visit, reason: str) -> None:
+        """Count an answer that was broken off."""
+        self.metrics.cancelled.labels(visit.api.name, visit.model or "none", reason).inc()
 
     def note_count(self, visit: Visit, prepared: Prepared, tokens: int) -> None:
         """Keep the report of a request whose tokens were counted, and that was not answered."""

@@ -243,6 +243,11 @@ class Visit:
         await self._send({"type": "http.response.body", "body": body})
 
     @property
+    def follows(self) -> bool:
+        """Whether its stream is that of an answer made apart, which ends as that does."""
+        return self.outlet is not None and self.prepared is not None and self.prepared.detached
+
+    @property
     def age(self) -> float:
         """Seconds since the request came."""
         return monotonic() - self.began

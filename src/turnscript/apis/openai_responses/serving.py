@@ -39,7 +39,11 @@ def _asks(request: Request) -> bool:
 
 
 def _detached(request: Request) -> bool:
-    return bytes(request.extra.get("background", b"")) == b"true"
+    value = plain(request.extra.get("background", RawJson(b"null")))
+    if value is not None and not isinstance(value, bool):
+        message = f"expected true or false, got {value!r}"
+        raise InvalidRequest(message, path="$.background", expected="true or false", got=repr(value))
+    return value is True
 
 
 def _previous(request: Request) -> str | None:

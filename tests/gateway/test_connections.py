@@ -1,0 +1,85 @@
+"""Owns connections: whatever a client sends on one, and in whichever pieces, each request of it is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from tests.gateway.stage import APIS, Stage, answer, body_of, connected, named, post, quiet
+from turnscript.api import Api
+
+EACH = pytest.mark.parametrize("api", APIS, ids=named)
+OFFER = {"connection": "Upgrade, HTTP2-Settings", "upgrade": "h2c", "http2_settings": "AAEAAEAAAAIAAAAB"}
+"""What Java's own client sends with its first request to a server without TLS."""
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with Stage() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    with quiet(caplog):
+        yield
+
+
+def told(stage: Stage, *pieces: bytes, count: int = 1) -> list[bytes]:
+    """The heads and bodies of so many whole answers, to a client that sends its requests in these pieces."""
+
+    async def run() -> list[bytes]:
+        async with connected(stage.url) as (reader, writer), asyncio.timeout(10):
+            for piece in pieces:
+                writer.write(piece)
+                await asyncio.sleep(0.05)
+            return [await _answer(reader) for _ in range(count)]
+
+    return asyncio.run(run())
+
+
+async def _answer(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next(line for line in head.split(b"\r\n") if line.startswith(b"content-length: "))
+    return head + await reader.readexactly(int(length.removeprefix(b"content-length: ")))
+
+
+def chunked(request: bytes) -> bytes:
+    """The same request, its body in two chunks."""
+    head, _, body = request.partition(b"\r\n\r\n")
+    lines = [line for line in head.split(b"\r\n") if not line.startswith(b"content-length")]
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:9], body[9:]))
+    return b"\r\n".join([*lines, b"transfer-encoding: chunked"]) + b"\r\n\r\n" + chunks + b"0\r\n\r\n"
+
+
+def cut(request: bytes) -> Sequence[Sequence[bytes]]:
+    """A request whole, its head alone, and cut in the middle of head and body."""
+    end = request.index(b"\r\n\r\n") + 4
+    return [request], [request[:end], request[end:]], [request[:20], request[20 : end + 9], request[end + 9 :]]
+
+
+@EACH
+def test_an_offer_of_another_protocol_is_passed_over_and_the_body_read(stage: Stage, api: Api) -> None:
+    stage.play(answer("Hello"))
+    request = post(api, body_of(api, stream=False), **OFFER)
+    plain = post(api, body_of(api, stream=False))
+    for one in (request, chunked(request)):
+        for pieces in cut(one):
+            first, second = told(stage, *pieces, plain, count=2)
+            assert (b"HTTP/1.1 200", True) == (first[:12], b"Hello" in first), first
+            assert (b"HTTP/1.1 200", True) == (second[:12], b"Hello" in second), second
+
+
+def test_requests_behind_an_offer_without_a_body_are_answered(stage: Stage) -> None:
+    offer = b"GET /v1/models HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: h2c\r\n\r\n"
+    assert {b"HTTP/1.1 200"} == {one[:12] for one in told(stage, offer * 1500, count=1500)}
+
+
+@EACH
+def test_requests_that_follow_each_other_at_once_are_answered_in_turn(stage: Stage, api: Api) -> None:
+    stage.play(answer("one"), answer("two"), answer("three"))
+    request = post(api, body_of(api, stream=False))
+    words = [b"one", b"two", b"three"]
+    assert words == [word for word, one in zip(words, told(stage, request * 3, count=3), strict=True) if word in one]

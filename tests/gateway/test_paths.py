@@ -1,0 +1,48 @@
+"""Owns the paths of the gateway, as its application lists them: what holds for every one, whatever it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from starlette.routing import Route
+
+from tests.gateway.stage import Stage, answer
+from turnscript.gateway.app import Application
+from turnscript.gateway.config import Config
+from turnscript.gateway.keyfile import add_key
+from turnscript.gateway.service import Service
+from turnscript.registry import apis, get_api
+
+OPEN = {"/", "/health", "/api/event_logging/batch"}
+"""Paths that tell nothing of anybody, and start nothing."""
+SOCKETS = {api.endpoint.removeprefix(strip) for api in map(get_api, apis()) for strip in ("", "/v1")}
+"""Where a GET is only told to use another method, or no WebSocket."""
+PATHS = [
+    (method, route.path)
+    for route in Application(Service(Config())).routes
+    if isinstance(route, Route) and route.path not in OPEN
+    for method in ("GET", "POST", "DELETE")
+    if method in cast(Any, route.app).methods and not (method == "GET" and route.path in SOCKETS)
+]
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, str]]:
+    path = tmp_path_factory.mktemp("keys") / "keys"
+    token = add_key(path, "anna").reveal()
+    with Stage(server={"keys": path}) as made:
+        made.play(answer("Hello"))
+        yield made, token
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+def test_a_key_is_wanted_in_either_header_whatever_is_asked(keyed: tuple[Stage, str], method: str, path: str) -> None:
+    stage, token = keyed
+    url = path.replace("{id}", "resp_1").replace("{name:path}", "another")
+    for headers in ({}, {"authorization": f"Basic {token}"}, {"x-api-key": "wrong"}):
+        assert 401 == stage.client.request(method, url, headers=headers).status_code
+    for headers in ({"authorization": f"Bearer {token}"}, {"x-api-key": token}):
+        assert stage.client.request(method, url, headers=headers).status_code in (200, 400, 404)
+    assert not stage.asks[0]
