@@ -16,13 +16,13 @@ Five fields that every item has:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import msgspec
 from msgspec import Struct
 
-from turnscript.jsontext import Json, same
+from turnscript.equality import equal
+from turnscript.jsontext import Json
 from turnscript.logprobs import TokenLogprob
 
 Extra = dict[str, Json]
@@ -46,7 +46,7 @@ class Hints(Struct, omit_defaults=True, gc=False):
     """Attributes of a transcript's tag that its format does not name, in order."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Hints) and _equal(self, other)
+        return isinstance(other, Hints) and equal(self, other)
 
     __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
@@ -61,7 +61,7 @@ class Part(Struct, eq=False, kw_only=True, gc=False):
     extra: Extra = {}
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and _equal(self, other)
+        return type(self) is type(other) and equal(self, other)
 
     __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
@@ -131,7 +131,7 @@ class Item(Struct, eq=False, kw_only=True, gc=False):
     at: str = ""
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and _equal(self, other)
+        return type(self) is type(other) and equal(self, other)
 
     __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
@@ -259,7 +259,7 @@ class Tool(Struct, eq=False, kw_only=True, gc=False):
     hints: dict[str, str] = {}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tool) and _equal(self, other)
+        return isinstance(other, Tool) and equal(self, other)
 
     __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
@@ -292,7 +292,7 @@ class ToolChoice(Struct, eq=False, omit_defaults=True, gc=False):
     extra: Extra = {}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ToolChoice) and _equal(self, other)
+        return isinstance(other, ToolChoice) and equal(self, other)
 
     __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
@@ -307,7 +307,7 @@ class ThinkingMode(Struct, eq=False, omit_defaults=True, gc=False):
     extra: Extra = {}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ThinkingMode) and _equal(self, other)
+        return isinstance(other, ThinkingMode) and equal(self, other)
 
     __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
@@ -324,7 +324,7 @@ class ResponseFormat(Struct, eq=False, omit_defaults=True, gc=False):
     extra: Extra = {}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ResponseFormat) and _equal(self, other)
+        return isinstance(other, ResponseFormat) and equal(self, other)
 
     __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
@@ -366,7 +366,7 @@ class Settings(Struct, eq=False, kw_only=True, omit_defaults=True, gc=False):
     moderation: Json | None = None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Settings) and _equal(self, other)
+        return isinstance(other, Settings) and equal(self, other)
 
     __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
@@ -417,7 +417,7 @@ class Request(Struct, eq=False, kw_only=True, gc=False):
                     item.at = f"items[{index}]"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Request) and _equal(self, other)
+        return isinstance(other, Request) and equal(self, other)
 
     __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
@@ -464,7 +464,7 @@ class Response(Struct, eq=False, kw_only=True, gc=False):
     logprobs: dict[int, list[TokenLogprob]] = {}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Response) and _equal(self, other)
+        return isinstance(other, Response) and equal(self, other)
 
     __ne__ = object.__ne__  # msgspec's own compares identities
     __hash__ = None  # type: ignore[assignment]
@@ -478,28 +478,3 @@ def text_content(content: Iterable[Part]) -> str:
 def calls(items: Iterable[Item]) -> Iterator[ToolCall]:
     """The tool calls among `items`, in order."""
     return (item for item in items if isinstance(item, ToolCall))
-
-
-_NOT_COMPARED = frozenset({"at", "paths", "words", "generated"})
-
-
-def _equal(first: Struct, second: Struct) -> bool:
-    """Field by field; JSON texts by meaning, provenance not at all."""
-    for name in _compared(type(first)):
-        one, other = getattr(first, name), getattr(second, name)
-        if one is not other and not _same_value(one, other):
-            return False
-    return True
-
-
-@cache
-def _compared(kind: type[Struct]) -> tuple[str, ...]:
-    return tuple(name for name in kind.__struct_fields__ if name not in _NOT_COMPARED)
-
-
-def _same_value(first: Any, second: Any) -> bool:
-    if isinstance(first, Json) and isinstance(second, Json):
-        return same(first, second)
-    if isinstance(first, dict) and isinstance(second, dict):
-        return first.keys() == second.keys() and all(_same_value(first[key], second[key]) for key in first)
-    return bool(first == second)

@@ -46,3 +46,35 @@ def test_a_key_is_wanted_in_either_header_whatever_is_asked(keyed: tuple[Stage, 
     for headers in ({"authorization": f"Bearer {token}"}, {"x-api-key": token}):
         assert stage.client.request(method, url, headers=headers).status_code in (200, 400, 404)
     assert not stage.asks[0]
+
+
+@pytest.fixture(scope="module")
+def keyless() -> Iterator[Stage]:
+    with Stage() as made:
+        yield made
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+def test_without_keys_no_page_of_another_host_gets_anything(keyless: Stage, method: str, path: str) -> None:
+    url = path.replace("{id}", "resp_1").replace("{name:path}", "another")
+    for origin in (
+        "https://example.org",
+        "http://127.0.0.1.example.org:8000",
+        "http://rebound.test:8000",
+        "null",
+        "http://[",
+    ):
+        told = keyless.client.request(method, url, headers={"origin": origin, "content-type": "text/plain"})
+        assert 403 == told.status_code
+        assert f"a web page of {origin} asks" in told.text
+    for origin in ("http://localhost:3000", "http://[::1]", "https://127.0.0.1", "chrome-extension://abc", "file://"):
+        told = keyless.client.request(method, url, headers={"origin": origin})
+        assert told.status_code in (200, 400, 404)
+
+
+def test_a_page_of_another_host_may_ask_with_a_key_and_where_the_server_is_public(keyed: tuple[Stage, str]) -> None:
+    stage, token = keyed
+    page = {"origin": "https://example.org"}
+    assert 200 == stage.client.get("/v1/models", headers=page | {"authorization": f"Bearer {token}"}).status_code
+    with Stage(server={"public": True}) as public:
+        assert 200 == public.client.get("/v1/models", headers=page).status_code

@@ -9,6 +9,7 @@ from turnscript.gateway.config import Config, Policy
 from turnscript.gateway.headers import credentials
 from turnscript.gateway.keys import Key, Keys
 from turnscript.gateway.limits import Budget, Gate
+from turnscript.gateway.reach import check_page
 
 ANYBODY = "anybody"
 
@@ -43,8 +44,11 @@ class Callers:
         return caller if (fresh.limits, fresh.policy) == (caller.limits, caller.policy) else fresh
 
     def caller(self, headers: Mapping[str, str]) -> Caller:
-        """Who asks. Raises Unauthorized where keys are configured and neither of those offered is one."""
+        """Who asks. Raises Unauthorized where keys are configured and neither of those offered is one, and Forbidden
+        where none are and a page of another host asks."""
         if self._keys is None:
+            if "origin" in headers and not self._config.server.public:
+                check_page(headers["origin"])
             return self._anybody
         bearer, api_key = credentials(headers)
         key = self._keys.check(bearer, api_key)

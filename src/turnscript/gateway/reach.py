@@ -1,9 +1,11 @@
-"""Owns who can reach the server: whether an address is this machine's own, and the rule that follows from it."""
+"""Owns who can reach the server: whether an address is this machine's own, and the rules that follow from it."""
 
 from __future__ import annotations
 
 import ipaddress
+from urllib.parse import urlsplit
 
+from turnscript.errors import Forbidden
 from turnscript.gateway.config import Config
 from turnscript.gateway.invalidconfig import InvalidConfig
 
@@ -21,6 +23,28 @@ def is_loopback(host: str) -> bool:
         return False
     mapped = getattr(address, "ipv4_mapped", None)
     return bool((mapped or address).is_loopback)
+
+
+def check_page(origin: str) -> None:
+    """No page of another host may ask where no key is needed. A browser on this machine reaches what listens here
+    alone, and runs the scripts of any page; it tells whose they are in `Origin`, which programs do not send.
+
+    Raises Forbidden.
+    """
+    if _is_foreign(origin):
+        raise Forbidden(
+            f"a web page of {origin} asks, and without keys only those of this machine may; set keys to a file made "
+            "with `turnscript keys add`, or set public = true if that is meant"
+        )
+
+
+def _is_foreign(origin: str) -> bool:
+    """Whether a page is of another host, or hides its own (`null`). Extensions and desktop programs are neither."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return True
+    return origin == "null" or (parts.scheme in ("http", "https") and not is_loopback(parts.hostname or ""))
 
 
 def check_reach(config: Config) -> None:

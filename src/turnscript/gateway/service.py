@@ -221,7 +221,8 @@ class Service:
     # A request.
 
     def admit(self, headers: dict[str, str], *, counted: bool = True) -> Caller:
-        """Who asks. Raises Unauthorized, Overloaded while the gateway shuts down, RateLimited where it is too often."""
+        """Who asks. Raises Unauthorized or Forbidden, Overloaded while the gateway shuts down, RateLimited where it is
+        too often."""
         caller = self._callers.caller(headers)
         if self.draining:
             raise Overloaded("the gateway is shutting down; try again", retry_after=2.0)
