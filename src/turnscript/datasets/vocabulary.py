@@ -162,7 +162,7 @@ def _embedding(path: str, size: int) -> int:
 def _configuration(path: str) -> dict[str, Any]:
     try:
         found = msgspec.json.decode((Path(path).parent / "config.json").read_bytes())
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return {}
     return found if isinstance(found, dict) else {}
 
