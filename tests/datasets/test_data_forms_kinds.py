@@ -168,6 +168,17 @@ def test_llama_factory_refuses_with_a_code(part: Any, role: str, code: Code) -> 
     assert refused("llama-factory", {"messages": [{"role": role, "content": [part]}]})[0] is code
 
 
+def test_a_thought_may_stand_before_the_calls_of_a_turn() -> None:
+    """As LLaMA-Factory takes it apart for models that think."""
+    calls = '[{"name": "f", "arguments": {"a": 1.0}}, {"name": "g", "arguments": {}}]'
+    row = turns(("human", "Hi"), ("function_call", f"<think>\nTwo.\n</think>\n\n{calls}"), ("observation", "1"))
+    (example,) = read("sharegpt", row)
+    expected = [("thinking", "Two."), ("tool_call", "f", '{"a": 1.0}'), ("tool_call", "g", "{}"), ("tool_result", "1")]
+    assert expected == said(example)[1:]
+    broken = turns(("human", "Hi"), ("function_call", "<think>\nTwo.\n</think>\nf(1)"))
+    assert refused("sharegpt", broken) == (Code.JSON, "$.conversations[1].value")
+
+
 # Glaive.
 
 

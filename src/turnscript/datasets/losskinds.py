@@ -12,7 +12,7 @@ MOST = 1000
 """So many kinds are told apart, the first by their names; all others are counted as one."""
 OTHER = "others, of too many kinds to tell apart"
 _INDEX = re.compile(r"\[\d+\]")
-_LINE = re.compile(r"\Aline \d+: ")
+_LINE = re.compile(r"^line \d+: ")
 
 
 def kind_of(loss: Loss) -> str:
