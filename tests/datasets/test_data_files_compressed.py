@@ -90,6 +90,16 @@ def test_damage_in_a_stream_is_one_row_more(tmp_path: Path, way: str, at: float)
     assert rows[-1].problem is not None
 
 
+def test_damage_that_only_the_checksum_shows_says_that_rows_before_it_may_be_wrong(tmp_path: Path) -> None:
+    packed = gzip.compress(PLAIN, compresslevel=0)
+    place = packed.index(ROWS[0]) + 1
+    changed, *_, last = rows_of(tmp_path, packed[:place] + bytes([packed[place] ^ 1]) + packed[place + 1 :])
+    assert changed.problem is None
+    assert changed.data != ROWS[0]
+    assert last.problem is not None
+    assert "rows before this one may be wrong too" in last.problem.message
+
+
 @each_way
 def test_what_no_longer_begins_like_a_stream_is_told(tmp_path: Path, way: str) -> None:
     rows = rows_of(tmp_path, WAYS[way](b"1\n")[:-1])

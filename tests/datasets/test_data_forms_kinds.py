@@ -168,68 +168,18 @@ def test_llama_factory_refuses_with_a_code(part: Any, role: str, code: Code) -> 
     assert refused("llama-factory", {"messages": [{"role": role, "content": [part]}]})[0] is code
 
 
-# Hermes and Glaive.
+def test_a_thought_may_stand_before_the_calls_of_a_turn() -> None:
+    """As LLaMA-Factory takes it apart for models that think."""
+    calls = '[{"name": "f", "arguments": {"a": 1.0}}, {"name": "g", "arguments": {}}]'
+    row = turns(("human", "Hi"), ("function_call", f"<think>\nTwo.\n</think>\n\n{calls}"), ("observation", "1"))
+    (example,) = read("sharegpt", row)
+    expected = [("thinking", "Two."), ("tool_call", "f", '{"a": 1.0}'), ("tool_call", "g", "{}"), ("tool_result", "1")]
+    assert expected == said(example)[1:]
+    broken = turns(("human", "Hi"), ("function_call", "<think>\nTwo.\n</think>\nf(1)"))
+    assert refused("sharegpt", broken) == (Code.JSON, "$.conversations[1].value")
 
 
-def test_hermes_calls_tools_and_results_become_real_ones() -> None:
-    first, second, third = (get_form("hermes").read(row)[0] for row in rows_of("hermes"))
-    assert said(first) == [
-        ("user", "Is it cold in Oslo?"),
-        ("tool_call", "get_weather", '{"city": "Oslo", "days": 1.0}'),
-        ("tool_result", '{"t": 4}'),
-        ("assistant", "Yes, 4 degrees."),
-    ]
-    schema = first.request.tools[0].parameters
-    assert json.loads(bytes(schema or b""))["properties"]["days"]["maximum"] == 2**60
-    assert said(second) == [
-        ("system", "You know the weather."),
-        ("user", "Oslo and Rome?"),
-        ("thinking", "Two calls."),
-        ("assistant", "I look."),
-        ("tool_call", "get_weather", '{"city": "Oslo"}'),
-        ("tool_call", "get_weather", '{"city": "Rome"}'),
-        ("tool_result", "4"),
-        ("tool_result", "21"),
-        ("assistant", "4 and 21."),
-    ]
-    assert [tool.name for tool in second.request.tools] == ["get_weather", "now"]
-    assert said(third) == [("user", "Hi"), ("assistant", "Hello.")]
-
-
-def hermes(answer: str, system: str = "<tools>[{'name': 'f'}]</tools>", result: str = "") -> dict[str, Any]:
-    last = [("tool", result)] if result else []
-    return turns(("system", system), ("human", "Hi"), ("gpt", answer), *last)
-
-
-@pytest.mark.parametrize(
-    ("row", "code"),
-    [
-        (hermes("<tool_call>f(1)</tool_call>"), Code.ARGS),
-        (hermes("<tool_call>7</tool_call>"), Code.ARGS),
-        (hermes('<tool_call>{"name": "f", "arguments": 7}</tool_call>'), Code.ARGS),
-        (hermes('<tool_call>{"name": "f", "arguments": "x"}</tool_call>'), Code.ARGS),
-        (hermes('<tool_call>{"arguments": {}}</tool_call>'), Code.CALL),
-        (hermes('<tool_call>{"name": "f", "arguments": {}}'), Code.SHAPE),
-        (hermes("text </tool_call>"), Code.SHAPE),
-        (hermes("<tool_call>{'name': 'f', 'arguments': {1, 2}}</tool_call>"), Code.ARGS),
-        (hermes("<tool_call>__import__('os')</tool_call>"), Code.ARGS),
-        (hermes("x", "<tools>[{'type': 'function'}]</tools>"), Code.SHAPE),
-        (hermes("x", "<tools>[nothing]</tools>"), Code.SHAPE),
-        (hermes("x", "Say it in a <tool_call>. <tools>[{'name': 'f'}]</tools>"), Code.SHAPE),
-        (hermes("x", result="<tool_response>1</tool_response>"), Code.CALL),
-        (
-            hermes('<tool_call>{"name": "f"}</tool_call>', result="Result: <tool_response>1</tool_response>"),
-            Code.SHAPE,
-        ),
-    ],
-)
-def test_a_tag_that_cannot_be_read_refuses_the_row(row: Any, code: Code) -> None:
-    assert refused("hermes", row)[0] is code
-
-
-def test_hermes_keeps_what_else_the_system_text_says() -> None:
-    (example,) = read("hermes", hermes("x", "You are Ada.\n<tools>[{'name': 'f'}]</tools>\nBe brief."))
-    assert said(example)[0] == ("system", "You are Ada.\n\nBe brief.")
+# Glaive.
 
 
 def test_glaive_text_is_taken_apart() -> None:
@@ -446,6 +396,8 @@ HOSTILE: dict[str, list[Callable[[int], Any]]] = {
         lambda n: turns(("gpt", "<tool_call>{" * n)),
         lambda n: turns(("gpt", "<tool_call></tool_call>" * n)),
         lambda n: turns(("system", "for each tool call you will make: {" * n + "<tools>"), ("gpt", "x")),
+        lambda n: turns(("system", "<tools>Example: <tool_call>{" + "<a>" * n), ("gpt", "x")),
+        lambda n: turns(("system", "<tools>" + "Example: <tool_call>{<a>" * n), ("gpt", "x")),
     ],
     "glaive": [
         lambda n: glaive("USER: a\n" + "\n" * n),
@@ -476,8 +428,3 @@ def test_hostile_rows_cost_no_more_than_their_length(form: str, number: int) -> 
         return run
 
     assert_grows_below(80, reading, 800, 12_800)  # 16 times the length; the square of it would be 256
-
-
-@pytest.mark.parametrize("inside", ["[" * 100_000, "{'a':" * 3000, "-" * 100_000, "(" * 3000 + ")" * 3000])
-def test_a_call_nested_too_deep_is_refused(inside: str) -> None:
-    assert refused("hermes", hermes(f"<tool_call>{inside}</tool_call>"))[0] is Code.ARGS

@@ -300,6 +300,9 @@ WRONG: list[tuple[Any, Code, str]] = [
     (chat(user(), chosen="x"), Code.FORM, "$.chosen"),
     (chat(user(), prompt="another"), Code.FORM, "$.prompt"),
     (chat(user(), images=["a.png"]), Code.FORM, "$.images"),
+    (chat(user(), system_message="Be brief."), Code.FORM, "$.system_message"),
+    (chat(user(), chat_template_kwargs={"xml_tools": ["{}"]}), Code.FORM, "$.chat_template_kwargs.xml_tools"),
+    (chat(user(), chat_template_kwargs='{"python_tools": "[f]"}'), Code.FORM, "$.chat_template_kwargs.python_tools"),
     (chat(user(), assistant('<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>')), Code.FORM, "$.messages[1]"),
     (b"{", Code.JSON, "column 2"),
     (b"[]", Code.JSON, "$"),
@@ -321,6 +324,13 @@ def test_a_call_without_a_name_is_refused() -> None:
     assert refused(row)[0] in (Code.SHAPE, Code.CALL)
     row = chat(user(), assistant(None, tool_calls=[{"type": "function", "function": {"name": "", "arguments": "{}"}}]))
     assert refused(row)[0] is Code.CALL
+
+
+def test_what_switches_a_chat_template_is_no_conversation() -> None:
+    told = {"enable_thinking": False, "reasoning_effort": "low", "xml_tools": [], "custom_instructions": None, "n": 1}
+    for spelled in (told, json.dumps(told), None):
+        example = read(chat(user(), assistant("Hello."), chat_template_kwargs=spelled))
+        assert len(example.request.items) == 2
 
 
 def test_refusals_are_errors_of_the_row_and_nothing_else() -> None:

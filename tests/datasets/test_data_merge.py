@@ -106,6 +106,11 @@ def test_a_shard_that_was_damaged_is_not_merged(tmp_path: Path) -> None:
     path.write_bytes(data[:-1])
     with pytest.raises(InvalidInput, match="1 of 3 shards are not finished: 2;"):
         merge(out)
+    path.write_bytes(data)
+    record = out / "shards" / "00000.json"
+    record.write_bytes(record.read_bytes().replace(b'"key":"', b'"key":"\xff', 1))
+    with pytest.raises(InvalidInput, match="1 of 3 shards are not finished: 1;"):
+        merge(out)
 
 
 def test_files_of_an_earlier_plan_do_not_stay(tmp_path: Path) -> None:

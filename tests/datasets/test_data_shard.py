@@ -1,5 +1,6 @@
 """One shard: rows kept or set aside whole, samples that are too long, and what is counted on the way."""
 
+import itertools
 import json
 from collections import Counter
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import turnscript as ts
 from tests.datasets.jobs import built, chat, documents, logged, plan_for, rejects, written
 from turnscript.datasets.form_registry import get_form
-from turnscript.datasets.losskinds import MOST, OTHER, count_losses, loss_lines
+from turnscript.datasets.losskinds import MOST, OTHER, count_losses, kind_of, loss_lines, summed
 from turnscript.datasets.ordercheck import CALL_ALONE, CALL_FIRST, NO_ANSWER, NO_RESULT, SHOWN_ANEW, order_warnings
 from turnscript.datasets.overflow import Overflow
 from turnscript.datasets.preparation import encoder_of, prepare
@@ -203,14 +204,31 @@ def test_what_a_format_cannot_say_is_counted_by_what_and_where(tmp_path: Path) -
 
 
 def test_kinds_of_losses_are_told_apart_up_to_a_limit() -> None:
-    counts: Counter[str] = Counter()
-    many = [Loss(f"$.a[{at}].m{at % (MOST + 5)}", "dropped", "no place") for at in range(3 * MOST)]
-    count_losses(counts, many)
-    assert (MOST + 1, 3 * MOST) == (len(counts), counts.total())
-    assert counts[OTHER] == sum(at % (MOST + 5) >= MOST for at in range(3 * MOST))
-    assert 3 == counts["$.a[].m0: dropped: no place"]
+    several = 3 * MOST
+    many = [Loss(f"$.a[{at}].m{at % several:05}", "dropped", "no place") for at in range(3 * several)]
+
+    def counted(*cuts: int) -> dict[str, int]:
+        shards = []
+        for first, last in itertools.pairwise((0, *cuts, len(many))):
+            counts: Counter[str] = Counter()
+            for loss in many[first:last]:
+                count_losses(counts, [loss])
+            assert len(counts) <= 2 * MOST + 1
+            shards.append(summed([counts]))
+        return summed(shards)
+
+    counts = counted()
+    assert (MOST + 1, len(many)) == (len(counts), sum(counts.values()))
+    assert counts[OTHER] == 3 * (several - MOST)
+    assert 3 == counts["$.a[].m00000: dropped: no place"]
+    assert counts == counted(1) == counted(2500, 2501) == counted(100, 4000, 8999), "however rows are cut into shards"
     shown = list(loss_lines(counts, most=2))
-    assert ["  3 x $.a[].m0: dropped: no place", f"  and {MOST - 1} more kinds, which manifest.json has"] == shown[1:]
+    more = f"  and {MOST - 1} more kinds, which manifest.json has"
+    assert ["  3 x $.a[].m00000: dropped: no place", more] == shown[1:]
+
+
+def test_losses_of_a_session_are_told_by_what_and_where_in_a_line() -> None:
+    assert "$.message.id: dropped: no place" == kind_of(Loss("line 17: $.message.id", "dropped", "no place"))
 
 
 def test_dropping_turns_never_tries_more_than_it_must(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnscript.cli.data.stats import page as figures
 from turnscript.datasets.page import stats_page
 from turnscript.datasets.stats import Stats
 
@@ -135,6 +136,17 @@ def test_a_page_of_figures_says_what_the_figures_say(stats: Stats) -> None:
     for expected in ("<user>", "a & b", "E_ROLE", "4,096 to 8,191", "4,096", "samples without a trained token"):
         assert expected in said, text
     assert said.index("E_JSON") < said.index("E_ROLE"), "the most frequent reason comes first"
+
+
+def test_what_cannot_be_seen_in_a_name_is_an_escape(stats: Stats) -> None:
+    stats.loss_kinds.update({"$.\u202e<b>\x1b[31m\x00": 1})
+    assert "$.\\u202e<b>\\x1b[31m\\x00" in read(stats_page("run", stats)).said
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 token straddles a border"), (2, "2 tokens straddle a border")])
+def test_one_thing_is_told_as_one(stats: Stats, count: int, said: str) -> None:
+    stats.straddling = count
+    assert said in list(figures(stats))
 
 
 def test_the_longest_bar_is_the_most_frequent() -> None:

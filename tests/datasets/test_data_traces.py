@@ -233,6 +233,16 @@ def test_single_oasst_messages_are_joined_in_whatever_order_they_come() -> None:
     assert expected == [(example.label, [item.at for item in example.request.items]) for example in examples]
 
 
+def test_a_rank_may_be_spelled_as_tables_spell_it() -> None:
+    prompt = {"message_id": "a", "text": "?", "role": "prompter"}
+    reply = {"message_id": "b", "text": "!", "role": "assistant", "rank": 1.0}
+    row = {"prompt": {**prompt, "rank": None, "replies": [reply]}}
+    (example,) = form_of("oasst.jsonl").read(json.dumps(row).encode())
+    assert example.label == "path 1, ranks 1"
+    reply["rank"] = 0.5
+    assert ("E_SHAPE", "$.prompt.replies[0].rank") == fault("oasst", row)
+
+
 def test_what_reviewers_refused_is_left_out_and_an_oasst_tree_of_nothing_else_is_refused() -> None:
     prompt = {"message_id": "a", "text": "?", "role": "prompter", "review_result": False, "replies": []}
     assert ("E_EMPTY", "$.prompt") == fault("oasst", {"message_tree_id": "a", "prompt": prompt})

@@ -238,6 +238,34 @@ def test_a_manifest_of_another_plan_or_with_paths_in_it_is_found(tmp_path: Path)
     assert "'../rows.jsonl', which is no name of a file" in words
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"E_ROLE": 1', b'"E_ARGS": 1'),
+        (b'"straddling": 0', b'"straddling": 1'),
+        (b'"warnings": {}', b'"warninks": {}'),
+        (b'"form": "messages"', b'"form": "messagas"'),
+    ],
+)
+def test_a_manifest_that_was_damaged_anywhere_is_found(old: bytes, new: bytes, tmp_path: Path) -> None:
+    rows = [*chats(3), b'{"messages": [{"role": "nobody", "content": "x"}]}']
+    out = build_in(tmp_path, rows, outputs=("jsonl",))
+    data = (out / MANIFEST).read_bytes()
+    assert old in data
+    (out / MANIFEST).write_bytes(data.replace(old, new, 1))
+    assert f"{MANIFEST}: it is not as it was written" in said(verify(out))
+
+
+def test_a_manifest_that_is_no_utf8_is_none(tmp_path: Path) -> None:
+    out = build_in(tmp_path, chats(3), outputs=("jsonl",))
+    data = (out / MANIFEST).read_bytes()
+    (out / MANIFEST).write_bytes(data.replace(b'"assistant"', b'"assist\xffnt"', 1))
+    with pytest.raises(InvalidInput, match=r"manifest\.json.*build there first"):
+        verify(out)
+    build_in(tmp_path, chats(3), outputs=("jsonl",))
+    assert data == (out / MANIFEST).read_bytes()
+
+
 def test_a_folder_that_was_not_finished_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"manifest\.json.*build there first"):
         verify(tmp_path)

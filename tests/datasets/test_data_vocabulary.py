@@ -117,6 +117,56 @@ def test_tags_that_take_white_space_in_a_server_are_told_and_written_without_tha
     assert [] == notes(added.spec)
 
 
+@pytest.mark.parametrize(
+    ("scheme", "mode", "told"),
+    [
+        ("always", "ids", "a space before each text of a prompt"),
+        ("first", "text", "a space before the first text of a prompt"),
+        ("first", "ids", ""),
+        ("never", "text", ""),
+    ],
+)
+def test_a_space_that_a_server_puts_before_texts_is_told(scheme: str, mode: str, told: str, tmp_path: Path) -> None:
+    """As in the files of Llama 2 and Mistral: what stands behind a tag begins with another token in a server."""
+    spec = tinytokenizers.unigram(tmp_path / "t.json")
+    file = add_tags(CHATML, spec, tmp_path / "tags.json").file
+    declared = json.loads(Path(file).read_bytes())
+    declared["pre_tokenizer"]["prepend_scheme"] = scheme
+    Path(file).write_text(json.dumps(declared))
+    source = written(tmp_path / "rows.jsonl", chats(3))
+    built(plan_for(source, format=CHATML.name, tokenizer=f"hf:{file}", mode=mode), tmp_path / "run")
+    notes = [one for one in Closing(str(tmp_path / "run")).facts()["notes"] if "puts a space" in one]
+    assert bool(told) == bool(notes)
+    assert all(told in note for note in notes)
+    prompt = CHATML.prompt(EXAMPLE.request)
+    ids = Encoder(CHATML, get_tokenizer(f"hf:{file}"), Train(), mode=mode).prompt_ids(prompt.spans)
+    # Before a tag there is no text, so what has a space before the first text alone differs where tags are text only.
+    if mode == "ids":
+        server = Tokenizer.from_file(file).encode(prompt.text, add_special_tokens=False).ids
+        assert (ids == server) == (not told)
+
+
+def test_a_tag_that_is_wanted_twice_gets_one_id(tmp_path: Path) -> None:
+    for spec, first in (("bytes", 257), (tinytokenizers.byte_level(tmp_path / "t.json", []), None)):
+        added = add_tags(CHATML, spec, tmp_path / "out.json", tags=["<|im_end|>", "<|im_end|>"], resize=True)
+        assert 1 == len(added.added)
+        assert first in (None, *added.added.values())
+        assert any("rows of new ids" in note for note in added.notes)
+        again = add_tags(CHATML, added.spec, tmp_path / "again.json", tags=["<|im_end|>"])
+        assert not any("rows of new ids" in note for note in again.notes)
+
+
+def test_what_is_written_is_found_by_the_name_that_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "c++ + d"
+    folder.mkdir()
+    for base in ("bytes", tinytokenizers.byte_level(folder / "t.json", [])):
+        added = add_tags(CHATML, base, folder / "a+b.json", resize=True)
+        assert added.added.items() <= get_tokenizer(added.spec).controls.items()
+    with pytest.raises(InvalidInput, match=r"ends in \.json, not 'tags\.txt'"):
+        add_tags(CHATML, "bytes", folder / "tags.txt", resize=True)
+    assert not (folder / "tags.txt").exists()
+
+
 def test_only_telling_writes_nothing(tmp_path: Path) -> None:
     told = add_tags(CHATML, "rwkv-world", tmp_path / "c.json", write=False)
     assert not (tmp_path / "c.json").exists()

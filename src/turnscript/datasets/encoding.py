@@ -19,7 +19,7 @@ from turnscript.datasets.encoding_text import Flat, encode_texts
 from turnscript.datasets.explaining import Token, explained
 from turnscript.datasets.form import Example
 from turnscript.datasets.problems import DEFECTS, BadRow, Code, Problem, problem_of
-from turnscript.datasets.tokenizer import Ids, Tokenizer
+from turnscript.datasets.tokenizer import EACH, FIRST, Ids, Tokenizer
 from turnscript.datasets.train import Train
 from turnscript.engine.escape import POLICIES
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Span
@@ -131,6 +131,7 @@ class Encoder:
         """What decides the ids and weights, for a manifest: plain values, the same for the same plan."""
         document = self.format.document
         strips = sorted(self.tokenizer.strips & self._cutter.controls.keys()) if self.mode == "ids" else []
+        spaced = self.tokenizer.spaced == EACH or (self.tokenizer.spaced == FIRST and self.mode == "text")
         return {
             "format": self.format.name,
             "grows": document.grows,
@@ -148,6 +149,7 @@ class Encoder:
             "weights": self.options.weights,
             "scale": self.scale,
             **({"strips": strips} if strips else {}),
+            **({"spaced": self.tokenizer.spaced} if spaced else {}),
         }
 
     def _batch(self, examples: Sequence[Example], drafts: Sequence[Draft]) -> list[Sample | Problem]:

@@ -9,21 +9,42 @@ from collections.abc import Iterable, Iterator, Mapping
 from turnscript.losses import Loss
 
 MOST = 1000
-"""So many kinds are told apart in a shard; what a row has beyond them is counted as one."""
+"""So many kinds are told apart, the first by their names; all others are counted as one."""
 OTHER = "others, of too many kinds to tell apart"
 _INDEX = re.compile(r"\[\d+\]")
+_LINE = re.compile(r"^line \d+: ")
 
 
 def kind_of(loss: Loss) -> str:
     """A loss as it is counted: `$.messages[].tool_calls[].id: dropped: this format has no place for it`."""
-    return f"{_INDEX.sub('[]', loss.path)}: {loss.kind}: {loss.detail}"
+    path = loss.path if loss.path[:1] == "$" else _LINE.sub("", loss.path)
+    return f"{_INDEX.sub('[]', path)}: {loss.kind}: {loss.detail}"
 
 
 def count_losses(counts: Counter[str], losses: Iterable[Loss]) -> None:
     """Count losses by kind. What somebody else's row says can be in a kind, so there is a limit to them."""
     for loss in losses:
-        kind = kind_of(loss)
-        counts[kind if kind in counts or len(counts) < MOST else OTHER] += 1
+        counts[kind_of(loss)] += 1
+    if len(counts) > 2 * MOST:
+        limit(counts)
+
+
+def limit(counts: Counter[str]) -> None:
+    """Keep the kinds that are told apart, the same ones however rows are cut into shards.
+
+    What is among the first by name of all kinds is among the first of each shard that has it, and of each part of one.
+    """
+    for kind in sorted(counts.keys() - {OTHER})[MOST:]:
+        counts[OTHER] += counts.pop(kind)
+
+
+def summed(shards: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The counts of several shards, or of one, in the order of the names, so that equal ones are equal bytes."""
+    total: Counter[str] = Counter()
+    for counts in shards:
+        total.update(counts)
+        limit(total)
+    return dict(sorted(total.items()))
 
 
 def loss_lines(counts: Mapping[str, int], most: int = 8) -> Iterator[str]:

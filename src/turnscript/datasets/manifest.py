@@ -14,10 +14,11 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnscript.datasets.files import sha256
 from turnscript.datasets.plan import MANIFEST as MANIFEST
-from turnscript.datasets.plan import Plan
+from turnscript.datasets.plan import Plan, digest_of
 from turnscript.datasets.preparation import Prepared
 from turnscript.datasets.report import Report
 from turnscript.datasets.shardfiles import FileFacts, sync_folder, write_whole
@@ -33,7 +34,10 @@ class Source(Struct, frozen=True):
 
 
 class Manifest(Struct, kw_only=True):
-    """Everything that decided the outputs, what they hold, and their hashes. `key`: a hash over what decided them."""
+    """Everything that decided the outputs, what they hold, and their hashes. `key`: a hash over what decided them.
+
+    `sha256`: of all the others here, so that a manifest that was damaged is not believed.
+    """
 
     version: str
     key: str
@@ -46,6 +50,7 @@ class Manifest(Struct, kw_only=True):
     encoding: dict[str, Any]
     report: Report
     outputs: dict[str, FileFacts]
+    sha256: str = ""
 
 
 def manifest_of(prepared: Prepared, report: Report, outputs: Mapping[str, FileFacts]) -> Manifest:
@@ -65,17 +70,22 @@ def manifest_of(prepared: Prepared, report: Report, outputs: Mapping[str, FileFa
     )
 
 
+def manifest_bytes(manifest: Manifest) -> bytes:
+    """The file of a manifest, with its own hash made anew."""
+    sealed = replace(manifest, sha256=digest_of(replace(manifest, sha256="")))
+    return msgspec.json.format(msgspec.json.encode(sealed, order="deterministic"), indent=2) + b"\n"
+
+
 def write_manifest(out: Path, manifest: Manifest) -> None:
     """Say that everything is there."""
-    data = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=2)
-    write_whole(out / MANIFEST, data + b"\n")
+    write_whole(out / MANIFEST, manifest_bytes(manifest))
 
 
 def read_manifest(out: str | os.PathLike[str]) -> Manifest | None:
     """The manifest of a folder; None if there is none, or none that this version can read."""
     try:
         return msgspec.json.decode((Path(out) / MANIFEST).read_bytes(), type=Manifest)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 

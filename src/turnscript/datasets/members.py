@@ -25,11 +25,16 @@ CONVERSATIONAL = frozenset(
     | {"choices", "options", "passage", "documents", "image", "images", "audio", "audios", "video", "videos"}
     | {"reasoning", "reasoning_content", "thinking", "thought", "rationale", "chain_of_thought", "cot"}
     | {"tool_calls", "function_call", "request", "trajectory", "traj", "utterances"}
+    | {"system_message", "available_tools", "tool_definitions"}
 )
 """Names of members that hold a piece of the conversation in some form. Beside what a form reads, one of them means that
 the record is of another form, or would lose something. All other members are taken for notes about the record."""
 
 _WANTED = frozenset({"label", "kto_tag"})
+_NOTHING = (b"null", b'""', b"[]", b"{}")
+_TEMPLATE = "chat_template_kwargs"
+_SWITCHES = frozenset({"enable_thinking", "thinking", "reasoning_effort", "thinking_budget"})
+"""What rows tell a chat template that is no part of the conversation. Texts and lists under other names are one."""
 
 
 def record(data: bytes) -> Members:
@@ -152,8 +157,17 @@ def spelled(members: Mapping[str, Json]) -> Json:
 def check_unread(members: Members, reads: Iterable[str], form: str, at: str = "$") -> None:
     """Refuse a record, or a turn at `at`, that has more of a conversation than the form reads."""
     for key in sorted((members.keys() & CONVERSATIONAL).difference(reads)):
-        value = bytes(members[key]).strip()
-        if value not in (b"null", b'""', b"[]", b"{}"):
+        if bytes(members[key]).strip() not in _NOTHING:
+            raise _not_read(form, f"{at}.{key}")
+    if _TEMPLATE in members:
+        _check_template(embedded(members[_TEMPLATE], f"{at}.{_TEMPLATE}"), form, f"{at}.{_TEMPLATE}")
+
+
+def _check_template(value: Json, form: str, at: str) -> None:
+    """Refuse tools and instructions that a row gives to its chat template, such as the `xml_tools` of SmolTalk 2."""
+    told = object_of(value, at) if first_byte(value) == b"{" else {}
+    for key in sorted(told.keys() - _SWITCHES):
+        if first_byte(told[key]) in (b'"', b"[", b"{") and bytes(told[key]).strip() not in _NOTHING:
             raise _not_read(form, f"{at}.{key}")
 
 

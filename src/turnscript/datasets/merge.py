@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnscript.datasets.files import sha256
+from turnscript.datasets.losskinds import summed
 from turnscript.datasets.manifest import file_facts, finished, manifest_of, withdraw, write_manifest
 from turnscript.datasets.output import Batch, OutputFacts, OutputWriter
 from turnscript.datasets.output_registry import get_output
@@ -221,10 +222,10 @@ class _Count:
             rows=sum(file.rows for file in self._files),
             written=sum(file.written for file in self._files),
             duplicates=sum(file.duplicates for file in self._files),
-            rejected=_summed([record.rejected for record in self._records]),
-            loss_kinds=_summed([record.losses for record in self._records]),
-            warnings=_summed([record.warnings for record in self._records]),
-            chat_losses=_summed([record.chat_losses for record in self._records]),
+            rejected=summed(record.rejected for record in self._records),
+            loss_kinds=summed(record.losses for record in self._records),
+            warnings=summed(record.warnings for record in self._records),
+            chat_losses=summed(record.chat_losses for record in self._records),
             chatless=self.chatless,
             samples=self.samples,
             files=self._files,
@@ -237,14 +238,6 @@ class _Count:
         for record in self._records:
             report.cuts.add(record.cuts)
         return report
-
-
-def _summed(counts: Sequence[dict[str, int]]) -> dict[str, int]:
-    """Sums by name, in the order of the names, so that equal ones are equal bytes."""
-    total: Counter[str] = Counter()
-    for some in counts:
-        total.update(some)
-    return dict(sorted(total.items()))
 
 
 def _write_rejects(prepared: Prepared, records: Sequence[Record], out: Path, target: IO[bytes]) -> None:

@@ -163,7 +163,7 @@ def _class(state: State) -> str:
 
 def _seen(text: str) -> str:
     """A token's text; what cannot be seen is there as a sign, and a newline still breaks the line."""
-    return _UNSEEN.sub(_sign, _text(text)) or "<i>∅</i>"
+    return _UNSEEN.sub(_sign, _escaped(text)) or "<i>∅</i>"
 
 
 def _sign(found: re.Match[str]) -> str:
@@ -219,7 +219,12 @@ def _side(column: int) -> str:
 
 
 def _text(text: str) -> str:
-    """Foreign text as HTML. Half of a surrogate pair, which no file can hold, is an escape."""
+    """Foreign text as HTML. What cannot be seen, such as a mark that turns the direction of writing, is an escape."""
+    return _UNSEEN.sub(lambda found: ascii(found[0])[1:-1], _escaped(text))
+
+
+def _escaped(text: str) -> str:
+    """The same, as it is. Half of a surrogate pair, which no file can hold, is an escape."""
     return escape(text.encode("utf-8", "backslashreplace").decode())
 
 

@@ -72,7 +72,7 @@ class Report(Struct, kw_only=True):
     def notes(self) -> Iterator[str]:
         """What people should look at, a sentence each."""
         for code, count in self.warnings.items():
-            yield f"{count} rows: {WARNINGS[code]} ({code})"
+            yield f"{count} {'row' if count == 1 else 'rows'}: {WARNINGS[code]} ({code})"
         if self.cuts.tokens:
             yield f"{self.cuts.tokens} tokens were left out of samples that were too long"
         if self.chatless:

@@ -25,7 +25,7 @@ from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.files import read
 from turnscript.datasets.files.rowbytes import Rows
 from turnscript.datasets.form import Example, Form
-from turnscript.datasets.losskinds import count_losses
+from turnscript.datasets.losskinds import count_losses, summed
 from turnscript.datasets.ordercheck import SHOWN_ANEW, order_warnings, shown_anew
 from turnscript.datasets.plan import STOP, TURNS, Plan
 from turnscript.datasets.preparation import Part, Prepared, encoder_of, forms_of, load_prepared
@@ -110,8 +110,8 @@ def run_shard(prepared: Prepared, out: str | os.PathLike[str], number: int, tell
             files={},
             pieces=work.pieces,
             rejected=dict(sorted(work.rejected.items())),
-            losses=dict(sorted(work.losses.items())),
-            chat_losses=dict(sorted(work.chat_losses.items())),
+            losses=summed([work.losses]),
+            chat_losses=summed([work.chat_losses]),
             warnings=dict(sorted(work.warnings.items())),
             cuts=work.cuts,
         )

@@ -254,7 +254,7 @@ def find_record(out: Path, number: int, key: str, *, chats: bool = False) -> Rec
     stem = _stem(out, number)
     try:
         record = msgspec.json.decode(_file(stem, "json").read_bytes(), type=Record)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     if record.key != key or set(record.files) not in (_WITH, *(() if chats else (_WITHOUT,))):
         return None

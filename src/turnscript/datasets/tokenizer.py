@@ -16,6 +16,9 @@ Ids = NDArray[np.uint32]
 Ends = NDArray[np.int64]
 Lengths = NDArray[np.int32]
 
+FIRST, EACH = "the first text", "each text"
+"""Texts of a prompt: the one that it begins with; that and each that stands behind a control token."""
+
 
 class Tokenizer(ABC):
     """A tokenizer. `spec` is what `get_tokenizer` makes it again from, in another process.
@@ -24,6 +27,7 @@ class Tokenizer(ABC):
     none. `controls`: the control tokens by their literals. `fingerprint`: a SHA-256 over all that decides the ids.
     `lengths`: by id, how many bytes of text it is, 0 for control tokens; None where an id does not tell. `strips`: the
     control tokens that take the white space beside them when a server finds them in a text; samples keep it.
+    `spaced`: before which a server puts a space that samples do not have, FIRST or EACH; empty: before none.
     """
 
     spec: str
@@ -33,6 +37,7 @@ class Tokenizer(ABC):
     fingerprint: str
     lengths: Lengths | None = None
     strips: frozenset[str] = frozenset()
+    spaced: str = ""
 
     def load(self) -> None:  # noqa: B027  (most have nothing to do)
         """Load now what takes time, because there will be much to encode."""

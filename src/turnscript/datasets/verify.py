@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from turnscript.datasets.chat_checks import chat_faults
@@ -31,7 +32,7 @@ from turnscript.datasets.expectation import (
     located,
 )
 from turnscript.datasets.files import sha256
-from turnscript.datasets.manifest import MANIFEST, Manifest, read_manifest
+from turnscript.datasets.manifest import MANIFEST, Manifest, manifest_bytes, manifest_of, read_manifest
 from turnscript.datasets.output import Batch
 from turnscript.datasets.output_registry import get_output
 from turnscript.datasets.outputs._samples import document_starts
@@ -176,11 +177,19 @@ class _Work:
                 self._read_output(name)
         self._explain()
 
+    def _compare_facts(self) -> None:
+        """Compare what the manifest says of itself and of the plan."""
+        manifest = self._manifest
+        expected = replace(manifest_of(self._prepared, manifest.report, manifest.outputs), sha256=manifest.sha256)
+        if manifest != expected:
+            self.found.find(MANIFEST, "it belongs to another plan than the one beside it; build again")
+        if (self._folder / MANIFEST).read_bytes() != manifest_bytes(manifest):
+            self.found.find(MANIFEST, "it is not as it was written; build again")
+
     def _compare_hashes(self) -> set[str]:
         """Compare files with the manifest. Gives the outputs that can be read."""
         whole = set(self._prepared.plan.outputs)
-        if self._manifest.key != self._prepared.key:
-            self.found.find(MANIFEST, "it belongs to another plan than the one beside it; build again")
+        self._compare_facts()
         for name, facts in self._manifest.outputs.items():
             if Path(name).name != name:
                 self.found.find(MANIFEST, f"it lists {name!r}, which is no name of a file in this folder")

@@ -62,10 +62,14 @@ def add_tags(
     if not known:
         message = f"the format {format_.name!r} has no tags, only words such as labels: it needs no control tokens"
         raise InvalidInput(message, got=format_.name)
+    tags = list(dict.fromkeys(tags))
     tokenizer = get_tokenizer(spec)
     kept = {tag: tokenizer.controls[tag] for tag in tags or known if tag in tokenizer.controls}
     wanted = [tag for tag in tags or known if tag not in kept]
     base, path = parts_of(tokenizer.spec)
+    if write and not base.startswith("hf:") and out.suffix != ".json":
+        message = f"a file of control tokens is found by its name: give it one that ends in .json, not {out.name!r}"
+        raise InvalidInput(message, expected="a name that ends in .json", got=str(out))
     if base.startswith("hf:"):
         left: list[str] = []
         added = _in_file(tokenizer, path, out if write else None, wanted, kept)
@@ -88,7 +92,7 @@ def add_tags(
         was=was,
         rows=size - was,
         train=sorted(added.values()),
-        notes=_notes(path if base.startswith("hf:") else "", was, size, left),
+        notes=_notes(path if base.startswith("hf:") else "", was, size, bool(added), left),
     )
 
 
@@ -162,13 +166,14 @@ def _embedding(path: str, size: int) -> int:
 def _configuration(path: str) -> dict[str, Any]:
     try:
         found = msgspec.json.decode((Path(path).parent / "config.json").read_bytes())
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def _notes(path: str, was: int, size: int, left: Sequence[str]) -> list[str]:
-    notes = ["the rows of new ids hold nothing that a model has learned: train them in the embedding and in the head"]
+def _notes(path: str, was: int, size: int, new: bool, left: Sequence[str]) -> list[str]:
+    untrained = "the rows of new ids hold nothing that a model has learned: train them in the embedding and in the head"
+    notes = [untrained] if new else []
     if size > was:
         notes.append(f"the embedding must grow by {size - was} rows, from {was} to {size}")
     if path and _configuration(path).get("tie_word_embeddings") is True:

@@ -102,6 +102,12 @@ class Closing:
                 f"a server takes the white space beside {', '.join(strips)} out of a prompt (lstrip or rstrip in the "
                 "tokenizer's file), and samples keep it; `turnscript data tokens --write` writes a file without that"
             )
+        spaced = self.manifest.encoding.get("spaced")
+        if spaced:
+            yield (
+                f"a server puts a space before {spaced} of a prompt (Prepend, Metaspace or add_prefix_space in the "
+                "tokenizer's file), and samples have none: serve the model with a file without that"
+            )
 
     def _losses(self) -> Iterator[str]:
         """What the format cannot say, and what messages cannot, by what and where, the most frequent first."""

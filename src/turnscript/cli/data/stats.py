@@ -59,12 +59,16 @@ def page(stats: Stats, *, rows: bool = True) -> Iterator[str]:
         f"{plural(stats.samples, 'sample', 'samples')}, {stats.tokens:,} tokens, "
         f"{stats.trained:,} ({stats.share:.1%}) trained"
     )
-    notes = ((stats.untrained, "samples have no trained token"), (stats.straddling, "tokens straddle a border"))
+    notes = (
+        (stats.untrained, "sample has no trained token", "samples have no trained token"),
+        (stats.straddling, "token straddles a border", "tokens straddle a border"),
+        (stats.losses, "thing that the format could not say", "things that the format could not say"),
+    )
     if stats.documents != stats.samples:
         yield f"{stats.documents:,} documents are packed in them"
-    for count, what in (*notes, (stats.losses, "things that the format could not say")):
+    for count, one, many in notes:
         if count:
-            yield f"{count:,} {what}"
+            yield f"{count:,} {one if count == 1 else many}"
     if rows:
         yield from map(shown, loss_lines(stats.loss_kinds))
     if not stats.samples:

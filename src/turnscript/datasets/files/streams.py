@@ -35,6 +35,11 @@ class Broken(Exception):
     """The compressed bytes end too early or make no sense; what came before this was delivered."""
 
 
+def _damaged(error: Exception) -> Broken:
+    """The checksum of a stream is at its end: what was delivered before it may be other bytes than were compressed."""
+    return Broken(f"the compressed bytes are damaged ({error}), so rows before this one may be wrong too")
+
+
 class Counter(Protocol):
     """Is told how many bytes of a file were read."""
 
@@ -105,11 +110,11 @@ def _step(source: _Decoded) -> bytes:
     except EOFError as error:
         raise Broken("the compressed bytes end in the middle") from error
     except (zlib.error, lzma.LZMAError) as error:
-        raise Broken(f"the compressed bytes are damaged ({error})") from error
+        raise _damaged(error) from error
     except OSError as error:
         if error.errno is not None:
             raise  # this is the disk, and not what is on it
-        raise Broken(f"the compressed bytes are damaged ({error})") from error
+        raise _damaged(error) from error
 
 
 def _zstd(file: IO[bytes], path: str) -> Iterator[bytes]:
@@ -129,7 +134,7 @@ def _zstd(file: IO[bytes], path: str) -> Iterator[bytes]:
             block = frame.decompress(rest)
         except zstandard.ZstdError as error:
             yield b"".join(gathered)
-            raise Broken(f"the compressed bytes are damaged ({error})") from error
+            raise _damaged(error) from error
         rest = frame.unused_data
         if frame.eof:
             frame = None

@@ -11,7 +11,8 @@ Spec: https://github.com/NousResearch/Hermes-Function-Calling.
 Quirks: calls, results and tools become real ones, so that any format can write them its own way. The sentences of the
 system text that tell a model how to call are left out; any other sentence stays, but one that speaks of the tags is
 refused. Tools are those of the system text; a `tools` member beside the turns is its copy. A call that cannot be read
-refuses the row. White space around the tags is not kept. `<think>` at the beginning of a turn is a thought.
+refuses the row. White space around the tags is not kept. `<think>` at the beginning of a turn is a thought. Results may
+stand in a turn of the user, as Qwen's template writes them.
 """
 
 from __future__ import annotations
@@ -55,14 +56,21 @@ _SIDES = {
 }
 _KINDS: dict[str, type[Item]] = {"system": System, "user": User, "assistant": Assistant, "result": ToolResult}
 _TAGS = re.compile(r"</?(?:tools|tool_call|tool_response)>")
+_ANSWERED = re.compile(r"\s*<tool_response>")
 _TOOLS = re.compile(r"<tools>(?=\s*[\[{])")
 _TOOLS_END = "</tools>"
 _OBJECT = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}"
 _EXAMPLE = (
-    r"For each function call,? return a json object with function name and arguments within <tool_call> ?</tool_call> "
-    r"(?:XML )?tags(?: as follows| with the following schema)?[:.]?"
+    r"For each function call,? return a (?i:json) object with function name and arguments within "
+    r"<tool_call> ?</tool_call> (?:XML )?tags(?: as follows| with the following schema)?[:.]?"
     rf"\s*<tool_call>\s*{_OBJECT}\s*</tool_call>"
 )
+_SCHEMA = (
+    r"For each function call,? return a (?i:json) object,? with the following pydantic model json schema(?: for each)?:"
+    rf"\s*{_OBJECT}"
+)
+_BLANKS = r"(?:Example:\s*)?<tool_call>\s*\{[^{}<]*(?:<[a-z-]+>[^{}<]*)+\}\s*</tool_call>"
+"""How a call is to look, with blanks such as `<args-dict>`. One that is filled in is an example, and not left out."""
 _SENTENCES = [
     re.compile(pattern, re.DOTALL)
     for pattern in (
@@ -70,10 +78,21 @@ _SENTENCES = [
         r"# Tools\n",
         r"You are provided with function signatures within <tools> ?</tools> XML tags[.:]?",
         r"You may call one or more functions to assist with the user query\.",
+        (
+            r"If available tools are not relevant in assisting with user query, just respond in natural conversational "
+            r"language\."
+        ),
         r"Don't make assumptions about what values to plug into functions\.",
+        (
+            r"After calling & executing the functions, you will be provided with function results within "
+            r"<tool_response> ?</tool_response> XML tags\."
+        ),
         r"Here are the available tools:",
         rf"Use the following pydantic model json schema for each tool call you will make:\s*{_OBJECT}",
         _EXAMPLE,
+        _SCHEMA,
+        r"Each function call should be enclosed within <tool_call> ?</tool_call> XML tags(?: as follows)?[.:]?",
+        _BLANKS,
     )
 ]
 
@@ -128,7 +147,7 @@ def _add(turns: Turns, turn: Members, name: str, role: str, content: str, at: st
         raise BadRow(Code.FORM, "calls stand in tags in this form", path=f"{at}.{strange[0]}")
     if side == "system":
         return _add_system(turns, said, where)
-    if side == "user":
+    if side == "user" and not _ANSWERED.match(said):
         turns.user(said, where)
     elif side == "assistant":
         _add_answer(turns, said, where)

@@ -212,6 +212,8 @@ def _step(node: _Node, before: _Step | None) -> _Step | None:
     check_decoded(node.message, ("text",), OasstTrees.name, node.at)
     content: list[Part] = [Text(text=text_at(node.message.get("text"), f"{node.at}.text"))]
     rank = node.message.get("rank")
+    if isinstance(rank, float) and rank.is_integer():
+        rank = int(rank)  # a table with a null in this column has no integers in it
     if rank is not None and (not isinstance(rank, int) or isinstance(rank, bool)):
         raise mismatch(f"{node.at}.rank", "an integer", rank)
     item = _SPEAKERS[role](content=content, at=node.at)

@@ -5,9 +5,10 @@
 Spec: https://llamafactory.readthedocs.io/en/latest/getting_started/data_preparation.html for `function_call`,
 `observation` and `tools`; https://docs.nvidia.com/nemo-framework for `mask` and `type`.
 
-Quirks: `function_call` is a turn of its own, one call or an array of them. `system` beside the turns is the first turn,
-unless it repeats that. NeMo's rows name in `mask` the side that is not trained; its labels of attributes are refused,
-because they are part of what its models read. Calls as tagged text are refused: another form reads them.
+Quirks: `function_call` is a turn of its own, one call or an array of them, maybe behind a thought in `<think>`, which
+is part of the text in other turns. `system` beside the turns is the first turn, unless it repeats that. NeMo's rows
+name in `mask` the side that is not trained; its labels of attributes are refused, because they are part of what its
+models read. Calls as tagged text are refused: another form reads them.
 """
 
 from __future__ import annotations
@@ -27,11 +28,14 @@ from turnscript.datasets.members import (
     check_unread,
     check_wanted,
     embedded,
+    first_byte,
     is_null,
+    json_in,
     list_of,
     object_of,
     record,
     required_text,
+    text,
     text_member,
     unread,
 )
@@ -39,8 +43,10 @@ from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.tagged_calls import SIGN, refuse_tagged
 from turnscript.datasets.turns import Turns
 from turnscript.datasets.weights import take_weight
+from turnscript.jsontext import Json
 from turnscript.losses import Indexed
 
+_THOUGHT, _THOUGHT_END = "<think>", "</think>"
 _LISTS = ("conversations", "conversation")
 _READS = (*_LISTS, "system", "tools")
 _ROLES = {
@@ -206,9 +212,19 @@ def add_turn(turns: Turns, turn: Members, at: str) -> None:
     kind = _role(_ROLES, required_text(turn, "from", at), at)
     value = turn.get("value")
     if kind == "call" and value is not None:
-        turns.calls(embedded(value, f"{at}.value"), f"{at}.value")
+        _add_calls(turns, value, f"{at}.value")
         return
     _say(turns, kind, required_text(turn, "value", at), at, text_member(turn, "name", at))
+
+
+def _add_calls(turns: Turns, value: Json, at: str) -> None:
+    """A turn of calls, maybe behind the thought that led to them."""
+    said = text(value, at).lstrip() if first_byte(value) == b'"' else ""
+    if said.startswith(_THOUGHT) and _THOUGHT_END in said:
+        thought, _, said = said.removeprefix(_THOUGHT).partition(_THOUGHT_END)
+        turns.thinking(thought.strip("\n"), at)
+        value = json_in(said.strip(), at)
+    turns.calls(embedded(value, at), at)
 
 
 def _role(roles: Mapping[str, str], role: str, at: str) -> str:

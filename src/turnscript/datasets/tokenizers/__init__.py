@@ -50,7 +50,7 @@ def _split_end(spec: str) -> tuple[str, str | None]:
 
 def _split_controls(base: str) -> tuple[str, str]:
     """A path may hold a `+` of its own: it means control tokens only where no file is called so."""
-    before, plus, beside = base.rpartition("+")
+    before, plus, beside = base.partition("+") if base.startswith((WORLD, BYTES)) else base.rpartition("+")
     if not plus or base.startswith(_HF) or not beside.endswith(".json") or Path(base.removeprefix(_RWKV)).exists():
         return base, ""
     return before, beside

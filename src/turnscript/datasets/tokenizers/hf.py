@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from turnscript.datasets.problems import BadRow, Code
-from turnscript.datasets.tokenizer import Ends, Tokenizer
+from turnscript.datasets.tokenizer import EACH, FIRST, Ends, Tokenizer
 from turnscript.datasets.tokenizers import digest
 from turnscript.datasets.tokenizers.raw import end_of, half_pair
 from turnscript.errors import InvalidInput, Unsupported
@@ -60,14 +60,12 @@ class _File(msgspec.Struct):
 
 
 class HuggingFace(Tokenizer):
-    """A tokenizer of the `tokenizers` library. `end`: the literal of the control token that separates documents.
-
-    `drops_space`: the file wants a space before each text, which is not written.
-    """
+    """A tokenizer of the `tokenizers` library. `end`: the literal of the control token that separates documents."""
 
     def __init__(self, spec: str, file: bytes, end: str | None) -> None:
         declared = _read(spec, file)
-        self.drops_space = _adjust(declared)
+        self.spaced = _spaced(declared)
+        _adjust(declared)
         self._tokenizer = _library(spec, declared)
         self.spec = spec
         vocabulary: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
@@ -300,13 +298,24 @@ def _not_one(spec: str, what: str) -> InvalidInput:
     return InvalidInput(f"{spec} is no tokenizer file: {what}", expected="a tokenizer.json", got=spec)
 
 
-def _adjust(declared: dict[str, Any]) -> bool:
-    """Make tags controls, and take away what is put around a text. Returns whether a space was."""
+def _spaced(declared: dict[str, Any]) -> str:
+    """Before which texts of a prompt the file puts a space."""
+    found = {""}
+    for step in [*_steps(declared.get("normalizer")), *_steps(declared.get("pre_tokenizer"))]:
+        always = EACH if step.get("add_prefix_space", True) else ""
+        if step["type"] == "Metaspace":
+            found.add({"always": EACH, "first": FIRST, "never": ""}.get(step.get("prepend_scheme", ""), always))
+        elif step["type"] in ("Prepend", "ByteLevel"):
+            found.add(always)
+    return next(one for one in (EACH, FIRST, "") if one in found)
+
+
+def _adjust(declared: dict[str, Any]) -> None:
+    """Make tags controls, and take away what is put around a text."""
     declared.update(post_processor=None, truncation=None, padding=None)
     for token in declared.get("added_tokens") or ():
         if token.get("special") or _TAG.fullmatch(token["content"]):
             token.update(special=True)
-    before = json.dumps([declared.get("normalizer"), declared.get("pre_tokenizer")])
     for step in _steps(declared.get("normalizer")):
         if step["type"] == "Prepend":
             step["prepend"] = ""
@@ -317,7 +326,6 @@ def _adjust(declared: dict[str, Any]) -> bool:
         elif step["type"] == "ByteLevel":
             step["add_prefix_space"] = False
     _without_empty(declared)
-    return before != json.dumps([declared.get("normalizer"), declared.get("pre_tokenizer")])
 
 
 def _without_empty(declared: dict[str, Any]) -> None:
