@@ -207,7 +207,8 @@ class StreamParser(Protocol):
 
 
 class StreamRenderer(Protocol):
-    """Writes events as the SSE bytes of an API. `losses`: what the stream could not say.
+    """Writes events as the SSE bytes of an API. `losses`: what the stream could not say, in the words of the model, as
+    those of a whole answer are; `answer_in_source_words` says where it stood.
 
     What waiting costs is the server's to decide: `start` and `idle` have no part in what is told.
     """

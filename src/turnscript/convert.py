@@ -37,11 +37,11 @@ from turnscript.recognition import (
     wrapped,
 )
 from turnscript.recording import BEHIND, BROKEN, is_stream, read_whole
-from turnscript.registry import get_api, is_format
+from turnscript.registry import is_format, origin_of
 from turnscript.rendered import Rendered
 from turnscript.respelling import respelled
-from turnscript.retelling import answered
-from turnscript.sources import answer_in_source_words, in_source_words
+from turnscript.retelling import answered, losses_in_source_words
+from turnscript.sources import in_source_words
 
 FORMAT_OPTIONS = ("view", "escape", "variant")
 
@@ -64,7 +64,7 @@ def parse(source: Source, name: str = AUTO) -> Request:
         return target.parse_request(source)
     request = target.parse(_transcript(source))
     if request.origin is not None and request.extra:
-        api = _origin_of(request.origin)
+        api = origin_of(request.origin)
         if api is not None:
             _unfold(api, request)
     return request
@@ -177,14 +177,6 @@ def _transcript(source: Source) -> str:
         return source
     message = f"expected the text of a transcript, got a {type(source).__name__}"
     raise InvalidTranscript(message, expected="a str or UTF-8 bytes", got=type(source).__name__)
-
-
-def _origin_of(origin: str | None) -> Api | None:
-    """The API that something came from, if it is registered here."""
-    try:
-        return get_api(origin) if origin else None
-    except UnknownName:
-        return None
 
 
 def _unfold(api: Api, request: Request) -> None:
@@ -309,7 +301,7 @@ def _answer(api: Api, exchange: Exchange, strict: bool, normalize_json: bool, op
         asked += changed
         request = answered(api, exchange.request, response)
         bodies.append(api.render_response(response, request, reply=Reply(choice=number)))
-        losses += _answer_losses(answer, bodies[-1].losses)
+        losses += losses_in_source_words(answer, bodies[-1].losses)
     _refuse(losses, api.name, strict=strict)
     if together is None or len(bodies) == 1:
         bodies[0].losses[:] = [*asked, *losses]
@@ -320,15 +312,10 @@ def _answer(api: Api, exchange: Exchange, strict: bool, normalize_json: bool, op
 
 def respelled_answer(response: Response) -> tuple[Response, list[Loss]]:
     """An answer with the JSON of its calls in one spelling, and where that is another one."""
-    api = _origin_of(response.origin)
+    api = origin_of(response.origin)
     request = Request(conversation=Conversation(response.items), origin=response.origin, words=api.words if api else {})
     spelled, asked = respelled(request)
     return replace(response, items=spelled.items), in_source_words(request, asked)
-
-
-def _answer_losses(response: Response, losses: list[Loss]) -> list[Loss]:
-    api = _origin_of(response.origin)
-    return answer_in_source_words(response, api.words if api else {}, losses)
 
 
 def beyond_first(exchange: Exchange, holder: str) -> list[Loss]:
@@ -348,5 +335,5 @@ def _exchange(said: Response | Exchange) -> Exchange:
 
 
 def _folded(request: Request) -> Request:
-    api = _origin_of(request.origin)
+    api = origin_of(request.origin)
     return api.fold(request) if api is not None else request

@@ -451,7 +451,8 @@ def _call(value: Json, index: int) -> Item:
     """The announcement of a call that is known to be cut off already."""
     members: Any = msgspec.json.decode(value)
     custom = members["type"] == "custom_tool_call"
-    return ToolCall(name=members.get("name", SEARCH), arguments="", id=members.get("call_id"), custom=custom)
+    name, id_ = members.get("name", SEARCH), members.get("call_id")
+    return ToolCall(name=name, arguments="", id=id_, custom=custom, at=f"$.output[{index}]")
 
 
 def _names(item: Item) -> tuple[object, ...]:
