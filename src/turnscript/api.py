@@ -186,7 +186,10 @@ class Head(Struct):
 
 
 class StreamParser(Protocol):
-    """Reads a stream of an API: SSE bytes, cut anywhere, as events. Raises UpstreamError for what cannot be read."""
+    """Reads a stream of an API: SSE bytes, cut anywhere, as events. Raises UpstreamError for what cannot be read.
+
+    What comes behind the end of the answer is not read. Until `close`, the issues of that end may learn of it.
+    """
 
     def head(self) -> Head:
         """What the stream has said of itself so far."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from turnscript.api import Api, Body, Reply, Source, body_bytes
+from turnscript.behind import BEHIND
 from turnscript.conversation import Conversation, Issue, Request, Response
 from turnscript.errors import (
     InvalidRequest,
@@ -36,7 +37,7 @@ from turnscript.recognition import (
     recognised,
     wrapped,
 )
-from turnscript.recording import BEHIND, BROKEN, is_stream, read_whole
+from turnscript.recording import BROKEN, is_stream, read_whole
 from turnscript.registry import is_format, origin_of
 from turnscript.rendered import Rendered
 from turnscript.respelling import respelled

@@ -10,7 +10,7 @@ contradicts itself in a way that could make a wrong answer look right is an Upst
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -31,6 +31,7 @@ from turnscript.apis.openai_responses.outcome import (
 from turnscript.apis.openai_responses.output import content_text, head, read_output
 from turnscript.apis.openai_responses.response import cut_call, ending
 from turnscript.apis.openai_responses.tools import SEARCH
+from turnscript.behind import DONE, Behind
 from turnscript.conversation import Assistant, Issue, Item, Opaque, Refusal, Text, Thinking, ToolCall
 from turnscript.errors import InvalidRequest, UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
@@ -124,6 +125,7 @@ class StreamReader:
         self._items: list[Item] = []
         self._begun = False
         self._over = False
+        self._behind: Behind | None = None  # once it is over
         self._said = MessageEnd(origin=ORIGIN)  # what the response said of itself at the beginning
 
     def head(self) -> Head:
@@ -135,9 +137,11 @@ class StreamReader:
         """More bytes; returns what is certain now. An error that comes behind events waits for the next call."""
         if self._error is not None:
             raise self._error
+        if self._behind is not None:
+            self._behind.feed(data)
+            return []
         try:
-            for name, text in self._sse.feed(data):
-                self._event(name, text)
+            self._take(iter(self._sse.feed(data)))
         except UpstreamError as error:
             self._error = error
             if not self._events:
@@ -148,6 +152,9 @@ class StreamReader:
         """The stream is over. Raises UpstreamError if the response is not."""
         if self._error is not None:
             raise self._error
+        if self._behind is not None:
+            self._behind.close()
+            return []
         try:
             for name, text in self._sse.close():
                 self._event(name, text)
@@ -176,12 +183,18 @@ class StreamReader:
         self._events.append(self._said)
         return self._taken()
 
+    def _take(self, told: Iterator[tuple[str, str]]) -> None:
+        for name, text in told:
+            self._event(name, text)
+            if self._behind is not None:
+                self._behind.note(told)
+
     def _taken(self) -> list[Event]:
         events, self._events = self._events, []
         return events
 
     def _event(self, name: str, text: str) -> None:
-        if self._over or text.startswith("[DONE]"):
+        if text.startswith(DONE):
             return
         told = _read(text)
         type_ = name if told.type is UNSET else told.type
@@ -348,6 +361,7 @@ class StreamReader:
         end.issues = self._issues + end.issues
         self._events.append(end)
         self._over = True
+        self._behind = Behind(self._sse, end.issues)
 
     def _complete(self, output: list[Json]) -> None:
         """End the items that were not, with what the last event says of them."""
