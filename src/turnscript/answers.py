@@ -230,9 +230,18 @@ def head_of(id_: str | None, model: str | None, extra: Extra, usage: Usage | Non
 # Calls.
 
 
+_SHOWN = 200
+
+
 def is_whole(call: ToolCall) -> bool:
     """Whether a call may be told. One that was cut off may not, so that nobody runs it with half its arguments."""
     return not call.open or (not call.custom and is_object(call.arguments))
+
+
+def nameless(arguments: str) -> Issue:
+    """The issue for a call of nobody knows what: it is not told, because no client could run it."""
+    shown = f": {arguments[:_SHOWN]}" if arguments else ""
+    return Issue("invalid_call", f"a call without a name, with {len(arguments)} characters of arguments{shown}")
 
 
 def free_text(call: ToolCall, at: str, losses: list[Loss]) -> str:

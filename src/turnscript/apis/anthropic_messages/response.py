@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnscript.answers import invalid_count, missing_count, read_count
+from turnscript.answers import invalid_count, missing_count, nameless, read_count
 from turnscript.api import Body, Source, body_bytes, leftover
 from turnscript.apis.anthropic_messages.blocks import (
     AssistantMessage,
@@ -61,13 +61,16 @@ _PLACES = Indexed("$.content")
 
 
 def item_of(block: Json, index: int) -> Item:
-    """The item of one content block. An empty signature is none: the member is required, even where nobody signs."""
+    """The item of one content block. An empty signature is none: the member is required, even where nobody signs. An
+    empty id is none, too."""
     place = _PLACES[index]
     message = AssistantMessage(content=[_read_block(block, place)])
     item = items_of(message, "$")[0]
     item.at = place
     if isinstance(item, Thinking):
         item.signature, item.hints = item.signature or None, None
+    elif isinstance(item, ToolCall):
+        item.id = item.id or None
     return item
 
 
@@ -192,6 +195,9 @@ def read_response(source: Source, api: str) -> Response:
     if response.finish_reason in CUTTING and isinstance(last, ToolCall):
         del response.items[-1]
         response.issues.append(cut_call(last.name, last.arguments))
+    for item in [item for item in response.items if isinstance(item, ToolCall) and not item.name]:
+        response.items.remove(item)
+        response.issues.append(nameless(item.arguments))
     return response
 
 

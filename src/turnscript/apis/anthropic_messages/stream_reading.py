@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 from msgspec import UNSET, UnsetType
 
+from turnscript.answers import nameless
 from turnscript.api import Head, leftover
 from turnscript.apis.anthropic_messages.errors import unreadable, upstream_error
 from turnscript.apis.anthropic_messages.response import (
@@ -424,6 +425,10 @@ class StreamReader:
         call = block.call(said or "{}")
         if cut:
             self._issues["cut_call", f"block {block.index}"] = cut_call(call.name, said)
+            events.append(PartEnd(block.part, None))
+            return
+        if not call.name:
+            self._issues["invalid_call", f"block {block.index}"] = nameless(call.arguments)
             events.append(PartEnd(block.part, None))
             return
         if said and not is_object(said):

@@ -9,7 +9,7 @@ come mixed with others'.
 
 from __future__ import annotations
 
-from turnscript.answers import Gathered
+from turnscript.answers import Gathered, nameless
 from turnscript.api import extra_of, leftover
 from turnscript.apis.openai_chat.answer import COMPLETE, ORIGIN, PieceOfCall, PieceOfCustom, PieceOfFunction
 from turnscript.conversation import (
@@ -273,7 +273,8 @@ class Lanes:
             return False
         text = "".join(lane.texts)
         if not lane.name:
-            self.issue("invalid_call", f"a call without a name, with {len(text)} characters of arguments")
+            found = nameless(text)
+            self.issue(found.kind, found.detail)
             return True
         if reason in COMPLETE and not (lane.texts or (lane.custom and lane.said)):
             self.issue("missing_arguments", f"the call of {lane.name!r} came without arguments")

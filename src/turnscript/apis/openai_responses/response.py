@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.answers import lose_usage, read_usage, write_usage
+from turnscript.answers import lose_usage, nameless, read_usage, write_usage
 from turnscript.api import Api, Body, Reply, Source, body_bytes, extra_of, leftover, merge
 from turnscript.apis.openai_responses.echo import Echo
 from turnscript.apis.openai_responses.errors import failure
@@ -35,6 +35,8 @@ from turnscript.jsontext import Json, excerpt, plain, read_object
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
 
+_NO_NAME = Json(b'""')
+
 # Reading.
 
 
@@ -53,7 +55,7 @@ def parse_response(source: Source) -> Response:
     for index, value in enumerate(wire.output):
         item = read_output(value, "$.output", index)
         if item is None:
-            issues.append(cut_call(value))
+            issues.append(untold_call(value))
         else:
             items.append(item)
     end = ending(wire, items)
@@ -69,8 +71,11 @@ def parse_response(source: Source) -> Response:
     )
 
 
-def cut_call(value: Json) -> Issue:
-    """The issue for a call that is not complete."""
+def untold_call(value: Json) -> Issue:
+    """The issue for a call that is not complete, or has no name."""
+    members = read_object(value)
+    if members.get("name") == _NO_NAME:
+        return nameless(str(plain(members.get("arguments", members.get("input", _NO_NAME)))))
     return Issue("unclosed_call", f"the response ends inside a call, which is left out: {excerpt(value, 200)}")
 
 

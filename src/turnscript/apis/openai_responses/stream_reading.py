@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from turnscript.answers import read_count
+from turnscript.answers import nameless, read_count
 from turnscript.api import Head, extra_of
 from turnscript.apis.openai_responses.errors import failure
 from turnscript.apis.openai_responses.options import ORIGIN
@@ -29,7 +29,7 @@ from turnscript.apis.openai_responses.outcome import (
     said,
 )
 from turnscript.apis.openai_responses.output import content_text, head, read_output
-from turnscript.apis.openai_responses.response import cut_call, ending
+from turnscript.apis.openai_responses.response import ending, untold_call
 from turnscript.apis.openai_responses.tools import SEARCH
 from turnscript.behind import DONE, Behind
 from turnscript.conversation import Assistant, Issue, Item, Opaque, Refusal, Text, Thinking, ToolCall
@@ -301,7 +301,7 @@ class StreamReader:
             raise UpstreamError("the server ended an item without saying which", body=_start(text))
         item = read_output(told.item, "$.output", index)
         if item is None:
-            self._issues_add(cut_call(told.item))
+            self._issues_add(untold_call(told.item))
         part = self._parts.get(index) or self._misplaced(item, index)
         if part is None:
             part = self._new(index, item if item is not None else _call(told.item, index))
@@ -369,7 +369,7 @@ class StreamReader:
             for index, value in enumerate(output):
                 item = read_output(value, "$.output", index)
                 if item is None:
-                    self._issues_add(cut_call(value))
+                    self._issues_add(untold_call(value))
                 else:
                     self._end(self._new(index, item), item)
             return
@@ -412,6 +412,9 @@ class StreamReader:
                 return None
             item = head(item)
             item.arguments = part.arguments  # type: ignore[attr-defined]
+            if not item.name:  # type: ignore[attr-defined]
+                self._issues_add(nameless(part.arguments))
+                return None
         elif isinstance(item, Assistant | Thinking):
             refuses = isinstance(item, Assistant) and _refuses(item)
             item = head(item)
@@ -462,10 +465,10 @@ def _start(text: str) -> str:
 
 
 def _call(value: Json, index: int) -> Item:
-    """The announcement of a call that is known to be cut off already."""
+    """The announcement of a call that is known not to be told already."""
     members: Any = msgspec.json.decode(value)
     custom = members["type"] == "custom_tool_call"
-    name, id_ = members.get("name", SEARCH), members.get("call_id")
+    name, id_ = members.get("name", SEARCH), members.get("call_id") or None
     return ToolCall(name=name, arguments="", id=id_, custom=custom, at=f"$.output[{index}]")
 
 
