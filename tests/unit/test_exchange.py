@@ -298,3 +298,16 @@ def test_every_member_that_is_told_of_an_answer_is_on_the_page() -> None:
     page = (Path(__file__).parents[2] / "docs" / "universal-transcript.md").read_text(encoding="utf-8")
     table = page.partition("## Answers")[2].partition("## Attributes")[0]
     assert [] == [name for name in sorted(NAMED) if f"`{name}`" not in table]
+
+
+@pytest.mark.parametrize("said", [{"reasoning_content": "hm"}, {"audio": {"id": "a", "data": "AA=="}}, {"new": 1}])
+@pytest.mark.parametrize("content", ["", None])
+def test_a_message_without_text_says_so_again_as_it_did(content: str | None, said: dict[str, Any]) -> None:
+    message: dict[str, Any] = {"role": "assistant", "refusal": None, "content": "", **said}
+    bare = {**CHAT, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    known = {loss.path for loss in ts.convert(bare, "openai-chat", "openai-responses").losses}
+    message["content"] = content
+    for through in ("openai-chat", ARCHIVE):
+        again: Any = ts.convert(ts.convert(bare, "openai-chat", through).data, through, "openai-chat").value
+        assert message == again["choices"][0]["message"]
+    assert known == {loss.path for loss in ts.convert(bare, "openai-chat", "openai-responses").losses}

@@ -19,11 +19,12 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from turnscript.answers import free_text, index_of, is_whole, lose_usage, made_id, write_usage
-from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, Source, body_bytes, merge
-from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, broke_off, finish_word, is_legacy
+from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, Source, body_bytes, leftover, merge
+from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, Piece, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.content import written_parts
 from turnscript.apis.openai_chat.stream import Assembly, read_checked
 from turnscript.chunked import encoded
@@ -31,6 +32,7 @@ from turnscript.conversation import (
     Assistant,
     Conversation,
     Extra,
+    Hints,
     Item,
     Opaque,
     Raw,
@@ -43,7 +45,7 @@ from turnscript.conversation import (
 )
 from turnscript.errors import InvalidRequest
 from turnscript.events import fold
-from turnscript.grouping import slot_of
+from turnscript.grouping import shape_of, slot_of
 from turnscript.jsontext import Json, json_string, read_list, read_object
 from turnscript.logprobs import TokenLogprob
 from turnscript.sources import part_path
@@ -69,7 +71,22 @@ def read_response(source: Source) -> Response:
     assembly.add(answer)
     response = fold(assembly.end())
     response.raw = None
+    message = answer.choices[0].message
+    if isinstance(message, Piece) and (message.content is None or message.content is UNSET):
+        _note_null(response)
     return response
+
+
+def _note_null(response: Response) -> None:
+    """The message has no text, not even an empty one: that is kept where something else of it is."""
+    items = response.items
+    if items and all(isinstance(item, Thinking) for item in items):
+        items[0].hints = Hints(shape=_NULL)
+    elif not items and "choices" in response.extra:
+        choice = read_object(response.extra["choices"])
+        message = read_object(choice["message"]) if "message" in choice else {}
+        message["content"] = Json(_NULL.encode())
+        response.extra["choices"] = leftover(choice | {"message": leftover(message)})
 
 
 # Writing.
@@ -80,6 +97,7 @@ def rendering_of(api: Api, items: list[Item], origin: str | None) -> Rendering:
     return api.rendering(Request(conversation=Conversation(items=items), origin=origin), OFFICIAL, {})
 
 
+_NULL = "null"
 OBJECTS = ("chat.completion", "chat.completion.chunk")
 _OWN_MEMBERS = frozenset({"object", "choices", "usage", "id", "model"})
 
@@ -180,6 +198,7 @@ class Message:
         self._refusals: list[str] = []
         self._calls: list[Any] = []
         self._function: Body = {}
+        self._is_null = False
         self._extra: Body = {}
 
     @property
@@ -219,10 +238,12 @@ class Message:
     def _text(self) -> Any:
         if any(not isinstance(piece, str) for piece in self._content):
             return [{"type": "text", "text": one} if isinstance(one, str) else one for one in self._content]
-        return "".join(self._content) if self._content or not (self.called or self._refusals) else None
+        none = self.called or self._refusals or self._is_null
+        return "".join(self._content) if self._content or not none else None
 
     def _think(self, item: Thinking) -> None:
         lose_thinking(self._rendering, item)
+        self._is_null = self._is_null or (self._own and shape_of(item) == _NULL)
         text = thought(item)
         if not text:
             return
@@ -293,6 +314,8 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
         "message": message.body(),
         "finish_reason": reason,
     }
+    if "message" in rest and "content" in read_object(rest["message"]):
+        choice["message"]["content"] = choice["message"]["content"] or None
     merge(choice, rest)
     if response.logprobs:
         choice["logprobs"] = logprobs_of(chain.from_iterable(response.logprobs.values()))
