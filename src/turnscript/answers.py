@@ -6,7 +6,7 @@ Nothing here knows an API by name: an API says what it calls its counts.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -198,6 +198,11 @@ def of_each_choice(body: Source, read: Callable[[Source], Response]) -> list[Res
             response.extra[_CHOICES] = leftover({_INDEX: index, **rest})
         found.append(response)
     return found
+
+
+def only_first(others: Collection[object]) -> Issue:
+    """The issue for a body or a stream of several choices of which the first is read. `others`: the rest."""
+    return Issue("extra_choices", f"there are {len(others) + 1} choices; only {_FIRST} is read")
 
 
 def index_of(choice: Extra, asked: int = 0) -> Json | int:

@@ -42,7 +42,7 @@ from turnscript.registry import is_format, origin_of
 from turnscript.rendered import Rendered
 from turnscript.respelling import respelled
 from turnscript.retelling import answered, losses_in_source_words
-from turnscript.sources import in_source_words
+from turnscript.sources import around, in_source_words
 
 FORMAT_OPTIONS = ("view", "escape", "variant")
 
@@ -321,9 +321,17 @@ def respelled_answer(response: Response) -> tuple[Response, list[Loss]]:
 
 def beyond_first(exchange: Exchange, holder: str) -> list[Loss]:
     """The answers behind the first, where there is place for one."""
-    count = len(exchange.others) + 1
-    rest = f"of {count} has no place in {holder}, which holds one"
-    return [Loss("$", "dropped", f"answer {number} {rest}") for number in range(2, count + 1)]
+    rest = f"of {len(exchange.others) + 1} has no place in {holder}, which holds one"
+    return [
+        Loss(_place_of(answer), "dropped", f"answer {number} {rest}")
+        for number, answer in enumerate(exchange.others, 2)
+    ]
+
+
+def _place_of(answer: Response) -> str:
+    """Where an answer among several stands; the body, if it says nothing."""
+    at = answer.items[0].at if answer.items else ""
+    return around(at) if at.startswith("$") and "]" in at else "$"
 
 
 def _refuse(losses: list[Loss], target: str, *, strict: bool) -> None:

@@ -241,6 +241,7 @@ def said(response: ts.Response) -> str:
 def test_choices_without_a_place_are_losses(target: str) -> None:
     losses = ts.convert(CHAT, "auto", target).losses
     assert ["answer 2 of 3", "answer 3 of 3"] == [loss.detail[:13] for loss in losses[:2]]
+    assert ["$.choices[1]", "$.choices[2]"] == [loss.path for loss in losses[:2]]
     with pytest.raises(ts.LossyConversion):
         ts.convert(CHAT, "auto", target, strict=True)
 

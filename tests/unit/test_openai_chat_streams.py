@@ -243,7 +243,7 @@ def test_only_the_first_choice_is_read() -> None:
     second = frame(json.dumps({"choices": [{"index": 1, "delta": {"content": "no"}, "finish_reason": "stop"}]}))
     response = fold(read(HELLO + second + second + STOP + DONE))
     assert [Assistant(content=[Text(text="Hi")])] == response.items
-    assert ["extra_choices"] == [issue.kind for issue in response.issues]
+    assert ["there are 2 choices; only $.choices[0] is read"] == [issue.detail for issue in response.issues]
 
 
 @pytest.mark.parametrize(

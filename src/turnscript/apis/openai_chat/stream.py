@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.answers import Gathered, head_of, read_usage
+from turnscript.answers import Gathered, head_of, only_first, read_usage
 from turnscript.api import Head, leftover
 from turnscript.apis.openai_chat.answer import (
     CALLED,
@@ -42,6 +42,7 @@ class Assembly:
 
     def __init__(self) -> None:
         self._lanes = Lanes()
+        self._others: set[int] = set()  # the indexes of the choices that are not read
         self._id: str | None = None
         self._model: str | None = None
         self.reason: str | None = None
@@ -77,7 +78,7 @@ class Assembly:
         self._model = self._model or answer.model or None
         for choice in answer.choices or ():
             if choice.index:
-                self._lanes.issue("extra_choices", "there is more than one choice; only the first is read")
+                self._others.add(choice.index)
             else:
                 self._choice(choice)
         if answer.usage is not UNSET and answer.usage != _NULL:
@@ -96,6 +97,9 @@ class Assembly:
     def end(self) -> list[Event]:
         """The answer is over."""
         lanes = self._lanes
+        if self._others:
+            found = only_first(self._others)
+            lanes.issue(found.kind, found.detail)
         reason = CALLED if self.reason == LEGACY_CALL else self.reason
         if reason is None:
             lanes.issue("no_finish_reason", "the server did not say why the answer ended")

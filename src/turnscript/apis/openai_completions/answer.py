@@ -29,6 +29,7 @@ from turnscript.answers import (
     lose_id,
     lose_usage,
     made_id,
+    only_first,
     read_usage,
     write_usage,
 )
@@ -119,6 +120,7 @@ class Assembly:
         self._texts: list[str] = []
         self._seen = False  # a text, though it be empty
         self._issues: list[Issue] = []
+        self._others: set[int] = set()  # the indexes of the choices that are not read
         self._id: str | None = None
         self._model: str | None = None
         self._stop: str | None = None
@@ -152,7 +154,7 @@ class Assembly:
             if not choice.index:
                 self._choice(choice)
             else:
-                self._issue("extra_choices", "there is more than one choice; only the first is read")
+                self._others.add(choice.index)
         if isinstance(answer.usage, Json) and answer.usage != _NULL:
             self._usage, self._usage_rest, self._usage_issues = read_usage(answer.usage, "$.usage", COUNTS)
         head = (answer.object, answer.created, answer.system_fingerprint, answer.error)
@@ -172,6 +174,8 @@ class Assembly:
         if self._texts:
             text = Text(text="".join(self._texts))
             self._events.append(PartEnd(0, Assistant(content=[text], at="$.choices[0].text"), origin=ORIGIN))
+        if self._others:
+            self._issues.append(only_first(self._others))
         if self.reason is None:
             self._issue("no_finish_reason", "the server did not say why the answer ended")
         if not self._seen:
