@@ -33,6 +33,7 @@ from turnscript.recognition import (
     SIDES,
     detect_answer,
     detect_api,
+    is_error,
     lookup,
     recognised,
     wrapped,
@@ -152,17 +153,18 @@ def _body(api: Api, source: Source) -> Request | Exchange:
         if _is_answer(api, source):
             return parse_exchange(source, api.name)
         raise
-    if api.claims_response(request.extra) and _is_answer(api, source):
+    if (api.claims_response(request.extra) or is_error(request.extra)) and _is_answer(api, source):
         return parse_exchange(source, api.name)
     return request
 
 
 def _is_answer(api: Api, source: Source) -> bool:
+    """Whether a body is an answer of an API, or the error that there is instead."""
     try:
         members = read_object(body_bytes(source))
     except InvalidRequest:
         return False
-    return bool(api.claims_response(members)) and not api.claims(members)
+    return bool(api.claims_response(members) or is_error(members)) and not api.claims(members)
 
 
 def _transcript(source: Source) -> str:

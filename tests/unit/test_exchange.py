@@ -177,13 +177,22 @@ def test_an_unlabelled_answer_is_told(body: Any, name: str) -> None:
         ts.parse(body)
 
 
-@pytest.mark.parametrize(
-    "body", [{}, {"error": {"message": "no"}}, ASKED, {"choices": []}, {"content": [], "role": "user"}]
-)
+@pytest.mark.parametrize("body", [{}, {"error": None}, ASKED, {"choices": []}, {"content": [], "role": "user"}])
 def test_what_is_no_answer_of_any_api_is_an_error(body: Any) -> None:
     with pytest.raises(ts.InvalidRequest) as caught:
         ts.parse_response(body)
     assert "'choices'" in caught.value.expected
+
+
+@pytest.mark.parametrize("name", ["auto", *ts.apis()])
+@pytest.mark.parametrize("body", [{"error": {"message": "slow down"}}, {"type": "error", "error": "slow down"}])
+def test_an_error_body_is_the_servers_failure_whoever_sent_it(body: Any, name: str) -> None:
+    with pytest.raises(UpstreamError, match="slow down"):
+        ts.parse_response(body, name)
+    with pytest.raises(UpstreamError, match="slow down"):
+        ts.convert(body, name, ARCHIVE)
+    with pytest.raises(ts.InvalidRequest):
+        ts.parse(body)
 
 
 def test_a_message_of_a_request_is_no_answer() -> None:
