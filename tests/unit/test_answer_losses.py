@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -192,3 +193,38 @@ def test_a_call_that_came_to_nothing_is_told_where_it_stood(source: str, place: 
     paths = {loss.path for loss in told_again(source, "openai-chat", data).losses}
     assert place in paths
     assert not any(path.startswith("items") for path in paths)
+
+
+LEGACY = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+BODIES = [
+    *ANSWERS.items(),
+    ("openai-chat", {"choices": [{"index": 0, "message": LEGACY, "finish_reason": "function_call"}]}),
+    ("anthropic-messages", {"content": [{"type": "text", "text": ""}], "stop_reason": "end_turn"}),
+]
+
+
+def objects(value: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every object in a value, and its path."""
+    if isinstance(value, dict):
+        yield path, value
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in members:
+        yield from objects(one, f"{path}.{key}" if isinstance(key, str) else f"{path}[{key}]")
+
+
+def kept_or_lost(path: str, data: bytes, losses: list[ts.Loss]) -> bool:
+    """Whether a member `zz` of the object there is in what was written, or a loss speaks of it or of what holds it."""
+    said = b'"zz":"zz"' in data.replace(b"\\", b"").replace(b'": "', b'":"')
+    return said or any(f"{path}.zz".startswith(loss.path) for loss in losses if loss.path != "$")
+
+
+@pytest.mark.parametrize("target", ANSWERS)
+@pytest.mark.parametrize(("source", "body"), BODIES)
+def test_a_member_anywhere_is_kept_or_lost_at_its_place(source: str, body: dict[str, Any], target: str) -> None:
+    for index, (path, _) in enumerate(objects(body)):
+        changed = json.loads(json.dumps(body))
+        list(objects(changed))[index][1]["zz"] = "zz"
+        rendered = ts.convert(changed, source, target)
+        assert kept_or_lost(path, rendered.data, rendered.losses), path
+        told, lost = stream_of(ts.parse_response(changed, source), ts.Request(), ts.get_api(target))
+        assert kept_or_lost(path, told, lost), path

@@ -136,6 +136,8 @@ def lose_thinking(rendering: Rendering, item: Thinking) -> None:
         rendering.lose(f"{item.at}.summary", "dropped", "the thinking itself is sent")
     elif item.summary:
         rendering.lose(f"{item.at}.summary", "approximated", "sent as the thinking itself")
+    for index, part in enumerate(item.content):
+        rendering.put_extra({}, part.extra, part_path(item, index))
     rendering.put_extra({}, item.extra, item.at)
 
 

@@ -316,11 +316,11 @@ class _Writer:
     def put_top(self, rendering: Rendering, body: Body, extra: Extra) -> None:
         """Write the unnamed members of the body, or report them."""
         for key, value in extra.items():
-            if key in ("object", "choices", "usage"):
+            if key == "object":
                 continue
             if rendering.foreign:
                 rendering.lose(f"$.{key}", "dropped", f"{rendering.target} has no such member here")
-            else:
+            elif key not in ("choices", "usage"):  # which are written already
                 body.setdefault(key, value)
 
 
