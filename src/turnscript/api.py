@@ -32,7 +32,7 @@ from turnscript.jsontext import Json, read_object, utf8
 from turnscript.losses import Loss, LossKind
 from turnscript.rendered import Rendered
 from turnscript.serving import Serving
-from turnscript.sources import Words, at_source, member_path
+from turnscript.sources import NOT_HERE, Words, at_source, member_path
 from turnscript.wire import Reader, Rest, mismatch
 
 Body = dict[str, Any]
@@ -143,7 +143,7 @@ class Rendering:
             merge(body, extra)
             return
         for key in extra:
-            self.lose(f"{at}.{key}", "dropped", f"{self.target} has no such member here")
+            self.lose(f"{at}.{key}", "dropped", f"{self.target} {NOT_HERE}")
 
 
 # The contract.

@@ -75,6 +75,7 @@ class Retelling:
             return []
         source = self._recording.api
         answer = Response(items=self._items, origin=source.origin if source is not None else None)
+        answer.extra = {} if self.end is None else self.end.extra
         losses = [replace(loss, path=self._places.get(loss.path, loss.path)) for loss in self._renderer.losses]
         return losses_in_source_words(answer, losses)
 

@@ -13,6 +13,7 @@ import turnscript as ts
 from tests import messages
 from turnscript.recording import Recording
 from turnscript.retelling import Retelling, stream_of
+from turnscript.sources import NOT_HERE
 from turnscript.sse import frame
 
 CITATION = {"type": "url_citation", "url_citation": {"url": "u", "title": "t", "start_index": 0, "end_index": 1}}
@@ -218,6 +219,10 @@ def kept_or_lost(path: str, data: bytes, losses: list[ts.Loss]) -> bool:
     return said or any(f"{path}.zz".startswith(loss.path) for loss in losses if loss.path != "$")
 
 
+def is_unnamed(loss: ts.Loss) -> bool:
+    return loss.detail.endswith(NOT_HERE)
+
+
 @pytest.mark.parametrize("target", ANSWERS)
 @pytest.mark.parametrize(("source", "body"), BODIES)
 def test_a_member_anywhere_is_kept_or_lost_at_its_place(source: str, body: dict[str, Any], target: str) -> None:
@@ -226,5 +231,8 @@ def test_a_member_anywhere_is_kept_or_lost_at_its_place(source: str, body: dict[
         list(objects(changed))[index][1]["zz"] = "zz"
         rendered = ts.convert(changed, source, target)
         assert kept_or_lost(path, rendered.data, rendered.losses), path
+        assert not {"$.choices", "$.choices[0]", "$.usage"} & {
+            loss.path for loss in rendered.losses if is_unnamed(loss)
+        }
         told, lost = stream_of(ts.parse_response(changed, source), ts.Request(), ts.get_api(target))
         assert kept_or_lost(path, told, lost), path

@@ -33,6 +33,7 @@ from turnscript.errors import LossyConversion, UpstreamError
 from turnscript.jsontext import Json, is_object, json_of
 from turnscript.losses import LossKind
 from turnscript.rendered import Rendered
+from turnscript.sources import NOT_HERE
 
 _FAILURES = frozenset({"error", "failed", "cancelled", "abort"})
 """Finish reasons of backends that are no end of an answer."""
@@ -105,7 +106,7 @@ class AnswerWriter:
     def _unheld(self, item: Item, **members: object) -> None:
         for name, value in members.items():
             if value is not None:
-                self.lose(item, f".{name}", "dropped", f"{self.rendering.target} has no such member here")
+                self.lose(item, f".{name}", "dropped", f"{self.rendering.target} {NOT_HERE}")
 
     def _text(self, item: Assistant) -> list[Any]:
         self._unheld(item, name=item.name, id=item.id, phase=item.phase)
@@ -254,7 +255,7 @@ class AnswerWriter:
         """Write unnamed members of the response, or report them where they are another API's."""
         if self._foreign:
             for key in extra:
-                self.rendering.lose(f"$.{key}", "dropped", f"{self.rendering.target} has no such member here")
+                self.rendering.lose(f"$.{key}", "dropped", f"{self.rendering.target} {NOT_HERE}")
         else:
             merge(body, extra)
 

@@ -48,7 +48,7 @@ from turnscript.events import fold
 from turnscript.grouping import shape_of, slot_of
 from turnscript.jsontext import Json, json_string, read_list, read_object
 from turnscript.logprobs import TokenLogprob
-from turnscript.sources import part_path
+from turnscript.sources import NOT_HERE, part_path
 
 # Reading.
 
@@ -368,6 +368,6 @@ def put_top(rendering: Rendering, body: Body, extra: Extra) -> None:
     """Write the unnamed members of the body, or report them."""
     for key, value in extra.items():
         if rendering.foreign and key != "object":
-            rendering.lose(f"$.{key}", "dropped", f"{rendering.target} has no such member here")
+            rendering.lose(f"$.{key}", "dropped", f"{rendering.target} {NOT_HERE}")
         elif not rendering.foreign and key not in _OWN_MEMBERS:
             body.setdefault(key, value)

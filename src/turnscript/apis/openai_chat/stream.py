@@ -186,8 +186,9 @@ def read_checked(body: Json) -> Answer:
 def _said(wire: Wire, *names: str) -> list[tuple[str, Json]]:
     """The unnamed members, without those that say nothing: an official member that is null or an empty list."""
     said: list[tuple[str, Json]] = []
-    if wire.rest:
-        said += [(name, value) for name, value in wire.rest.items() if name not in names or value not in _EMPTY]
+    if wire.rest:  # where a null of a member with a name may be as well
+        official = type(wire).__struct_fields__
+        said += [(name, value) for name, value in wire.rest.items() if name not in official or value not in _EMPTY]
     for name in names:
         value = getattr(wire, name)
         if value is not UNSET and value not in _EMPTY:

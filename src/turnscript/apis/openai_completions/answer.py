@@ -54,7 +54,7 @@ from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, 
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.logprobs import TokenLogprob
 from turnscript.losses import Loss
-from turnscript.sources import part_path
+from turnscript.sources import NOT_HERE, part_path
 from turnscript.sse import HOLE, around, frame
 from turnscript.wire import Reader, Wire
 
@@ -319,7 +319,7 @@ class _Writer:
             if key == "object":
                 continue
             if rendering.foreign:
-                rendering.lose(f"$.{key}", "dropped", f"{rendering.target} has no such member here")
+                rendering.lose(f"$.{key}", "dropped", f"{rendering.target} {NOT_HERE}")
             elif key not in ("choices", "usage"):  # which are written already
                 body.setdefault(key, value)
 

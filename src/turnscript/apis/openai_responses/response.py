@@ -34,6 +34,7 @@ from turnscript.events import MessageEnd
 from turnscript.jsontext import Json, excerpt, plain, read_object
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
+from turnscript.sources import NOT_HERE
 
 _NO_NAME = Json(b'""')
 
@@ -146,8 +147,7 @@ def own_extra(told: Response | MessageEnd, losses: list[Loss]) -> Extra:
     if told.origin in (None, ORIGIN):
         lose_usage(losses, told.usage, extra)
         return extra
-    detail = "only the API that the answer came from has this member"
-    losses += [Loss(f"$.{key}", "dropped", detail) for key in extra]
+    losses += [Loss(f"$.{key}", "dropped", f"a response {NOT_HERE}") for key in extra]
     return {}
 
 
