@@ -48,7 +48,8 @@ _decode_number = msgspec.json.Decoder(int | float).decode
 def read_usage(value: Json, at: str, counts: Counts) -> tuple[Usage | None, Extra, list[Issue]]:
     """The counts, the members that have no name in `Usage`, in their places, and what is no count.
 
-    A count of the input or the output that nobody told is no 0: then there is no `Usage` at all. A detail is one.
+    A count of the input or the output that nobody told is no 0: then there is no `Usage` at all, and all that was told
+    has no name. A detail is one.
     """
     if bytes(value)[:1] != b"{":
         return None, {}, [invalid_count(value, at)]
@@ -56,6 +57,7 @@ def read_usage(value: Json, at: str, counts: Counts) -> tuple[Usage | None, Extr
     for alias, name in counts.aliases:
         if alias in members and name not in members:
             members[name] = members.pop(alias)
+    told = {key: member for key, member in members.items() if bytes(member) != b"null"}
     issues: list[Issue] = []
     input_, output = [_required(members, name, at, issues) for name in (counts.input, counts.output)]
     usage = Usage(input_ or 0, output or 0)
@@ -70,7 +72,7 @@ def read_usage(value: Json, at: str, counts: Counts) -> tuple[Usage | None, Extr
     total = take_count(members, _TOTAL, at, issues)
     if said is not None and total is not None and total != usage.input + usage.output:
         members[_TOTAL] = said
-    return (None if input_ is None or output is None else usage), members, issues
+    return (None, told, issues) if input_ is None or output is None else (usage, members, issues)
 
 
 def write_usage(usage: Usage, rest: Extra, counts: Counts) -> Body:

@@ -236,3 +236,15 @@ def test_a_member_anywhere_is_kept_or_lost_at_its_place(source: str, body: dict[
         }
         told, lost = stream_of(ts.parse_response(changed, source), ts.Request(), ts.get_api(target))
         assert kept_or_lost(path, told, lost), path
+
+
+@pytest.mark.parametrize("target", [name for name in ANSWERS if name != "openai-completions"])
+@pytest.mark.parametrize(
+    ("source", "count"), [("openai-chat", "prompt_tokens"), ("anthropic-messages", "input_tokens")]
+)
+def test_a_count_that_was_told_alone_is_lost_by_its_name(source: str, count: str, target: str) -> None:
+    body = ANSWERS[source] | {"usage": {count: 7}}
+    losses = [loss for loss in ts.convert(body, source, target).losses if loss.path.startswith("$.usage")]
+    assert ("$.usage" if source == target else f"$.usage.{count}") in [loss.path for loss in losses]
+    empty = ts.convert(ANSWERS[source] | {"usage": {count: None}}, source, target).losses
+    assert {"invented"} >= {loss.kind for loss in empty if loss.path.startswith("$.usage")}

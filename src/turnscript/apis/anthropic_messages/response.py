@@ -33,7 +33,7 @@ from turnscript.apis.anthropic_messages.blocks import (
 from turnscript.apis.anthropic_messages.errors import upstream_error
 from turnscript.conversation import Extra, Issue, Item, Response, Thinking, ToolCall, Usage
 from turnscript.errors import InvalidRequest
-from turnscript.jsontext import Json, read_list, read_object
+from turnscript.jsontext import Json, json_of, read_list, read_object
 from turnscript.losses import Indexed
 from turnscript.wire import Reader, mismatch, missing
 
@@ -153,8 +153,10 @@ class Tokens:
         return self.usage(), issues
 
     def extra(self) -> Extra:
-        """The members without a name, as `extra` of the response."""
-        return {"usage": leftover(self._rest)} if self._rest else {}
+        """The members without a name, as `extra` of the response; counts, too, where they are not all."""
+        known = {} if self.usage() is not None else {name: json_of(self._counts[name]) for name in self._counts}
+        rest = {name: count for name, count in known.items() if name in _COUNTS} | self._rest
+        return {"usage": leftover(rest)} if rest else {}
 
 
 def usage_object(usage: Usage) -> Body:
