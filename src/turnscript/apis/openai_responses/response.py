@@ -114,7 +114,8 @@ def render_response(api: Api, response: Response, request: Request, reply: Reply
     output = Output(api, request, id_)
     output.came_from(response.origin)
     output.logprobs = response.logprobs
-    status, reason = write_ending(response.finish_reason, response.items, output.lose)
+    own = response.origin == ORIGIN
+    status, reason = write_ending(response.finish_reason, response.items, output.lose, own=own)
     written = output.all(response.items, status == INCOMPLETE)
     status = told_status(status, reply, output.lose)
     report = Report(api, request, id_, reply)
