@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from turnscript.answers import head_of
 from turnscript.api import Api, Head, Reply, StreamRenderer
 from turnscript.conversation import Issue, Item, Request, Response, Usage
 from turnscript.errors import TurnscriptError
@@ -38,7 +39,8 @@ def stream_of(
     response: Response, request: Request, api: Api, error: TurnscriptError | None = None
 ) -> tuple[bytes, list[Loss]]:
     """A whole answer as a stream, and what that cannot say. One that broke off ends with its `error`."""
-    renderer = _renderer(api, request, response, Head(response.id, response.model, usage=response.usage))
+    head = head_of(response.id, response.model, response.extra, response.usage)
+    renderer = _renderer(api, request, response, head)
     events = unfold(response)
     if error is None:
         data = renderer.send(events) + renderer.close()

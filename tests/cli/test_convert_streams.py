@@ -12,6 +12,7 @@ import turnscript as ts
 from tests.cli.running import CHAT, EXAMPLES, convert, live, read_rows
 from turnscript.errors import UpstreamError
 from turnscript.events import unfold
+from turnscript.jsontext import plain
 
 RECORDED = EXAMPLES / "messages_stream.sse"
 ANSWER = EXAMPLES / "chat_response.json"
@@ -62,6 +63,7 @@ def test_a_whole_answer_becomes_a_stream() -> None:
         assert 0 == result.exit_code
         before, after = ts.parse_response(ANSWER.read_bytes()), ts.parse_response(result.stdout_bytes)
         assert (before.id, before.model, before.usage) == (after.id, after.model, after.usage)
+        assert plain(before.extra["created"]) == plain(after.extra["created"]) > 0
         assert before.items == after.items
 
 
