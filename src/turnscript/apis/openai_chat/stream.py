@@ -42,6 +42,7 @@ class Assembly:
 
     def __init__(self) -> None:
         self._lanes = Lanes()
+        self._thinks = False  # in `reasoning_content`: some servers say all of it again in `reasoning`
         self._others: set[int] = set()  # the indexes of the choices that are not read
         self._id: str | None = None
         self._model: str | None = None
@@ -145,8 +146,9 @@ class Assembly:
         rest = _said(piece, "annotations", "audio")
         if isinstance(piece.reasoning_content, str):
             lanes.add("reasoning_content", piece.reasoning_content)
+            self._thinks = self._thinks or bool(piece.reasoning_content)
         if piece.reasoning is not UNSET:
-            if bytes(piece.reasoning)[:1] == b'"' and not piece.reasoning_content:
+            if bytes(piece.reasoning)[:1] == b'"' and not self._thinks:
                 lanes.add("reasoning", plain(piece.reasoning))
             elif piece.reasoning != _NULL:
                 rest.append(("reasoning", piece.reasoning))
