@@ -6,7 +6,7 @@ Nothing here knows an API by name: an API says what it calls its counts.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -48,7 +48,8 @@ _decode_number = msgspec.json.Decoder(int | float).decode
 def read_usage(value: Json, at: str, counts: Counts) -> tuple[Usage | None, Extra, list[Issue]]:
     """The counts, the members that have no name in `Usage`, in their places, and what is no count.
 
-    A count of the input or the output that nobody told is no 0: then there is no `Usage` at all. A detail is one.
+    A count of the input or the output that nobody told is no 0: then there is no `Usage` at all, and all that was told
+    has no name. A detail is one.
     """
     if bytes(value)[:1] != b"{":
         return None, {}, [invalid_count(value, at)]
@@ -56,6 +57,7 @@ def read_usage(value: Json, at: str, counts: Counts) -> tuple[Usage | None, Extr
     for alias, name in counts.aliases:
         if alias in members and name not in members:
             members[name] = members.pop(alias)
+    told = {key: member for key, member in members.items() if bytes(member) != b"null"}
     issues: list[Issue] = []
     input_, output = [_required(members, name, at, issues) for name in (counts.input, counts.output)]
     usage = Usage(input_ or 0, output or 0)
@@ -70,7 +72,7 @@ def read_usage(value: Json, at: str, counts: Counts) -> tuple[Usage | None, Extr
     total = take_count(members, _TOTAL, at, issues)
     if said is not None and total is not None and total != usage.input + usage.output:
         members[_TOTAL] = said
-    return (None if input_ is None or output is None else usage), members, issues
+    return (None, told, issues) if input_ is None or output is None else (usage, members, issues)
 
 
 def write_usage(usage: Usage, rest: Extra, counts: Counts) -> Body:
@@ -200,6 +202,11 @@ def of_each_choice(body: Source, read: Callable[[Source], Response]) -> list[Res
     return found
 
 
+def only_first(others: Collection[object]) -> Issue:
+    """The issue for a body or a stream of several choices of which the first is read. `others`: the rest."""
+    return Issue("extra_choices", f"there are {len(others) + 1} choices; only {_FIRST} is read")
+
+
 def index_of(choice: Extra, asked: int = 0) -> Json | int:
     """The index of a choice: as it is `asked` for, else as its unnamed members have it."""
     return asked or choice.get(_INDEX, 0)
@@ -230,9 +237,18 @@ def head_of(id_: str | None, model: str | None, extra: Extra, usage: Usage | Non
 # Calls.
 
 
+_SHOWN = 200
+
+
 def is_whole(call: ToolCall) -> bool:
     """Whether a call may be told. One that was cut off may not, so that nobody runs it with half its arguments."""
     return not call.open or (not call.custom and is_object(call.arguments))
+
+
+def nameless(arguments: str) -> Issue:
+    """The issue for a call of nobody knows what: it is not told, because no client could run it."""
+    shown = f": {arguments[:_SHOWN]}" if arguments else ""
+    return Issue("invalid_call", f"a call without a name, with {len(arguments)} characters of arguments{shown}")
 
 
 def free_text(call: ToolCall, at: str, losses: list[Loss]) -> str:

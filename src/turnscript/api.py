@@ -32,7 +32,7 @@ from turnscript.jsontext import Json, read_object, utf8
 from turnscript.losses import Loss, LossKind
 from turnscript.rendered import Rendered
 from turnscript.serving import Serving
-from turnscript.sources import Words, at_source, member_path
+from turnscript.sources import NOT_HERE, Words, at_source, member_path
 from turnscript.wire import Reader, Rest, mismatch
 
 Body = dict[str, Any]
@@ -143,7 +143,7 @@ class Rendering:
             merge(body, extra)
             return
         for key in extra:
-            self.lose(f"{at}.{key}", "dropped", f"{self.target} has no such member here")
+            self.lose(f"{at}.{key}", "dropped", f"{self.target} {NOT_HERE}")
 
 
 # The contract.
@@ -186,7 +186,10 @@ class Head(Struct):
 
 
 class StreamParser(Protocol):
-    """Reads a stream of an API: SSE bytes, cut anywhere, as events. Raises UpstreamError for what cannot be read."""
+    """Reads a stream of an API: SSE bytes, cut anywhere, as events. Raises UpstreamError for what cannot be read.
+
+    What comes behind the end of the answer is not read. Until `close`, the issues of that end may learn of it.
+    """
 
     def head(self) -> Head:
         """What the stream has said of itself so far."""
@@ -207,7 +210,8 @@ class StreamParser(Protocol):
 
 
 class StreamRenderer(Protocol):
-    """Writes events as the SSE bytes of an API. `losses`: what the stream could not say.
+    """Writes events as the SSE bytes of an API. `losses`: what the stream could not say, in the words of the model, as
+    those of a whole answer are; `answer_in_source_words` says where it stood.
 
     What waiting costs is the server's to decide: `start` and `idle` have no part in what is told.
     """

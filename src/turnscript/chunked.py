@@ -1,24 +1,26 @@
 """Owns streams of JSON chunks that end with `[DONE]`: the loop around whatever the chunks say.
 
 A stream is over with its `[DONE]`, or where the body ends behind a finish reason, because some servers send no
-`[DONE]`. Anything else that ends it is an UpstreamError, and so is an `error` in a chunk.
+`[DONE]`. Anything else that ends it is an UpstreamError, and so is an `error` in a chunk. What comes behind its end is
+an issue of that.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import msgspec
 
 from turnscript.api import Head
+from turnscript.behind import DONE, Behind
 from turnscript.errorobject import error_frame, upstream_error
 from turnscript.errors import InvalidRequest, TurnscriptError, UpstreamError
-from turnscript.events import Event
+from turnscript.events import Event, MessageEnd
 from turnscript.jsontext import Json
 from turnscript.sse import SseReader, comment, frame
 
-DONE = "[DONE]"
 _SHOWN = 2000
 
 
@@ -41,7 +43,7 @@ class Assembly(Protocol):
         ...
 
     def end(self) -> list[Event]:
-        """The answer is over: the last events."""
+        """The answer is over: the last events, and the message's end as the last of them."""
         ...
 
 
@@ -53,7 +55,7 @@ class ChunkParser:
         self._reader = SseReader()
         self._answer = answer
         self._begun = False
-        self._done = False
+        self._behind: Behind | None = None  # once it is over
         self._error: UpstreamError | None = None
 
     def head(self) -> Head:
@@ -61,16 +63,19 @@ class ChunkParser:
         return self._answer.head()
 
     def feed(self, data: bytes) -> list[Event]:
-        """More bytes. What comes behind the end is not looked at."""
+        """More bytes. What comes behind the end is not read."""
         if self._error is not None:
             raise self._error
-        if self._done:
+        if self._behind is not None:
+            self._behind.feed(data)
             return []
         events: list[Event] = []
         try:
-            for name, payload in self._reader.feed(data):
+            told = iter(self._reader.feed(data))
+            for name, payload in told:
                 if self._take(name, payload):
-                    return [*events, *self._end()]
+                    events += self._end(told)
+                    break
                 events += self._answer.events()
         except UpstreamError as error:
             self._error = error
@@ -82,7 +87,8 @@ class ChunkParser:
         """The body is over."""
         if self._error is not None:
             raise self._error
-        if self._done:
+        if self._behind is not None:
+            self._behind.close()
             return []
         try:
             for name, payload in self._reader.close():
@@ -98,11 +104,16 @@ class ChunkParser:
 
     def salvage(self) -> list[Event]:
         """What can be kept of a stream that failed."""
-        return self._end() if self._begun and not self._done else []
+        return self._end() if self._begun and self._behind is None else []
 
-    def _end(self) -> list[Event]:
-        self._done = True
-        return self._answer.end()
+    def _end(self, rest: Iterable[tuple[str, str]] = ()) -> list[Event]:
+        """The last events. `rest`: what came with the end, behind it."""
+        events = self._answer.end()
+        end = events[-1]
+        assert isinstance(end, MessageEnd)
+        self._behind = Behind(self._reader, end.issues)
+        self._behind.note(rest)
+        return events
 
     def _take(self, name: str, payload: str) -> bool:
         """One more event; whether it is the end."""

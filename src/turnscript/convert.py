@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from turnscript.api import Api, Body, Reply, Source, body_bytes
+from turnscript.behind import BEHIND
 from turnscript.conversation import Conversation, Issue, Request, Response
 from turnscript.errors import (
     InvalidRequest,
@@ -32,16 +33,17 @@ from turnscript.recognition import (
     SIDES,
     detect_answer,
     detect_api,
+    is_error,
     lookup,
     recognised,
     wrapped,
 )
-from turnscript.recording import BEHIND, BROKEN, is_stream, read_whole
-from turnscript.registry import get_api, is_format
+from turnscript.recording import BROKEN, is_stream, read_whole
+from turnscript.registry import is_format, origin_of
 from turnscript.rendered import Rendered
 from turnscript.respelling import respelled
-from turnscript.retelling import answered
-from turnscript.sources import answer_in_source_words, in_source_words
+from turnscript.retelling import answered, losses_in_source_words
+from turnscript.sources import around, in_source_words
 
 FORMAT_OPTIONS = ("view", "escape", "variant")
 
@@ -64,7 +66,7 @@ def parse(source: Source, name: str = AUTO) -> Request:
         return target.parse_request(source)
     request = target.parse(_transcript(source))
     if request.origin is not None and request.extra:
-        api = _origin_of(request.origin)
+        api = origin_of(request.origin)
         if api is not None:
             _unfold(api, request)
     return request
@@ -151,17 +153,18 @@ def _body(api: Api, source: Source) -> Request | Exchange:
         if _is_answer(api, source):
             return parse_exchange(source, api.name)
         raise
-    if api.claims_response(request.extra) and _is_answer(api, source):
+    if (api.claims_response(request.extra) or is_error(request.extra)) and _is_answer(api, source):
         return parse_exchange(source, api.name)
     return request
 
 
 def _is_answer(api: Api, source: Source) -> bool:
+    """Whether a body is an answer of an API, or the error that there is instead."""
     try:
         members = read_object(body_bytes(source))
     except InvalidRequest:
         return False
-    return bool(api.claims_response(members)) and not api.claims(members)
+    return bool(api.claims_response(members) or is_error(members)) and not api.claims(members)
 
 
 def _transcript(source: Source) -> str:
@@ -177,14 +180,6 @@ def _transcript(source: Source) -> str:
         return source
     message = f"expected the text of a transcript, got a {type(source).__name__}"
     raise InvalidTranscript(message, expected="a str or UTF-8 bytes", got=type(source).__name__)
-
-
-def _origin_of(origin: str | None) -> Api | None:
-    """The API that something came from, if it is registered here."""
-    try:
-        return get_api(origin) if origin else None
-    except UnknownName:
-        return None
 
 
 def _unfold(api: Api, request: Request) -> None:
@@ -309,7 +304,7 @@ def _answer(api: Api, exchange: Exchange, strict: bool, normalize_json: bool, op
         asked += changed
         request = answered(api, exchange.request, response)
         bodies.append(api.render_response(response, request, reply=Reply(choice=number)))
-        losses += _answer_losses(answer, bodies[-1].losses)
+        losses += losses_in_source_words(answer, bodies[-1].losses)
     _refuse(losses, api.name, strict=strict)
     if together is None or len(bodies) == 1:
         bodies[0].losses[:] = [*asked, *losses]
@@ -320,22 +315,25 @@ def _answer(api: Api, exchange: Exchange, strict: bool, normalize_json: bool, op
 
 def respelled_answer(response: Response) -> tuple[Response, list[Loss]]:
     """An answer with the JSON of its calls in one spelling, and where that is another one."""
-    api = _origin_of(response.origin)
+    api = origin_of(response.origin)
     request = Request(conversation=Conversation(response.items), origin=response.origin, words=api.words if api else {})
     spelled, asked = respelled(request)
     return replace(response, items=spelled.items), in_source_words(request, asked)
 
 
-def _answer_losses(response: Response, losses: list[Loss]) -> list[Loss]:
-    api = _origin_of(response.origin)
-    return answer_in_source_words(response, api.words if api else {}, losses)
-
-
 def beyond_first(exchange: Exchange, holder: str) -> list[Loss]:
     """The answers behind the first, where there is place for one."""
-    count = len(exchange.others) + 1
-    rest = f"of {count} has no place in {holder}, which holds one"
-    return [Loss("$", "dropped", f"answer {number} {rest}") for number in range(2, count + 1)]
+    rest = f"of {len(exchange.others) + 1} has no place in {holder}, which holds one"
+    return [
+        Loss(_place_of(answer), "dropped", f"answer {number} {rest}")
+        for number, answer in enumerate(exchange.others, 2)
+    ]
+
+
+def _place_of(answer: Response) -> str:
+    """Where an answer among several stands; the body, if it says nothing."""
+    at = answer.items[0].at if answer.items else ""
+    return around(at) if at.startswith("$") and "]" in at else "$"
 
 
 def _refuse(losses: list[Loss], target: str, *, strict: bool) -> None:
@@ -348,5 +346,5 @@ def _exchange(said: Response | Exchange) -> Exchange:
 
 
 def _folded(request: Request) -> Request:
-    api = _origin_of(request.origin)
+    api = origin_of(request.origin)
     return api.fold(request) if api is not None else request

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from turnscript.api import Api, Source, body_bytes
+from turnscript.api import Api, Source, body_bytes, leftover
+from turnscript.errorobject import upstream_error
 from turnscript.errors import InvalidInput, InvalidRequest, UnknownName
 from turnscript.format import Format
 from turnscript.jsontext import Json, is_json, read_object, utf8
@@ -56,7 +57,7 @@ def detect_api(source: Source) -> str:
 
 def detect_answer(source: Source) -> str:
     """The name of the API that an unlabelled answer is of, whole or as a recorded stream, or of the format that holds
-    one. Raises InvalidInput."""
+    one. Raises InvalidInput, and UpstreamError for a body that is an error."""
     if is_stream(source):
         return api_of(source).name
     members = _members_of(source)
@@ -65,11 +66,13 @@ def detect_answer(source: Source) -> str:
     name = _claimed(members, answers=True)
     if name:
         return name
+    _refuse_error(members)
     raise _nobodys(members, "'choices', 'output', or 'content' with 'stop_reason'")
 
 
 def recognised(source: Source) -> tuple[str, bool]:
-    """The name of what a source is in, and whether it is an answer. Raises InvalidInput, also if it may be both."""
+    """The name of what a source is in, and whether it is an answer. Raises InvalidInput, also if it may be both, and
+    UpstreamError for a body that is an error."""
     if is_stream(source):
         return api_of(source).name, True
     members = _members_of(source)
@@ -80,6 +83,7 @@ def recognised(source: Source) -> tuple[str, bool]:
         message = f"this is a request of {request} and an answer of {answer} in one; say which of them is meant"
         raise InvalidRequest(message, path="$", expected=ONE_SIDE, got="both")
     if not request and not answer:
+        _refuse_error(members)
         raise _nobodys(members, "'messages', 'input' or 'prompt' of a request, 'choices', 'output' or 'content'")
     return request or answer, not request
 
@@ -114,6 +118,16 @@ def _claimed(members: Mapping[str, Json], *, answers: bool = False) -> str:
         if claim > most:
             best, most = name, claim
     return best
+
+
+def is_error(members: Mapping[str, Json]) -> bool:
+    """Whether a body that is neither a request nor an answer is what a server says when it fails."""
+    return "error" in members and bytes(members["error"])[:1] in (b"{", b'"')
+
+
+def _refuse_error(members: Mapping[str, Json]) -> None:
+    if is_error(members):
+        raise upstream_error(members["error"], leftover(members))
 
 
 def _nobodys(members: Mapping[str, Json], expected: str) -> InvalidRequest:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeGuard
 
 from turnscript.api import Api, Head, StreamParser
-from turnscript.chunked import DONE
+from turnscript.behind import DONE
 from turnscript.conversation import Assistant, Issue, Response, Thinking, text_content
 from turnscript.errors import InvalidRequest, UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
@@ -22,8 +22,8 @@ from turnscript.jsontext import Json, is_json, is_object, read_object
 from turnscript.registry import apis, get_api
 from turnscript.sse import LIMIT, SseReader
 
-BROKEN, BEHIND = "broken_stream", "behind_the_end"
-"""The kinds of issues that a recording adds to those of its answer: it is not whole; it holds more than the answer."""
+BROKEN = "broken_stream"
+"""The kind of the issue that a recording adds to those of its answer: it is not whole."""
 
 _WORDS = {"assistant": "text", "thinking": "thought", "tool_call": "call", "opaque": "other part"}
 
@@ -60,7 +60,6 @@ class Recording:
         self._seen = ""  # the members of the first event, for who must name the API
         self._open: set[int] = set()
         self._end: MessageEnd | None = None
-        self._behind = 0
         self._told: Counter[str] = Counter()
         self._is_cut = False
 
@@ -80,12 +79,12 @@ class Recording:
         """The recording is over: the last events. The end of the answer is among them, if one had begun."""
         events: list[Event] = []
         line, rest = self._cutter.rest()
-        cut = not self._cutter.split and _is_cut(rest)
+        cut = self._end is None and not self._cutter.split and _is_cut(rest)
         if rest and not cut:
             self._take(line, rest + b"\n\n", events)
         if self._parser is None:
             raise self._nobodys()
-        if self.error is None and self._end is None:
+        if self.error is None:
             try:
                 self._keep(self._parser.close(), events)
             except UpstreamError as error:
@@ -110,10 +109,6 @@ class Recording:
                 raise self._nobodys()
             return
         if self.error is not None:
-            return
-        if self._end is not None:
-            told = _events_of(piece)
-            self._behind += 1 if told is None else sum(text.strip() != DONE for _, text in told)
             return
         try:
             self._keep(self._parser.feed(piece), events)
@@ -151,9 +146,6 @@ class Recording:
     def _concluded(self, end: MessageEnd) -> MessageEnd:
         if self.error is not None:
             end.issues = [*end.issues, Issue(BROKEN, f"line {self.line}: {self.error}; {self.missing}")]
-        if self._behind:
-            what = "1 event stands" if self._behind == 1 else f"{self._behind} events stand"
-            end.issues = [*end.issues, Issue(BEHIND, f"{what} behind the end of the answer, and are not read")]
         return end
 
     @property

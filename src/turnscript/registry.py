@@ -97,6 +97,14 @@ def get_api(name: str) -> Api:
     raise UnknownName("API", name, known)
 
 
+def origin_of(origin: str | None) -> Api | None:
+    """The API that something came from, if it is registered here."""
+    try:
+        return get_api(origin) if origin else None
+    except UnknownName:
+        return None
+
+
 def get_backend(name: str) -> Backend:
     """The backend of that name. Raises UnknownName."""
     known = _backends()

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from turnscript.answers import head_of
 from turnscript.api import Api, Head, Reply, StreamRenderer
-from turnscript.conversation import Issue, Request, Response, Usage
+from turnscript.conversation import Issue, Item, Request, Response, Usage
 from turnscript.errors import TurnscriptError
-from turnscript.events import Event, MessageEnd, unfold
+from turnscript.events import Event, MessageEnd, PartEnd, PartStart, unfold
 from turnscript.jsontext import Json
 from turnscript.losses import Loss
 from turnscript.recording import Recording
+from turnscript.registry import origin_of
+from turnscript.sources import answer_in_source_words
 
 _WITH_USAGE = Json(b'{"include_usage":true}')
 
@@ -36,11 +39,20 @@ def stream_of(
     response: Response, request: Request, api: Api, error: TurnscriptError | None = None
 ) -> tuple[bytes, list[Loss]]:
     """A whole answer as a stream, and what that cannot say. One that broke off ends with its `error`."""
-    renderer = _renderer(api, request, response, Head(response.id, response.model, usage=response.usage))
+    head = head_of(response.id, response.model, response.extra, response.usage)
+    renderer = _renderer(api, request, response, head)
     events = unfold(response)
     if error is None:
-        return renderer.send(events) + renderer.close(), renderer.losses
-    return renderer.send(events[:-1]) + renderer.fail(error), renderer.losses
+        data = renderer.send(events) + renderer.close()
+    else:
+        data = renderer.send(events[:-1]) + renderer.fail(error)
+    return data, losses_in_source_words(response, renderer.losses)
+
+
+def losses_in_source_words(response: Response, losses: list[Loss]) -> list[Loss]:
+    """Losses of an answer, as the model calls its members, with the paths that these have where it came from."""
+    api = origin_of(response.origin)
+    return answer_in_source_words(response, api.words if api is not None else {}, losses)
 
 
 class Retelling:
@@ -55,11 +67,19 @@ class Retelling:
         self._request = request
         self._api = api
         self._renderer: StreamRenderer | None = None
+        self._items: list[Item] = []  # of the answer, because they know where they stand in it
+        self._places: dict[str, str] = {}  # of parts, as losses of those that came to nothing name them
 
     @property
     def losses(self) -> list[Loss]:
         """What the stream could not say so far."""
-        return [] if self._renderer is None else self._renderer.losses
+        if self._renderer is None:
+            return []
+        source = self._recording.api
+        answer = Response(items=self._items, origin=source.origin if source is not None else None)
+        answer.extra = {} if self.end is None else self.end.extra
+        losses = [replace(loss, path=self._places.get(loss.path, loss.path)) for loss in self._renderer.losses]
+        return losses_in_source_words(answer, losses)
 
     @property
     def issues(self) -> list[Issue]:
@@ -69,11 +89,13 @@ class Retelling:
     def feed(self, data: bytes) -> bytes:
         """More of the recording."""
         events = self._recording.feed(data)
+        self._note(events)
         return self._begun().send(events) if events else b""
 
     def close(self) -> bytes:
         """The recording is over."""
         events: list[Event] = self._recording.close()
+        self._note(events)
         if events and isinstance(events[-1], MessageEnd):
             self.end = events[-1]
         renderer, error = self._begun(), self._recording.error
@@ -86,6 +108,13 @@ class Retelling:
     def fail(self, error: TurnscriptError) -> bytes:
         """Nothing more can be told, because of an error."""
         return self._begun().fail(error)
+
+    def _note(self, events: list[Event]) -> None:
+        for event in events:
+            if type(event) is PartEnd and event.part is not None:
+                self._items.append(event.part)
+            elif type(event) is PartStart and event.part.at:
+                self._places[f"items[{event.index}]"] = event.part.at
 
     def _begun(self) -> StreamRenderer:
         if self._renderer is None:

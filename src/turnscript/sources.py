@@ -24,6 +24,7 @@ from turnscript.conversation import (
     ToolCall,
     ToolResult,
 )
+from turnscript.jsontext import Json, read_object
 from turnscript.losses import Loss
 from turnscript.losses import part_path as part_of_message
 
@@ -32,9 +33,13 @@ Words = Mapping[str, str]
 
 `custom_call` is a tool call whose arguments are free text; `image`, `document` and so on are parts; `function_tool` and
 `custom_tool` name the member of a tool that holds the others; `response.finish_reason` and `response.stop_sequence` are
-where an answer says why it ended. `content` is `string` where a message of one plain text
-usually holds it as a string, not in a list.
+where an answer says why it ended. Any other member that begins with `response.` (`response.usage`) is an object in an
+answer's body of which some members have a name in the model, and where it stands; an empty one is never lost. `content`
+is `string` where a message of one plain text usually holds it as a string, not in a list.
 """
+
+NOT_HERE = "has no such member here"
+"""How a loss of a member without a name is told of a target."""
 
 _ENDS = ("finish_reason", "stop_sequence")
 _CHOICE = "$.choices["
@@ -90,8 +95,30 @@ def answer_in_source_words(response: Response, words: Words, losses: list[Loss])
     """Losses of an answer, as the model calls its members, with the paths that these have in the source."""
     ends = {f"$.{name}": f"$.{words[key]}" for name in _ENDS if (key := f"response.{name}") in words}
     losses = [Loss(ends[loss.path], loss.kind, loss.detail) if loss.path in ends else loss for loss in losses]
+    losses = [one for loss in losses for one in _apart(loss, response, words)]
     conversation = Conversation(items=response.items)
     return in_source_words(Request(conversation=conversation, origin=response.origin, words=words), losses)
+
+
+def _apart(loss: Loss, response: Response, words: Words) -> list[Loss]:
+    """A loss of all that is unnamed in an object of the body, taken apart: its other members are not lost."""
+    key = f"response.{loss.path[2:]}"
+    if not loss.detail.endswith(NOT_HERE) or key not in words or loss.path[2:] not in response.extra:
+        return [loss]
+    first = next((item.at for item in response.items if item.at.startswith(_CHOICE)), "")
+    at = around(first) if words[key].startswith(_CHOICE[2:]) and first else f"$.{words[key]}"
+    places = _leaves(response.extra[loss.path[2:]], at, key, words)
+    return [Loss(place, loss.kind, loss.detail) for place in places]
+
+
+def _leaves(value: Json, at: str, key: str, words: Words) -> list[str]:
+    """The members of an object at their places; for one that is read member by member itself, its members."""
+    if words.get(key) == "":
+        return []
+    if key not in words or bytes(value)[:1] != b"{":
+        return [at]
+    members = read_object(value)
+    return [leaf for name in members for leaf in _leaves(members[name], f"{at}.{name}", f"{key}.{name}", words)]
 
 
 def at_source(request: Request, losses: list[Loss]) -> list[Loss]:
@@ -158,7 +185,7 @@ def _leads_into(path: str, key: str) -> bool:
 def _in_words(loss: Loss, items: Mapping[str, Item], words: Words) -> Loss:
     for at in _prefixes(loss.path):
         if at in items:
-            path = _path(items[at], loss.path[len(at) :], words)
+            path = _path(items[at], loss.path[len(at) :], words, unnamed=loss.detail.endswith(NOT_HERE))
             return loss if path == loss.path else Loss(path, loss.kind, loss.detail)
     return loss
 
@@ -171,7 +198,7 @@ def _prefixes(path: str) -> Iterable[str]:
             yield path[:end]
 
 
-def _path(item: Item, member: str, words: Words) -> str:
+def _path(item: Item, member: str, words: Words, *, unnamed: bool) -> str:
     content: list[Part] = getattr(item, "content", [])
     found = _PART.match(member)
     if found and int(found[1]) < len(content):
@@ -183,7 +210,7 @@ def _path(item: Item, member: str, words: Words) -> str:
         return content_path(item)
     if item.at.endswith(".function_call"):  # the one call whose members stand in no object of their own
         return item.at + member
-    if member[1:] in item.extra and getattr(item, member[1:], None) is None:
+    if member[1:] in item.extra and (unnamed or getattr(item, member[1:], None) is None):
         return item.at + member  # a member without a name that is called like one of the model's
     kind = "custom_call" if isinstance(item, ToolCall) and item.custom else item.kind
     return item.at + _worded(words, kind, member)

@@ -12,6 +12,7 @@ import turnscript as ts
 from tests.cli.running import CHAT, EXAMPLES, convert, live, read_rows
 from turnscript.errors import UpstreamError
 from turnscript.events import unfold
+from turnscript.jsontext import plain
 
 RECORDED = EXAMPLES / "messages_stream.sse"
 ANSWER = EXAMPLES / "chat_response.json"
@@ -62,6 +63,7 @@ def test_a_whole_answer_becomes_a_stream() -> None:
         assert 0 == result.exit_code
         before, after = ts.parse_response(ANSWER.read_bytes()), ts.parse_response(result.stdout_bytes)
         assert (before.id, before.model, before.usage) == (after.id, after.model, after.usage)
+        assert plain(before.extra["created"]) == plain(after.extra["created"]) > 0
         assert before.items == after.items
 
 
@@ -180,6 +182,54 @@ def test_oddities_of_a_recording_are_told() -> None:
     result = convert("--to", "openai-chat", stdin=data)
     assert 0 == result.exit_code
     assert "<stdin>: the server did not say why the answer ended" in result.stderr
+
+
+HEADS = {
+    "one": b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n",
+    "behind another": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/2 200 \r\nserver: x\r\n\r\n",
+    "with bare line ends": b"HTTP/1.0 201 Created\nserver: x\n\n",
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_the_head_that_curl_prints_before_an_answer_is_left_out(name: str) -> None:
+    for data in (RECORDED.read_bytes(), ANSWER.read_bytes()):
+        for more in ([], ["--stream"]):
+            plain = convert("--to", "openai-chat", "--strict", *more, stdin=data)
+            result = convert("--to", "openai-chat", "--strict", *more, stdin=HEADS[name] + data)
+            assert (0, plain.stdout_bytes) == (result.exit_code, result.stdout_bytes)
+
+
+def test_lines_are_counted_with_the_head_before_them() -> None:
+    data = stream_of("openai-chat").replace(b'"content":"l"', b'"content"', 1)
+    plain, result = (convert("--to", "openai-chat", stdin=head + data) for head in (b"", HEADS["one"]))
+    line = data[: data.index(b'"content"}')].count(b"\n") + 1
+    assert f"<stdin>:{line}: " in plain.stderr
+    assert f"<stdin>:{line + 3}: " in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"error": {"message": "slow down"}}', "HTTP 429 Too Many Requests: the server says: slow down"),
+        (b"<html>Too many</html>", "HTTP 429 Too Many Requests: <html>Too many</html>"),
+        (b"", "HTTP 429 Too Many Requests"),
+        (stream_of("openai-chat"), "HTTP 429 Too Many Requests: data: {"),
+    ],
+)
+def test_a_failure_that_was_recorded_with_its_head_is_told_as_one(body: bytes, said: str) -> None:
+    for more in ([], ["--stream"], ["--from", "openai-chat"]):
+        result = convert(
+            "--to", "openai-chat", *more, stdin=b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 3\r\n\r\n" + body
+        )
+        assert (1, "") == (result.exit_code, result.stdout)
+        assert f"error: <stdin>: {said}" in result.stderr
+        assert "no answer of a model" in result.stderr
+
+
+def test_what_is_said_to_be_a_transcript_has_no_head() -> None:
+    result = convert("--from", "rwkv-goose", "--to", "openai-chat", stdin="HTTP/1.1 404 Not Found")
+    assert (1, True) == (result.exit_code, "a turn must begin here" in result.stderr)
 
 
 def test_a_stream_is_told_again_while_it_still_comes() -> None:

@@ -16,7 +16,7 @@ from tests.strategies import events as strategies
 from turnscript import errors
 from turnscript.api import Api, Reply
 from turnscript.errors import TurnscriptError
-from turnscript.events import Event
+from turnscript.events import Event, unfold
 
 FEWER = fewer()
 CHATS = ["openai-chat", "openai-responses", "anthropic-messages"]
@@ -252,3 +252,31 @@ def test_every_api_says_every_error_and_names_the_request(api_name: str, error: 
     assert {} == api.headers()
     wait = getattr(error, "retry_after", None)
     assert ("retry-after" in headers, "retry-after-ms" in headers) == ((wait is not None,) * 2)
+
+
+def both_ways(api: Api, call: ts.ToolCall, gone: bytes) -> list[ts.Response]:
+    """An answer with a call as a whole and as a stream, read back with a string of it empty."""
+    answer = ts.Response(items=[call], finish_reason="tool_calls", model="m")
+    renderer, parser = api.stream_renderer(asked()), api.stream_parser()
+    data = renderer.send(unfold(answer)) + renderer.close()
+    streamed = ts.fold(parser.feed(data.replace(gone, b"")) + parser.close())
+    return [api.parse_response(api.render_response(answer, asked()).data.replace(gone, b"")), streamed]
+
+
+@pytest.mark.parametrize("custom", [False, True])
+@pytest.mark.parametrize("name", CHATS)
+def test_a_call_without_a_name_is_not_told_but_shown_as_an_issue(name: str, custom: bool) -> None:
+    """No client could run it."""
+    call = ts.ToolCall(name="nobody", arguments='{"a": 1.0}', id="c1", custom=custom)
+    for response in both_ways(ts.get_api(name), call, b"nobody"):
+        assert [] == response.items
+        assert ["invalid_call"] == [issue.kind for issue in response.issues]
+        assert "1.0" in response.issues[0].detail
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_an_empty_id_of_a_call_is_none(name: str) -> None:
+    """It would pair every call with every result."""
+    for response in both_ways(ts.get_api(name), ts.ToolCall(name="f", arguments="{}", id="nobody"), b"nobody"):
+        assert [("f", None)] == [(item.name, item.id) for item in response.items if isinstance(item, ts.ToolCall)]
+        assert [] == response.issues

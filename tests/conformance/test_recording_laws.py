@@ -20,10 +20,10 @@ from tests.growth import assert_grows_below
 from tests.strategies import events as strategies
 from tests.strategies import jsontext
 from tests.strategies.answer_bodies import answer_bodies
-from turnscript.chunked import DONE
+from turnscript.behind import BEHIND, DONE
 from turnscript.errors import InvalidRequest, TurnscriptError, UpstreamError
 from turnscript.events import Event, fold, unfold
-from turnscript.recording import BEHIND, BROKEN, Recording, is_stream, pieces_of, read_recording
+from turnscript.recording import BROKEN, Recording, is_stream, pieces_of, read_recording
 from turnscript.retelling import Retelling, stream_of
 
 FEWER = fewer()

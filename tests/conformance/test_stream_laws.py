@@ -11,6 +11,7 @@ import turnscript as ts
 from tests.conformance.examples import fewer
 from tests.strategies import events as strategies
 from turnscript.api import Api
+from turnscript.behind import BEHIND
 from turnscript.errors import InvalidInput, TurnscriptError, UnknownName, Unsupported, UpstreamError, UpstreamTimeout
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 
@@ -145,6 +146,40 @@ def test_a_stream_that_broke_off_stays_broken(api_name: str, count: int, behind:
         with pytest.raises(UpstreamError) as second:
             again()
         assert second.value is first.value
+
+
+HELLO = ts.Response(items=[ts.Assistant(content=[ts.Text(text="Hello")])], finish_reason="stop")
+BEHIND_THE_END: dict[str, tuple[bytes, str]] = {
+    "nothing": (b"", ""),
+    "a sign of life": (b": still here\n\n", ""),
+    "a second mark of the end": (b"data: [DONE]\n\n", ""),
+    "an event without its empty line": (b"data: {}", "1 event stands"),
+    "broken JSON, twice": (b"data: {oops\n\ndata: {oops\n\n", "2 events stand"),
+    "an error": (b'event: error\ndata: {"type": "error", "error": {"message": "gone"}}\n\n', "1 event stands"),
+    "no UTF-8, and more": (b"data: \xff\n\ndata: {}\n\ndata: {}\n\n", "1 event stands"),
+}
+
+
+@pytest.mark.parametrize("size", [1, 50, 1 << 16])
+@pytest.mark.parametrize("behind", BEHIND_THE_END)
+def test_what_stands_behind_the_end_is_an_issue_and_not_read(api_name: str, behind: str, size: int) -> None:
+    """The answer is whole, so it is no error; but nobody may take it for all that was sent."""
+    api, (more, count) = ts.get_api(api_name), BEHIND_THE_END[behind]
+    data = stream(api, strategies.told(HELLO, strategies.in_pieces(2)))
+    response = parsed(api, [(data + more)[at : at + size] for at in range(0, len(data + more), size)])
+    assert parsed(api, [data]).items == response.items
+    expected = [issue.kind for issue in parsed(api, [data]).issues] + [BEHIND] * bool(count)
+    assert expected == [issue.kind for issue in response.issues]
+    assert response.issues[-1].detail.startswith(count) if count else True
+
+
+def test_a_second_answer_in_a_stream_is_an_issue_and_not_read(api_name: str) -> None:
+    api = ts.get_api(api_name)
+    data = stream(api, strategies.told(HELLO, strategies.in_pieces(2)))
+    response = parsed(api, [data + data])
+    assert parsed(api, [data]).items == response.items
+    assert BEHIND == response.issues[-1].kind
+    assert "the first: {" in response.issues[-1].detail
 
 
 @pytest.mark.parametrize("kind", ["call", "text", "said"])

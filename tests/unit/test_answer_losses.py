@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import turnscript as ts
+from tests import messages
+from turnscript.recording import Recording
+from turnscript.retelling import Retelling, stream_of
+from turnscript.sources import NOT_HERE
+from turnscript.sse import frame
 
 CITATION = {"type": "url_citation", "url_citation": {"url": "u", "title": "t", "start_index": 0, "end_index": 1}}
 TOKEN = {"token": "a", "bytes": [97], "logprob": -0.1, "top_logprobs": []}
@@ -138,3 +144,107 @@ def test_the_second_choice_is_named_by_its_own_path() -> None:
     body["choices"].append({"index": 1, "finish_reason": "stop", "message": {"role": "assistant", "refusal": "no"}})
     losses = ts.convert(json.dumps(body), "openai-chat", "openai-completions").losses
     assert [] == [str(loss) for loss in losses if loss.path != "$" and not is_there(body, loss.path)]
+
+
+def told_again(source: str, target: str, data: bytes) -> Retelling:
+    """A stream of one API, told again as one of another, to its end."""
+    retelling = Retelling(Recording(ts.get_api(source)), ts.Request(), ts.get_api(target))
+    retelling.feed(data)
+    retelling.close()
+    return retelling
+
+
+@pytest.mark.parametrize("target", ANSWERS)
+@pytest.mark.parametrize("source", ANSWERS)
+def test_what_a_stream_loses_is_told_as_of_the_whole_answer(source: str, target: str) -> None:
+    data, lost = stream_of(ts.parse_response(json.dumps(ANSWERS[source]), source), ts.Request(), ts.get_api(source))
+    whole = ts.convert(data, source, target).losses
+    again = told_again(source, target, data).losses
+    assert [] == [str(loss) for loss in whole if (loss.path, loss.kind) not in {(one.path, one.kind) for one in again}]
+    body = json.loads(ts.convert(data, source, source).data)
+    assert [] == [str(loss) for loss in lost if not is_there(ANSWERS[source], loss.path)]
+    assert [] == [str(loss) for loss in again if loss.kind != "invented" and not is_there(body, loss.path)]
+
+
+CUT = {"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{", "status": "incomplete"}
+OVER = {"id": "r", "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "output": [CUT]}
+CHUNK = {"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{"}}]}
+CUT_CALLS: list[tuple[str, str, bytes]] = [
+    (
+        "openai-chat",
+        "$.choices[0].message.tool_calls[0]",
+        frame(json.dumps({"choices": [{"index": 0, "delta": CHUNK, "finish_reason": "length"}]})) + frame("[DONE]"),
+    ),
+    (
+        "anthropic-messages",
+        "$.content[1]",
+        messages.stream(messages.start(), *messages.text(0, "Hi"), *messages.call(1, "{"), *messages.end("max_tokens")),
+    ),
+    (
+        "openai-responses",
+        "$.output[0]",
+        frame(json.dumps({"type": "response.output_item.done", "output_index": 0, "item": CUT}))
+        + frame(json.dumps({"type": "response.incomplete", "response": OVER})),
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "place", "data"), CUT_CALLS)
+def test_a_call_that_came_to_nothing_is_told_where_it_stood(source: str, place: str, data: bytes) -> None:
+    paths = {loss.path for loss in told_again(source, "openai-chat", data).losses}
+    assert place in paths
+    assert not any(path.startswith("items") for path in paths)
+
+
+LEGACY = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+BODIES = [
+    *ANSWERS.items(),
+    ("openai-chat", {"choices": [{"index": 0, "message": LEGACY, "finish_reason": "function_call"}]}),
+    ("anthropic-messages", {"content": [{"type": "text", "text": ""}], "stop_reason": "end_turn"}),
+]
+
+
+def objects(value: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every object in a value, and its path."""
+    if isinstance(value, dict):
+        yield path, value
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in members:
+        yield from objects(one, f"{path}.{key}" if isinstance(key, str) else f"{path}[{key}]")
+
+
+def kept_or_lost(path: str, data: bytes, losses: list[ts.Loss]) -> bool:
+    """Whether a member `zz` of the object there is in what was written, or a loss speaks of it or of what holds it."""
+    said = b'"zz":"zz"' in data.replace(b"\\", b"").replace(b'": "', b'":"')
+    return said or any(f"{path}.zz".startswith(loss.path) for loss in losses if loss.path != "$")
+
+
+def is_unnamed(loss: ts.Loss) -> bool:
+    return loss.detail.endswith(NOT_HERE)
+
+
+@pytest.mark.parametrize("target", ANSWERS)
+@pytest.mark.parametrize(("source", "body"), BODIES)
+def test_a_member_anywhere_is_kept_or_lost_at_its_place(source: str, body: dict[str, Any], target: str) -> None:
+    for index, (path, _) in enumerate(objects(body)):
+        changed = json.loads(json.dumps(body))
+        list(objects(changed))[index][1]["zz"] = "zz"
+        rendered = ts.convert(changed, source, target)
+        assert kept_or_lost(path, rendered.data, rendered.losses), path
+        assert not {"$.choices", "$.choices[0]", "$.usage"} & {
+            loss.path for loss in rendered.losses if is_unnamed(loss)
+        }
+        told, lost = stream_of(ts.parse_response(changed, source), ts.Request(), ts.get_api(target))
+        assert kept_or_lost(path, told, lost), path
+
+
+@pytest.mark.parametrize("target", [name for name in ANSWERS if name != "openai-completions"])
+@pytest.mark.parametrize(
+    ("source", "count"), [("openai-chat", "prompt_tokens"), ("anthropic-messages", "input_tokens")]
+)
+def test_a_count_that_was_told_alone_is_lost_by_its_name(source: str, count: str, target: str) -> None:
+    body = ANSWERS[source] | {"usage": {count: 7}}
+    losses = [loss for loss in ts.convert(body, source, target).losses if loss.path.startswith("$.usage")]
+    assert ("$.usage" if source == target else f"$.usage.{count}") in [loss.path for loss in losses]
+    empty = ts.convert(ANSWERS[source] | {"usage": {count: None}}, source, target).losses
+    assert {"invented"} >= {loss.kind for loss in empty if loss.path.startswith("$.usage")}

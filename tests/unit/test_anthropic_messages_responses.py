@@ -79,11 +79,13 @@ def _blocks(union: Any) -> Any:
 
 @st.composite
 def bodies(draw: st.DrawFn) -> dict[str, Any]:
-    """Responses of the SDK's types, as a server sends them: no empty texts, and endings that fit."""
+    """Responses of the SDK's types, as a server sends them: no empty texts, names and ids, and endings that fit."""
     blocks = draw(st.lists(st.one_of(_blocks(ContentBlock), _blocks(BetaContentBlock)), max_size=3))
     for block in blocks:
         if block["type"] == "text" and not block["text"]:
             block["text"] = "."
+        if block["type"] == "tool_use":
+            block["id"], block["name"] = block["id"] or "c", block["name"] or "f"
     calls = any(block["type"] == "tool_use" for block in blocks)
     reason = draw(
         st.sampled_from(["tool_use", "pause_turn"] if calls else ["end_turn", "max_tokens", "refusal", "new"])

@@ -207,6 +207,11 @@ def test_the_last_frames_may_be_missing_once_the_end_is_known() -> None:
         assert ("stop", ["missing_stop"]) == (response.finish_reason, [issue.kind for issue in response.issues])
 
 
+def test_a_ping_behind_the_end_says_nothing() -> None:
+    for ping in (stream({"type": "ping"}), stream({"type": "ping"})[:-1]):
+        assert [] == fold(read(WHOLE + ping, ping)).issues
+
+
 BROKEN = {
     "nothing": b"",
     "only comments": b": x\n\n" * 3,
@@ -234,7 +239,6 @@ BROKEN = {
     ),
     "an error": stream(start(), {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
     "an error without an error": stream(start(), {"type": "error"}),
-    "more after the end": stream(start(), *text(0, "a"), *end(), *text(1, "b")),
     "no end": stream(start(), *text(0, "a")),
     "an open block at the end": stream(start(), *text(0, "a")[:-1]),
     "bytes that are no UTF-8": stream(start()) + b"data: \xff\xfe\n\n",

@@ -177,13 +177,22 @@ def test_an_unlabelled_answer_is_told(body: Any, name: str) -> None:
         ts.parse(body)
 
 
-@pytest.mark.parametrize(
-    "body", [{}, {"error": {"message": "no"}}, ASKED, {"choices": []}, {"content": [], "role": "user"}]
-)
+@pytest.mark.parametrize("body", [{}, {"error": None}, ASKED, {"choices": []}, {"content": [], "role": "user"}])
 def test_what_is_no_answer_of_any_api_is_an_error(body: Any) -> None:
     with pytest.raises(ts.InvalidRequest) as caught:
         ts.parse_response(body)
     assert "'choices'" in caught.value.expected
+
+
+@pytest.mark.parametrize("name", ["auto", *ts.apis()])
+@pytest.mark.parametrize("body", [{"error": {"message": "slow down"}}, {"type": "error", "error": "slow down"}])
+def test_an_error_body_is_the_servers_failure_whoever_sent_it(body: Any, name: str) -> None:
+    with pytest.raises(UpstreamError, match="slow down"):
+        ts.parse_response(body, name)
+    with pytest.raises(UpstreamError, match="slow down"):
+        ts.convert(body, name, ARCHIVE)
+    with pytest.raises(ts.InvalidRequest):
+        ts.parse(body)
 
 
 def test_a_message_of_a_request_is_no_answer() -> None:
@@ -241,6 +250,7 @@ def said(response: ts.Response) -> str:
 def test_choices_without_a_place_are_losses(target: str) -> None:
     losses = ts.convert(CHAT, "auto", target).losses
     assert ["answer 2 of 3", "answer 3 of 3"] == [loss.detail[:13] for loss in losses[:2]]
+    assert ["$.choices[1]", "$.choices[2]"] == [loss.path for loss in losses[:2]]
     with pytest.raises(ts.LossyConversion):
         ts.convert(CHAT, "auto", target, strict=True)
 
@@ -298,3 +308,16 @@ def test_every_member_that_is_told_of_an_answer_is_on_the_page() -> None:
     page = (Path(__file__).parents[2] / "docs" / "universal-transcript.md").read_text(encoding="utf-8")
     table = page.partition("## Answers")[2].partition("## Attributes")[0]
     assert [] == [name for name in sorted(NAMED) if f"`{name}`" not in table]
+
+
+@pytest.mark.parametrize("said", [{"reasoning_content": "hm"}, {"audio": {"id": "a", "data": "AA=="}}, {"new": 1}])
+@pytest.mark.parametrize("content", ["", None])
+def test_a_message_without_text_says_so_again_as_it_did(content: str | None, said: dict[str, Any]) -> None:
+    message: dict[str, Any] = {"role": "assistant", "refusal": None, "content": "", **said}
+    bare = {**CHAT, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    known = {loss.path for loss in ts.convert(bare, "openai-chat", "openai-responses").losses}
+    message["content"] = content
+    for through in ("openai-chat", ARCHIVE):
+        again: Any = ts.convert(ts.convert(bare, "openai-chat", through).data, through, "openai-chat").value
+        assert message == again["choices"][0]["message"]
+    assert known == {loss.path for loss in ts.convert(bare, "openai-chat", "openai-responses").losses}

@@ -27,6 +27,7 @@ from turnscript.conversation import (
     Assistant,
     Opaque,
     Text,
+    Thinking,
     ToolCall,
     Usage,
 )
@@ -239,11 +240,24 @@ def test_members_without_a_name_are_gathered_from_all_chunks() -> None:
     assert {"audio": {"data": "ab"}, "annotations": [1], "x": 1.0} == choices["message"]
 
 
+@pytest.mark.parametrize(
+    "thoughts",
+    [
+        [{"reasoning_content": "a", "reasoning": "a"}, {"reasoning_content": "b", "reasoning": "b"}],
+        [{"reasoning_content": "ab"}, {"content": ""}, {"reasoning": "ab"}],
+    ],
+)
+def test_thoughts_under_two_names_are_told_once(thoughts: list[dict[str, Any]]) -> None:
+    response = fold(read(b"".join([chunk(one) for one in thoughts]) + STOP + DONE))
+    assert [Thinking(content=[Text(text="ab")])] == response.items
+    assert "ab" == plain(response.extra["choices"])["message"]["reasoning"]
+
+
 def test_only_the_first_choice_is_read() -> None:
     second = frame(json.dumps({"choices": [{"index": 1, "delta": {"content": "no"}, "finish_reason": "stop"}]}))
     response = fold(read(HELLO + second + second + STOP + DONE))
     assert [Assistant(content=[Text(text="Hi")])] == response.items
-    assert ["extra_choices"] == [issue.kind for issue in response.issues]
+    assert ["there are 2 choices; only $.choices[0] is read"] == [issue.detail for issue in response.issues]
 
 
 @pytest.mark.parametrize(

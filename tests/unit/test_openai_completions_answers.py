@@ -139,6 +139,7 @@ def test_other_choices_and_a_missing_reason_are_issues() -> None:
     response = API.parse_response(body)
     assert "a" == said(response.items)
     assert ["extra_choices", "no_finish_reason"] == [issue.kind for issue in response.issues]
+    assert response.issues[0].detail.startswith("there are 3 choices")
 
 
 @pytest.mark.parametrize("body", [{}, {"choices": []}, {"choices": [{"text": 7}]}, {"usage": {}}, {"choices": None}])

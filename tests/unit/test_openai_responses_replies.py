@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.responses import API, CALL, REQUEST, TEXT, THOUGHT, answer, last, par
 from turnscript.api import Reply
 from turnscript.conversation import Assistant, Refusal, Request, Response, Text, Thinking
 from turnscript.errors import UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold, unfold
 from turnscript.thoughts import sealed
 
 COMPLETED = Reply(incomplete_as="completed")
@@ -150,3 +151,12 @@ def test_a_text_that_was_announced_and_said_nothing_is_an_empty_one(loopback: Lo
     loopback.answer(data, SSE)
     with client.responses.stream(model="m", input="Hi") as stream:
         assert "" == stream.get_final_response().output_text
+
+
+@pytest.mark.parametrize("details", [{"reason": "tired"}, None])
+def test_an_end_that_has_no_word_in_the_model_returns(details: Any) -> None:
+    response = API.parse_response({"status": "incomplete", "incomplete_details": details, "output": []})
+    rendered, (data, lost) = API.render_response(response, REQUEST), streamed(unfold(response), Reply())
+    assert ([], []) == (rendered.losses, lost)
+    for body in (json.loads(rendered.data), payloads(data)[-1]["response"]):
+        assert ("incomplete", details) == (body["status"], body["incomplete_details"])

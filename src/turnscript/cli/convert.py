@@ -20,9 +20,9 @@ from turnscript.cli.rows import Rejects, conclude, convert_rows, default_rejects
 from turnscript.cli.source import Source
 from turnscript.conversation import Request
 from turnscript.convert import parse
-from turnscript.errors import LossyConversion, TurnscriptError
+from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError, UpstreamError
 from turnscript.format import VIEWS
-from turnscript.recognition import AUTO, REQUEST, SIDES, lookup
+from turnscript.recognition import AUTO, REQUEST, SIDES, detect_answer, lookup
 from turnscript.registry import is_format
 from turnscript.rendered import Rendered
 
@@ -46,6 +46,9 @@ Exit code:
   3  something would be lost, under --strict
 """
 
+
+_SHOWN = 200
+"""So many characters of an error that is no JSON."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -150,8 +153,9 @@ _NAMES, _TARGET, _FILES, _FORM = "Names", "What is written", "Files", "How it lo
 def convert(**given: Any) -> int:
     """Convert a request, or a response, between APIs and formats.
 
-    FILE is a request or response body, a recorded stream (server-sent events, as `curl -N` prints them), a transcript,
-    or JSON Lines with a body or a transcript in each row (a transcript as {"text": "..."}).
+    FILE is a request or response body, a recorded stream (server-sent events, as `curl -N` prints them), either with
+    the head that `curl -i` prints before it, a transcript, or JSON Lines with a body or a transcript in each row (a
+    transcript as {"text": "..."}).
     Without FILE, or with -, standard input is read.
     What the target cannot say is reported, field by field.
     """
@@ -171,10 +175,32 @@ def run(given: Given) -> int:
     with Source(given.file) as source:
         if source.is_terminal:
             screen.note("reading standard input; Ctrl-D ends it")
+        if not conversion.reads_text:
+            _check_status(source)
         has_rows = source.has_rows() if given.lines is None else given.lines
         if has_rows and given.stream:
             raise click.UsageError("--stream is for one answer, and the input is JSON Lines")
         return _rows(given, conversion, source, screen) if has_rows else _document(given, conversion, source, screen)
+
+
+def _check_status(source: Source) -> None:
+    """Behind the head of an HTTP answer stands what is converted, if it is one of a model."""
+    status = source.skip_head()
+    if status is not None and not status.is_good:
+        body = source.whole()
+        remedy = "this is what the server failed with, and no answer of a model: nothing is written"
+        raise Failed(f"{status}: {_said(body)}" if body.strip() else str(status), place=source.name, remedy=remedy)
+
+
+def _said(body: bytes) -> str:
+    """What a server says went wrong, in short."""
+    try:
+        detect_answer(body)
+    except UpstreamError as error:
+        return str(error)
+    except InvalidInput:
+        pass
+    return body.decode(errors="replace").strip()[:_SHOWN]
 
 
 def _asked(path: str) -> Request:

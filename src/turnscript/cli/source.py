@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from turnscript.jsontext import read_list, read_object
 from turnscript.recording import is_stream
 
 _PIECE = 1 << 16
+_STATUS = re.compile(rb"HTTP/\d(?:\.\d)? (\d{3})\b([^\r\n]*)")
 SUFFIXES = frozenset({".jsonl", ".ndjson"})
 
 
@@ -29,6 +31,21 @@ class Row(Struct):
     line: int
     byte: int
     data: bytes
+
+
+class Status(Struct):
+    """How an HTTP answer begins: `HTTP/1.1 429 Too Many Requests`."""
+
+    code: int
+    reason: str
+
+    @property
+    def is_good(self) -> bool:
+        """Whether what was asked for follows."""
+        return 200 <= self.code < 300
+
+    def __str__(self) -> str:
+        return f"HTTP {self.code} {self.reason}".rstrip()
 
 
 class Source:
@@ -61,8 +78,26 @@ class Source:
         """Whether this is JSON Lines: by the name of the file, or because a second line follows a whole JSON value."""
         if PurePath(self._path).suffix.lower() in SUFFIXES:
             return True
-        first = self._peek()
+        first = self._first()
         return first is not None and _is_json(first) and self._peek() is not None
+
+    def skip_head(self) -> Status | None:
+        """Leave out the head of an HTTP answer, as `curl -i` prints it before the body: the last, if there are several.
+
+        Gives its status. Empty lines stand for it, so that all others keep their numbers.
+        """
+        status = None
+        while line := self._line():
+            found = _STATUS.match(line)
+            if found is None:
+                self._seen.append(line)
+                break
+            status = Status(int(found[1]), found[2].decode("ascii", "replace").strip())
+            while line and line.strip():
+                self._seen.append(b"\n")
+                line = self._line()
+            self._seen.append(line)
+        return status
 
     def whole(self) -> bytes:
         """Everything."""
@@ -72,8 +107,7 @@ class Source:
 
     def is_stream(self) -> bool:
         """Whether this is a recorded stream, by the first line that says anything."""
-        first = next((line for line in self._seen if line.strip()), None) or self._peek()
-        return is_stream(first)
+        return is_stream(self._first())
 
     def pieces(self, size: int | None = None) -> Iterator[bytes]:
         """Everything: what is there, and then what comes; in pieces of `size` bytes if that is given."""
@@ -102,23 +136,24 @@ class Source:
     def _lines(self) -> Iterator[bytes]:
         while self._seen:
             yield self._seen.pop(0)
-        while True:
-            with self._guard:
-                line = self._file.readline()
-            if not line:
-                return
+        while line := self._line():
             yield line
+
+    def _first(self) -> bytes | None:
+        """The first line that is not blank, kept for later."""
+        return next((line for line in self._seen if line.strip()), None) or self._peek()
 
     def _peek(self) -> bytes | None:
         """The next line that is not blank, kept for later."""
-        while True:
-            with self._guard:
-                line = self._file.readline()
-            if not line:
-                return None
+        while line := self._line():
             self._seen.append(line)
             if line.strip():
                 return line
+        return None
+
+    def _line(self) -> bytes:
+        with self._guard:
+            return self._file.readline()
 
 
 def _standard_input() -> IO[bytes]:

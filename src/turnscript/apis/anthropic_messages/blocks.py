@@ -49,6 +49,8 @@ WORDS = {
     "tool_result.name": "",
     "thinking.redacted": "data",
     "response.finish_reason": "stop_reason",
+    "response.usage": "usage",
+    "response.usage.output_tokens_details": "output_tokens_details",
 }
 """What members of the model are called here, for losses."""
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnscript.answers import invalid_count, missing_count, read_count
+from turnscript.answers import invalid_count, missing_count, nameless, read_count
 from turnscript.api import Body, Source, body_bytes, leftover
 from turnscript.apis.anthropic_messages.blocks import (
     AssistantMessage,
@@ -33,7 +33,7 @@ from turnscript.apis.anthropic_messages.blocks import (
 from turnscript.apis.anthropic_messages.errors import upstream_error
 from turnscript.conversation import Extra, Issue, Item, Response, Thinking, ToolCall, Usage
 from turnscript.errors import InvalidRequest
-from turnscript.jsontext import Json, read_list, read_object
+from turnscript.jsontext import Json, json_of, read_list, read_object
 from turnscript.losses import Indexed
 from turnscript.wire import Reader, mismatch, missing
 
@@ -61,13 +61,16 @@ _PLACES = Indexed("$.content")
 
 
 def item_of(block: Json, index: int) -> Item:
-    """The item of one content block. An empty signature is none: the member is required, even where nobody signs."""
+    """The item of one content block. An empty signature is none: the member is required, even where nobody signs. An
+    empty id is none, too."""
     place = _PLACES[index]
     message = AssistantMessage(content=[_read_block(block, place)])
     item = items_of(message, "$")[0]
     item.at = place
     if isinstance(item, Thinking):
         item.signature, item.hints = item.signature or None, None
+    elif isinstance(item, ToolCall):
+        item.id = item.id or None
     return item
 
 
@@ -150,8 +153,10 @@ class Tokens:
         return self.usage(), issues
 
     def extra(self) -> Extra:
-        """The members without a name, as `extra` of the response."""
-        return {"usage": leftover(self._rest)} if self._rest else {}
+        """The members without a name, as `extra` of the response; counts, too, where they are not all."""
+        known = {} if self.usage() is not None else {name: json_of(self._counts[name]) for name in self._counts}
+        rest = {name: count for name, count in known.items() if name in _COUNTS} | self._rest
+        return {"usage": leftover(rest)} if rest else {}
 
 
 def usage_object(usage: Usage) -> Body:
@@ -192,6 +197,9 @@ def read_response(source: Source, api: str) -> Response:
     if response.finish_reason in CUTTING and isinstance(last, ToolCall):
         del response.items[-1]
         response.issues.append(cut_call(last.name, last.arguments))
+    for item in [item for item in response.items if isinstance(item, ToolCall) and not item.name]:
+        response.items.remove(item)
+        response.issues.append(nameless(item.arguments))
     return response
 
 

@@ -33,6 +33,7 @@ from turnscript.errors import LossyConversion, UpstreamError
 from turnscript.jsontext import Json, is_object, json_of
 from turnscript.losses import LossKind
 from turnscript.rendered import Rendered
+from turnscript.sources import NOT_HERE
 
 _FAILURES = frozenset({"error", "failed", "cancelled", "abort"})
 """Finish reasons of backends that are no end of an answer."""
@@ -58,7 +59,7 @@ class AnswerWriter:
         self._parts = PartWriter(self.rendering, self._at)
         self._count = 0
         self._calls = 0
-        self._blanks: list[str] = []
+        self._blanks: list[tuple[str, Any]] = []  # empty texts and where they stood
         self._refusal: str | None = None
         self._api_origin = api.origin
         self.origin: str | None = None
@@ -81,13 +82,15 @@ class AnswerWriter:
         return blocks
 
     def blank(self) -> list[Any]:
-        """What stands for an answer without any block: one empty text. Empty texts beside others are reported."""
+        """What stands for an answer without any block: one empty text, the first. Others beside it are reported."""
         blanks, self._blanks = self._blanks, []
         if not self._written and not blanks:
             self.rendering.lose("$.content", "invented", "an empty text stands for an answer that says nothing")
-        for place in blanks if self._written else blanks[1:]:
+        for place, _ in blanks if self._written else blanks[1:]:
             self.rendering.lose(place, "dropped", "an empty text is not accepted when it is sent back")
-        return [] if self._written else [{"type": "text", "text": ""}]
+        if self._written:
+            return []
+        return [blanks[0][1] if blanks else {"type": "text", "text": ""}]
 
     def lose(self, item: Item, member: str, kind: LossKind, detail: str) -> None:
         """Report a difference in an item, or in one member of it (`.name`)."""
@@ -103,7 +106,7 @@ class AnswerWriter:
     def _unheld(self, item: Item, **members: object) -> None:
         for name, value in members.items():
             if value is not None:
-                self.lose(item, f".{name}", "dropped", f"{self.rendering.target} has no such member here")
+                self.lose(item, f".{name}", "dropped", f"{self.rendering.target} {NOT_HERE}")
 
     def _text(self, item: Assistant) -> list[Any]:
         self._unheld(item, name=item.name, id=item.id, phase=item.phase)
@@ -117,7 +120,7 @@ class AnswerWriter:
             if block is None:
                 continue
             if is_text(block) and not block["text"]:
-                self._blanks.append(self._parts.path(item, index))
+                self._blanks.append((self._parts.path(item, index), block))
             else:
                 blocks.append(block)
         return blocks
@@ -142,6 +145,8 @@ class AnswerWriter:
             return "\n\n".join([part.text for part in item.summary if isinstance(part, Text)])
         if item.summary:
             self.lose(item, ".summary", "dropped", "a thought has its text or a summary here, not both")
+        for index, part in enumerate(content):
+            self.rendering.put_extra({}, part.extra, self._parts.path(item, index))
         if len(content) > 1 or not all(isinstance(part, Text) for part in content):
             self.lose(item, "", "approximated", "its parts become one text")
         return text_content(content)
@@ -250,7 +255,7 @@ class AnswerWriter:
         """Write unnamed members of the response, or report them where they are another API's."""
         if self._foreign:
             for key in extra:
-                self.rendering.lose(f"$.{key}", "dropped", f"{self.rendering.target} has no such member here")
+                self.rendering.lose(f"$.{key}", "dropped", f"{self.rendering.target} {NOT_HERE}")
         else:
             merge(body, extra)
 

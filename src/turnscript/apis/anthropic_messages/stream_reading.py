@@ -7,11 +7,12 @@ issue. An error never swallows events: those that were read before it are given 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, get_args
 
 from msgspec import UNSET, UnsetType
 
+from turnscript.answers import nameless
 from turnscript.api import Head, leftover
 from turnscript.apis.anthropic_messages.errors import unreadable, upstream_error
 from turnscript.apis.anthropic_messages.response import (
@@ -24,6 +25,7 @@ from turnscript.apis.anthropic_messages.response import (
     item_of,
     word,
 )
+from turnscript.behind import DONE, Behind
 from turnscript.conversation import Assistant, Extra, Issue, Item, Thinking, ToolCall, Usage
 from turnscript.errors import InvalidInput, UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
@@ -104,9 +106,6 @@ class Failure(Wire, tag="error"):
 
 _Frame = MessageStart | BlockStart | BlockDelta | BlockStop | MessageDelta | MessageStop | Ping | Failure
 _read_frame: Reader[Any] = Reader(_Frame)
-_DONE = "[DONE]"
-"""What streams of another API end with; some servers send it in all of theirs."""
-
 _CONTENT: dict[type[Wire], str] = {
     TextDelta: "text",
     ThinkingDelta: "thinking",
@@ -191,6 +190,7 @@ class StreamReader:
         self._sse = SseReader()
         self._error: UpstreamError | None = None
         self._began = self._ended = False
+        self._behind: Behind | None = None  # once it has ended
         self._tokens = Tokens()
         self._reason: str | None = None
         self._stop_sequence: str | None = None
@@ -214,10 +214,12 @@ class StreamReader:
         """More bytes; returns the events that are certain now."""
         if self._error is not None:
             raise self._error
+        if self._behind is not None:
+            self._behind.feed(data)
+            return []
         events: list[Event] = []
         try:
-            for _, text in self._sse.feed(data):
-                self._frame(text, events)
+            self._take(iter(self._sse.feed(data)), events)
         except UpstreamError as error:
             self._error = error
             if not events:
@@ -228,6 +230,9 @@ class StreamReader:
         """The stream is over. Raises UpstreamError if it did not come to its end."""
         if self._error is not None:
             raise self._error
+        if self._behind is not None:
+            self._behind.close()
+            return []
         events: list[Event] = []
         try:
             for _, text in self._sse.close():
@@ -259,8 +264,14 @@ class StreamReader:
         self._message_stop(events)
         return events
 
+    def _take(self, told: Iterator[tuple[str, str]], events: list[Event]) -> None:
+        for _, text in told:
+            self._frame(text, events)
+            if self._behind is not None:
+                self._behind.note(told)
+
     def _frame(self, data: str, events: list[Event]) -> None:
-        if data.strip() == _DONE:
+        if data.strip() == DONE:  # some servers end all their streams with it
             return
         try:
             wire = _read_frame(Json(data), "$")
@@ -273,9 +284,7 @@ class StreamReader:
             raise unreadable(self._api, error, data) from None
 
     def _in_order(self, wire: Wire) -> None:
-        """Only an error may come before the message has begun, and nothing after its end."""
-        if self._ended:
-            raise unreadable(self._api, f"{_tag(wire)} after the end of the message", "")
+        """Only an error may come before the message has begun."""
         if self._began == isinstance(wire, MessageStart) and not isinstance(wire, Failure):
             raise unreadable(self._api, f"{_tag(wire)} {'again' if self._began else 'before message_start'}", "")
         if wire.rest and not isinstance(wire, MessageDelta | Failure):
@@ -334,6 +343,7 @@ class StreamReader:
         end = MessageEnd(self._reason, self._stop_sequence, usage, [*self._issues.values(), *issues])
         end.id, end.model, end.extra = self.id, self.model, self._extra | self._tokens.extra()
         end.origin = ORIGIN
+        self._behind = Behind(self._sse, end.issues, _tag(Ping))
         events.append(end)
 
     def _stop(self, wire: MessageStop, events: list[Event]) -> None:
@@ -415,6 +425,10 @@ class StreamReader:
         call = block.call(said or "{}")
         if cut:
             self._issues["cut_call", f"block {block.index}"] = cut_call(call.name, said)
+            events.append(PartEnd(block.part, None))
+            return
+        if not call.name:
+            self._issues["invalid_call", f"block {block.index}"] = nameless(call.arguments)
             events.append(PartEnd(block.part, None))
             return
         if said and not is_object(said):

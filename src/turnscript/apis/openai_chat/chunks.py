@@ -194,7 +194,9 @@ class ChatStreamRenderer(ChunkEnding):
         if self._legacy:
             if part.id is not None:
                 rendering.lose(f"{part.at}.id", "dropped", "a function call has no id")
-            heads: list[Body] = [{"function_call": {"name": name, "arguments": ""}}]
+            function: Body = {"name": name, "arguments": ""}
+            rendering.put_extra(function, part.extra, part.at)
+            heads: list[Body] = [{"function_call": function}]
             heads.append({"function_call": {"arguments": arguments}})
         else:
             place = {"index": self._calls}

@@ -9,9 +9,16 @@ come mixed with others'.
 
 from __future__ import annotations
 
-from turnscript.answers import Gathered
+from turnscript.answers import Gathered, nameless
 from turnscript.api import extra_of, leftover
-from turnscript.apis.openai_chat.answer import COMPLETE, ORIGIN, PieceOfCall, PieceOfCustom, PieceOfFunction
+from turnscript.apis.openai_chat.answer import (
+    COMPLETE,
+    LEGACY_CALL,
+    ORIGIN,
+    PieceOfCall,
+    PieceOfCustom,
+    PieceOfFunction,
+)
 from turnscript.conversation import (
     Assistant,
     Extra,
@@ -114,7 +121,9 @@ class CallLane(Lane):
         call = self._call(text)
         call.extra = self.rest.joined()
         inner = self.inner.joined()
-        if inner:
+        if inner and self.key == LEGACY_CALL:  # which has no object of its own for them
+            call.extra |= inner
+        elif inner:
             call.extra["custom" if self.custom else "function"] = leftover(inner)
         return call
 
@@ -130,7 +139,7 @@ class CallLane(Lane):
 
     def _call(self, arguments: str) -> ToolCall:
         call = ToolCall(name=self.name, arguments=arguments, id=self.id, custom=self.custom, at=self.at)
-        if self.key == "function_call":
+        if self.key == LEGACY_CALL:
             call.hints = Hints(slot=self.key)
         return call
 
@@ -213,7 +222,7 @@ class Lanes:
         """More of the deprecated only call."""
         lane = self._calls.get(_LEGACY)
         if lane is None:
-            lane = self._new_call(_LEGACY, "function_call")
+            lane = self._new_call(_LEGACY, LEGACY_CALL)
         self._inner(lane, function, function.arguments)
 
     def finish(self, reason: str | None) -> None:
@@ -273,7 +282,8 @@ class Lanes:
             return False
         text = "".join(lane.texts)
         if not lane.name:
-            self.issue("invalid_call", f"a call without a name, with {len(text)} characters of arguments")
+            found = nameless(text)
+            self.issue(found.kind, found.detail)
             return True
         if reason in COMPLETE and not (lane.texts or (lane.custom and lane.said)):
             self.issue("missing_arguments", f"the call of {lane.name!r} came without arguments")

@@ -30,6 +30,12 @@ WORDS = {
     "custom_tool": "custom",
     "response.finish_reason": "choices[0].finish_reason",
     "response.stop_sequence": "choices[0]",
+    "response.choices": "choices[0]",
+    "response.choices.message": "message",
+    "response.choices.message.content": "",
+    "response.usage": "usage",
+    "response.usage.prompt_tokens_details": "prompt_tokens_details",
+    "response.usage.completion_tokens_details": "completion_tokens_details",
 }
 """What members of the model are called here, for losses."""
 

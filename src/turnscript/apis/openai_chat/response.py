@@ -19,11 +19,12 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from turnscript.answers import free_text, index_of, is_whole, lose_usage, made_id, write_usage
-from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, Source, body_bytes, merge
-from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, broke_off, finish_word, is_legacy
+from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, Source, body_bytes, leftover, merge
+from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, Piece, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.content import written_parts
 from turnscript.apis.openai_chat.stream import Assembly, read_checked
 from turnscript.chunked import encoded
@@ -31,6 +32,7 @@ from turnscript.conversation import (
     Assistant,
     Conversation,
     Extra,
+    Hints,
     Item,
     Opaque,
     Raw,
@@ -43,10 +45,10 @@ from turnscript.conversation import (
 )
 from turnscript.errors import InvalidRequest
 from turnscript.events import fold
-from turnscript.grouping import slot_of
+from turnscript.grouping import shape_of, slot_of
 from turnscript.jsontext import Json, json_string, read_list, read_object
 from turnscript.logprobs import TokenLogprob
-from turnscript.sources import part_path
+from turnscript.sources import NOT_HERE, part_path
 
 # Reading.
 
@@ -69,7 +71,22 @@ def read_response(source: Source) -> Response:
     assembly.add(answer)
     response = fold(assembly.end())
     response.raw = None
+    message = answer.choices[0].message
+    if isinstance(message, Piece) and (message.content is None or message.content is UNSET):
+        _note_null(response)
     return response
+
+
+def _note_null(response: Response) -> None:
+    """The message has no text, not even an empty one: that is kept where something else of it is."""
+    items = response.items
+    if items and all(isinstance(item, Thinking) for item in items):
+        items[0].hints = Hints(shape=_NULL)
+    elif not items and "choices" in response.extra:
+        choice = read_object(response.extra["choices"])
+        message = read_object(choice["message"]) if "message" in choice else {}
+        message["content"] = Json(_NULL.encode())
+        response.extra["choices"] = leftover(choice | {"message": leftover(message)})
 
 
 # Writing.
@@ -80,6 +97,7 @@ def rendering_of(api: Api, items: list[Item], origin: str | None) -> Rendering:
     return api.rendering(Request(conversation=Conversation(items=items), origin=origin), OFFICIAL, {})
 
 
+_NULL = "null"
 OBJECTS = ("chat.completion", "chat.completion.chunk")
 _OWN_MEMBERS = frozenset({"object", "choices", "usage", "id", "model"})
 
@@ -118,6 +136,8 @@ def lose_thinking(rendering: Rendering, item: Thinking) -> None:
         rendering.lose(f"{item.at}.summary", "dropped", "the thinking itself is sent")
     elif item.summary:
         rendering.lose(f"{item.at}.summary", "approximated", "sent as the thinking itself")
+    for index, part in enumerate(item.content):
+        rendering.put_extra({}, part.extra, part_path(item, index))
     rendering.put_extra({}, item.extra, item.at)
 
 
@@ -180,6 +200,7 @@ class Message:
         self._refusals: list[str] = []
         self._calls: list[Any] = []
         self._function: Body = {}
+        self._is_null = False
         self._extra: Body = {}
 
     @property
@@ -219,10 +240,12 @@ class Message:
     def _text(self) -> Any:
         if any(not isinstance(piece, str) for piece in self._content):
             return [{"type": "text", "text": one} if isinstance(one, str) else one for one in self._content]
-        return "".join(self._content) if self._content or not (self.called or self._refusals) else None
+        none = self.called or self._refusals or self._is_null
+        return "".join(self._content) if self._content or not none else None
 
     def _think(self, item: Thinking) -> None:
         lose_thinking(self._rendering, item)
+        self._is_null = self._is_null or (self._own and shape_of(item) == _NULL)
         text = thought(item)
         if not text:
             return
@@ -293,6 +316,8 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
         "message": message.body(),
         "finish_reason": reason,
     }
+    if "message" in rest and "content" in read_object(rest["message"]):
+        choice["message"]["content"] = choice["message"]["content"] or None
     merge(choice, rest)
     if response.logprobs:
         choice["logprobs"] = logprobs_of(chain.from_iterable(response.logprobs.values()))
@@ -343,6 +368,6 @@ def put_top(rendering: Rendering, body: Body, extra: Extra) -> None:
     """Write the unnamed members of the body, or report them."""
     for key, value in extra.items():
         if rendering.foreign and key != "object":
-            rendering.lose(f"$.{key}", "dropped", f"{rendering.target} has no such member here")
+            rendering.lose(f"$.{key}", "dropped", f"{rendering.target} {NOT_HERE}")
         elif not rendering.foreign and key not in _OWN_MEMBERS:
             body.setdefault(key, value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from turnscript.answers import Gathered, head_of, read_usage
+from turnscript.answers import Gathered, head_of, only_first, read_usage
 from turnscript.api import Head, leftover
 from turnscript.apis.openai_chat.answer import (
     CALLED,
@@ -42,6 +42,8 @@ class Assembly:
 
     def __init__(self) -> None:
         self._lanes = Lanes()
+        self._thinks = False  # in `reasoning_content`: some servers say all of it again in `reasoning`
+        self._others: set[int] = set()  # the indexes of the choices that are not read
         self._id: str | None = None
         self._model: str | None = None
         self.reason: str | None = None
@@ -77,7 +79,7 @@ class Assembly:
         self._model = self._model or answer.model or None
         for choice in answer.choices or ():
             if choice.index:
-                self._lanes.issue("extra_choices", "there is more than one choice; only the first is read")
+                self._others.add(choice.index)
             else:
                 self._choice(choice)
         if answer.usage is not UNSET and answer.usage != _NULL:
@@ -96,6 +98,9 @@ class Assembly:
     def end(self) -> list[Event]:
         """The answer is over."""
         lanes = self._lanes
+        if self._others:
+            found = only_first(self._others)
+            lanes.issue(found.kind, found.detail)
         reason = CALLED if self.reason == LEGACY_CALL else self.reason
         if reason is None:
             lanes.issue("no_finish_reason", "the server did not say why the answer ended")
@@ -141,8 +146,9 @@ class Assembly:
         rest = _said(piece, "annotations", "audio")
         if isinstance(piece.reasoning_content, str):
             lanes.add("reasoning_content", piece.reasoning_content)
+            self._thinks = self._thinks or bool(piece.reasoning_content)
         if piece.reasoning is not UNSET:
-            if bytes(piece.reasoning)[:1] == b'"' and not piece.reasoning_content:
+            if bytes(piece.reasoning)[:1] == b'"' and not self._thinks:
                 lanes.add("reasoning", plain(piece.reasoning))
             elif piece.reasoning != _NULL:
                 rest.append(("reasoning", piece.reasoning))
@@ -182,8 +188,9 @@ def read_checked(body: Json) -> Answer:
 def _said(wire: Wire, *names: str) -> list[tuple[str, Json]]:
     """The unnamed members, without those that say nothing: an official member that is null or an empty list."""
     said: list[tuple[str, Json]] = []
-    if wire.rest:
-        said += [(name, value) for name, value in wire.rest.items() if name not in names or value not in _EMPTY]
+    if wire.rest:  # where a null of a member with a name may be as well
+        official = type(wire).__struct_fields__
+        said += [(name, value) for name, value in wire.rest.items() if name not in official or value not in _EMPTY]
     for name in names:
         value = getattr(wire, name)
         if value is not UNSET and value not in _EMPTY:

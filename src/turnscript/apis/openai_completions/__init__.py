@@ -97,7 +97,14 @@ def _write_logprobs(rendering: Rendering) -> Any:
 
 NUMBER = int | float
 
-WORDS = {"response.finish_reason": "choices[0].finish_reason", "response.stop_sequence": "choices[0]"}
+WORDS = {
+    "response.finish_reason": "choices[0].finish_reason",
+    "response.stop_sequence": "choices[0]",
+    "response.choices": "choices[0]",
+    "response.usage": "usage",
+    "response.usage.prompt_tokens_details": "prompt_tokens_details",
+    "response.usage.completion_tokens_details": "completion_tokens_details",
+}
 """What members of the model are called here, for losses."""
 
 OPTIONS: tuple[Option, ...] = (

@@ -29,6 +29,7 @@ from turnscript.answers import (
     lose_id,
     lose_usage,
     made_id,
+    only_first,
     read_usage,
     write_usage,
 )
@@ -53,7 +54,7 @@ from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, 
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.logprobs import TokenLogprob
 from turnscript.losses import Loss
-from turnscript.sources import part_path
+from turnscript.sources import NOT_HERE, part_path
 from turnscript.sse import HOLE, around, frame
 from turnscript.wire import Reader, Wire
 
@@ -119,6 +120,7 @@ class Assembly:
         self._texts: list[str] = []
         self._seen = False  # a text, though it be empty
         self._issues: list[Issue] = []
+        self._others: set[int] = set()  # the indexes of the choices that are not read
         self._id: str | None = None
         self._model: str | None = None
         self._stop: str | None = None
@@ -152,7 +154,7 @@ class Assembly:
             if not choice.index:
                 self._choice(choice)
             else:
-                self._issue("extra_choices", "there is more than one choice; only the first is read")
+                self._others.add(choice.index)
         if isinstance(answer.usage, Json) and answer.usage != _NULL:
             self._usage, self._usage_rest, self._usage_issues = read_usage(answer.usage, "$.usage", COUNTS)
         head = (answer.object, answer.created, answer.system_fingerprint, answer.error)
@@ -172,6 +174,8 @@ class Assembly:
         if self._texts:
             text = Text(text="".join(self._texts))
             self._events.append(PartEnd(0, Assistant(content=[text], at="$.choices[0].text"), origin=ORIGIN))
+        if self._others:
+            self._issues.append(only_first(self._others))
         if self.reason is None:
             self._issue("no_finish_reason", "the server did not say why the answer ended")
         if not self._seen:
@@ -312,11 +316,11 @@ class _Writer:
     def put_top(self, rendering: Rendering, body: Body, extra: Extra) -> None:
         """Write the unnamed members of the body, or report them."""
         for key, value in extra.items():
-            if key in ("object", "choices", "usage"):
+            if key == "object":
                 continue
             if rendering.foreign:
-                rendering.lose(f"$.{key}", "dropped", f"{rendering.target} has no such member here")
-            else:
+                rendering.lose(f"$.{key}", "dropped", f"{rendering.target} {NOT_HERE}")
+            elif key not in ("choices", "usage"):  # which are written already
                 body.setdefault(key, value)
 
 

@@ -28,6 +28,10 @@ WORDS = {
     "tool_result.custom": "type",
     "thinking.encrypted": "encrypted_content",
     "response.finish_reason": "status",
+    "response.incomplete_details": "incomplete_details",
+    "response.usage": "usage",
+    "response.usage.input_tokens_details": "input_tokens_details",
+    "response.usage.output_tokens_details": "output_tokens_details",
 }
 """What members of the model are called here, for losses."""
 

@@ -71,8 +71,11 @@ def read_response_object(value: Json, at: str) -> ResponseObject:
 # The end.
 
 
-def write_ending(reason: str | None, items: Iterable[Item], lose: Lose) -> tuple[str, str | None]:
-    """The status of a response and, if it is incomplete, the reason. Raises UpstreamError for an answer that failed."""
+def write_ending(reason: str | None, items: Iterable[Item], lose: Lose, *, own: bool = False) -> tuple[str, str | None]:
+    """The status of a response and, if it is incomplete, the reason. Raises UpstreamError for an answer that failed.
+
+    `own`: the answer came from this API, and so did the word for its end.
+    """
     if reason in _FAILURES:
         raise UpstreamError(f"the answer broke off: {reason}", retryable=True)
     if reason is None:
@@ -92,8 +95,9 @@ def write_ending(reason: str | None, items: Iterable[Item], lose: Lose) -> tuple
     if reason == "refusal":
         lose("$.finish_reason", "approximated", "that the model declined shows in what it said only")
         return (COMPLETED, None) if _declines(items) else (INCOMPLETE, "content_filter")
-    lose("$.finish_reason", "approximated", f"there is no word for {reason!r} here; it is told as incomplete")
-    return INCOMPLETE, reason
+    if not own:
+        lose("$.finish_reason", "approximated", f"there is no word for {reason!r} here; it is told as incomplete")
+    return INCOMPLETE, None if own and reason == INCOMPLETE else reason
 
 
 def read_ending(wire: ResponseObject, items: Iterable[Item]) -> str:

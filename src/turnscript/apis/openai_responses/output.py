@@ -211,7 +211,7 @@ def is_search_call(item: Item) -> bool:
 
 
 def read_output(value: Json, path: str, index: int) -> Item | None:
-    """An item of the output at `path`. None: a call that was cut off, which nobody may run."""
+    """An item of the output at `path`. None: a call that was cut off, or has no name, which nobody may run."""
     item, *more = read_items([value], path, index)
     if isinstance(item, Opaque) and bytes(read_object(value).get("type", _NULL)) == b"null":
         raise missing(item.at, "type", "the type of an output item")  # requests name items of before by their id alone
@@ -225,8 +225,10 @@ def read_output(value: Json, path: str, index: int) -> Item | None:
         item.hints = None
     item.extra = said(item.extra)
     status = _take_status(item)
+    item.id = item.id or None
     if isinstance(item, ToolCall):
-        return None if status == INCOMPLETE else item
+        item.item_id = item.item_id or None
+        return None if status == INCOMPLETE or not item.name else item
     for part in item.content:
         if part.extra and isinstance(part, Text):
             part.extra = {key: one for key, one in said(part.extra).items() if _ALWAYS.get(key) != bytes(one)}

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.answers import lose_usage, read_usage, write_usage
+from turnscript.answers import lose_usage, nameless, read_usage, write_usage
 from turnscript.api import Api, Body, Reply, Source, body_bytes, extra_of, leftover, merge
 from turnscript.apis.openai_responses.echo import Echo
 from turnscript.apis.openai_responses.errors import failure
@@ -34,6 +34,9 @@ from turnscript.events import MessageEnd
 from turnscript.jsontext import Json, excerpt, plain, read_object
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
+from turnscript.sources import NOT_HERE
+
+_NO_NAME = Json(b'""')
 
 # Reading.
 
@@ -53,7 +56,7 @@ def parse_response(source: Source) -> Response:
     for index, value in enumerate(wire.output):
         item = read_output(value, "$.output", index)
         if item is None:
-            issues.append(cut_call(value))
+            issues.append(untold_call(value))
         else:
             items.append(item)
     end = ending(wire, items)
@@ -69,8 +72,11 @@ def parse_response(source: Source) -> Response:
     )
 
 
-def cut_call(value: Json) -> Issue:
-    """The issue for a call that is not complete."""
+def untold_call(value: Json) -> Issue:
+    """The issue for a call that is not complete, or has no name."""
+    members = read_object(value)
+    if members.get("name") == _NO_NAME:
+        return nameless(str(plain(members.get("arguments", members.get("input", _NO_NAME)))))
     return Issue("unclosed_call", f"the response ends inside a call, which is left out: {excerpt(value, 200)}")
 
 
@@ -108,7 +114,8 @@ def render_response(api: Api, response: Response, request: Request, reply: Reply
     output = Output(api, request, id_)
     output.came_from(response.origin)
     output.logprobs = response.logprobs
-    status, reason = write_ending(response.finish_reason, response.items, output.lose)
+    own = response.origin == ORIGIN
+    status, reason = write_ending(response.finish_reason, response.items, output.lose, own=own)
     written = output.all(response.items, status == INCOMPLETE)
     status = told_status(status, reply, output.lose)
     report = Report(api, request, id_, reply)
@@ -141,8 +148,7 @@ def own_extra(told: Response | MessageEnd, losses: list[Loss]) -> Extra:
     if told.origin in (None, ORIGIN):
         lose_usage(losses, told.usage, extra)
         return extra
-    detail = "only the API that the answer came from has this member"
-    losses += [Loss(f"$.{key}", "dropped", detail) for key in extra]
+    losses += [Loss(f"$.{key}", "dropped", f"a response {NOT_HERE}") for key in extra]
     return {}
 
 

@@ -10,13 +10,13 @@ contradicts itself in a way that could make a wrong answer look right is an Upst
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from turnscript.answers import read_count
+from turnscript.answers import nameless, read_count
 from turnscript.api import Head, extra_of
 from turnscript.apis.openai_responses.errors import failure
 from turnscript.apis.openai_responses.options import ORIGIN
@@ -29,8 +29,9 @@ from turnscript.apis.openai_responses.outcome import (
     said,
 )
 from turnscript.apis.openai_responses.output import content_text, head, read_output
-from turnscript.apis.openai_responses.response import cut_call, ending
+from turnscript.apis.openai_responses.response import ending, untold_call
 from turnscript.apis.openai_responses.tools import SEARCH
+from turnscript.behind import DONE, Behind
 from turnscript.conversation import Assistant, Issue, Item, Opaque, Refusal, Text, Thinking, ToolCall
 from turnscript.errors import InvalidRequest, UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
@@ -124,6 +125,7 @@ class StreamReader:
         self._items: list[Item] = []
         self._begun = False
         self._over = False
+        self._behind: Behind | None = None  # once it is over
         self._said = MessageEnd(origin=ORIGIN)  # what the response said of itself at the beginning
 
     def head(self) -> Head:
@@ -135,9 +137,11 @@ class StreamReader:
         """More bytes; returns what is certain now. An error that comes behind events waits for the next call."""
         if self._error is not None:
             raise self._error
+        if self._behind is not None:
+            self._behind.feed(data)
+            return []
         try:
-            for name, text in self._sse.feed(data):
-                self._event(name, text)
+            self._take(iter(self._sse.feed(data)))
         except UpstreamError as error:
             self._error = error
             if not self._events:
@@ -148,6 +152,9 @@ class StreamReader:
         """The stream is over. Raises UpstreamError if the response is not."""
         if self._error is not None:
             raise self._error
+        if self._behind is not None:
+            self._behind.close()
+            return []
         try:
             for name, text in self._sse.close():
                 self._event(name, text)
@@ -176,12 +183,18 @@ class StreamReader:
         self._events.append(self._said)
         return self._taken()
 
+    def _take(self, told: Iterator[tuple[str, str]]) -> None:
+        for name, text in told:
+            self._event(name, text)
+            if self._behind is not None:
+                self._behind.note(told)
+
     def _taken(self) -> list[Event]:
         events, self._events = self._events, []
         return events
 
     def _event(self, name: str, text: str) -> None:
-        if self._over or text.startswith("[DONE]"):
+        if text.startswith(DONE):
             return
         told = _read(text)
         type_ = name if told.type is UNSET else told.type
@@ -288,7 +301,7 @@ class StreamReader:
             raise UpstreamError("the server ended an item without saying which", body=_start(text))
         item = read_output(told.item, "$.output", index)
         if item is None:
-            self._issues_add(cut_call(told.item))
+            self._issues_add(untold_call(told.item))
         part = self._parts.get(index) or self._misplaced(item, index)
         if part is None:
             part = self._new(index, item if item is not None else _call(told.item, index))
@@ -348,6 +361,7 @@ class StreamReader:
         end.issues = self._issues + end.issues
         self._events.append(end)
         self._over = True
+        self._behind = Behind(self._sse, end.issues)
 
     def _complete(self, output: list[Json]) -> None:
         """End the items that were not, with what the last event says of them."""
@@ -355,7 +369,7 @@ class StreamReader:
             for index, value in enumerate(output):
                 item = read_output(value, "$.output", index)
                 if item is None:
-                    self._issues_add(cut_call(value))
+                    self._issues_add(untold_call(value))
                 else:
                     self._end(self._new(index, item), item)
             return
@@ -398,6 +412,9 @@ class StreamReader:
                 return None
             item = head(item)
             item.arguments = part.arguments  # type: ignore[attr-defined]
+            if not item.name:  # type: ignore[attr-defined]
+                self._issues_add(nameless(part.arguments))
+                return None
         elif isinstance(item, Assistant | Thinking):
             refuses = isinstance(item, Assistant) and _refuses(item)
             item = head(item)
@@ -448,10 +465,11 @@ def _start(text: str) -> str:
 
 
 def _call(value: Json, index: int) -> Item:
-    """The announcement of a call that is known to be cut off already."""
+    """The announcement of a call that is known not to be told already."""
     members: Any = msgspec.json.decode(value)
     custom = members["type"] == "custom_tool_call"
-    return ToolCall(name=members.get("name", SEARCH), arguments="", id=members.get("call_id"), custom=custom)
+    name, id_ = members.get("name", SEARCH), members.get("call_id") or None
+    return ToolCall(name=name, arguments="", id=id_, custom=custom, at=f"$.output[{index}]")
 
 
 def _names(item: Item) -> tuple[object, ...]:

@@ -22,6 +22,7 @@ from turnscript.answers import came_to_nothing, is_whole
 from turnscript.api import Api, Body, Reply
 from turnscript.apis.openai_responses.errors import failure_of, flat_error
 from turnscript.apis.openai_responses.naming import Named, response_id
+from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import COMPLETED, FAILED, IN_PROGRESS, INCOMPLETE, write_ending
 from turnscript.apis.openai_responses.output import Output, is_search_call, told_token
 from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, SUMMARY
@@ -187,7 +188,8 @@ class StreamWriter:
         for index in list(self._parts):
             self._drop(index)
         try:
-            status, reason = write_ending(event.finish_reason, self._items, self._output.lose)
+            own = event.origin == ORIGIN
+            status, reason = write_ending(event.finish_reason, self._items, self._output.lose, own=own)
         except UpstreamError as error:
             self._out.append(self.fail(error))
             return
