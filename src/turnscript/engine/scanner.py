@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 from turnscript.engine.escape import Escape
 
 Action = TypeVar("Action")
+_LONG, _STEP = 64, 4096  # in a text of more characters than this, needles are looked for first; and in such steps
 _SLASHES = 4000  # an escape with more backslashes than this is not looked for while streaming
 
 
@@ -32,13 +33,27 @@ class Scanner(Generic[Action]):
         leads = max((len(lead) for lead, _ in rules), default=0)
         self._name = max((len(name) for _, names in rules for name in names), default=0)
         self._window = max(max(map(len, ordered), default=0), leads + self._name + 1)
+        # White space and one character more: how a literal begins. Each of those has a needle in it.
+        begun = {literal[: len(literal) - len(literal.lstrip()) + 1] for literal in ordered}
+        self._needles = tuple(one for one in begun if not any(other in one for other in begun - {one}))
+        self._before = max([1, *map(len, begun)]) - 1
 
     def find(self, text: str, start: int, closing: bool) -> re.Match[str] | None:
         """The first literal from `start` on that is certain: no longer one can begin before or at it any more."""
-        match = self._find.search(text, start)
+        match = self._find.search(text, self._first(text, start) if len(text) - start > _LONG else start)
         if match is None or closing or match.end() + self._window <= len(text):
             return match
         return match if match.start() < self.hold(text, start) else None
+
+    def _first(self, text: str, start: int) -> int:
+        """From where on a literal may stand in a long text. A string is found much faster than a pattern."""
+        # Step by step: a needle that is far away, or nowhere, is not looked for as far as that for each literal.
+        for at in range(start, len(text), _STEP):
+            end = at + _STEP + self._before
+            found = [place for needle in self._needles if (place := text.find(needle, at, end)) >= 0]
+            if found:
+                return max(start, min(found) - self._before)
+        return len(text)
 
     def near(self, text: str, start: int, last: int, closing: bool) -> re.Match[str] | None:
         """The first literal that begins between `start` and `last`, if that is certain."""
