@@ -10,13 +10,13 @@ from turnscript.conversation import Assistant, Issue, ToolCall
 from turnscript.engine.attributes import read_attributes, scan_attributes
 from turnscript.engine.layout import Place
 from turnscript.engine.machine import Reading
+from turnscript.engine.scanner import WIDEST
 from turnscript.engine.states import Do
 from turnscript.engine.telling import Teller
 from turnscript.errors import InvalidTranscript
 from turnscript.events import PartDelta, PartEnd
 
 SPACE = re.compile(r"[ \t\r\n]*")
-WIDEST = 32  # white space between two segments is looked over no further than this; more is text
 _LONGEST_HEAD = 8192
 _BLANKS = " \t\r\n"
 

@@ -132,9 +132,13 @@ class _CallMachine(Machine):
         self._quick = in_string_search(reading.escape)
 
     def quick(self) -> Callable[[str], object] | None:
-        if self._string or self._word not in _ARGUMENT_KEYS or self._unescaper.holds or not self._scanner.in_string:
-            return None
-        return self._quick
+        live = self._live
+        return self._quick if live is not None and live.in_string and not self._unescaper.holds else None
+
+    def certain(self, text: str) -> int:
+        live = self._live
+        passes = live is not None and self._unescaper.leaves(text) and live.passes(text)
+        return len(text) if passes else -1
 
     def feed(self, text: str, start: int) -> int:
         scanner, position, length, known = self._scanner, start, len(text), self.name

@@ -50,6 +50,16 @@ class ValueScanner:
                 position = self._begin(text, position)
         return position
 
+    def passes(self, text: str) -> bool:
+        """Take a piece that leaves the value unfinished. Of any other nothing is taken."""
+        before = self._kind, self._depth, self._slash
+        self.feed(text, 0)
+        if not self.done and not self.failed:
+            return True
+        self._kind, self._depth, self._slash = before
+        self.done = self.failed = False
+        return False
+
     def _begin(self, text: str, position: int) -> int:
         first = text[position]
         if first == '"':

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 from turnscript.engine.escape import Escape
 
 Action = TypeVar("Action")
+WIDEST = 32  # white space between two segments is looked over no further than this; more is text
 _LONG, _STEP = 64, 4096  # in a text of more characters than this, needles are looked for first; and in such steps
 _SLASHES = 4000  # an escape with more backslashes than this is not looked for while streaming
 
@@ -37,6 +38,7 @@ class Scanner(Generic[Action]):
         begun = {literal[: len(literal) - len(literal.lstrip()) + 1] for literal in ordered}
         self._needles = tuple(one for one in begun if not any(other in one for other in begun - {one}))
         self._before = max([1, *map(len, begun)]) - 1
+        self._waiting = re.compile(rf"[ \t\r\n]{{0,{WIDEST - 1}}}(?:{_partials(ordered, ())}|)").fullmatch
 
     def find(self, text: str, start: int, closing: bool) -> re.Match[str] | None:
         """The first literal from `start` on that is certain: no longer one can begin before or at it any more."""
@@ -63,6 +65,16 @@ class Scanner(Generic[Action]):
         if closing or match.end() + self._window <= len(text) or match.start() < self.hold(text, start):
             return match
         return None
+
+    def certain(self, text: str) -> int:
+        """How much of a text is content as it stands, where the rest may become a literal; -1: not so easy to tell."""
+        if self.trigger(text) is None:
+            return len(text)
+        return -1 if "\\" in text or self._find.search(text) is not None else self.hold(text, 0)
+
+    def waits(self, text: str) -> int:
+        """0 where all of a text, but for white space before it, may yet become a literal; -1 where more is known."""
+        return 0 if self._waiting(text) is not None and self._find.search(text) is None else -1
 
     def hold(self, text: str, start: int) -> int:
         """From where on `text` may be the beginning of something; its length if nothing is."""
@@ -131,6 +143,10 @@ class Unescaper:
         end = self._scanner.hold(text, 0)
         self._held = text[end:]
         return self._escape.remove(text[:end])
+
+    def leaves(self, text: str) -> bool:
+        """Whether a text stays as it is, and nothing waits."""
+        return not self._held and self._scanner.trigger(text) is None
 
     @property
     def holds(self) -> bool:
