@@ -34,17 +34,22 @@ class TurnParser(CallSteps):
 
         Raises ValueError once the parser is closed.
         """
+        if type(text) is not str:
+            text = self._decoded(text)
         quick = self._quick
-        if quick is not None and type(text) is str and quick(text) is None:
+        if quick is not None and quick(text) is None:
             if not text:
                 return []
             self._sink(text)
             return [PartDelta(self._index, text, text)]
-        whole = self._held + self._decoded(text)
+        if self._held:
+            text = self._held + text
         certain = self._certain
-        if certain is not None and whole and (end := certain(whole)) >= 0:
-            return self._pass_on(whole, end)
-        return self._run(whole)
+        if certain is not None and text and (end := certain(text)) >= 0:
+            return self._pass_on(text, end)
+        if self._closing:
+            raise ValueError("this parser is closed; a prompt gives a new one for each answer")
+        return self._run(text)
 
     def _pass_on(self, text: str, end: int) -> list[Event]:
         """A text that is content up to `end`; the rest waits. No step is taken."""
@@ -58,8 +63,6 @@ class TurnParser(CallSteps):
         return [PartDelta(self._index, text, text)]
 
     def _decoded(self, text: str | bytes) -> str:
-        if self._closing:
-            raise ValueError("this parser is closed; a prompt gives a new one for each answer")
         if isinstance(text, str):
             return text
         if self._decoder is None:

@@ -171,4 +171,5 @@ def in_string_search(escape: Escape) -> Callable[[str], object]:
     """A match for what makes a piece of a JSON string more than that: its end, half an escape, a tag's beginning."""
     leads = "".join(sorted({re.escape(lead[0]) for lead, _ in escape.rules}))
     escaped = rf"\\[^{leads}]" if leads else r"\\."
-    return re.compile(rf'(?:[^"\\{leads}]|{escaped})*+["\\{leads}]', re.DOTALL).match
+    plain = rf'[^"\\{leads}]*+'  # a run of its own, because an alternative is tried anew for each character
+    return re.compile(rf'{plain}(?:{escaped}{plain})*+["\\{leads}]', re.DOTALL).match
