@@ -131,12 +131,14 @@ class _Usual(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _usual(key: str, escape: Escape) -> _Usual:
+    """The patterns for a key of arguments: `{"name": "f"`, then `, "input": ` before an object. A name with escapes of
+    any kind, or with what no JSON string may hold, is not as usual."""
     leads = "".join(re.escape(lead[0]) for lead in escape.leads)
-    space, letters = r"[ \t\r\n]{0,8}", rf'[^"\\\x00-\x1f\ud800-\udfff{leads}]{{1,64}}'  # no escape of any kind
+    space, letters = r"[ \t\r\n]{0,8}", rf'([^"\\\x00-\x1f\ud800-\udfff{leads}]{{1,64}})'
     name = [space, r"\{", space, *'"name"', space, ":", space, '"', letters, '"']
     arguments = [space, ",", space, *map(re.escape, json_string(key)), space, ":", space]
     return _Usual(
-        re.compile("".join([*name[:-2], f"({name[-2]})", name[-1]])).match,
+        re.compile("".join(name)).match,
         re.compile(_begun(name[:-1])).fullmatch,
         re.compile("".join(arguments) + r"(?=\{)").match,
         re.compile(_begun(arguments)).fullmatch,
@@ -188,6 +190,7 @@ class _CallMachine(Machine):
         return -1 if waiting is None else 0
 
     def _begin_name(self, text: str, start: int) -> int:
+        """Read on to behind the name, or wait for all of that; what is not as usual is left to the scanner."""
         match = self._patterns.name(text, start)
         if match is not None:
             self.name = match[1]
@@ -201,6 +204,7 @@ class _CallMachine(Machine):
         return start
 
     def _begin_arguments(self, text: str, start: int) -> int:
+        """The same from there to the arguments."""
         match = self._patterns.arguments(text, start)
         if match is None:
             if self._patterns.arguments_wait(text, start) is None:

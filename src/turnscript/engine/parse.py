@@ -2,7 +2,8 @@
 
 Theory of operation. The parser is in one state at a time; a state (`states`) is a set of literals that mean something
 there. A step looks for the first of them, passes on the text before it, and does what it says; the end of a piece that
-may yet become a literal waits for the next piece. Payloads of calls are read by machines (`machine`), which know JSON
+may yet become a literal waits for the next piece. Most pieces of a stream need no step: a look tells that all of one is
+content, or goes on waiting (`_look_ahead`). Payloads of calls are read by machines (`machine`), which know JSON
 or parameters and not tags, so a closing tag inside a JSON string is text.
 
 Nothing that a model writes raises: what is no call after all is put back as text, and an `Issue` says so. Every

@@ -3,7 +3,8 @@
 Theory of operation. `find` looks for the first literal, the longest one at its place. `hold` says from where on the end
 of the text is the beginning of a literal or of an escape: so much waits for the next piece, and never more than the
 longest literal. Everything before it is final. A match that starts after such a place waits too, so that whatever the
-pieces are, the result is that of the whole text.
+pieces are, the result is that of the whole text. `certain` and `waits` tell at one look what the two come to,
+where that is nothing but text, or nothing yet.
 """
 
 from __future__ import annotations

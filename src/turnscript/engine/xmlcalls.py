@@ -84,10 +84,6 @@ class _Tags(NamedTuple):
     beginnings: frozenset[str]
     longest: int
 
-    def stand_at(self, text: str, position: int) -> bool:
-        """Whether one of them stands there."""
-        return text.startswith(self.all, position)
-
     def may_come_at(self, text: str, position: int) -> bool:
         """Whether the end of a text, from `position` on, is the beginning of one."""
         return len(text) - position <= self.longest and text[position:] in self.beginnings
@@ -108,7 +104,6 @@ class _Parameters(Machine):
         self._again = end.replace("</", "<", 1).removesuffix(">")
         self._followers = _tags(open_, end, self._again)
         self._enders = _tags(close, *reading.ends)
-        self._reach = max(len(close) + _FURTHEST + self._followers.longest, self._enders.longest)  # of what waits
         self._ends = reading.ends
         self._reading = reading
         self.name = reading.head.get("name")
@@ -128,18 +123,27 @@ class _Parameters(Machine):
         return self.waits(text)
 
     def waits(self, text: str) -> int:
+        if len(text) > _FURTHEST:
+            return -1
         if self._state == self._inside:
             waits = self._waits_inside(text)
         elif self._state == self._header:
-            waits = len(text) <= _LONGEST_HEADER and text.find(">", len(self._open)) < 0
+            waits = text.find(">", len(self._open)) < 0
         else:
             waits = self._followers.may_come_at(text, 0) and not text.startswith((self._end, self._again, self._open))
         return 0 if waits else -1
 
     def _waits_inside(self, text: str) -> bool:
-        """A tag that may close the value, or one that is told when it is complete, as it has no part that is told."""
-        tag = 0 if self._kind == "string" else text.find("<", 0, _FURTHEST)
-        return self._waits_at_tag(text, tag) if tag >= 0 else len(text) < _FURTHEST
+        """Whether a piece of a value changes nothing yet: a tag that may end it goes on, or it is told when it ends."""
+        tag = 0 if self._kind == "string" else text.find("<")
+        if tag < 0:
+            return len(text) < _FURTHEST
+        if not text.startswith(self._close, tag):
+            return self._enders.may_come_at(text, tag) and not text.startswith(self._ends, tag)
+        after = tag + len(self._close)
+        follows = _SPACE.match(text, after).end()  # type: ignore[union-attr]
+        comes = self._followers.may_come_at(text, follows) and not text.startswith(self._followers.all, follows)
+        return comes and follows - after < _FURTHEST
 
     def feed(self, text: str, start: int) -> int:
         position, waits = start, False
@@ -197,32 +201,25 @@ class _Parameters(Machine):
             self._piece(text[position:])
             return len(text), False
         self._piece(text[position:end])
-        if len(text) - end <= self._reach and self._waits_at_tag(text, end):
-            return end, True
         if not text.startswith(self._close, end):
             if text.startswith(self._ends, end):
                 self.failed = True
                 return end, False
+            if self._enders.may_come_at(text, end):
+                return end, True
             self._piece("<")
             return end + 1, False
         after = end + len(self._close)
         follows = _SPACE.match(text, after).end()  # type: ignore[union-attr]
-        if self._followers.stand_at(text, follows):
+        if text.startswith(self._followers.all, follows):
             self._close_value()
             self._state = self._between
             return after, False
+        if follows - after < _FURTHEST and self._followers.may_come_at(text, follows):
+            return end, True
         self.issues.append(("ambiguous_close", f"{self._close} inside a value"))
         self._piece(self._close)
         return after, False
-
-    def _waits_at_tag(self, text: str, position: int) -> bool:
-        """Whether what follows must tell if a `<` ends the value: it may begin a tag, or what must stand behind."""
-        if not text.startswith(self._close, position):
-            return self._enders.may_come_at(text, position) and not text.startswith(self._ends, position)
-        after = position + len(self._close)
-        follows = _SPACE.match(text, after).end()  # type: ignore[union-attr]
-        comes = self._followers.may_come_at(text, follows) and not self._followers.stand_at(text, follows)
-        return comes and follows - after < _FURTHEST
 
     def _piece(self, piece: str) -> None:
         if piece:
