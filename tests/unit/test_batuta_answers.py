@@ -1,5 +1,7 @@
 """Owns what is read of answers in batuta's templates, the options of those, and cleaning up what small models write."""
 
+import json
+
 import pytest
 
 import turnscript as ts
@@ -71,6 +73,23 @@ def test_a_value_counts_only_with_a_name_and_may_lack_input() -> None:
         response = answer(f"<tool_call>{value}</tool_call>")
         assert [("assistant", f"<tool_call>{value}</tool_call>")] == outline(response)
         assert ["invalid_call"] == [issue.kind for issue in response.issues]
+
+
+@pytest.mark.parametrize("space", ["", " ", "\n  ", " " * 40])
+@pytest.mark.parametrize("name", ["rag", "r\\u0061g", "<\\\\tool_call>", "n" * 70, ""])
+@pytest.mark.parametrize("value", ["{}", '{"a": [{"b": "}"}, 1.5e3]}', "null", '"{}"'])
+def test_a_call_is_the_same_however_it_is_spelled_and_cut(space: str, name: str, value: str) -> None:
+    spelled = f'{{{space}"name"{space}:{space}"{name}",{space}"input":{space}{value}{space}}}'
+    written = f"<tool_call>{space}{spelled}</tool_call>"
+    read = "{}" if value in ("null", '"{}"') else value
+    expected = [
+        ("tool_call", json.loads(f'"{name}"'.replace("<\\\\", "<\\")) + f" {read}")
+    ]  # of its escape, one is taken off
+    prompt = ts.get_format(CHATML).prompt(request_of(user("q"), tools=[TOOL]))
+    for size in (1, 2, 3, 5, 1000):
+        parser = prompt.parser()
+        events = [event for at in range(0, len(written), size) for event in parser.feed(written[at : at + size])]
+        assert expected == outline(ts.fold([*events, *parser.close()]))
 
 
 BROKEN = 'a\n<tool_call>\nnot valid json\n</tool_call>\n<tool_call>\n{"name": "rag", "input": {}}\n</tool_call>\nb'

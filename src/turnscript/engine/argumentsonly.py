@@ -43,6 +43,9 @@ class ArgumentsMachine(_Passing):
     def quick(self) -> Callable[[str], object] | None:
         return self._quick if self._scanner.in_string and not self._unescaper.holds else None
 
+    def certain(self, text: str) -> int:
+        return len(text) if self._begun and self._unescaper.leaves(text) and self._scanner.passes(text) else -1
+
     def feed(self, text: str, start: int) -> int:
         if not self._begun:
             start = _SPACE.match(text, start).end()  # type: ignore[union-attr]

@@ -10,13 +10,13 @@ from turnscript.conversation import Assistant, Issue, ToolCall
 from turnscript.engine.attributes import read_attributes, scan_attributes
 from turnscript.engine.layout import Place
 from turnscript.engine.machine import Reading
+from turnscript.engine.scanner import WIDEST
 from turnscript.engine.states import Do
 from turnscript.engine.telling import Teller
 from turnscript.errors import InvalidTranscript
-from turnscript.events import PartDelta, PartEnd
+from turnscript.events import PartDelta, PartEnd, PartStart
 
 SPACE = re.compile(r"[ \t\r\n]*")
-WIDEST = 32  # white space between two segments is looked over no further than this; more is text
 _LONGEST_HEAD = 8192
 _BLANKS = " \t\r\n"
 
@@ -123,10 +123,8 @@ class CallSteps(Teller):
         return end
 
     def _begin_payload(self, place: Place, read: dict[str, Any]) -> None:
-        ends = self._states.ending_tags(place)
-        closes, space = self._states.closing_tags(place)
         read = read if self._strict else {}  # a model is to write JSON, whatever its tag says
-        reading = Reading(place.escape, self._head | read, self._tools or {}, ends, closes, space)
+        reading = Reading(place.escape, self._head | read, self._tools or {}, *self._states.tags(place))
         machine = place.body.machine(reading)
         if machine is None:
             self._end_part()
@@ -157,8 +155,9 @@ class CallSteps(Teller):
         self._announce_call()
 
     def _announce_call(self) -> None:
-        self._announce(self._call_part)
+        self._index += 1
         self._part = None
+        self._events.append(PartStart(self._index, self._call_part, self._raw()))
 
     def _finish_call(self, position: int) -> None:
         machine, place = self._the_machine(), self._the_place()

@@ -54,6 +54,8 @@ class Escape:
 
     def remove(self, text: str, start: int = 0) -> str:
         """Content as it was before `apply`: what follows `start`, where an escape may have begun before."""
+        if "\\" not in text:  # one character is found many times as fast as two
+            return text[start:]
         for slashed in self._slashed:
             if slashed in text and not start:
                 return self._remove.sub("", text)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 from turnscript.conversation import Text, ToolCall, ToolResult
+from turnscript.engine.escape import Escape
 from turnscript.engine.jsonscan import ObjectScanner, ValueScanner
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.pretty import pretty
@@ -114,6 +116,44 @@ def _report_spacing(item: ToolCall, out: Writer) -> None:
     out.lose(".arguments", "approximated", RESPACED)
 
 
+class _Usual(NamedTuple):
+    """Patterns of what nearly all calls begin with: up to the name, and from there to the arguments.
+
+    With each goes a match for what may yet become that. Lengths are bounded, because it waits until it is there.
+    """
+
+    name: Callable[[str, int], re.Match[str] | None]
+    name_waits: Callable[..., object]
+    arguments: Callable[[str, int], re.Match[str] | None]
+    arguments_wait: Callable[..., object]
+    key: str  # of the arguments, as it is written
+
+
+@lru_cache(maxsize=64)
+def _usual(key: str, escape: Escape) -> _Usual:
+    """The patterns for a key of arguments: `{"name": "f"`, then `, "input": ` before an object. A name with escapes of
+    any kind, or with what no JSON string may hold, is not as usual."""
+    leads = "".join(re.escape(lead[0]) for lead in escape.leads)
+    space, letters = r"[ \t\r\n]{0,8}", rf'([^"\\\x00-\x1f\ud800-\udfff{leads}]{{1,64}})'
+    name = [space, r"\{", space, *'"name"', space, ":", space, '"', letters, '"']
+    arguments = [space, ",", space, *map(re.escape, json_string(key)), space, ":", space]
+    return _Usual(
+        re.compile("".join(name)).match,
+        re.compile(_begun(name[:-1])).fullmatch,
+        re.compile("".join(arguments) + r"(?=\{)").match,
+        re.compile(_begun(arguments)).fullmatch,
+        json_string(key),
+    )
+
+
+def _begun(steps: Sequence[str]) -> str:
+    """A pattern for the beginning of what all the steps match one after the other."""
+    pattern = ""
+    for step in reversed(steps):
+        pattern = f"(?:{step}{pattern}|)"
+    return pattern
+
+
 class _CallMachine(Machine):
     """Reads the members as they come. Arguments are passed on as soon as the name is known."""
 
@@ -130,14 +170,57 @@ class _CallMachine(Machine):
         self._odd = False
         self._live: ValueScanner | None = None
         self._quick = in_string_search(reading.escape)
+        self._patterns = _usual(arguments, reading.escape)
+        self._begin: Callable[[str, int], int] | None = self._begin_name  # as long as all is as usual
 
     def quick(self) -> Callable[[str], object] | None:
-        if self._string or self._word not in _ARGUMENT_KEYS or self._unescaper.holds or not self._scanner.in_string:
-            return None
-        return self._quick
+        live = self._live
+        return self._quick if live is not None and live.in_string and not self._unescaper.holds else None
+
+    def certain(self, text: str) -> int:
+        live = self._live
+        passes = live is not None and self._unescaper.leaves(text) and live.passes(text)
+        return len(text) if passes else -1
+
+    def waits(self, text: str) -> int:
+        if self._begin is None:
+            return -1
+        patterns = self._patterns
+        waiting = patterns.name_waits(text) if self.name is None else patterns.arguments_wait(text)
+        return -1 if waiting is None else 0
+
+    def _begin_name(self, text: str, start: int) -> int:
+        """Read on to behind the name, or wait for all of that; what is not as usual is left to the scanner."""
+        match = self._patterns.name(text, start)
+        if match is not None:
+            self.name = match[1]
+            self._values["name"] = [f'"{match[1]}"']
+            self._scanner.key = '"name"'
+            self._scanner.leave()
+            self._begin = self._begin_arguments
+            return match.end()
+        if self._patterns.name_waits(text, start) is None:
+            self._begin = None
+        return start
+
+    def _begin_arguments(self, text: str, start: int) -> int:
+        """The same from there to the arguments."""
+        match = self._patterns.arguments(text, start)
+        if match is None:
+            if self._patterns.arguments_wait(text, start) is None:
+                self._begin = None
+            return start
+        self._word, self._key = self._usual, self._patterns.key
+        self._live = self._scanner.enter(self._key)
+        self._begin = None
+        return match.end()
 
     def feed(self, text: str, start: int) -> int:
         scanner, position, length, known = self._scanner, start, len(text), self.name
+        if self._begin is not None:
+            position = self._begin(text, start)
+            if self._begin is not None:
+                return position
         if self._live is not None:
             position = self._go_on(self._live, text, position)
         while position < length and self.name is known and not scanner.done and not scanner.failed:

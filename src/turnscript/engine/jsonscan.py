@@ -10,8 +10,9 @@ import re
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
 _SPACE = re.compile(r"[ \t\r\n]*")
-# Outside strings: what opens and closes, or what no JSON has there. No number or word has another capital than E.
-_STRUCTURE = re.compile(r"[^ \t\r\n,:0-9a-zE+.\-]")
+_BETWEEN = r"[ \t\r\n,:0-9a-zE+.\-]*+"  # no number or word has another capital than E
+# Outside strings: up to what opens and closes, or what no JSON has there. Short strings are looked over.
+_STRUCTURE = re.compile(rf'{_BETWEEN}(?:"[^"\\]{{0,256}}+"{_BETWEEN})*+')
 _IN_STRING = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _LONG = 256
 _SCALAR = re.compile(r"[A-Za-z0-9+.\-]*")
@@ -49,6 +50,16 @@ class ValueScanner:
             else:
                 position = self._begin(text, position)
         return position
+
+    def passes(self, text: str) -> bool:
+        """Take a piece that leaves the value unfinished. Of any other nothing is taken."""
+        before = self._kind, self._depth, self._slash
+        self.feed(text, 0)
+        if not self.done and not self.failed:
+            return True
+        self._kind, self._depth, self._slash = before
+        self.done = self.failed = False
+        return False
 
     def _begin(self, text: str, position: int) -> int:
         first = text[position]
@@ -88,10 +99,10 @@ class ValueScanner:
         return end + 1
 
     def _structure(self, text: str, position: int) -> int:
-        match = _STRUCTURE.search(text, position)
-        if match is None:
-            return len(text)
-        token = match[0]
+        position = _STRUCTURE.match(text, position).end()  # type: ignore[union-attr]
+        if position == len(text):
+            return position
+        token = text[position]
         if token == '"':
             self._kind = '"'
         elif token in "{[":
@@ -101,8 +112,8 @@ class ValueScanner:
             self.done = self._depth == 0
         else:
             self.failed = True  # a tag or a label, say: the value was cut off
-            return match.start()
-        return match.end()
+            return position
+        return position + 1
 
 
 def begins_object(text: str) -> bool:
@@ -158,8 +169,13 @@ class ObjectScanner:
         return self._scanner if self._expects == "value" and self._scanner_started() else None
 
     def leave(self) -> None:
-        """The value that `inner` has scanned is complete."""
+        """The value that `inner` has scanned is complete, or one that somebody else has read."""
         self._expects = ","
+
+    def enter(self, key: str) -> ValueScanner:
+        """Somebody else has read on to the beginning of a value: its scanner, to go on with."""
+        self.key, self._expects, self._scanner = key, "value", ValueScanner()
+        return self._scanner
 
     def _scanner_started(self) -> bool:
         return self._scanner._kind != ""

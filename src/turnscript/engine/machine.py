@@ -64,6 +64,17 @@ class Machine(ABC):
         """
         return None
 
+    def certain(self, text: str) -> int:
+        """How much of a piece is argument text as it stands, and taken with that; the rest waits for what follows.
+
+        -1 where only `feed` can tell; then nothing is taken. What is taken is appended to `said`.
+        """
+        return -1
+
+    def waits(self, text: str) -> int:
+        """The same before the call is announced: 0 where all must wait for what follows, or -1."""
+        return -1
+
     def taken(self) -> str:
         """The argument text since the last time."""
         text = "".join(self.deltas)

@@ -2,7 +2,8 @@
 
 Theory of operation. The parser is in one state at a time; a state (`states`) is a set of literals that mean something
 there. A step looks for the first of them, passes on the text before it, and does what it says; the end of a piece that
-may yet become a literal waits for the next piece. Payloads of calls are read by machines (`machine`), which know JSON
+may yet become a literal waits for the next piece. Most pieces of a stream need no step: a look tells that all of one is
+content, or goes on waiting (`_look_ahead`). Payloads of calls are read by machines (`machine`), which know JSON
 or parameters and not tags, so a closing tag inside a JSON string is text.
 
 Nothing that a model writes raises: what is no call after all is put back as text, and an `Issue` says so. Every
@@ -17,10 +18,10 @@ import re
 from collections.abc import Callable
 
 from turnscript.conversation import Assistant, Issue
-from turnscript.engine.callsteps import SPACE, WIDEST, CallSteps
+from turnscript.engine.callsteps import SPACE, CallSteps
 from turnscript.engine.layout import Place
 from turnscript.engine.names import name_of_line
-from turnscript.engine.scanner import Scanner
+from turnscript.engine.scanner import WIDEST, Scanner
 from turnscript.engine.states import Action, Do
 from turnscript.engine.telling import Malformed
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd
@@ -34,23 +35,35 @@ class TurnParser(CallSteps):
 
         Raises ValueError once the parser is closed.
         """
+        if type(text) is not str:
+            text = self._decoded(text)
         quick = self._quick
-        if quick is not None and type(text) is str and quick(text) is None:
+        if quick is not None and quick(text) is None:
             if not text:
                 return []
             self._sink(text)
             return [PartDelta(self._index, text, text)]
-        whole = self._held + self._decoded(text)
-        # What was held back as a beginning is often none with the next piece: a line end, say.
-        if self._freed is not None and self._freed(whole) is None:
-            self._quick, self._freed, self._held = self._freed, None, ""
-            self._sink(whole)
-            return [PartDelta(self._index, whole, whole)]
-        return self._run(whole)
-
-    def _decoded(self, text: str | bytes) -> str:
+        if self._held:
+            text = self._held + text
+        certain = self._certain
+        if certain is not None and text and (end := certain(text)) >= 0:
+            return self._pass_on(text, end)
         if self._closing:
             raise ValueError("this parser is closed; a prompt gives a new one for each answer")
+        return self._run(text)
+
+    def _pass_on(self, text: str, end: int) -> list[Event]:
+        """A text that is content up to `end`; the rest waits. No step is taken."""
+        self._held = text[end:]
+        machine = self._machine
+        self._quick = None if self._held else self._state.trigger if machine is None else machine.quick()
+        if not end:
+            return []
+        text = text[:end]
+        self._sink(text)
+        return [PartDelta(self._index, text, text)]
+
+    def _decoded(self, text: str | bytes) -> str:
         if isinstance(text, str):
             return text
         if self._decoder is None:
@@ -90,7 +103,7 @@ class TurnParser(CallSteps):
             self._announce_call()
         if self._machine is not None:
             self._machine.deltas.clear()
-        self._quick = self._freed = None  # the start of what goes on is told first
+        self._quick = self._certain = None  # the start of what goes on is told first
 
     def _run(self, text: str) -> list[Event]:
         self._count_quick()
@@ -106,8 +119,7 @@ class TurnParser(CallSteps):
             position = after
         self._held = text[position:]
         self._offset += position
-        quick = None if self._pending or self._closing or self._uncounted else self._quickly()
-        self._quick, self._freed = (None, quick) if self._held else (quick, None)
+        self._look_ahead()
         return self._take_events()
 
     def _back(self, text: str, after: int) -> tuple[str, int]:
@@ -118,26 +130,41 @@ class TurnParser(CallSteps):
         self._offset += after - len(again)
         return again + text[after:], 0
 
-    def _quickly(self) -> Callable[[str], object] | None:
-        """A search for anything special, where a piece without it is content and nothing else."""
-        found: Callable[[str], object] | None = None
-        if self._step == self._text:
-            if not self._skip and self._part is not None:
-                found, self._sunk = self._state.trigger, self._texts
-        elif self._step == self._call and self._machine is not None and self._said:
-            found, self._sunk = self._machine.quick(), self._machine.said
-        self._sunk_from, self._sink = len(self._sunk), self._sunk.append
-        return found
+    def _look_ahead(self) -> None:
+        """Choose how pieces are looked at before any step is taken: most are content, or go on with what is held."""
+        self._quick = self._certain = None
+        self._sunk_from = len(self._sunk)
+        step = self._step
+        if self._closing or self._uncounted or self._accounted:
+            return
+        if step == self._text:
+            if not self._skip and not self._pending and self._part is not None:
+                self._sink_into(self._texts, self._state.scanner.certain)
+                self._quick = None if self._held else self._state.trigger
+        elif step == self._call and self._machine is not None:
+            if not self._said:
+                self._certain = self._machine.waits
+            elif not self._pending:
+                self._sink_into(self._machine.said, self._machine.certain)
+                self._quick = None if self._held else self._machine.quick()
+        elif step == self._gap:
+            self._certain = self._state.scanner.waits
+        elif step == self._after_call:
+            self._certain = self._states.closing(self._the_place()).scanner.waits
+
+    def _sink_into(self, texts: list[str], certain: Callable[[str], int]) -> None:
+        """Pieces that need no step go into a list. From where on they are not counted yet is kept."""
+        self._sunk, self._sunk_from, self._sink, self._certain = texts, len(texts), texts.append, certain
 
     def _count_quick(self) -> None:
-        """Take note of the pieces that went the quick way."""
-        if self._quick is None:
+        """Take note of the pieces that took no step."""
+        if len(self._sunk) == self._sunk_from:
             return
         pieces = self._sunk[self._sunk_from :]
+        self._sunk_from = len(self._sunk)
         self._offset += sum(map(len, pieces))
         if self._machine is not None:
             self._call_raw += pieces
-        self._quick = None
 
     def _gap(self, text: str, position: int) -> int:
         """Between segments: an opening, an end, or text."""

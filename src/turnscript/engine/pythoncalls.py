@@ -92,6 +92,10 @@ class _Arguments(Machine):
         inside = self._state == self._value and self._scanner.in_string and not self._unescaper.holds
         return self._quick if inside else None
 
+    def certain(self, text: str) -> int:
+        inside = self._state == self._value and self._word is None
+        return len(text) if inside and self._unescaper.leaves(text) and self._scanner.passes(text) else -1
+
     def feed(self, text: str, start: int) -> int:
         position = start
         while position < len(text) and not self.done and not self.failed:

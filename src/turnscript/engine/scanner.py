@@ -3,7 +3,8 @@
 Theory of operation. `find` looks for the first literal, the longest one at its place. `hold` says from where on the end
 of the text is the beginning of a literal or of an escape: so much waits for the next piece, and never more than the
 longest literal. Everything before it is final. A match that starts after such a place waits too, so that whatever the
-pieces are, the result is that of the whole text.
+pieces are, the result is that of the whole text. `certain` and `waits` tell at one look what the two come to,
+where that is nothing but text, or nothing yet.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Generic, TypeVar
 from turnscript.engine.escape import Escape
 
 Action = TypeVar("Action")
+WIDEST = 32  # white space between two segments is looked over no further than this; more is text
+_LONG, _STEP = 64, 4096  # in a text of more characters than this, needles are looked for first; and in such steps
 _SLASHES = 4000  # an escape with more backslashes than this is not looked for while streaming
 
 
@@ -32,13 +35,28 @@ class Scanner(Generic[Action]):
         leads = max((len(lead) for lead, _ in rules), default=0)
         self._name = max((len(name) for _, names in rules for name in names), default=0)
         self._window = max(max(map(len, ordered), default=0), leads + self._name + 1)
+        # White space and one character more: how a literal begins. Each of those has a needle in it.
+        begun = {literal[: len(literal) - len(literal.lstrip()) + 1] for literal in ordered}
+        self._needles = tuple(one for one in begun if not any(other in one for other in begun - {one}))
+        self._before = max([1, *map(len, begun)]) - 1
+        self._waiting = re.compile(rf"[ \t\r\n]{{0,{WIDEST - 1}}}(?:{_partials(ordered, ())}|)").fullmatch
 
     def find(self, text: str, start: int, closing: bool) -> re.Match[str] | None:
         """The first literal from `start` on that is certain: no longer one can begin before or at it any more."""
-        match = self._find.search(text, start)
+        match = self._find.search(text, self._first(text, start) if len(text) - start > _LONG else start)
         if match is None or closing or match.end() + self._window <= len(text):
             return match
         return match if match.start() < self.hold(text, start) else None
+
+    def _first(self, text: str, start: int) -> int:
+        """From where on a literal may stand in a long text. A string is found much faster than a pattern."""
+        # Step by step: a needle that is far away, or nowhere, is not looked for as far as that for each literal.
+        for at in range(start, len(text), _STEP):
+            end = at + _STEP + self._before
+            found = [place for needle in self._needles if (place := text.find(needle, at, end)) >= 0]
+            if found:
+                return max(start, min(found) - self._before)
+        return len(text)
 
     def near(self, text: str, start: int, last: int, closing: bool) -> re.Match[str] | None:
         """The first literal that begins between `start` and `last`, if that is certain."""
@@ -48,6 +66,16 @@ class Scanner(Generic[Action]):
         if closing or match.end() + self._window <= len(text) or match.start() < self.hold(text, start):
             return match
         return None
+
+    def certain(self, text: str) -> int:
+        """How much of a text is content as it stands, where the rest may become a literal; -1: not so easy to tell."""
+        if self.trigger(text) is None:
+            return len(text)
+        return -1 if "\\" in text or self._find.search(text) is not None else self.hold(text, 0)
+
+    def waits(self, text: str) -> int:
+        """0 where all of a text, but for white space before it, may yet become a literal; -1 where more is known."""
+        return 0 if self._waiting(text) is not None and self._find.search(text) is None else -1
 
     def hold(self, text: str, start: int) -> int:
         """From where on `text` may be the beginning of something; its length if nothing is."""
@@ -94,7 +122,8 @@ def _branches(tree: Mapping[str, object]) -> str:
     branches = []
     for character, below in tree.items():
         rest = _branches(below)  # type: ignore[arg-type]
-        branches.append(re.escape(character) + (f"(?:{rest})?" if rest else ""))
+        # An empty branch says the same as a question mark, and is tried in half of the time.
+        branches.append(re.escape(character) + (f"(?:{rest}|)" if rest else ""))
     return "|".join(branches)
 
 
@@ -116,6 +145,10 @@ class Unescaper:
         end = self._scanner.hold(text, 0)
         self._held = text[end:]
         return self._escape.remove(text[:end])
+
+    def leaves(self, text: str) -> bool:
+        """Whether a text stays as it is, and nothing waits."""
+        return not self._held and self._scanner.trigger(text) is None
 
     @property
     def holds(self) -> bool:
@@ -139,4 +172,5 @@ def in_string_search(escape: Escape) -> Callable[[str], object]:
     """A match for what makes a piece of a JSON string more than that: its end, half an escape, a tag's beginning."""
     leads = "".join(sorted({re.escape(lead[0]) for lead, _ in escape.rules}))
     escaped = rf"\\[^{leads}]" if leads else r"\\."
-    return re.compile(rf'(?:[^"\\{leads}]|{escaped})*+["\\{leads}]', re.DOTALL).match
+    plain = rf'[^"\\{leads}]*+'  # a run of its own, because an alternative is tried anew for each character
+    return re.compile(rf'{plain}(?:{escaped}{plain})*+["\\{leads}]', re.DOTALL).match

@@ -42,6 +42,18 @@ class Action(NamedTuple):
     ahead: int = 0
 
 
+class Tags(NamedTuple):
+    """What the payload of a segment ends at.
+
+    `ends`: what ends the turn even inside it, because no content there holds it. `closes`: what closes it, and `space`
+    the white space that belongs before that.
+    """
+
+    ends: tuple[str, ...]
+    closes: tuple[str, ...]
+    space: str
+
+
 class State:
     """A place in a turn: what is looked for there. `kind` is the kind of the segment that ended last, or goes on.
 
@@ -91,7 +103,7 @@ class States:
         self._gaps: dict[tuple[str, int], State] = {}
         self._texts: dict[int, State] = {}
         self._closings: dict[int, State] = {}
-        self._tags: dict[int, tuple[str, ...]] = {}
+        self._tags: dict[int, Tags] = {}
 
     def gap(self, kind: str, group: Group | None = None) -> State:
         """Between two segments, after one of `kind`; inside a group if there is one."""
@@ -122,17 +134,16 @@ class States:
             self._closings[id(place)] = State(literals, place.kind, place.escape)
         return self._closings[id(place)]
 
-    def ending_tags(self, place: Place) -> tuple[str, ...]:
-        """What ends the turn even inside the payload of a segment, because no content there holds it."""
+    def tags(self, place: Place) -> Tags:
+        """What a payload ends at."""
         if id(place) not in self._tags:
-            ends = dict.fromkeys(literal.strip() for literal in self._ends())
-            self._tags[id(place)] = tuple(literal for literal in ends if place.escape.holds(literal))
+            ends, core = dict.fromkeys(literal.strip() for literal in self._ends()), place.close.strip()
+            self._tags[id(place)] = Tags(
+                tuple(literal for literal in ends if place.escape.holds(literal)),
+                (core, *place.segment.also_closed_by) if core else (),
+                place.close[: place.close.find(core)],
+            )
         return self._tags[id(place)]
-
-    def closing_tags(self, place: Place) -> tuple[tuple[str, ...], str]:
-        """What closes the payload of a segment, and the white space that belongs before it."""
-        core = place.close.strip()
-        return (core, *place.segment.also_closed_by) if core else (), place.close[: place.close.find(core)]
 
     def joint(self, before: str, after: str) -> str:
         """What a table puts between two kinds; empty if nothing."""

@@ -77,7 +77,7 @@ class Teller(ABC):
         self._state: State = states.gap("")
         self._step: Callable[[str, int], int] = self._gap
         self._quick: Callable[[str], object] | None = None  # finds what makes a piece of text more than text
-        self._freed: Callable[[str], object] | None = None  # the same, for what is held together with the next piece
+        self._certain: Callable[[str], int] | None = None  # how much of any piece, with what is held, is text; -1: more
         self._sunk = self._texts  # where such pieces go, and from where on they are not counted yet
         self._sunk_from = 0
         self._sink: Callable[[str], None] = self._texts.append

@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, Literal
+from functools import lru_cache, partial
+from typing import Any, Literal, NamedTuple
 
 from turnscript.conversation import ToolCall
 from turnscript.engine.attributes import attribute_text, scan_attributes
@@ -29,7 +29,8 @@ from turnscript.jsontext import is_json, json_string, plain, read_object, text_o
 Kind = Literal["string", "json", "either"]
 _SPACE = re.compile(r"\s*")
 _NOT_PLAIN = re.compile(r'[<"\\\x00-\x1f\x7f]').search
-_FURTHEST = 256  # white space behind a closing tag, and a header, are looked at no further than this
+_FURTHEST = 256  # white space behind a closing tag, and a value that waits, are looked at no further than this
+_LONGEST_HEADER = 4096
 
 
 class XmlParameters(PlainBody):
@@ -76,6 +77,24 @@ class XmlParameters(PlainBody):
         return _Parameters(self._open, self._close, self.end, reading)
 
 
+class _Tags(NamedTuple):
+    """Tags that are looked for at one place; all their beginnings, themselves included; the length of the longest."""
+
+    all: tuple[str, ...]
+    beginnings: frozenset[str]
+    longest: int
+
+    def may_come_at(self, text: str, position: int) -> bool:
+        """Whether the end of a text, from `position` on, is the beginning of one."""
+        return len(text) - position <= self.longest and text[position:] in self.beginnings
+
+
+@lru_cache(maxsize=64)
+def _tags(*tags: str) -> _Tags:
+    beginnings = frozenset(tag[:length] for tag in tags for length in range(len(tag) + 1))
+    return _Tags(tags, beginnings, max(map(len, tags)))
+
+
 class _Parameters(Machine):
     """Reads one parameter after the other, up to the end of the call, which it leaves to its caller."""
 
@@ -83,7 +102,8 @@ class _Parameters(Machine):
         super().__init__()
         self._open, self._close, self._end = open_, close, end
         self._again = end.replace("</", "<", 1).removesuffix(">")
-        self._followers = (open_, end, self._again)
+        self._followers = _tags(open_, end, self._again)
+        self._enders = _tags(close, *reading.ends)
         self._ends = reading.ends
         self._reading = reading
         self.name = reading.head.get("name")
@@ -98,6 +118,32 @@ class _Parameters(Machine):
     def quick(self) -> Callable[[str], object] | None:
         inside = self._state == self._inside and self._kind == "string" and not self._unescaper.holds
         return _NOT_PLAIN if inside else None
+
+    def certain(self, text: str) -> int:
+        return self.waits(text)
+
+    def waits(self, text: str) -> int:
+        if len(text) > _FURTHEST:
+            return -1
+        if self._state == self._inside:
+            waits = self._waits_inside(text)
+        elif self._state == self._header:
+            waits = text.find(">", len(self._open)) < 0
+        else:
+            waits = self._followers.may_come_at(text, 0) and not text.startswith((self._end, self._again, self._open))
+        return 0 if waits else -1
+
+    def _waits_inside(self, text: str) -> bool:
+        """Whether a piece of a value changes nothing yet: a tag that may end it goes on, or it is told when it ends."""
+        tag = 0 if self._kind == "string" else text.find("<")
+        if tag < 0:
+            return len(text) < _FURTHEST
+        if not text.startswith(self._close, tag):
+            return self._enders.may_come_at(text, tag) and not text.startswith(self._ends, tag)
+        after = tag + len(self._close)
+        follows = _SPACE.match(text, after).end()  # type: ignore[union-attr]
+        comes = self._followers.may_come_at(text, follows) and not text.startswith(self._followers.all, follows)
+        return comes and follows - after < _FURTHEST
 
     def feed(self, text: str, start: int) -> int:
         position, waits = start, False
@@ -123,7 +169,7 @@ class _Parameters(Machine):
             self.done = True
         elif text.startswith(self._open, position):
             self._state = self._header
-        elif _may_become(text, position, self._followers):
+        elif self._followers.may_come_at(text, position):
             return position, True
         else:
             self.failed = True
@@ -133,7 +179,7 @@ class _Parameters(Machine):
         start = position + len(self._open)
         end = text.find(">", start)
         if end < 0:
-            self.failed = len(text) - position > _FURTHEST * 16
+            self.failed = len(text) - position > _LONGEST_HEADER
             return position, not self.failed
         try:
             found = scan_attributes(text, start, end, 1, 1)
@@ -159,17 +205,17 @@ class _Parameters(Machine):
             if text.startswith(self._ends, end):
                 self.failed = True
                 return end, False
-            if _may_become(text, end, (self._close, *self._ends)):
+            if self._enders.may_come_at(text, end):
                 return end, True
             self._piece("<")
             return end + 1, False
         after = end + len(self._close)
         follows = _SPACE.match(text, after).end()  # type: ignore[union-attr]
-        if text.startswith(self._followers, follows):
+        if text.startswith(self._followers.all, follows):
             self._close_value()
             self._state = self._between
             return after, False
-        if follows - after < _FURTHEST and _may_become(text, follows, self._followers):
+        if follows - after < _FURTHEST and self._followers.may_come_at(text, follows):
             return end, True
         self.issues.append(("ambiguous_close", f"{self._close} inside a value"))
         self._piece(self._close)
@@ -239,9 +285,3 @@ def _kind(schema: Any) -> Kind:
         return "string"
     known = {"integer", "number", "boolean", "null", "object", "array"}
     return "json" if types and all(isinstance(one, str) and one in known for one in types) else "either"
-
-
-def _may_become(text: str, position: int, literals: tuple[str, ...]) -> bool:
-    """Whether the end of `text` from `position` on is the beginning of a literal."""
-    rest = text[position : position + max(map(len, literals))]
-    return position + len(rest) == len(text) and any(literal.startswith(rest) for literal in literals)
