@@ -95,6 +95,13 @@ def test_a_file_that_is_not_there_is_told(
     assert (1, True) == (result.exit_code, f"{model}: cannot tell the format: {said} " in result.stderr), result.stderr
 
 
+def test_an_empty_name_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("detect", "")
+    assert 1 == result.exit_code
+    assert result.stderr.startswith("turnscript: error: cannot tell the format: no known format has a clue for a model")
+
+
 def test_without_any_known_model_there_is_no_table() -> None:
     result = run("detect", "no-such-family")
     assert (1, "") == (result.exit_code, result.stdout)

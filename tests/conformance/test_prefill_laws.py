@@ -162,3 +162,18 @@ def test_issues_stand_in_what_was_generated_in_any_pieces(format_name: str, pref
             issues = answers[-1].issues
             assert all(0 <= issue.start <= issue.end <= len(generated) for issue in issues), issues
         assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("mode", ["required", "named"])
+def test_what_is_left_of_a_demanded_call_is_all_that_was_generated(format_name: str, mode: str) -> None:
+    """The prompt has begun the call: issues count from behind that, and where nothing came there is no text."""
+    request = asked("x")
+    request.conversation.items = request.items[:1]
+    request.settings.tool_choice = ts.ToolChoice(mode=mode, name="f" if mode == "named" else None)
+    for generated in ("", "<", "no"):
+        for pieces in ([generated], list(generated)):
+            parser = ts.get_format(format_name).prompt(request).parser()
+            answer = ts.fold([event for piece in pieces for event in parser.feed(piece)] + parser.close())
+            texts = [item.content[0].text for item in answer.items]  # type: ignore[attr-defined]
+            assert [generated] * bool(generated) == texts
+            assert all(0 == issue.start <= issue.end <= len(generated) for issue in answer.issues), answer.issues

@@ -11,6 +11,7 @@ import turnscript as ts
 from tests import corpora
 from tests.conformance.test_parser_laws import MODELS, WEATHER, after_opening, answers, written_by_model
 from tests.growth import assert_grows_below
+from turnscript.engine.layout import layout_of
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.replay import Generated, Replays, kept
 from turnscript.format import Format
@@ -217,6 +218,22 @@ def test_what_follows_a_turn_that_the_model_has_ended_stands_in_a_turn_of_its_ow
     assert again.text.startswith(prompt.text + text)
     behind = again.text[len(prompt.text + text) :].lstrip()
     assert behind.startswith(tuple(turn.open for turn in turns))
+
+
+def test_half_a_closing_at_the_end_of_an_answer_is_its_text_in_the_next_prompt_too(format_name: str) -> None:
+    """As for whoever gets the answer: the closing stands whole behind it. Only white space may be the closing's own."""
+    format_ = ts.get_format(format_name)
+    place = layout_of(format_.document).places["assistant"]
+    closing = place.close + place.turn.close
+    lead = " " if format_.document.flattened else ""
+    asked, following = [ts.User(content=said("Less than?"))], [ts.User(content=said("next"))]
+    prompt = format_.prompt(request([*asked]), thinking=False)
+    for end in range(len(closing.rstrip())):
+        answer = answered(prompt, f"{lead}a{closing[:end]}", "stop")
+        longer = prompt.extend(answer, following)
+        assert longer is not None
+        anew = format_.prompt(request([*asked, *answer.items, *following]), thinking=False)
+        assert place.escape.remove(longer.text) == place.escape.remove(anew.text)
 
 
 BROKEN = ["unclosed", "after", "stop", "thought"]

@@ -310,6 +310,14 @@ def test_the_format_of_a_model_is_found_by_name_and_by_file(tmp_path: Path) -> N
     assert ts.detect(path) == ts.detect(str(path))
 
 
+def test_an_empty_name_is_not_the_folder_that_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a variable of the shell that is not set."""
+    (tmp_path / "qwen").mkdir()
+    monkeypatch.chdir(tmp_path / "qwen")
+    assert "batuta-chatml" == detect(".").format
+    assert Detected(None, "no known format has a clue for a model without a name") == detect("")
+
+
 def test_every_rule_has_an_answer_of_its_own_formats() -> None:
     assert "default" in rules()
     for rule in rules():

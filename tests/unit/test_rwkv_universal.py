@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import turnscript as ts
 from turnscript.jsontext import Json
 
 FORMAT = ts.get_format("rwkv-universal")
+IS_ERROR = re.compile(r", 'is_error': (?:True|False)")
 GOLDEN = Path(__file__).parents[1] / "golden" / "rwkv_universal"
 EXAMPLES = sorted(GOLDEN.glob("*.txt"))
 PROMPTS: list[dict[str, Any]] = json.loads((GOLDEN / "prompts.json").read_text())
@@ -143,11 +145,17 @@ def test_any_last_block_may_be_unfinished() -> None:
 
 
 def test_status_is_advice_and_never_changes_the_reading() -> None:
-    """R-U-36, D-U-12."""
-    for status in ("ok", "error", "whatever"):
-        item = FORMAT.parse(f'<<TOOL_RESULT id="a" status="{status}">>\n{{}}\n<<END_TOOL_RESULT>>').items[0]
-        assert isinstance(item, ts.ToolResult)
-        assert (status, status == "error", "a") == (item.status, item.is_error, item.id)
+    """R-U-36, D-U-12: nor which call a result answers, nor what an API gets beside its own word for it."""
+    bodies = set()
+    for status in (None, "ok", "error", "whatever"):
+        shown = "" if status is None else f' status="{status}"'
+        call = '<<TOOL_CALL name="f">>\n{}\n<<END_TOOL_CALL>>'
+        request = FORMAT.parse(f"{call}\n\n<<TOOL_RESULT{shown}>>\n{{}}\n<<END_TOOL_RESULT>>")
+        result = request.items[1]
+        assert isinstance(result, ts.ToolResult)
+        assert (status, status == "error") == (result.status, result.is_error)
+        bodies |= {(name, IS_ERROR.sub("", str(ts.render(request, name).value))) for name in ts.apis()}
+    assert len(ts.apis()) == len(bodies)
 
 
 def test_attribute_values_never_hold_a_tag() -> None:

@@ -135,6 +135,29 @@ def blocks(language: str) -> list[str]:
     return [code for name, code in _BLOCK.findall(DOC) if name == language]
 
 
+INLINE = """
+[[format]]
+name = "inline"
+separator = "SEPARATOR"
+turn = [
+  { role = "user", open = "[INST]", close = "[/INST]", segment = [{ kind = "user", body = "text" }] },
+  { role = "assistant", open = "[A]", close = "</s>", segment = [{ kind = "assistant", body = "text", model = true }] },
+]
+generation = { stops = ["</s>"] }
+"""
+
+
+@pytest.mark.parametrize("separator", ["", "\\n", "\\n\\n"])
+def test_line_ends_in_contents_stay_where_tags_have_no_lines_of_their_own(separator: str) -> None:
+    """D-X-8: the line ends of a file are told by its tags' lines, and the first line may be a content's."""
+    [inline] = load(INLINE.replace("SEPARATOR", separator))
+    for text in ("a\r\nb", "\r\n", "a\r\n\r\nb", "\r\n[INST]\r\n"):
+        transcript = str(inline.render(said(text, "x\ny", text)).value)
+        assert [text, "x\ny", text] == texts(inline.parse(transcript).items)
+    windows = str(inline.render(said("a\nb", "c")).value).replace("\n", "\r\n")
+    assert ["a\nb" if separator else "a\r\nb", "c"] == texts(inline.parse(windows).items)
+
+
 def test_the_page_shows_the_example_file() -> None:
     assert TAGGED == blocks("toml")[0]
 

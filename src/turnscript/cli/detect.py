@@ -111,7 +111,7 @@ def _unknown(model: str, detected: Detected) -> Failed:
     path = Path(model)
     if not os.path.lexists(path) and (path.is_absolute() or model.startswith((".", "~")) or path.suffix in _FILES):
         nothing, remedy = "there is no such file, and ", "check the path, or choose one that `turnscript formats` lists"
-    elif path.is_dir() and not any((path / name).exists() for name in (TOKENIZER, CONFIG)):
+    elif model and path.is_dir() and not any((path / name).exists() for name in (TOKENIZER, CONFIG)):
         nothing = f"this folder has no {TOKENIZER} or {CONFIG}, and "
     return Failed(f"cannot tell the format: {nothing}{detected.reason}", place=model, remedy=remedy)
 

@@ -87,7 +87,7 @@ def gather(model: str | PathLike[str]) -> Facts:
     Special files such as pipes are not opened: their path is taken for a name.
     """
     path, named = Path(model), facts_of_name(model)
-    mode = _mode(path)
+    mode = _mode(path) if os.fspath(model) else 0  # an empty name is not the folder that one is in
     if stat.S_ISDIR(mode):
         return _of_folder(path)
     if not stat.S_ISREG(mode):

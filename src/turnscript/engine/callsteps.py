@@ -221,13 +221,14 @@ class CallSteps(Teller):
         if state is None:  # text has a block of its own in this format
             state = self._states.text(self._states.layout.places[Assistant.kind])
         self._state, self._place = state, state.place
-        if self._part is None and state.place is not None:
-            self._start_without_raw(state.place)
-        text = state.escape.remove(raw)
-        if self._skip:
-            self._skip, text = False, text.removeprefix("\n")
-        self._texts.append(text)
-        self._events.append(PartDelta(self._index, text, self._raw_before_again()))
+        if raw or self._part is not None:  # else all of it was the prompt's
+            if self._part is None and state.place is not None:
+                self._start_without_raw(state.place)
+            text = state.escape.remove(raw)
+            if self._skip:
+                self._skip, text = False, text.removeprefix("\n")
+            self._texts.append(text)
+            self._events.append(PartDelta(self._index, text, self._raw_before_again()))
         if self._states.layout.document.gives_up and state.place is not None and not self._strict:
             self._state, self._step = self._states.rest(state.place), self._text
         elif self._states.bare is None and self._within is None:

@@ -97,6 +97,7 @@ class TurnParser(CallSteps):
         self._texts.clear()
         self._tail.clear()
         self._index, self._offset, self._uncounted = -1, -len(self._held), len(self._held)
+        self._opened = 0  # where what is open may have begun earlier
         if self._part is not None:
             self._announce(self._part)
         elif self._said:

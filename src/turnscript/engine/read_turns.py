@@ -51,7 +51,7 @@ class Cut(Struct):
 
 def read_turns(document: Document, text: str) -> Request:
     """The request that a transcript holds. Raises InvalidTranscript."""
-    text = _unix_lines(text.removeprefix("\ufeff"))
+    text = _unix_lines(document, text.removeprefix("\ufeff"))
     reader = _Reader(document, text)
     request = Request()
     cuts = list(reader.cuts())
@@ -294,10 +294,24 @@ class _Reader:
         return text, bool(found)
 
 
-def _unix_lines(text: str) -> str:
-    """The text with LF line ends if its first line ends in CRLF; otherwise CR is content (requirements D-X-8)."""
+def _unix_lines(document: Document, text: str) -> str:
+    """The text with LF line ends if its first tag line ends in CRLF; otherwise CR is content (requirements D-X-8)."""
     first = text.find("\n")
+    tag_line = _tag_line(document)
+    if first > 0 and tag_line is not None:
+        found = tag_line.search(text)
+        first = -1 if found is None else found.end() - 1
     return text.replace("\r\n", "\n") if first > 0 and text[first - 1] == "\r" else text
+
+
+@lru_cache(maxsize=64)
+def _tag_line(document: Document) -> re.Pattern[str] | None:
+    """The end of a tag's line, where the first line may end in a content. None where it never does."""
+    turns = document.known_turns
+    if document.flattened or all(f"{turn.open}{turn.head_end}".endswith("\n") for turn in turns):
+        return None
+    tags = [turn.close for turn in turns] + [turn.open for turn in turns if turn.open.endswith("\n")]
+    return re.compile(rf"(?:{'|'.join(re.escape(tag.strip()) for tag in tags)})[ \t]*\r?\n")
 
 
 @lru_cache(maxsize=64)

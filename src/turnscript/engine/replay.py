@@ -80,8 +80,7 @@ def closing_of(layout: Layout, place: Place, after: Place | None, text: str) -> 
         core = tail.strip()
         if literal.strip() and bare.endswith(core):
             known = len(tail.rstrip())
-    space = text[len(bare) :]
-    shared = known + _overlap(space, tail[known:]) if known else _overlap(text, tail)
+    shared = known + _overlap(text[len(bare) :], tail[known:])  # half a tag at the end is of the text
     return [(place.close, place.model, True), *behind], shared
 
 
@@ -94,6 +93,4 @@ def without(literals: Iterable[Literal], count: int) -> Iterator[Literal]:
 
 def _overlap(text: str, tail: str) -> int:
     """How much of `tail` stands at the end of `text` already."""
-    if not text or text[-1] not in tail:
-        return 0
-    return next((size for size in range(len(tail), 0, -1) if text.endswith(tail[:size])), 0)
+    return next((size for size in range(min(len(text), len(tail)), 0, -1) if text.endswith(tail[:size])), 0)

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 
-from turnscript.conversation import Extra, Hints, Item, ToolCall
+from turnscript.conversation import Extra, Hints, Item, Thinking, ToolCall
 from turnscript.engine.speakers import SPOKEN
 from turnscript.engine.table import Attribute, Document, Segment, Turn
 from turnscript.tableio.bodies import BODIES, TELLING, name_of
@@ -177,3 +177,5 @@ def _check_end(segment: Segment, turn: Turn, document: Document, place: Table) -
     if followers:
         message = f"this segment needs a `close`, because {followers[0]!r} may follow it in the same turn"
         raise unfit(place.at("close"), message, "a `close`")
+    if segment.kind == Thinking.kind:
+        raise unfit(place.at("close"), "a thought needs a `close`", "a `close`")

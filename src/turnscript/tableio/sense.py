@@ -113,7 +113,7 @@ def _check_generation(document: Document, table: Table) -> None:
             raise unfit(path, "the empty string would end every answer at once", "some text", "nothing")
     _check_hints(generation, place)
     for _, segment, inner in _places(document, table):
-        if segment.kind == generation.kind and not segment.model:
+        if segment.kind in (generation.kind, generation.thinking_kind) and not segment.model:
             message = f"a prompt opens the {segment.kind!r} for the model to write, so this needs `model = true`"
             raise unfit(inner.at("model"), message, "true", "false")
         if segment.kind == generation.thinking_kind:
