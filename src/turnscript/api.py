@@ -32,7 +32,7 @@ from turnscript.jsontext import Json, read_object, utf8
 from turnscript.losses import Loss, LossKind
 from turnscript.rendered import Rendered
 from turnscript.serving import Serving
-from turnscript.sources import Words, at_source, member_path
+from turnscript.sources import Words, at_source, member_path, unnamed
 from turnscript.wire import Reader, Rest, mismatch
 
 Body = dict[str, Any]
@@ -142,8 +142,8 @@ class Rendering:
         if not self.foreign:
             merge(body, extra)
             return
-        for key in extra:
-            self.lose(f"{at}.{key}", "dropped", f"{self.target} has no such member here")
+        for path in unnamed(extra, self.request.words):
+            self.lose(f"{at}.{path}", "dropped", f"{self.target} has no such member here")
 
 
 # The contract.

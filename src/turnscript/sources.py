@@ -7,12 +7,14 @@ Who renders speaks of the model: the `id` of a tool result, part 1 of a content.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 
 from turnscript.conversation import (
     Assistant,
     Audio,
     Conversation,
+    Extra,
     Item,
     Part,
     Refusal,
@@ -24,6 +26,7 @@ from turnscript.conversation import (
     ToolCall,
     ToolResult,
 )
+from turnscript.jsontext import read_object
 from turnscript.losses import Loss
 from turnscript.losses import part_path as part_of_message
 
@@ -33,7 +36,8 @@ Words = Mapping[str, str]
 `custom_call` is a tool call whose arguments are free text; `image`, `document` and so on are parts; `function_tool` and
 `custom_tool` name the member of a tool that holds the others; `response.finish_reason` and `response.stop_sequence` are
 where an answer says why it ended. `content` is `string` where a message of one plain text
-usually holds it as a string, not in a list.
+usually holds it as a string, not in a list. `holders` lists the members of its bodies that are objects with named
+members in them.
 """
 
 _ENDS = ("finish_reason", "stop_sequence")
@@ -65,6 +69,22 @@ def content_path(item: Item) -> str:
     return item.at if joint or _is_block(item) else f"{item.at}{_content_of(item)}"
 
 
+def unnamed(extra: Extra, words: Words) -> Iterator[str]:
+    """Where unnamed members stood, below what has them as its `extra`. Those in a holder wait there under its key, and
+    the holder itself is not unnamed, unless it is kept whole: then it says its type."""
+    for key, value in extra.items():
+        inner = read_object(value) if key in _holders(words.get("holders", "")) and bytes(value)[:1] == b"{" else {}
+        if inner and "type" not in inner:
+            yield from (f"{key}.{member}" for member in unnamed(inner, words))
+        else:
+            yield key
+
+
+@cache
+def _holders(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
 def around(at: str) -> str:
     """The source path of the message that holds what stands at a path."""
     return at[: at.find("]") + 1] or at
@@ -83,13 +103,13 @@ def in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
     items: dict[str, Item] = {}
     for item in request.items:
         items.setdefault(item.at, item)
-    return at_source(request, [_in_words(loss, items, request.words) for loss in losses])
+    return at_source(request, [one for loss in losses for one in _in_words(loss, items, request.words)])
 
 
 def answer_in_source_words(response: Response, words: Words, losses: list[Loss]) -> list[Loss]:
     """Losses of an answer, as the model calls its members, with the paths that these have in the source."""
     ends = {f"$.{name}": f"$.{words[key]}" for name in _ENDS if (key := f"response.{name}") in words}
-    losses = [Loss(ends[loss.path], loss.kind, loss.detail) if loss.path in ends else loss for loss in losses]
+    losses = [_at(loss, ends.get(loss.path, loss.path)) for loss in losses]
     conversation = Conversation(items=response.items)
     return in_source_words(Request(conversation=conversation, origin=response.origin, words=words), losses)
 
@@ -108,10 +128,7 @@ def texts_in_source(request: Request, losses: list[Loss]) -> list[Loss]:
     # A long conversation has many items, and a loss in a few of them.
     items = [item for item in request.items if around(item.at) in messages or "[" not in item.at]
     strings = {part_path(item, 0): _string_path(item) for item in items if _is_string(item, request.words)}
-    return [
-        Loss(strings[loss.path], loss.kind, loss.detail) if strings.get(loss.path, loss.path) != loss.path else loss
-        for loss in losses
-    ]
+    return [_at(loss, strings.get(loss.path, loss.path)) for loss in losses]
 
 
 def _is_string(item: Item, words: Words) -> bool:
@@ -147,7 +164,7 @@ def _tool_in_words(loss: Loss, request: Request) -> Loss:
         inner = request.words.get(f"{tool.type}_tool") if member else None
         beside = any(_leads_into(member, key) for key in tool.envelope)
         path = f"$.tools[{found[1]}]{f'.{inner}' if inner and not beside else ''}"
-    return loss if path + member == loss.path else Loss(path + member, loss.kind, loss.detail)
+    return _at(loss, path + member)
 
 
 def _leads_into(path: str, key: str) -> bool:
@@ -155,12 +172,30 @@ def _leads_into(path: str, key: str) -> bool:
     return path.startswith(f".{key}") and path[len(key) + 1 : len(key) + 2] in ("", ".", "[")
 
 
-def _in_words(loss: Loss, items: Mapping[str, Item], words: Words) -> Loss:
+def _in_words(loss: Loss, items: Mapping[str, Item], words: Words) -> list[Loss]:
     for at in _prefixes(loss.path):
         if at in items:
-            path = _path(items[at], loss.path[len(at) :], words)
-            return loss if path == loss.path else Loss(path, loss.kind, loss.detail)
-    return loss
+            members = _unnamed_of(items[at], loss.path[len(at) :], words)
+            return [_at(loss, _path(items[at], member, words)) for member in members]
+    return [loss]
+
+
+def _at(loss: Loss, path: str) -> Loss:
+    return loss if path == loss.path else Loss(path, loss.kind, loss.detail)
+
+
+def _unnamed_of(item: Item, member: str, words: Words) -> list[str]:
+    """What of a member of an item or of its part is unnamed: the member itself, or some of what it holds."""
+    holder, _, key = member.rpartition(".")
+    part = _part_at(item, holder)
+    extra = item.extra if not holder else part.extra if part is not None else {}
+    return [f"{holder}.{path}" for path in unnamed({key: extra[key]}, words)] if key in extra else [member]
+
+
+def _part_at(item: Item, member: str) -> Part | None:
+    found = _PART.fullmatch(member)
+    content: list[Part] = getattr(item, "content", [])
+    return content[int(found[1])] if found and int(found[1]) < len(content) else None
 
 
 def _prefixes(path: str) -> Iterable[str]:

@@ -43,6 +43,7 @@ from turnscript.wire import Reader, Verbatim, Wire, mismatch
 
 
 WORDS = {
+    "holders": "source metadata output_config",
     "tool_call.arguments": "input",
     "tool_result.id": "tool_use_id",
     "tool_result.status": "is_error",

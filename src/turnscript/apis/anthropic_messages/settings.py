@@ -211,10 +211,9 @@ def _format(rendering: Rendering) -> Body | None:
         rendering.lose_setting("response_format", "dropped", detail)
         return None
     named = {"name": form.name, "strict": form.strict, "description": form.description}
-    dropped = [key for key, value in named.items() if value is not None]
-    if dropped:
-        detail = f"only the schema has a place here, not its {', '.join(dropped)}"
-        rendering.lose_setting("response_format", "dropped", detail)
+    for key, value in named.items():
+        if value is not None:
+            rendering.lose(f"{path}.{key}", "dropped", "only the schema has a place here")
     body: Body = {"type": form.type, "schema": form.schema}
     rendering.put_extra(body, form.extra, path)
     return body

@@ -420,7 +420,7 @@ class Writer:
 
     def _foreign_result(self, item: ToolResult) -> None:
         source = self._source_id(item)
-        if item.name is not None and item.name != self._names.get(source):
+        if item.name is not None and item.name != self._names.get(source) and "name" not in item.extra:
             self._unheld(item, name=item.name)
         if item.item_id is not None or item.namespace is not None:
             self._unheld(item, id=item.item_id, namespace=item.namespace)

@@ -17,6 +17,7 @@ from turnscript.wire import Wire
 
 
 WORDS = {
+    "holders": "text reasoning input_audio",
     "tool_call.id": "call_id",
     "tool_call.item_id": "id",
     "custom_call.id": "call_id",

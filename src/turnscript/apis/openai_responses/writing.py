@@ -26,6 +26,7 @@ from turnscript.apis.openai_responses.slots import (
 from turnscript.apis.openai_responses.tools import NAMESPACE_SEPARATOR, found_text, write_tools
 from turnscript.conversation import (
     Assistant,
+    Extra,
     Hints,
     Item,
     Opaque,
@@ -160,8 +161,14 @@ class Writer:
     def add(self, item: Item, body: Body) -> None:
         """Append an item with its unnamed members."""
         if item.extra:
-            self.rendering.put_extra(body, item.extra, self.at(item))
+            self.rendering.put_extra(body, self._unsaid(item, body), self.at(item))
         self.out.append(body)
+
+    def _unsaid(self, item: Item, body: Body) -> Extra:
+        """The unnamed members of an item, without the name of a result that has a place here and none in its source."""
+        if self.rendering.foreign and isinstance(item, ToolResult) and "name" in body:
+            return {key: value for key, value in item.extra.items() if key != "name"}
+        return item.extra
 
     def lose_name(self, item: System | User | Assistant) -> None:
         path = f"{message_path(self.at(item))}.name"
