@@ -199,6 +199,7 @@ def test_the_output_format_is_read_where_older_sdks_write_it() -> None:
         ({"type": "auto", "disable_parallel_tool_use": False}, ToolChoice("auto"), True),
         ({"type": "none"}, ToolChoice("none"), None),
         ({"type": "none", "disable_parallel_tool_use": True}, ToolChoice("none"), False),
+        ({"type": "auto", "name": "f"}, ToolChoice("auto", extra={"name": json_of("f")}), None),
         ({"type": "tool", "name": "f", "new": 1}, ToolChoice("named", "f", extra={"new": json_of(1)}), None),
         ({"type": "tool"}, None, None),
         ({"type": "new", "name": "f"}, None, None),

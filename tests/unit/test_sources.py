@@ -279,3 +279,9 @@ def test_the_name_of_a_result_is_told_once_and_only_where_it_has_no_place() -> N
     assert ("f", []) == (rendered.value["input"][1]["name"], rendered.losses)
     losses = ts.convert(body, "openai-chat", "anthropic-messages").losses
     assert ["$.messages[1].name"] == [loss.path for loss in losses]
+
+
+def test_a_name_beside_a_tool_choice_that_names_no_tool_is_told() -> None:
+    body = {"messages": [ASK], "max_tokens": 1, "tool_choice": {"type": "any", "name": "f"}}
+    losses = ts.convert(body, "anthropic-messages", "openai-chat").losses
+    assert ["$.tool_choice.name"] == [loss.path for loss in losses]
