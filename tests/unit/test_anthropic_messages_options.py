@@ -187,6 +187,8 @@ def test_the_output_format_is_read_where_older_sdks_write_it() -> None:
         assert request.settings.response_format == both.settings.response_format
         assert other == plain(both.extra["output_format"])
     request_of(output_format={"type": "grammar", "new": 1})
+    for nothing in ({}, {"effort": None}, {"new": 1}):
+        request_of(new=1, output_format=form, output_config=nothing)  # unnamed: in the order of the body
     request_of(output_format=None)
     assert "$.output_format" in error_of({"messages": [], "output_format": 7})
 

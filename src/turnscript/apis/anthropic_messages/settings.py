@@ -147,7 +147,7 @@ def _read_output(request: Request, value: Json, path: str) -> None:
                 request.extra[OLD_FORMAT] = Json(elsewhere.encode())
             request.settings.response_format = form
             request.paths["response_format"] = f"{path}.format"
-    typed = request.settings.effort is not None or request.settings.response_format is not None
+    typed = member.effort is not UNSET or (member.format is not UNSET and "format" not in rest)
     _keep(request, "output_config", rest, typed, value)
 
 
