@@ -332,6 +332,12 @@ def test_calls_are_written_with_an_object(call: ToolCall, name: str, given: Any,
     assert (name, given, losses) == (block["name"], block["input"], [kind for _, kind in found])
 
 
+def test_the_white_space_around_arguments_is_told_and_not_sent() -> None:
+    call = ToolCall(name="f", arguments=' {"a": 1.0}\n', id="c")
+    rendered = API.render_request(Request(conversation=Conversation([call]), origin="another"))
+    assert b'"input":{"a": 1.0}}' in rendered.data
+
+
 @pytest.mark.parametrize(
     ("id_", "legal"),
     [
