@@ -192,6 +192,18 @@ def test_a_body_comes_back_from_the_transcript_as_it_was(api: str, case: str) ->
     assert (body, []) == (back.value, back.losses)
 
 
+def test_what_stands_in_a_summary_stays_there() -> None:
+    unknown, declined = {"type": "new", "x": 1}, {"type": "refusal", "refusal": "no"}
+    thought = {"type": "reasoning", "id": "r", "summary": [unknown, declined], "content": [unknown]}
+    body = {"input": [thought]}
+    archive = ts.convert(body, "openai-responses", NAME).value
+    assert '<<PART type="raw" in="summary">>' in archive
+    assert body == ts.convert(archive, NAME, "openai-responses").value
+    for view in ("archive", "prompt"):
+        transcript = ts.convert(body, "openai-responses", NAME, view=view).value
+        assert transcript == ts.render(ts.parse(transcript, NAME), NAME, view=view).value
+
+
 @pytest.mark.parametrize("api", APIS)
 def test_blocks_are_the_messages_that_the_tables_of_the_template_say(api: str) -> None:
     """R-U-17..32: the profile of the template, block by block, from the transcript and to it."""
