@@ -393,7 +393,13 @@ def _output(writer: Writer, item: ToolResult) -> Any:
     text = only_text(item.content)
     if text is not None and not (writer.hinted and shape_of(item) == "list"):
         return text
-    return writer.parts(item, item.content, INPUT)
+    written = writer.parts(item, item.content, INPUT)
+    if writer.seed and len(written) == 1 and isinstance(written[0], dict) and written[0].keys() == _PLAIN_TEXT:
+        return written[0]["text"]  # of more than a text, only that is left
+    return written
+
+
+_PLAIN_TEXT = {"type", "text"}
 
 
 def _seed_call(writer: Writer, item: ToolCall, call_id: str | None) -> None:
