@@ -192,6 +192,23 @@ def test_a_body_comes_back_from_the_transcript_as_it_was(api: str, case: str) ->
     assert (body, []) == (back.value, back.losses)
 
 
+BARE: list[tuple[str, Any]] = [
+    ("openai-chat", {"messages": [{"role": "user", "content": [{"type": "text", "text": "q"}]}]}),
+    ("openai-chat", {"messages": [{"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}]}),
+    ("openai-chat", {"messages": [], "functions": [{"name": "f"}]}),
+    ("openai-responses", {"input": [{"type": "message", "role": "user", "content": []}]}),
+    ("anthropic-messages", {"messages": [{"role": "system", "content": []}, {"role": "user", "content": ""}]}),
+    ("anthropic-messages", {"messages": [{"role": "user", "content": [{"type": "new", "x": 1}]}]}),
+    ("openai-completions", {"prompt": ["q"]}),
+]
+
+
+@pytest.mark.parametrize(("api", "body"), BARE)
+def test_a_body_without_settings_comes_back_too(api: str, body: Any) -> None:
+    back = ts.convert(ts.convert(body, api, NAME).value, NAME, api)
+    assert (body, []) == (back.value, back.losses)
+
+
 def test_what_stands_in_a_summary_stays_there() -> None:
     unknown, declined = {"type": "new", "x": 1}, {"type": "refusal", "refusal": "no"}
     thought = {"type": "reasoning", "id": "r", "summary": [unknown, declined], "content": [unknown]}
