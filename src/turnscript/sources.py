@@ -159,6 +159,8 @@ def _tool_in_words(loss: Loss, request: Request) -> Loss:
     if found is None or int(found[1]) >= len(request.tools):
         return loss
     tool, member = request.tools[int(found[1])], found[2]
+    if member[1:] not in tool.extra:
+        member = _worded(request.words, "tool", member)
     path = request.paths.get(f"$.tools[{found[1]}]")
     if path is None:
         inner = request.words.get(f"{tool.type}_tool") if member else None

@@ -230,7 +230,7 @@ def test_opaque_blocks_made_by_hand_are_written() -> None:
         (
             Image(data="d", url="u"),
             {"source": {"type": "base64", "media_type": "image/png", "data": "d"}},
-            [("", "dropped"), ("", "invented")],
+            [(".url", "dropped"), ("", "invented")],
         ),
         (Image(file_id="f"), {"source": {"type": "file", "file_id": "f"}}, [("", "approximated")]),
         (Image(), None, [("", "dropped")]),

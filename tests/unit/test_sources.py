@@ -285,3 +285,36 @@ def test_a_name_beside_a_tool_choice_that_names_no_tool_is_told() -> None:
     body = {"messages": [ASK], "max_tokens": 1, "tool_choice": {"type": "any", "name": "f"}}
     losses = ts.convert(body, "anthropic-messages", "openai-chat").losses
     assert ["$.tool_choice.name"] == [loss.path for loss in losses]
+
+
+FILE = {"file_data": "QQ==", "file_id": "i", "file_url": "https://x"}
+FILES: list[tuple[str, str, dict[str, Any], list[str]]] = [
+    (
+        "openai-chat",
+        "anthropic-messages",
+        {"type": "file", "file": {"file_data": "QQ==", "file_id": "i"}},
+        [".file.file_id"],
+    ),
+    ("openai-responses", "anthropic-messages", {"type": "input_file", **FILE}, [".file_url", ".file_id"]),
+    ("openai-responses", "openai-chat", {"type": "input_file", **FILE}, [".file_url"]),
+    ("openai-responses", "openai-chat", {"type": "input_file", "file_url": "https://x"}, [""]),
+]
+
+
+@pytest.mark.parametrize(("source", "target", "part", "members"), FILES)
+def test_of_a_file_given_twice_the_member_that_is_not_sent_is_told(
+    source: str, target: str, part: dict[str, Any], members: list[str]
+) -> None:
+    key = "input" if source == "openai-responses" else "messages"
+    losses = ts.convert({key: [{"role": "user", "content": [part]}]}, source, target).losses
+    assert [f"$.{key}[0].content[0]{member}" for member in members] == [
+        loss.path for loss in losses if loss.kind == "dropped" and "content" in loss.path
+    ]
+
+
+@pytest.mark.parametrize(("unnamed", "places"), [({}, ["input_schema"]), ({"parameters": 1}, ["parameters"])])
+def test_a_schema_that_is_none_is_told_as_its_api_calls_it(unnamed: dict[str, Any], places: list[str]) -> None:
+    schema = {"input_schema": 5} if not unnamed else {"input_schema": {"type": "object"}}
+    body = {"messages": [ASK], "max_tokens": 1, "tools": [{"name": "f", **schema, **unnamed}]}
+    losses = ts.convert(body, "anthropic-messages", "openai-chat").losses
+    assert [f"$.tools[0].{place}" for place in places] == [loss.path for loss in losses]

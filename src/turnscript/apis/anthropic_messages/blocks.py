@@ -49,6 +49,7 @@ WORDS = {
     "tool_result.status": "is_error",
     "tool_result.name": "",
     "thinking.redacted": "data",
+    "tool.parameters": "input_schema",
     "response.finish_reason": "stop_reason",
 }
 """What members of the model are called here, for losses."""

@@ -28,6 +28,7 @@ WORDS = {
     "tool_result.custom": "",
     "image.detail": "image_url.detail",
     "document.filename": "file.filename",
+    "document.file_id": "file.file_id",
     "function_tool": "function",
     "custom_tool": "custom",
     "response.finish_reason": "choices[0].finish_reason",

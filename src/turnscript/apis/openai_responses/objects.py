@@ -28,6 +28,8 @@ WORDS = {
     "tool_result.item_id": "id",
     "tool_result.custom": "type",
     "thinking.encrypted": "encrypted_content",
+    "image.url": "image_url",
+    "document.url": "file_url",
     "response.finish_reason": "status",
 }
 """What members of the model are called here, for losses."""
