@@ -126,7 +126,7 @@ class Rendering:
             self.lose_setting(key, "dropped", detail)
 
     def lose_member(self, at: str, member: str, kind: LossKind, detail: str) -> None:
-        """Report a difference in a member of the part at `at`, as the model calls it (`image.detail`)."""
+        """Report a difference in a member of the part or item at `at`, as the model calls it (`image.detail`)."""
         self.lose(member_path(self.request, at, member), kind, detail)
 
     def lose_file_id(self, at: str) -> None:

@@ -91,7 +91,7 @@ def around(at: str) -> str:
 
 
 def member_path(request: Request, at: str, member: str) -> str:
-    """The source path of a member of the part at `at`: `image.detail`."""
+    """The source path of a member of the part or item at `at`: `image.detail`."""
     kind, _, name = member.partition(".")
     return at + _worded(request.words, kind, f".{name}")
 

@@ -318,3 +318,11 @@ def test_a_schema_that_is_none_is_told_as_its_api_calls_it(unnamed: dict[str, An
     body = {"messages": [ASK], "max_tokens": 1, "tools": [{"name": "f", **schema, **unnamed}]}
     losses = ts.convert(body, "anthropic-messages", "openai-chat").losses
     assert [f"$.tools[0].{place}" for place in places] == [loss.path for loss in losses]
+
+
+@pytest.mark.parametrize("target", ["openai-chat", "openai-responses"])
+def test_that_a_tool_failed_is_told_as_the_source_says_it(target: str) -> None:
+    losses = ts.convert(MESSAGES, "anthropic-messages", target).losses
+    assert "$.messages[2].content[0].is_error" in [loss.path for loss in losses]
+    transcript = '<<TOOL_RESULT name="f" id="a" status="error" format="text">>\nr\n<<END_TOOL_RESULT>>'
+    assert "line 1.status" in [loss.path for loss in ts.convert(transcript, "rwkv-universal", target).losses]

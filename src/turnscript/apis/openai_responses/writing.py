@@ -329,9 +329,8 @@ def _tool_result(writer: Writer, item: ToolResult) -> None:
     call_id = writer.call_id(item)
     rendering = writer.rendering
     if item.status is not None:
-        member = "is_error" if item.status in ("ok", "error") else "status"
         detail = f"{rendering.target} does not say whether a tool failed"
-        rendering.lose(f"{writer.at(item)}.{member}", "dropped", detail)
+        rendering.lose_member(writer.at(item), "tool_result.status", "dropped", detail)
     if writer.seed or (writer.hinted and slot_of(item) in SEED_SLOTS):
         _seed_result(writer, item, call_id)
         return
