@@ -32,7 +32,7 @@ from turnscript.jsontext import Json, read_object, utf8
 from turnscript.losses import Loss, LossKind
 from turnscript.rendered import Rendered
 from turnscript.serving import Serving
-from turnscript.sources import NOT_HERE, Words, at_source, member_path
+from turnscript.sources import NOT_HERE, Words, at_source, member_path, unnamed
 from turnscript.wire import Reader, Rest, mismatch
 
 Body = dict[str, Any]
@@ -95,13 +95,15 @@ def object_setting(key: str) -> Option:
 class Rendering:
     """One request on its way to one API: what is asked for, and the losses so far.
 
-    `foreign` says that the request came from another API, so that its `extra` members mean nothing here.
+    `foreign` says that the request came from another API, so that its `extra` members mean nothing here. `extra`: the
+    unnamed members of the request that are still to be written.
     """
 
-    __slots__ = ("flags", "foreign", "losses", "origin", "profile", "request", "target")
+    __slots__ = ("extra", "flags", "foreign", "losses", "origin", "profile", "request", "target")
 
     def __init__(self, request: Request, api: Api, profile: str, flags: Mapping[str, str]) -> None:
         self.request = request
+        self.extra = request.extra
         self.target = api.name
         self.origin = api.origin
         self.foreign = request.origin is not None and request.origin != api.origin
@@ -117,8 +119,14 @@ class Rendering:
         """Report a difference in a setting, at its path in the source."""
         self.lose(self.request.paths.get(field, f"$.{field}"), kind, detail)
 
+    def drop(self, body: Body, key: str, detail: str) -> None:
+        """Leave out a member of the body, whether it is a setting or unnamed, and report it."""
+        if body.pop(key, None) is not None or key in self.extra:
+            self.extra = {name: value for name, value in self.extra.items() if name != key}
+            self.lose_setting(key, "dropped", detail)
+
     def lose_member(self, at: str, member: str, kind: LossKind, detail: str) -> None:
-        """Report a difference in a member of the part at `at`, as the model calls it (`image.detail`)."""
+        """Report a difference in a member of the part or item at `at`, as the model calls it (`image.detail`)."""
         self.lose(member_path(self.request, at, member), kind, detail)
 
     def lose_file_id(self, at: str) -> None:
@@ -137,13 +145,11 @@ class Rendering:
 
     def put_extra(self, body: Body, extra: Extra, at: str) -> None:
         """Write unnamed members into `body` where they came from, or report each when the target is another API."""
-        if not extra:
-            return
-        if not self.foreign:
+        if extra and not self.foreign:
             merge(body, extra)
-            return
-        for key in extra:
-            self.lose(f"{at}.{key}", "dropped", f"{self.target} {NOT_HERE}")
+        elif extra:
+            for path in unnamed(extra, self.request.words):
+                self.lose(f"{at}.{path}", "dropped", f"{self.target} {NOT_HERE}")
 
 
 # The contract.
@@ -333,7 +339,7 @@ class Api(ABC):
         body: Body = {}
         self.write_options(body, rendering)
         self.write(body, rendering)
-        rendering.put_extra(body, request.extra, "$")
+        rendering.put_extra(body, rendering.extra, "$")
         for key in request.archived:
             rendering.lose(f"$.{key}", "dropped", "only an archive has a place for this")
         losses = at_source(request, rendering.losses)

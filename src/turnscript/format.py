@@ -38,7 +38,7 @@ from turnscript.errors import LossyConversion, UnknownName, Unsupported
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
 from turnscript.respelling import respelled
-from turnscript.sources import in_source_words
+from turnscript.sources import in_source_words, unnamed
 
 View = Literal["archive", "prompt"]
 VIEWS = ("archive", "prompt")
@@ -229,5 +229,5 @@ def _unshown(request: Request) -> list[Loss]:
     settings = request.settings
     said = [field for field in settings.__struct_fields__ if getattr(settings, field) is not None]
     paths = [request.paths.get(field, f"$.{field}") for field in said]
-    paths += [f"$.{key}" for key in (*request.extra, *request.archived)]
+    paths += [f"$.{path}" for path in (*unnamed(request.extra, request.words), *request.archived)]
     return [Loss(path, "dropped", "a prompt carries the conversation, not the settings") for path in paths]

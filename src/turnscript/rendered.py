@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from turnscript.errors import InvalidConversation
+from turnscript.jsontext import plain
 from turnscript.losses import Loss, summary
 
 _encode = msgspec.json.Encoder().encode
@@ -40,10 +41,11 @@ class Rendered:
 
     @property
     def value(self) -> dict[str, Any] | str:
-        """The payload as a dict (an API body) or a str (a transcript or prompt)."""
+        """The payload as a dict (an API body) or a str (a transcript or prompt). Raises InvalidRequest for a body of
+        more levels than Python reads."""
         if isinstance(self._payload, str):
             return self._payload
-        value: dict[str, Any] = json.loads(self.data)
+        value: dict[str, Any] = plain(Raw(self.data))
         return value
 
     def __repr__(self) -> str:

@@ -7,12 +7,14 @@ Who renders speaks of the model: the `id` of a tool result, part 1 of a content.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 
 from turnscript.conversation import (
     Assistant,
     Audio,
     Conversation,
+    Extra,
     Item,
     Part,
     Refusal,
@@ -35,7 +37,8 @@ Words = Mapping[str, str]
 `custom_tool` name the member of a tool that holds the others; `response.finish_reason` and `response.stop_sequence` are
 where an answer says why it ended. Any other member that begins with `response.` (`response.usage`) is an object in an
 answer's body of which some members have a name in the model, and where it stands; an empty one is never lost. `content`
-is `string` where a message of one plain text usually holds it as a string, not in a list.
+is `string` where a message of one plain text usually holds it as a string, not in a list. `holders` lists the members
+of bodies and items that are objects with named members in them.
 """
 
 NOT_HERE = "has no such member here"
@@ -70,13 +73,29 @@ def content_path(item: Item) -> str:
     return item.at if joint or _is_block(item) else f"{item.at}{_content_of(item)}"
 
 
+def unnamed(extra: Extra, words: Words) -> Iterator[str]:
+    """Where unnamed members stood, below what has them as its `extra`. Those in a holder wait there under its key, and
+    the holder itself is not unnamed, unless it is kept whole: then it says its type."""
+    for key, value in extra.items():
+        inner = read_object(value) if key in _holders(words.get("holders", "")) and bytes(value)[:1] == b"{" else {}
+        if inner and "type" not in inner:
+            yield from (f"{key}.{member}" for member in unnamed(inner, words))
+        else:
+            yield key
+
+
+@cache
+def _holders(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
 def around(at: str) -> str:
     """The source path of the message that holds what stands at a path."""
     return at[: at.find("]") + 1] or at
 
 
 def member_path(request: Request, at: str, member: str) -> str:
-    """The source path of a member of the part at `at`: `image.detail`."""
+    """The source path of a member of the part or item at `at`: `image.detail`."""
     kind, _, name = member.partition(".")
     return at + _worded(request.words, kind, f".{name}")
 
@@ -88,13 +107,13 @@ def in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
     items: dict[str, Item] = {}
     for item in request.items:
         items.setdefault(item.at, item)
-    return at_source(request, [_in_words(loss, items, request.words) for loss in losses])
+    return at_source(request, [one for loss in losses for one in _in_words(loss, items, request.words)])
 
 
 def answer_in_source_words(response: Response, words: Words, losses: list[Loss]) -> list[Loss]:
     """Losses of an answer, as the model calls its members, with the paths that these have in the source."""
     ends = {f"$.{name}": f"$.{words[key]}" for name in _ENDS if (key := f"response.{name}") in words}
-    losses = [Loss(ends[loss.path], loss.kind, loss.detail) if loss.path in ends else loss for loss in losses]
+    losses = [_at(loss, ends.get(loss.path, loss.path)) for loss in losses]
     losses = [one for loss in losses for one in _apart(loss, response, words)]
     conversation = Conversation(items=response.items)
     return in_source_words(Request(conversation=conversation, origin=response.origin, words=words), losses)
@@ -108,7 +127,7 @@ def _apart(loss: Loss, response: Response, words: Words) -> list[Loss]:
     first = next((item.at for item in response.items if item.at.startswith(_CHOICE)), "")
     at = around(first) if words[key].startswith(_CHOICE[2:]) and first else f"$.{words[key]}"
     places = _leaves(response.extra[loss.path[2:]], at, key, words)
-    return [Loss(place, loss.kind, loss.detail) for place in places]
+    return [_at(loss, place) for place in places]
 
 
 def _leaves(value: Json, at: str, key: str, words: Words) -> list[str]:
@@ -135,10 +154,7 @@ def texts_in_source(request: Request, losses: list[Loss]) -> list[Loss]:
     # A long conversation has many items, and a loss in a few of them.
     items = [item for item in request.items if around(item.at) in messages or "[" not in item.at]
     strings = {part_path(item, 0): _string_path(item) for item in items if _is_string(item, request.words)}
-    return [
-        Loss(strings[loss.path], loss.kind, loss.detail) if strings.get(loss.path, loss.path) != loss.path else loss
-        for loss in losses
-    ]
+    return [_at(loss, strings.get(loss.path, loss.path)) for loss in losses]
 
 
 def _is_string(item: Item, words: Words) -> bool:
@@ -169,12 +185,14 @@ def _tool_in_words(loss: Loss, request: Request) -> Loss:
     if found is None or int(found[1]) >= len(request.tools):
         return loss
     tool, member = request.tools[int(found[1])], found[2]
+    if member[1:] not in tool.extra:
+        member = _worded(request.words, "tool", member)
     path = request.paths.get(f"$.tools[{found[1]}]")
     if path is None:
         inner = request.words.get(f"{tool.type}_tool") if member else None
         beside = any(_leads_into(member, key) for key in tool.envelope)
         path = f"$.tools[{found[1]}]{f'.{inner}' if inner and not beside else ''}"
-    return loss if path + member == loss.path else Loss(path + member, loss.kind, loss.detail)
+    return _at(loss, path + member)
 
 
 def _leads_into(path: str, key: str) -> bool:
@@ -182,12 +200,31 @@ def _leads_into(path: str, key: str) -> bool:
     return path.startswith(f".{key}") and path[len(key) + 1 : len(key) + 2] in ("", ".", "[")
 
 
-def _in_words(loss: Loss, items: Mapping[str, Item], words: Words) -> Loss:
+def _in_words(loss: Loss, items: Mapping[str, Item], words: Words) -> list[Loss]:
     for at in _prefixes(loss.path):
         if at in items:
-            path = _path(items[at], loss.path[len(at) :], words, unnamed=loss.detail.endswith(NOT_HERE))
-            return loss if path == loss.path else Loss(path, loss.kind, loss.detail)
-    return loss
+            item, unnamed_one = items[at], loss.detail.endswith(NOT_HERE)
+            members = _unnamed_of(item, loss.path[len(at) :], words)
+            return [_at(loss, _path(item, member, words, unnamed=unnamed_one)) for member in members]
+    return [loss]
+
+
+def _at(loss: Loss, path: str) -> Loss:
+    return loss if path == loss.path else Loss(path, loss.kind, loss.detail)
+
+
+def _unnamed_of(item: Item, member: str, words: Words) -> list[str]:
+    """What of a member of an item or of its part is unnamed: the member itself, or some of what it holds."""
+    holder, _, key = member.rpartition(".")
+    part = _part_at(item, holder)
+    extra = item.extra if not holder else part.extra if part is not None else {}
+    return [f"{holder}.{path}" for path in unnamed({key: extra[key]}, words)] if key in extra else [member]
+
+
+def _part_at(item: Item, member: str) -> Part | None:
+    found = _PART.fullmatch(member)
+    content: list[Part] = getattr(item, "content", [])
+    return content[int(found[1])] if found and int(found[1]) < len(content) else None
 
 
 def _prefixes(path: str) -> Iterable[str]:

@@ -70,6 +70,8 @@ class Reader(Generic[T]):
 def mismatch(value: Json, at: str, expected: str) -> InvalidRequest:
     """The error for a value of the wrong type at `at`."""
     got = f"{type_name(value)} ({excerpt(value)})"
+    if type_name(value) == expected == _WORDS[float]:
+        expected = "a number that a double can hold"
     return InvalidRequest(f"expected {expected}, got {got}", path=at, expected=expected, got=got)
 
 

@@ -118,7 +118,7 @@ def test_a_message_without_a_text_is_no_turn(stage: Stage, content: Any) -> None
 
 def test_what_else_an_update_says_is_a_loss(stage: Stage) -> None:
     told = ask(stage, MESSAGES, "?", update(MESSAGES, "none", "Be brief.", task_budget={"total": 5}), effort="high")
-    assert [("$.messages[1].output_config", "dropped")] == losses(stage, told)
+    assert [("$.messages[1].output_config.task_budget", "dropped")] == losses(stage, told)
     assert not thinks(stage)
     told = ask(stage, RESPONSES, "?", update(RESPONSES, "none", text={"format": {"type": "text"}}), effort="high")
     assert [("$.input[1]", "dropped")] == losses(stage, told)

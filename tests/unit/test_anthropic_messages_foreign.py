@@ -230,7 +230,7 @@ def test_opaque_blocks_made_by_hand_are_written() -> None:
         (
             Image(data="d", url="u"),
             {"source": {"type": "base64", "media_type": "image/png", "data": "d"}},
-            [("", "dropped"), ("", "invented")],
+            [(".url", "dropped"), ("", "invented")],
         ),
         (Image(file_id="f"), {"source": {"type": "file", "file_id": "f"}}, [("", "approximated")]),
         (Image(), None, [("", "dropped")]),
@@ -330,6 +330,12 @@ def test_calls_are_written_with_an_object(call: ToolCall, name: str, given: Any,
     (message,), found = messages(call)
     (block,) = message["content"]
     assert (name, given, losses) == (block["name"], block["input"], [kind for _, kind in found])
+
+
+def test_the_white_space_around_arguments_is_told_and_not_sent() -> None:
+    call = ToolCall(name="f", arguments=' {"a": 1.0}\n', id="c")
+    rendered = API.render_request(Request(conversation=Conversation([call]), origin="another"))
+    assert b'"input":{"a": 1.0}}' in rendered.data
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Owns what happens to bad input of every kind, in every API: kept as it is, or an error that names the place."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -132,6 +133,23 @@ def test_nan_in_the_text_is_an_error_with_a_place(api: str) -> None:
     with pytest.raises(ts.InvalidRequest, match="not valid JSON") as caught:
         ts.parse(json.dumps({**BODIES[api], "temperature": float("nan")}), api)
     assert caught.value.column > 1
+
+
+@pytest.mark.parametrize("api", BODIES)
+def test_a_number_beyond_every_double_is_an_error_that_says_so(api: str) -> None:
+    body = json.dumps({**BODIES[api], "temperature": "T"}).replace('"T"', "1e400")
+    with pytest.raises(ts.InvalidRequest, match=r"a number that a double can hold, got a number \(1e400\)") as caught:
+        ts.parse(body, api)
+    assert "$.temperature" == caught.value.path
+
+
+def test_a_body_of_as_many_levels_as_are_read_has_a_value_or_an_error() -> None:
+    """What is written may have a level or two more than what was read."""
+    for depth in range(800, 1000):
+        schema = '{"a":' * depth + "1" + "}" * depth
+        body = f'{{"messages":[],"tools":[{{"type":"function","function":{{"name":"f","parameters":{schema}}}}}]}}'
+        with contextlib.suppress(ts.InvalidRequest):
+            assert "tools" in ts.convert(body, "openai-chat", "openai-chat").value
 
 
 @pytest.mark.parametrize("api", BODIES)

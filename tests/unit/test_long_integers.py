@@ -2,6 +2,7 @@
 
 import json
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,11 @@ def test_the_api_of_a_body_with_a_long_integer_is_found() -> None:
     part = f'{{"type":"text","text":"x","n":{LONG}}}'
     request = ts.parse(f'{{"model":"m","max_tokens":5,"messages":[{{"role":"user","content":[{part}]}}]}}')
     assert LONG.encode() in ts.render(request, "openai-chat").data
+
+
+def test_a_long_integer_of_a_body_is_there_in_its_value() -> None:
+    rendered: Any = ts.convert(f'{{"messages":[],"n1":{LONG}}}', "openai-chat", "openai-chat")
+    assert LONG == str(rendered.value["n1"])
 
 
 @pytest.mark.parametrize("api", ts.apis())

@@ -314,6 +314,12 @@ def test_the_deprecated_call_and_its_result_are_a_call_and_a_result() -> None:
     assert ToolResult(content=[Text(text="r")], name="f", hints=items[1].hints) == items[1]
 
 
+def test_a_function_message_without_its_name_gets_none() -> None:
+    call = {"name": "f", "arguments": "{}"}
+    items = items_of(assistant(content=None, function_call=call), {"role": "function", "content": "r"})
+    assert (None, None) == (items[1].id, items[1].name)
+
+
 def test_a_deprecated_call_may_stand_beside_usual_ones_and_may_have_an_id() -> None:
     items = items_of(assistant(content="a", tool_calls=[CALL], function_call={"name": "g", "arguments": "", "id": "i"}))
     assert ["c1", "i"] == [item.id for item in items[1:]]

@@ -140,7 +140,7 @@ def test_members_that_no_message_has_are_reported() -> None:
         "$[3].id",
         "$[3].namespace",
         "$[3].caller",
-        "$[4].is_error",
+        "$[4].status",
         "$[4].id",
         "$[4].namespace",
         "$[4].name",

@@ -191,6 +191,13 @@ def test_a_prompt_has_texts_only_and_no_members() -> None:
     assert expected == {path.removeprefix("$.messages[0].") for path, _ in losses}
 
 
+def test_a_system_text_behind_the_prompt_is_written_before_it() -> None:
+    said = [{"role": "user", "content": "q"}, {"role": "system", "content": "s"}]
+    once = ts.convert({"messages": said}, "openai-chat", API.name)
+    assert b'{"system":"s","prompt":"q"}' == once.data
+    assert once.data == ts.convert(once.data, API.name, API.name).data
+
+
 def test_a_developer_is_written_as_the_system() -> None:
     items: list[Item] = [System(content=[Text(text="s")], role="developer"), User(content=[Text(text="q")])]
     assert [("$.messages[0].role", "approximated")] == foreign(*items)[1]

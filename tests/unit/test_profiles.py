@@ -47,3 +47,28 @@ def test_tools_and_the_choice_among_them_are_listed_as_dropped(name: str) -> Non
     value: Any = rendered.value
     assert not {"tools", "tool_choice"} & set(value)
     assert {"$.tools[0]", "$.tool_choice"} <= {loss.path for loss in rendered.losses}
+
+
+@pytest.mark.parametrize(
+    ("name", "member", "choice"),
+    [
+        ("openai-chat", "tool_choice", {"type": "function", "function": {"name": "f", "new": 1}}),
+        ("openai-chat", "tool_choice", {"type": "new"}),
+        ("openai-chat", "function_call", {"name": "f", "new": 1}),
+        ("openai-responses", "tool_choice", {"type": "mcp", "server_label": "s"}),
+    ],
+)
+def test_nothing_is_left_of_a_choice_that_is_dropped(name: str, member: str, choice: Any) -> None:
+    body = {"input" if "responses" in name else "messages": [{"role": "user", "content": "q"}], member: choice}
+    rendered = ts.convert(body, name, name, profile="seed")
+    assert member not in rendered.value
+    assert [f"$.{member}"] == [loss.path for loss in rendered.losses]
+
+
+def test_a_result_of_which_only_a_text_is_left_is_written_as_one() -> None:
+    part = {"type": "text", "text": "r", "cache_control": {"type": "ephemeral"}}
+    body = {"messages": [{"role": "tool", "tool_call_id": "c", "content": [part]}]}
+    once = ts.convert(body, "openai-chat", "openai-responses", profile="seed")
+    block = {"type": "tool_result", "tool_call_id": "c", "output": "r"}
+    assert {"input": [{"role": "user", "content": [block]}]} == once.value
+    assert once.data == ts.convert(once.data, "openai-responses", "openai-responses", profile="seed").data

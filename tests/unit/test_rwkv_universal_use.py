@@ -192,6 +192,35 @@ def test_a_body_comes_back_from_the_transcript_as_it_was(api: str, case: str) ->
     assert (body, []) == (back.value, back.losses)
 
 
+BARE: list[tuple[str, Any]] = [
+    ("openai-chat", {"messages": [{"role": "user", "content": [{"type": "text", "text": "q"}]}]}),
+    ("openai-chat", {"messages": [{"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}]}),
+    ("openai-chat", {"messages": [], "functions": [{"name": "f"}]}),
+    ("openai-responses", {"input": [{"type": "message", "role": "user", "content": []}]}),
+    ("anthropic-messages", {"messages": [{"role": "system", "content": []}, {"role": "user", "content": ""}]}),
+    ("anthropic-messages", {"messages": [{"role": "user", "content": [{"type": "new", "x": 1}]}]}),
+    ("openai-completions", {"prompt": ["q"]}),
+]
+
+
+@pytest.mark.parametrize(("api", "body"), BARE)
+def test_a_body_without_settings_comes_back_too(api: str, body: Any) -> None:
+    back = ts.convert(ts.convert(body, api, NAME).value, NAME, api)
+    assert (body, []) == (back.value, back.losses)
+
+
+def test_what_stands_in_a_summary_stays_there() -> None:
+    unknown, declined = {"type": "new", "x": 1}, {"type": "refusal", "refusal": "no"}
+    thought = {"type": "reasoning", "id": "r", "summary": [unknown, declined], "content": [unknown]}
+    body = {"input": [thought]}
+    archive = ts.convert(body, "openai-responses", NAME).value
+    assert '<<PART type="raw" in="summary">>' in archive
+    assert body == ts.convert(archive, NAME, "openai-responses").value
+    for view in ("archive", "prompt"):
+        transcript = ts.convert(body, "openai-responses", NAME, view=view).value
+        assert transcript == ts.render(ts.parse(transcript, NAME), NAME, view=view).value
+
+
 @pytest.mark.parametrize("api", APIS)
 def test_blocks_are_the_messages_that_the_tables_of_the_template_say(api: str) -> None:
     """R-U-17..32: the profile of the template, block by block, from the transcript and to it."""

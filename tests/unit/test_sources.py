@@ -201,3 +201,128 @@ def test_a_member_beside_a_tool_that_begins_like_one_of_it_is_not_that_one(key: 
     losses = ts.convert(json.dumps(body), "openai-chat", "anthropic-messages").losses
     assert "$.tools[0].custom.format" in [loss.path for loss in losses]
     assert f"$.tools[0].{key}" in [loss.path for loss in losses]
+
+
+PICTURE_URL = {"url": "https://x", "new": 1}
+CALLED = {"name": "f", "arguments": "{}", "new": 1}
+NESTED: list[tuple[dict[str, Any], str, set[str]]] = [
+    (
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "image_url", "image_url": PICTURE_URL}]},
+                {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": CALLED}]},
+            ],
+            "tool_choice": {"type": "function", "function": {"name": "f", "new": 1}},
+            "response_format": {"type": "json_object", "new": {"a": 1}},
+        },
+        "openai-chat",
+        {
+            "$.messages[0].content[0].image_url.new",
+            "$.messages[1].tool_calls[0].function.new",
+            "$.tool_choice.function.new",
+            "$.response_format.new",
+        },
+    ),
+    (
+        {
+            "input": "q",
+            "reasoning": {"effort": "low", "context": "auto"},
+            "text": {"format": {"type": "new", "a": 1}, "verbosity": "low"},
+        },
+        "openai-responses",
+        {"$.reasoning.context", "$.text.format"},
+    ),
+    (
+        {
+            "messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "url", **PICTURE_URL}}]}],
+            "metadata": {"user_id": "u", "new": 1},
+            "output_config": {"effort": None},
+        },
+        "anthropic-messages",
+        {"$.messages[0].content[0].source.new", "$.metadata.new", "$.output_config.effort"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "source", "places"), NESTED, ids=[row[1] for row in NESTED])
+def test_of_an_object_that_arrives_only_the_unnamed_members_are_told(body: Any, source: str, places: set[str]) -> None:
+    for target in {"openai-chat", "openai-responses", "anthropic-messages"} - {source}:
+        lost = {
+            loss.path for loss in ts.convert(body, source, target).losses if loss.detail.endswith("such member here")
+        }
+        assert places == lost, target
+    lost = {loss.path for loss in ts.convert(body, source, "rwkv-universal", view="prompt").losses}
+    assert set() == places - lost, lost
+
+
+def test_an_object_that_nothing_is_known_of_is_told_whole() -> None:
+    body = {"input": "q", "tool_choice": {"type": "mcp", "server_label": "s"}, "new": {"a": 1}}
+    lost = [loss.path for loss in ts.convert(body, "openai-responses", "openai-chat").losses]
+    assert ["$.tool_choice", "$.new"] == lost
+
+
+def test_what_a_schema_is_called_is_told_where_it_is_said() -> None:
+    schema = {"name": "n", "schema": {"type": "object"}, "strict": True}
+    chat = {"messages": [ASK], "max_tokens": 1, "response_format": {"type": "json_schema", "json_schema": schema}}
+    losses = ts.convert(chat, "openai-chat", "anthropic-messages").losses
+    inside = "$.response_format.json_schema"
+    assert [f"{inside}.name", f"{inside}.strict"] == [loss.path for loss in losses]
+    responses = {"input": "q", "max_output_tokens": 1, "text": {"format": {"type": "json_schema", **schema}}}
+    losses = ts.convert(responses, "openai-responses", "anthropic-messages").losses
+    assert ["$.text.format.name", "$.text.format.strict"] == [loss.path for loss in losses]
+
+
+def test_the_name_of_a_result_is_told_once_and_only_where_it_has_no_place() -> None:
+    result = {"role": "tool", "tool_call_id": "a", "name": "f", "content": "r"}
+    body = {"messages": [ASK, result], "max_tokens": 1}
+    rendered: Any = ts.convert(body, "openai-chat", "openai-responses")
+    assert ("f", []) == (rendered.value["input"][1]["name"], rendered.losses)
+    losses = ts.convert(body, "openai-chat", "anthropic-messages").losses
+    assert ["$.messages[1].name"] == [loss.path for loss in losses]
+
+
+def test_a_name_beside_a_tool_choice_that_names_no_tool_is_told() -> None:
+    body = {"messages": [ASK], "max_tokens": 1, "tool_choice": {"type": "any", "name": "f"}}
+    losses = ts.convert(body, "anthropic-messages", "openai-chat").losses
+    assert ["$.tool_choice.name"] == [loss.path for loss in losses]
+
+
+FILE = {"file_data": "QQ==", "file_id": "i", "file_url": "https://x"}
+FILES: list[tuple[str, str, dict[str, Any], list[str]]] = [
+    (
+        "openai-chat",
+        "anthropic-messages",
+        {"type": "file", "file": {"file_data": "QQ==", "file_id": "i"}},
+        [".file.file_id"],
+    ),
+    ("openai-responses", "anthropic-messages", {"type": "input_file", **FILE}, [".file_url", ".file_id"]),
+    ("openai-responses", "openai-chat", {"type": "input_file", **FILE}, [".file_url"]),
+    ("openai-responses", "openai-chat", {"type": "input_file", "file_url": "https://x"}, [""]),
+]
+
+
+@pytest.mark.parametrize(("source", "target", "part", "members"), FILES)
+def test_of_a_file_given_twice_the_member_that_is_not_sent_is_told(
+    source: str, target: str, part: dict[str, Any], members: list[str]
+) -> None:
+    key = "input" if source == "openai-responses" else "messages"
+    losses = ts.convert({key: [{"role": "user", "content": [part]}]}, source, target).losses
+    assert [f"$.{key}[0].content[0]{member}" for member in members] == [
+        loss.path for loss in losses if loss.kind == "dropped" and "content" in loss.path
+    ]
+
+
+@pytest.mark.parametrize(("unnamed", "places"), [({}, ["input_schema"]), ({"parameters": 1}, ["parameters"])])
+def test_a_schema_that_is_none_is_told_as_its_api_calls_it(unnamed: dict[str, Any], places: list[str]) -> None:
+    schema = {"input_schema": 5} if not unnamed else {"input_schema": {"type": "object"}}
+    body = {"messages": [ASK], "max_tokens": 1, "tools": [{"name": "f", **schema, **unnamed}]}
+    losses = ts.convert(body, "anthropic-messages", "openai-chat").losses
+    assert [f"$.tools[0].{place}" for place in places] == [loss.path for loss in losses]
+
+
+@pytest.mark.parametrize("target", ["openai-chat", "openai-responses"])
+def test_that_a_tool_failed_is_told_as_the_source_says_it(target: str) -> None:
+    losses = ts.convert(MESSAGES, "anthropic-messages", target).losses
+    assert "$.messages[2].content[0].is_error" in [loss.path for loss in losses]
+    transcript = '<<TOOL_RESULT name="f" id="a" status="error" format="text">>\nr\n<<END_TOOL_RESULT>>'
+    assert "line 1.status" in [loss.path for loss in ts.convert(transcript, "rwkv-universal", target).losses]

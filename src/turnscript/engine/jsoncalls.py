@@ -171,7 +171,8 @@ class _CallMachine(Machine):
         self._live: ValueScanner | None = None
         self._quick = in_string_search(reading.escape)
         self._patterns = _usual(arguments, reading.escape)
-        self._begin: Callable[[str, int], int] | None = self._begin_name  # as long as all is as usual
+        # As long as all is as usual. A key that is no word for arguments is one of them in no spelling.
+        self._begin: Callable[[str, int], int] | None = self._begin_name if arguments in _ARGUMENT_KEYS else None
 
     def quick(self) -> Callable[[str], object] | None:
         live = self._live

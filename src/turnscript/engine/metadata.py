@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnscript.conversation import Item, Request
+from turnscript.conversation import Item, Opaque, Part, Raw, Request, Text, Tool
 
 
 def metadata_of(request: Request) -> dict[str, Any]:
-    """What the archive says beside the items; nothing for a conversation without options and unnamed members."""
+    """What the archive says beside the items; nothing for a plain conversation without options."""
     fields = {"options": request.extra, "settings": _said(request.settings), "hints": request.hints}
     fields = {key: value for key, value in fields.items() if value} | request.archived
-    if request.origin is not None and (fields or any(map(_has_extra, request.items))):
+    if request.origin is not None and (fields or _needs_origin(request)):
         fields = {"origin": request.origin, **fields}
     return fields
 
@@ -21,7 +21,22 @@ def _said(settings: Any) -> Any:
     return settings if any(getattr(settings, field) is not None for field in fields) else None
 
 
-def _has_extra(item: Item) -> bool:
-    if item.extra or (item.hints and item.hints.envelope):
+def _needs_origin(request: Request) -> bool:
+    """Whether something in the conversation can be written as it was only to the API that it came from. Plain texts,
+    calls and results are the same bytes whichever API they are from."""
+    return any(map(_is_tool_of_origin, request.tools)) or any(map(_is_item_of_origin, request.items))
+
+
+def _is_tool_of_origin(tool: Tool) -> bool:
+    return bool(tool.hints or tool.envelope or tool.extra)
+
+
+def _is_item_of_origin(item: Item) -> bool:
+    hints = item.hints
+    if item.extra or (hints and (hints.slot or hints.envelope or hints.shape not in ("", "string"))):
         return True
-    return any(part.extra for part in getattr(item, "content", ()))
+    return isinstance(item, Opaque) or any(map(_is_part_of_origin, getattr(item, "content", ())))
+
+
+def _is_part_of_origin(part: Part) -> bool:
+    return bool(part.extra) or isinstance(part, Raw) or (isinstance(part, Text) and not part.text)

@@ -23,6 +23,9 @@ from turnscript.jsontext import is_json, plain, text_of, type_word
 
 PART_TAG = "<<PART"
 """How a part line begins."""
+SUMMARY = "summary"
+"""The type of texts in the summary of a thought. Another part that stands there says so in an attribute."""
+_IN_SUMMARY = f' in="{SUMMARY}"'
 _EXTRA = Attribute("x", "extra", "object")
 _LINE = re.compile(rf"^{PART_TAG}(?=[ \t>])(.*?)>>[ \t]*$", re.MULTILINE)
 
@@ -100,10 +103,10 @@ def _bare(part: Text, out: Writer, index: int) -> bool:
     return True
 
 
-def _write_part(part: Part, out: Writer, word: str, index: int) -> None:
+def _write_part(part: Part, out: Writer, word_of_texts: str, index: int) -> None:
     line = _BY_CLASS[type(part)]
-    member = "summary" if word == "summary" else "content"
-    word = line.word or word
+    member = "summary" if word_of_texts == SUMMARY else "content"
+    word = line.word or word_of_texts
     place = out.place
     out.place = f"{place}.{member}[{index}]"
     attributes = write_attributes(part, line.attributes, out)
@@ -115,6 +118,8 @@ def _write_part(part: Part, out: Writer, word: str, index: int) -> None:
         text = text_of(part.value)
         if type_word(part.value) != part.type:
             attributes += f" of={attribute_text(part.type)}"
+    if line.word and word_of_texts == SUMMARY:
+        attributes += _IN_SUMMARY
     tag = f' type="{word}"' if word else ""
     out.control(f"{PART_TAG}{tag}{attributes}>>")
     if text is not None and not out.archive and isinstance(part, _BINARY) and getattr(part, "text", None) is None:
@@ -152,23 +157,32 @@ def read_parts(payload: Payload) -> Iterator[tuple[str, Part]]:
 def _read_part(match: re.Match[str], own: str | None, number: int) -> tuple[str, Part]:
     found = scan_attributes(match.string, match.start(1), match.end(1), number, 1 + len(PART_TAG))
     word = plain(found.pop("type")) if "type" in found else ""
-    line = _BY_WORD.get(word, _BY_CLASS[Text] if word in ("summary", "reasoning") else None)
+    line = _BY_WORD.get(word, _BY_CLASS[Text] if word in (SUMMARY, "reasoning") else None)
     if line is None:
         known = ", ".join(sorted(one for one in _BY_WORD if one))
         message = f"unknown part type {word!r}; known: {known}, summary, reasoning"
         raise InvalidTranscript(message, line=number, column=1, expected=f"one of {known}", got=repr(word))
     of = {"type": str(plain(found.pop("of")))} if line.part is Raw and "of" in found else {}
     as_text = line.part is Document and found.pop("payload", None) is not None
+    place = SUMMARY if line.word and _is_in_summary(found) else word
     fields, hints = read_attributes(found, line.attributes, number)
     if hints:
         fields["extra"] = {**fields.get("extra", {}), **hints.attributes}
     if line.part is Raw:
-        return word, _raw_part(own, fields | of, number)
+        return place, _raw_part(own, fields | of, number)
     if own is not None:
         fields["text" if as_text else line.text] = own
     elif line.text == "text":
         fields["text"] = ""
-    return word, line.part(**fields)
+    return place, line.part(**fields)
+
+
+def _is_in_summary(found: dict[str, RawJson]) -> bool:
+    """Whether the attributes say that the part stands in a summary; takes the one that does."""
+    if "in" not in found or plain(found["in"]) != SUMMARY:
+        return False
+    del found["in"]
+    return True
 
 
 def _raw_part(own: str | None, found: dict[str, Any], number: int) -> Raw:

@@ -43,11 +43,13 @@ from turnscript.wire import Reader, Verbatim, Wire, mismatch
 
 
 WORDS = {
+    "holders": "source metadata output_config",
     "tool_call.arguments": "input",
     "tool_result.id": "tool_use_id",
     "tool_result.status": "is_error",
     "tool_result.name": "",
     "thinking.redacted": "data",
+    "tool.parameters": "input_schema",
     "response.finish_reason": "stop_reason",
     "response.usage": "usage",
     "response.usage.output_tokens_details": "output_tokens_details",

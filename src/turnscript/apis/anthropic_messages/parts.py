@@ -80,7 +80,8 @@ class PartWriter:
         """Where the bytes are: the first of data, URL and file id that is given."""
         given = [name for name in ("data", "url", "file_id") if getattr(part, name) is not None]
         for name in given[1:]:
-            self.rendering.lose(path, "dropped", f"only its {given[0]} is sent, not its {name}")
+            member = f"{type(part).__name__.lower()}.{name}"
+            self.rendering.lose_member(path, member, "dropped", f"only its {given[0]} is sent")
         if not given:
             self.rendering.lose(path, "dropped", "it has no data, no URL and no file id")
             return None

@@ -6,7 +6,7 @@ from msgspec import UNSET, UnsetType
 
 from turnscript.api import Body, Option, Rendering, extra_of, leftover, setting
 from turnscript.conversation import Extra, Request, ResponseFormat, ThinkingMode, ToolChoice
-from turnscript.jsontext import Json, read_object
+from turnscript.jsontext import Json, json_of, read_object
 from turnscript.wire import Reader, Wire
 
 DEFAULT_MAX_TOKENS = 4096
@@ -147,7 +147,7 @@ def _read_output(request: Request, value: Json, path: str) -> None:
                 request.extra[OLD_FORMAT] = Json(elsewhere.encode())
             request.settings.response_format = form
             request.paths["response_format"] = f"{path}.format"
-    typed = request.settings.effort is not None or request.settings.response_format is not None
+    typed = member.effort is not UNSET or (member.format is not UNSET and "format" not in rest)
     _keep(request, "output_config", rest, typed, value)
 
 
@@ -211,10 +211,9 @@ def _format(rendering: Rendering) -> Body | None:
         rendering.lose_setting("response_format", "dropped", detail)
         return None
     named = {"name": form.name, "strict": form.strict, "description": form.description}
-    dropped = [key for key, value in named.items() if value is not None]
-    if dropped:
-        detail = f"only the schema has a place here, not its {', '.join(dropped)}"
-        rendering.lose_setting("response_format", "dropped", detail)
+    for key, value in named.items():
+        if value is not None:
+            rendering.lose(f"{path}.{key}", "dropped", "only the schema has a place here")
     body: Body = {"type": form.type, "schema": form.schema}
     rendering.put_extra(body, form.extra, path)
     return body
@@ -226,12 +225,15 @@ def _format(rendering: Rendering) -> Body | None:
 def _read_tool_choice(request: Request, value: Json, path: str) -> None:
     member = _choice(value, path)
     mode = MODES.get(member.type)
-    if mode is None or (mode == "named" and member.name is UNSET):
+    name = None if member.name is UNSET else member.name
+    if mode is None or (mode == "named" and name is None):
         request.extra["tool_choice"] = value
         return
     choice = ToolChoice(mode, extra=extra_of(member.rest))
-    if member.name is not UNSET:
-        choice.name = member.name
+    if mode == "named":
+        choice.name = name
+    elif name is not None:
+        choice.extra["name"] = json_of(name)
     request.settings.tool_choice = choice
     if member.disable_parallel_tool_use is not UNSET:
         request.settings.parallel_tool_calls = not member.disable_parallel_tool_use

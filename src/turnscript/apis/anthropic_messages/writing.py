@@ -366,8 +366,9 @@ class Writer:
             self.lose(item, "", "approximated", f"{why} an object with one string, 'input'")
             block["input"] = {"input": item.arguments}
         else:
-            block["input"] = Json(item.arguments.encode())
-            if item.arguments[-1] != "}" or item.arguments[0] != "{":
+            text = item.arguments.strip(" \t\r\n")
+            block["input"] = Json(text.encode())
+            if len(text) != len(item.arguments):
                 self.lose(item, "", "approximated", "white space around the arguments is no part of an object")
         if item.extra:
             self.rendering.put_extra(block, item.extra, self.at(item))
@@ -420,7 +421,7 @@ class Writer:
 
     def _foreign_result(self, item: ToolResult) -> None:
         source = self._source_id(item)
-        if item.name is not None and item.name != self._names.get(source):
+        if item.name is not None and item.name != self._names.get(source) and "name" not in item.extra:
             self._unheld(item, name=item.name)
         if item.item_id is not None or item.namespace is not None:
             self._unheld(item, id=item.item_id, namespace=item.namespace)

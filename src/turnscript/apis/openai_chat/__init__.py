@@ -111,8 +111,8 @@ class OpenAIChat(Api):
             rendering.lose_end()
         if rendering.request.tools or target.changes:
             write_tools(body, target)
-        if target.seed and body.pop("tool_choice", None) is not None:
-            rendering.lose_setting("tool_choice", "dropped", "the seed profile has no tools to choose from")
+        for key in ("tool_choice", "function_call") if target.seed else ():
+            rendering.drop(body, key, "the seed profile has no tools to choose from")
 
     def claims(self, members: Mapping[str, Json]) -> int:
         """Any body with messages, unless another API knows its own signs in it."""

@@ -219,10 +219,11 @@ def _write_document(rendering: Rendering, part: Document, item: Item, index: int
     if part.file_id is not None:
         file["file_id"] = part.file_id
         rendering.lose_file_id(at)
-    if part.url is not None:
+    if part.url is not None and not file:
         rendering.lose(at, "dropped", "a file by URL has no form here")
-        if not file:
-            return None
+        return None
+    if part.url is not None:
+        rendering.lose_member(at, "document.url", "dropped", "a file by URL has no form here")
     filename = part.filename
     if part.title is not None:
         rendering.lose(f"{at}.title", "dropped" if filename else "renamed", "a file has a filename, not a title")

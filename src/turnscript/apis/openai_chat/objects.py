@@ -16,6 +16,8 @@ from turnscript.wire import Reader, Verbatim, Wire
 
 NULL_TEXT = b"null"
 WORDS = {
+    "holders": "function custom format grammar image_url input_audio file"
+    " tool_choice allowed_tools function_call response_format json_schema",
     "content": "string",
     "tool_call.name": "function.name",
     "tool_call.arguments": "function.arguments",
@@ -26,6 +28,7 @@ WORDS = {
     "tool_result.custom": "",
     "image.detail": "image_url.detail",
     "document.filename": "file.filename",
+    "document.file_id": "file.file_id",
     "function_tool": "function",
     "custom_tool": "custom",
     "response.finish_reason": "choices[0].finish_reason",

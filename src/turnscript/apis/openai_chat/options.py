@@ -216,6 +216,7 @@ def _read_response_format(request: Request, value: Json, path: str) -> None:
         request.extra["response_format"] = value
     elif isinstance(wire, _JsonSchema) and isinstance(wire.json_schema, _Schema):
         request.settings.response_format = _format_of(wire.json_schema)
+        request.paths["response_format"] = f"{path}.json_schema"
         _keep_rest(request, "response_format", wire, "json_schema", wire.json_schema)
     else:
         request.settings.response_format = ResponseFormat(type=_FORMATS[type(wire)])

@@ -50,7 +50,7 @@ from turnscript.conversation import (
     ToolResult,
     User,
 )
-from turnscript.grouping import hints, mark_turns
+from turnscript.grouping import hints, mark_turns, slot_of
 from turnscript.jsontext import Json, plain, read_list
 from turnscript.losses import Indexed
 from turnscript.pairing import call_ids, drop_generated_ids
@@ -96,14 +96,18 @@ def _pair(request: Request) -> None:
 
 
 def _correlate(items: list[Item]) -> None:
-    """Give results what they leave to their call: the name where they have none, and whether it was custom."""
+    """Give results what they leave to their call: the name where they have none, and whether it was custom.
+
+    A function message says its name. To one that does not, no call may give one: it would come back with it.
+    """
     ids = call_ids(items)
     calls: dict[str, ToolCall] = {}
     for index, item in enumerate(items):
         if type(item) is ToolCall:
             calls[ids[index]] = item
         elif type(item) is ToolResult and (call := calls.get(ids[index])):
-            item.name = call.name if item.name is None else item.name
+            if item.name is None and slot_of(item) != "function":
+                item.name = call.name
             item.custom = call.custom
 
 

@@ -216,8 +216,8 @@ def _answer(target: Target, item: ToolResult) -> tuple[Any, list[Any]]:
 def _lose_unsaid(target: Target, item: ToolResult, call: ToolCall | None) -> None:
     """Report what a tool message does not say. `call` is the one that it answers."""
     if item.status is not None:
-        member = "is_error" if item.status in ("ok", "error") else "status"
-        target.lose(item, member, "a tool message does not say whether the tool failed")
+        detail = "a tool message does not say whether the tool failed"
+        target.rendering.lose_member(item.at, "tool_result.status", "dropped", detail)
     if item.item_id is not None:
         target.lose(item, "id", "a tool message has one id here, that of its call")
     if item.namespace is not None:

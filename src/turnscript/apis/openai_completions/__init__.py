@@ -174,6 +174,8 @@ class OpenAICompletions(Api):
                 self._write_text(body, rendering, item)
             else:
                 _lose_item(rendering, item)
+        if "prompt" in body:
+            body["prompt"] = body.pop("prompt")  # behind the system text, where a reader finds it
         kept = "prompt" in rendering.request.extra and not rendering.foreign
         if user is None and not kept and rendering.request.origin != self.origin:
             body["prompt"] = ""

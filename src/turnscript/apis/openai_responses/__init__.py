@@ -128,8 +128,7 @@ class OpenAIResponses(Api):
         if rendering.profile == SEED:
             for index in range(len(tools)):
                 rendering.lose(f"$.tools[{index}]", "dropped", "the seed profile has no tools")
-            if body.pop("tool_choice", None) is not None:
-                rendering.lose_setting("tool_choice", "dropped", "the seed profile has no tools to choose from")
+            rendering.drop(body, "tool_choice", "the seed profile has no tools to choose from")
         elif tools:
             written = write_tools(rendering, tools, "$.tools")
             if written:

@@ -17,6 +17,7 @@ from turnscript.wire import Wire
 
 
 WORDS = {
+    "holders": "text reasoning input_audio",
     "tool_call.id": "call_id",
     "tool_call.item_id": "id",
     "custom_call.id": "call_id",
@@ -27,6 +28,8 @@ WORDS = {
     "tool_result.item_id": "id",
     "tool_result.custom": "type",
     "thinking.encrypted": "encrypted_content",
+    "image.url": "image_url",
+    "document.url": "file_url",
     "response.finish_reason": "status",
     "response.incomplete_details": "incomplete_details",
     "response.usage": "usage",

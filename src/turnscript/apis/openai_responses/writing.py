@@ -26,6 +26,7 @@ from turnscript.apis.openai_responses.slots import (
 from turnscript.apis.openai_responses.tools import NAMESPACE_SEPARATOR, found_text, write_tools
 from turnscript.conversation import (
     Assistant,
+    Extra,
     Hints,
     Item,
     Opaque,
@@ -160,8 +161,14 @@ class Writer:
     def add(self, item: Item, body: Body) -> None:
         """Append an item with its unnamed members."""
         if item.extra:
-            self.rendering.put_extra(body, item.extra, self.at(item))
+            self.rendering.put_extra(body, self._unsaid(item, body), self.at(item))
         self.out.append(body)
+
+    def _unsaid(self, item: Item, body: Body) -> Extra:
+        """The unnamed members of an item, without the name of a result that has a place here and none in its source."""
+        if self.rendering.foreign and isinstance(item, ToolResult) and "name" in body:
+            return {key: value for key, value in item.extra.items() if key != "name"}
+        return item.extra
 
     def lose_name(self, item: System | User | Assistant) -> None:
         path = f"{message_path(self.at(item))}.name"
@@ -322,9 +329,8 @@ def _tool_result(writer: Writer, item: ToolResult) -> None:
     call_id = writer.call_id(item)
     rendering = writer.rendering
     if item.status is not None:
-        member = "is_error" if item.status in ("ok", "error") else "status"
         detail = f"{rendering.target} does not say whether a tool failed"
-        rendering.lose(f"{writer.at(item)}.{member}", "dropped", detail)
+        rendering.lose_member(writer.at(item), "tool_result.status", "dropped", detail)
     if writer.seed or (writer.hinted and slot_of(item) in SEED_SLOTS):
         _seed_result(writer, item, call_id)
         return
@@ -386,7 +392,13 @@ def _output(writer: Writer, item: ToolResult) -> Any:
     text = only_text(item.content)
     if text is not None and not (writer.hinted and shape_of(item) == "list"):
         return text
-    return writer.parts(item, item.content, INPUT)
+    written = writer.parts(item, item.content, INPUT)
+    if writer.seed and len(written) == 1 and isinstance(written[0], dict) and written[0].keys() == _PLAIN_TEXT:
+        return written[0]["text"]  # of more than a text, only that is left
+    return written
+
+
+_PLAIN_TEXT = {"type", "text"}
 
 
 def _seed_call(writer: Writer, item: ToolCall, call_id: str | None) -> None:
