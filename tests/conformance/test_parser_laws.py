@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import pickle
 from collections.abc import Callable, Iterator
+from copy import copy, deepcopy
 
 import pytest
 from hypothesis import given
@@ -248,6 +250,17 @@ def test_no_mix_of_markers_raises_or_loses_a_byte(format_name: str, data: st.Dat
     assert whole == check_events(
         events_of(format_, request, [data_bytes[at : at + 1] for at in range(len(data_bytes))]), written
     )
+
+
+@pytest.mark.parametrize("copied", [copy, deepcopy, pickle.dumps])
+def test_a_parser_is_not_copied(format_name: str, copied: Callable[[object], object]) -> None:
+    """The two would have texts in common, and one would tell what the other was given."""
+    request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])]))
+    parser = ts.get_format(format_name).prompt(request, thinking=False).parser()
+    parser.feed(" Hello, w")
+    with pytest.raises(TypeError, match="make a new one and give it the same again"):
+        copied(parser)
+    assert "orld" in raw_text([*parser.feed("orld"), *parser.close()])
 
 
 @FEWER
