@@ -434,8 +434,8 @@ class Usage(Struct, gc=False):
 
 
 class Issue(Struct, frozen=True, gc=False):
-    """Something in what a model wrote that is not as its format says: `kind` is a stable word (`unclosed`,
-    `invalid_json`, `unknown_tool`, ...), `detail` a sentence for people, `start` and `end` where, in characters."""
+    """Something in what a model wrote that is not as its format says: `kind` is a stable word (`unclosed_call`,
+    `invalid_call`, `unknown_tool`, ...), `detail` a sentence for people, `start` and `end` where, in characters."""
 
     kind: str
     detail: str

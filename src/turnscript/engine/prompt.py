@@ -84,7 +84,7 @@ class Prompt:
 
     @property
     def request(self) -> Request:
-        """What the model is asked."""
+        """What is asked: all of it by a first prompt, by a longer one the last answer and what was said since."""
         return self._request
 
     @property
