@@ -16,6 +16,7 @@ Five fields that every item has:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import NoneType
 from typing import ClassVar, Literal
 
 import msgspec
@@ -239,6 +240,11 @@ class Opaque(Item, eq=False, gc=False):
     role: str = ""
 
 
+_JSON = (Json, NoneType)
+_STRINGS = (list, tuple, NoneType)
+"""What an argument may be where another type would be taken for it, and be found out late or never."""
+
+
 class Tool(Struct, eq=False, kw_only=True, gc=False):
     """A tool that the model may call.
 
@@ -257,6 +263,13 @@ class Tool(Struct, eq=False, kw_only=True, gc=False):
     extra: Extra = {}
     envelope: Extra = {}
     hints: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        if self.parameters.__class__ not in _JSON or self.format.__class__ not in _JSON:
+            raise TypeError(
+                "a tool's parameters and format are JSON text: write msgspec.Raw(json.dumps(schema).encode()), "
+                f"or None (got {type(self.parameters).__name__} and {type(self.format).__name__})"
+            )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tool) and equal(self, other)
@@ -365,6 +378,10 @@ class Settings(Struct, eq=False, kw_only=True, omit_defaults=True, gc=False):
     prompt_cache_options: Json | None = None
     moderation: Json | None = None
 
+    def __post_init__(self) -> None:
+        if self.stop.__class__ not in _STRINGS:  # a string, as one API has it: each letter would be a stop string
+            raise TypeError(f"stop is a list of strings: write [{self.stop!r}]")
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Settings) and equal(self, other)
 
@@ -434,8 +451,8 @@ class Usage(Struct, gc=False):
 
 
 class Issue(Struct, frozen=True, gc=False):
-    """Something in what a model wrote that is not as its format says: `kind` is a stable word (`unclosed`,
-    `invalid_json`, `unknown_tool`, ...), `detail` a sentence for people, `start` and `end` where, in characters."""
+    """Something in what a model wrote that is not as its format says: `kind` is a stable word (`unclosed_call`,
+    `invalid_call`, `unknown_tool`, ...), `detail` a sentence for people, `start` and `end` where, in characters."""
 
     kind: str
     detail: str

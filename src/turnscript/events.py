@@ -10,6 +10,7 @@ No byte is lost: each event carries in `raw` what it read. The `raw` of all even
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NoReturn, SupportsIndex
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -83,6 +84,21 @@ class MessageEnd(Struct, gc=False):
 
 
 Event = PartStart | PartDelta | PartEnd | MessageEnd
+
+
+class OneStream:
+    """What stands in the middle of one stream, and has at hand where the next piece goes.
+
+    A copy would have the same at hand, and one of the two would say what the other was given.
+    """
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} stands in the middle of one stream and cannot be copied or pickled; "
+            "make a new one and give it the same again"
+        )
 
 
 def fold(events: Iterable[Event]) -> Response:

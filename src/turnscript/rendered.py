@@ -17,8 +17,8 @@ _encode = msgspec.json.Encoder().encode
 class Rendered:
     """What a render or a conversion gave: the payload and the `losses` on the way there.
 
-    `data` is the payload as bytes (JSON for an API, UTF-8 text for a format), `value` the same as a dict or str.
-    Both are made when first asked for.
+    `data` is the payload as bytes (JSON for an API, UTF-8 text for a format), made when first asked for. `value` is the
+    same as a dict or str, a dict of its own each time: whoever changes it keeps it, and `data` stays as it was.
     """
 
     __slots__ = ("_data", "_payload", "losses")

@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import pickle
 from collections.abc import Callable, Iterator
+from copy import copy, deepcopy
 
 import pytest
 from hypothesis import given
@@ -174,6 +176,27 @@ def test_the_next_prompt_begins_with_this_one_and_its_answer(format_name: str, n
         assert again.text == longer.text
 
 
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_request_that_grows_behind_its_prompt_changes_no_later_one(format_name: str, goes_on: bool) -> None:
+    """A loop keeps its items in the request, and puts each answer there before it goes on, or behind."""
+    results: list[ts.Item] = [ts.ToolResult(content=[ts.Text(text="rain")]), ts.User(content=[ts.Text(text="Thanks")])]
+    longer: list[Prompt | None] = []
+    for grows in (False, True):
+        items: list[ts.Item] = [ts.User(content=[ts.Text(text="Hi")])]
+        items += [ts.Assistant(content=[ts.Text(text="Well")], open=True)] * goes_on
+        request = ts.Request(conversation=ts.Conversation(items=items, tools=[WEATHER]))
+        prompt = ts.get_format(format_name).prompt(request, thinking=False)
+        parser = prompt.parser()
+        answer = ts.fold([*parser.feed(", yes."), *parser.close()])
+        if grows:
+            items[1:] = [*answer.items, *results]
+        longer.append(prompt.extend(answer, results))
+    apart, grown = longer
+    assert apart is not None
+    assert grown is not None
+    assert (apart.text, apart.spans, apart.losses) == (grown.text, grown.spans, grown.losses)
+
+
 def after_opening(format_: Format, written: str) -> str:
     """What the model writes behind the opening that the prompt ends in."""
     opening = format_.document.segment("assistant")
@@ -248,6 +271,17 @@ def test_no_mix_of_markers_raises_or_loses_a_byte(format_name: str, data: st.Dat
     assert whole == check_events(
         events_of(format_, request, [data_bytes[at : at + 1] for at in range(len(data_bytes))]), written
     )
+
+
+@pytest.mark.parametrize("copied", [copy, deepcopy, pickle.dumps])
+def test_a_parser_is_not_copied(format_name: str, copied: Callable[[object], object]) -> None:
+    """The two would have texts in common, and one would tell what the other was given."""
+    request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])]))
+    parser = ts.get_format(format_name).prompt(request, thinking=False).parser()
+    parser.feed(" Hello, w")
+    with pytest.raises(TypeError, match="make a new one and give it the same again"):
+        copied(parser)
+    assert "orld" in raw_text([*parser.feed("orld"), *parser.close()])
 
 
 @FEWER

@@ -1,6 +1,8 @@
 """Owns the laws of responses and streams: what is told comes back, in any pieces, through any API; errors too."""
 
 import json
+from contextlib import suppress
+from copy import deepcopy
 from itertools import pairwise
 
 import pytest
@@ -180,6 +182,24 @@ def test_a_second_answer_in_a_stream_is_an_issue_and_not_read(api_name: str) -> 
     assert parsed(api, [data]).items == response.items
     assert BEHIND == response.issues[-1].kind
     assert "the first: {" in response.issues[-1].detail
+
+
+def test_what_is_copied_in_the_middle_of_a_stream_goes_its_own_way(api_name: str) -> None:
+    """Or it refuses to be copied."""
+    api, told = ts.get_api(api_name), strategies.told(HELLO, strategies.in_pieces(2))
+    whole = stream(api, told)
+    for count in range(len(told)):
+        renderer = api.stream_renderer(asked())
+        sent = renderer.send(told[:count])
+        with suppress(TypeError):
+            deepcopy(renderer).send(told[count : count + 2])
+        assert sent + renderer.send(told[count:]) + renderer.close() == whole
+    for cut in range(0, len(whole), 50):
+        parser = api.stream_parser()
+        events = parser.feed(whole[:cut])
+        with suppress(TypeError):
+            deepcopy(parser).feed(whole[cut : cut + 70])
+        assert ts.fold([*events, *parser.feed(whole[cut:]), *parser.close()]) == parsed(api, [whole])
 
 
 @pytest.mark.parametrize("kind", ["call", "text", "said"])

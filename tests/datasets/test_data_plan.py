@@ -55,6 +55,14 @@ def test_a_plan_that_cannot_be_meant_is_refused(fields: dict[str, Any], path: st
             plan_of({**given, "inputs": list(given["inputs"])})
 
 
+@pytest.mark.parametrize("field", ["inputs", "outputs"])
+def test_a_name_that_is_no_string_is_refused_with_what_to_write(field: str) -> None:
+    given: dict[str, Any] = {"inputs": ("a.jsonl",), "format": "f", "tokenizer": "t", field: (Path("a"),)}
+    with pytest.raises(InvalidInput, match=r"a name is a string, not .*Path\('a'\); write str\(path\)") as caught:
+        Plan(**given)
+    assert f"$.{field}" == caught.value.path
+
+
 def test_a_plan_is_a_file_of_toml_or_json(tmp_path: Path) -> None:
     plan = Plan(inputs=("a", "b"), format="f", tokenizer="t", max_tokens=99, shuffle=4, pack="stream:64")
     (tmp_path / "plan.json").write_text(json.dumps(plan.facts()))

@@ -11,8 +11,9 @@ from tests.cli.running import EXAMPLES, run
 from tests.datasets.test_data_stats import read
 from turnscript.datasets.explaining import Token
 from turnscript.datasets.page import MEANINGS, preview_page
-from turnscript.datasets.preview import MARKS, Preview, Shown, State, runs, state_of
+from turnscript.datasets.preview import MARKS, Preview, Shown, State, preview, runs, state_of
 from turnscript.datasets.problems import Code, Problem
+from turnscript.errors import InvalidInput
 
 
 def token(text: bytes, *, weight: int = 0, item: int = 0, kind: str = "user", **rest: bool) -> Token:
@@ -45,6 +46,13 @@ def test_a_row_that_is_not_there_is_told_with_how_many_there_are(row: int) -> No
     result = run("data", "preview", rows, "--to", "rwkv-goose", "--tokenizer", "bytes", "--row", str(row))
     told = f"turnscript: error: {rows}: there is no row {row}: the file has 10, counted from 1\n"
     assert (1, f"{told}  expected a row from 1 to 10\n") == (result.exit_code, result.stderr)
+
+
+@pytest.mark.parametrize("row", [0, -1])
+def test_a_row_before_the_first_is_told_without_a_count(row: int) -> None:
+    """Nobody has counted: the file is not read for it."""
+    with pytest.raises(InvalidInput, match=f"there is no row {row}: rows are counted from 1"):
+        preview(str(EXAMPLES / "training_rows.jsonl"), row, format="rwkv-goose", tokenizer="bytes")
 
 
 def test_every_state_has_a_mark_of_its_own_and_a_meaning() -> None:

@@ -15,8 +15,9 @@ from turnscript.datasets.losskinds import MOST, OTHER, count_losses, kind_of, lo
 from turnscript.datasets.ordercheck import CALL_ALONE, CALL_FIRST, NO_ANSWER, NO_RESULT, SHOWN_ANEW, order_warnings
 from turnscript.datasets.overflow import Overflow
 from turnscript.datasets.preparation import encoder_of, prepare
-from turnscript.datasets.shard import run_shard
+from turnscript.datasets.shard import run_shard, run_shard_in
 from turnscript.datasets.shardfiles import REJECTS, find_record, shard_file
+from turnscript.errors import InvalidInput
 from turnscript.losses import Loss
 
 LONG = chat("q1", "first answer", "q2", "second answer", "q3", "the third and longest answer of all")
@@ -104,6 +105,16 @@ def test_a_row_that_is_nested_too_deep_is_set_aside(tmp_path: Path) -> None:
     file = written(tmp_path / "a.jsonl", [json.dumps(chat("q", "a")).encode(), deep])
     report = built(plan_for(file), tmp_path / "out")
     assert (1, 1) == (report.written, report.rejects)
+
+
+@pytest.mark.parametrize("number", [-1, 2, 64])
+def test_a_shard_that_is_not_there_is_told_with_how_many_there_are(tmp_path: Path, number: int) -> None:
+    """Those who count from 1 must not miss the first and fail at the last, nor get the last for -1."""
+    out = str(tmp_path / "out")
+    rows = [json.dumps(chat("question", "answer")).encode()] * 2
+    prepare(plan_for(written(tmp_path / "a.jsonl", rows)), out, shards=2)
+    with pytest.raises(InvalidInput, match=f"no shard {number}: the folder has 2, counted from 0"):
+        run_shard_in(out, number)
 
 
 def test_a_shard_that_is_there_is_not_made_again(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""The README is true: what it shows is run. `pytest tests/docs --update-golden` renews what its commands print."""
+"""The README is true, and docs/python.md: what they show is run. Every page's links lead somewhere.
+
+`pytest tests/docs --update-golden` renews what commands print.
+"""
 
 import doctest
 import os
@@ -16,11 +19,26 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
-_LINK = re.compile(r"\]\(([^)#]+)\)")
+_LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+PAGES = sorted(
+    str(page.relative_to(ROOT))
+    for pattern in ("*.md", "docs/**/*.md", "examples/*.md", "tiny/*.md", "benchmarks/*.md")
+    for page in ROOT.glob(pattern)
+)
 
 
-def blocks(language: str) -> list[str]:
-    return [code for name, code in _BLOCK.findall(README.read_text(encoding="utf-8")) if name == language]
+def blocks(language: str, page: Path = README) -> list[str]:
+    return [code for name, code in _BLOCK.findall(page.read_text(encoding="utf-8")) if name == language]
+
+
+def prose(page: Path) -> str:
+    return _BLOCK.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that headings have in links."""
+    return {re.sub(r"[^\w -]", "", one).strip().lower().replace(" ", "-") for one in _HEADING.findall(prose(page))}
 
 
 @pytest.fixture
@@ -57,12 +75,19 @@ def _played_block(language: str, code: str) -> str:
     return f"```{language}\n{played(code) if language == 'console' else code}```"
 
 
-def test_python_does_what_the_readme_shows(folder: Path) -> None:
-    source = "\n".join(blocks("python"))
-    test = doctest.DocTestParser().get_doctest(source, {}, "README.md", str(README), 0)
-    said: list[str] = []
-    assert test.examples
-    assert 0 == doctest.DocTestRunner().run(test, out=said.append).failed, "".join(said)
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_python_does_what_the_page_shows(page: str, folder: Path) -> None:
+    """A block with prompts is a session, one without is a program; what one block names, those below it know."""
+    names: dict[str, object] = {}
+    for code in blocks("python", ROOT / page):
+        if ">>> " not in code:
+            exec(compile(code, page, "exec"), names)
+            continue
+        test = doctest.DocTestParser().get_doctest(code, names, page, page, 0)
+        said: list[str] = []
+        assert test.examples
+        assert 0 == doctest.DocTestRunner().run(test, out=said.append, clear_globs=False).failed, "".join(said)
+        names.update(test.globs)
 
 
 def test_every_block_is_of_a_kind_that_is_checked() -> None:
@@ -86,12 +111,13 @@ def test_the_tables_list_every_api_and_format() -> None:
     assert sorted(apis + formats) == sorted(listed)
 
 
-@pytest.mark.parametrize("page", ["README.md", "examples/README.md", "docs/universal-transcript.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
-    links = _LINK.findall((ROOT / page).read_text(encoding="utf-8"))
-    assert [] == [
-        link for link in links if not link.startswith("http") and not (ROOT / page).parent.joinpath(link).exists()
-    ]
+    path = ROOT / page
+    for file, anchor in _LINK.findall(prose(path)):
+        target = path.parent / file if file else path
+        assert target.exists(), f"{page} links to {file}"
+        assert not anchor or anchor in anchors(target), f"{page} links to {file}#{anchor}"
 
 
 def test_every_example_has_a_line_and_every_line_an_example() -> None:

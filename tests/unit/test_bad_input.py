@@ -218,6 +218,26 @@ def test_a_source_of_another_type_is_an_error() -> None:
         ts.parse({}, "rwkv-universal")
 
 
+SCHEMA: Any = {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("made", "remedy"),
+    [
+        (lambda: ts.Tool(name="f", parameters=SCHEMA), r"msgspec.Raw\(json.dumps\(schema\).encode\(\)\).*got dict"),
+        (lambda: ts.Tool(name="f", parameters=json.dumps(SCHEMA)), "got str and NoneType"),  # type: ignore[arg-type]
+        (lambda: ts.Tool(name="f", type="custom", format=SCHEMA), "got NoneType and dict"),
+        (lambda: ts.Settings(stop="END"), r"write \['END'\]"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_would_be_taken_for_something_else_is_an_error_with_a_remedy(
+    made: Callable[[], object], remedy: str
+) -> None:
+    """A dict as a schema failed far away; a schema was sent as a string; of a stop string each letter was one."""
+    with pytest.raises(TypeError, match=remedy):
+        made()
+
+
 @pytest.mark.parametrize("api", BODIES)
 def test_of_a_member_given_twice_the_last_one_counts(api: str) -> None:
     whole = json.dumps(BODIES[api])

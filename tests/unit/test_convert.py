@@ -118,6 +118,16 @@ def test_an_edited_setting_arrives() -> None:
     assert (0.5, 1) == (value["temperature"], value["max_tokens"])
 
 
+def test_each_value_is_a_dict_of_its_own() -> None:
+    """So nobody changes what somebody else was given, or what is sent."""
+    rendered = ts.convert({"model": "m", "messages": [SAY]}, "openai-chat", "openai-chat")
+    first, data = rendered.value, rendered.data
+    assert isinstance(first, dict)
+    first["messages"].clear()
+    assert {"model": "m", "messages": [SAY]} == rendered.value
+    assert data == rendered.data
+
+
 def test_a_text_with_half_a_surrogate_pair_is_an_error_and_not_a_crash() -> None:
     request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="\ud800")])]))
     for name in [*ts.apis(), *ts.formats()]:

@@ -87,5 +87,9 @@ class RowReader:
 
 
 def open_rows(path: str, form: str = AUTO) -> Iterator[Row]:
-    """The rows of a file, one after the other, in bounded memory. Raises as RowReader does, at once."""
+    """The rows of a file, one after the other, in bounded memory. What is wrong with a row is in the row.
+
+    Raises at once: InvalidInput for a file that cannot be read, or whose form cannot be told; UnknownName for an
+    unknown form.
+    """
     return RowReader(path, form).rows()

@@ -118,9 +118,7 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             value = getattr(self, field)
             if value not in words:
                 raise _unfit(field, f"{value!r} is none of {', '.join(words)}", ", ".join(words), repr(value))
-        for field in ("inputs", "outputs"):
-            if isinstance(getattr(self, field), str) or not getattr(self, field):
-                raise _unfit(field, "give at least one name, in a list", "a list of names", repr(getattr(self, field)))
+        self._check_names()
         for field in ("format", "tokenizer", "train"):
             if not getattr(self, field):
                 raise _unfit(field, "it may not be empty", "a name", "''")
@@ -137,6 +135,15 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise _unfit("max_tokens", message, f"at most {packing.limit}", str(self.max_tokens))
         if self.overflow != REJECT and self.limit is None:
             raise _unfit("overflow", f"{self.overflow!r} needs max_tokens: nothing is too long without it")
+
+    def _check_names(self) -> None:
+        for field in ("inputs", "outputs"):
+            given = getattr(self, field)
+            if isinstance(given, str) or not given:
+                raise _unfit(field, "give at least one name, in a list", "a list of names", repr(given))
+            for name in given:
+                if not isinstance(name, str):
+                    raise _unfit(field, f"a name is a string, not {name!r}; write str(path)", "strings", repr(name))
 
     def _check_numbers(self) -> None:
         for field, least in (("max_tokens", 2), ("repeat", 1), ("row_bytes", 1), ("shuffle", 0)):
@@ -173,7 +180,7 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """A conversation in memory as the tokens that a build would make of its row; the inputs are not looked at.
 
         `weights`: how much items count in the loss, by their position; the others count as the plan says. Raises
-        InvalidInput, with the code of the reason, for what a build would set aside, and for what is too long.
+        InvalidInput for what a build would set aside, and for what is too long; its `reason` is the code.
         """
         from turnscript.datasets.encoded import encode  # noqa: PLC0415  (most plans are for files)
 

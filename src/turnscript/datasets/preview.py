@@ -132,8 +132,10 @@ def preview_of(plan: Plan, path: str, number: int = 1) -> Preview:
     from turnscript.datasets.preparation import encoder_of  # noqa: PLC0415
     from turnscript.datasets.rowsamples import RowSamples  # noqa: PLC0415
 
+    if number < 1:
+        raise InvalidInput(f"{path}: there is no row {number}: rows are counted from 1", expected="1 or more")
     encoder, reader = encoder_of(plan), RowReader(path, plan.form, plan.map)
-    last = deque(enumerate(islice(reader.rows(), max(number, 0)), 1), maxlen=1)
+    last = deque(enumerate(islice(reader.rows(), number), 1), maxlen=1)
     there, row = last[0] if last else (0, None)
     if row is None or there < number:
         message = f"there is no row {number}: the file has {there}, counted from 1"

@@ -133,8 +133,17 @@ def _seldom_collected() -> Iterator[None]:
 
 
 def run_shard_in(out: str, number: int, tell: Tell | None = None) -> Record:
-    """The same in a folder that is prepared, as workers in other processes call it."""
-    return run_shard(load_prepared(out), out, number, tell)
+    """Make the files of one shard of a folder that is prepared, unless they are there: what a worker does, anywhere.
+
+    `number`: from 0 up to the number of shards. `tell` is called now and then. Raises InvalidInput for a folder that
+    is not prepared, and for a shard that it does not have; Stopped for the first bad row, if that is the plan.
+    """
+    prepared = load_prepared(out)
+    count = len(prepared.shards)
+    if not 0 <= number < count:
+        message = f"{out}: there is no shard {number}: the folder has {count}, counted from 0"
+        raise InvalidInput(message, expected=f"a number from 0 to {count - 1}", got=str(number))
+    return run_shard(prepared, out, number, tell)
 
 
 class _Row(NamedTuple):

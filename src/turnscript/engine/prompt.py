@@ -48,6 +48,8 @@ class Prompt:
         "_composer",
         "_count",
         "_earlier",
+        "_goes_on",
+        "_items",
         "_missing",
         "_request",
         "_seed",
@@ -67,6 +69,8 @@ class Prompt:
         out = composer.out
         self._composer = composer
         self._request = request
+        self._goes_on = _goes_on(request)
+        self._items = tuple(request.items[:-1] if self._goes_on else request.items)  # the request may grow meanwhile
         self._thinks = thinks
         self._start = start
         self._earlier = composer.earlier
@@ -84,7 +88,7 @@ class Prompt:
 
     @property
     def request(self) -> Request:
-        """What the model is asked."""
+        """What is asked: all of it by a first prompt, by a longer one the last answer and what was said since."""
         return self._request
 
     @property
@@ -143,7 +147,7 @@ class Prompt:
             before=self._before,
             last=last.kind,
             of=last.of if isinstance(last, Thinking) else "",
-            prefilled=len(self.prefill) if _goes_on(self._request) else 0,
+            prefilled=len(self.prefill) if self._goes_on else 0,
             flags=self._composer.flags,
         )
 
@@ -151,7 +155,8 @@ class Prompt:
         """The next prompt: this one, the text generated for it, then new items. Its text starts with both.
 
         Only what is new is rendered, so a session costs what it says and not the square of that. None where it cannot
-        be: the response has no text of its own, or went on behind the end of its turn. Then render the whole again.
+        be: the response has no text of its own, went on behind the end of its turn, or has another issue that leaves
+        in doubt what its text says. Then render the whole again: all items of the session, with these.
         """
         raw = response.raw
         end = self._composer.document.end
@@ -227,7 +232,7 @@ def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, 
     place = layout.place_for(response.items[-1]) if response.items else None
     count, marks, before = len(out.pieces), len(out.marks), len(response.items)
     asked = prompt._request
-    earlier = prompt._earlier.then(asked.items[:-1] if _goes_on(asked) else asked.items)
+    earlier = prompt._earlier.then(prompt._items)
     first = earlier.count
     composer.place, composer.model = place or layout.places[composer.document.generation.kind], True
     composer.earlier, composer.last = earlier, first + before - 1 if before else -1

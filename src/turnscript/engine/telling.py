@@ -13,7 +13,7 @@ from turnscript.engine.layout import Place
 from turnscript.engine.machine import Machine
 from turnscript.engine.states import Action, State, States
 from turnscript.engine.table import Group, Payload
-from turnscript.events import Event, PartDelta, PartEnd, PartStart
+from turnscript.events import Event, OneStream, PartDelta, PartEnd, PartStart
 
 Step = Callable[[str, int], int]
 """Takes text and where to go on; returns how far it was read. The same place and no other step: it waits for more."""
@@ -27,7 +27,7 @@ class Malformed(Exception):
         self.detail, self.at = detail, at
 
 
-class Teller(ABC):
+class Teller(OneStream, ABC):
     """The state of a parser. Text that was read waits in `_pending` until an event takes it as its `raw`."""
 
     def __init__(

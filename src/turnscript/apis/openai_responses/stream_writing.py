@@ -29,7 +29,7 @@ from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, SUMMARY
 from turnscript.apis.openai_responses.response import Report, lose_stop, own_extra, told_status
 from turnscript.conversation import Assistant, Item, Refusal, Request, Text, Thinking, ToolCall
 from turnscript.errors import InvalidConversation, TurnscriptError, UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta
+from turnscript.events import Event, MessageEnd, OneStream, PartDelta, PartEnd, PartStart, ScoredDelta
 from turnscript.jsontext import Json, read_list
 from turnscript.sse import HOLE, around, comment, frame
 
@@ -73,7 +73,7 @@ _Live = tuple[Callable[[str], None], bytes, bytes, bytes]
 """Where the deltas of a part are kept, and the event that tells one: around its number and around the text."""
 
 
-class StreamWriter:
+class StreamWriter(OneStream):
     """Writes events as a stream."""
 
     def __init__(self, api: Api, request: Request, reply: Reply) -> None:
