@@ -304,7 +304,8 @@ def _answer(api: Api, exchange: Exchange, strict: bool, normalize_json: bool, op
         asked += changed
         request = answered(api, exchange.request, response)
         bodies.append(api.render_response(response, request, reply=Reply(choice=number)))
-        losses += losses_in_source_words(answer, bodies[-1].losses)
+        told = losses_in_source_words(answer, bodies[-1].losses, number)
+        losses += [loss for loss in told if loss not in losses]  # each answer says all that its body says of itself
     _refuse(losses, api.name, strict=strict)
     if together is None or len(bodies) == 1:
         bodies[0].losses[:] = [*asked, *losses]

@@ -49,10 +49,11 @@ def stream_of(
     return data, losses_in_source_words(response, renderer.losses)
 
 
-def losses_in_source_words(response: Response, losses: list[Loss]) -> list[Loss]:
-    """Losses of an answer, as the model calls its members, with the paths that these have where it came from."""
+def losses_in_source_words(response: Response, losses: list[Loss], number: int = 0) -> list[Loss]:
+    """Losses of an answer, as the model calls its members, with the paths that these have where it came from. `number`:
+    of the answer among those of a body."""
     api = origin_of(response.origin)
-    return answer_in_source_words(response, api.words if api is not None else {}, losses)
+    return answer_in_source_words(response, api.words if api is not None else {}, losses, number)
 
 
 class Retelling:

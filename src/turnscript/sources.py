@@ -46,6 +46,7 @@ NOT_HERE = "has no such member here"
 
 _ENDS = ("finish_reason", "stop_sequence")
 _CHOICE = "$.choices["
+_FIRST = "choices[0]"
 _STRINGS = frozenset({"string", "input", "object"})
 """The shapes of a content that has no parts in its source."""
 
@@ -110,8 +111,11 @@ def in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
     return at_source(request, [one for loss in losses for one in _in_words(loss, items, request.words)])
 
 
-def answer_in_source_words(response: Response, words: Words, losses: list[Loss]) -> list[Loss]:
-    """Losses of an answer, as the model calls its members, with the paths that these have in the source."""
+def answer_in_source_words(response: Response, words: Words, losses: list[Loss], number: int = 0) -> list[Loss]:
+    """Losses of an answer, as the model calls its members, with the paths that these have in the source. `number`: of
+    the answer among those of a body, of which words name the first."""
+    if number:
+        words = {key: word.replace(_FIRST, f"choices[{number}]", 1) for key, word in words.items()}
     ends = {f"$.{name}": f"$.{words[key]}" for name in _ENDS if (key := f"response.{name}") in words}
     losses = [_at(loss, ends.get(loss.path, loss.path)) for loss in losses]
     losses = [one for loss in losses for one in _apart(loss, response, words)]
@@ -124,9 +128,7 @@ def _apart(loss: Loss, response: Response, words: Words) -> list[Loss]:
     key = f"response.{loss.path[2:]}"
     if not loss.detail.endswith(NOT_HERE) or key not in words or loss.path[2:] not in response.extra:
         return [loss]
-    first = next((item.at for item in response.items if item.at.startswith(_CHOICE)), "")
-    at = around(first) if words[key].startswith(_CHOICE[2:]) and first else f"$.{words[key]}"
-    places = _leaves(response.extra[loss.path[2:]], at, key, words)
+    places = _leaves(response.extra[loss.path[2:]], f"$.{words[key]}", key, words)
     return [_at(loss, place) for place in places]
 
 

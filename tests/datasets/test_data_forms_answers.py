@@ -262,6 +262,13 @@ def test_what_an_answer_cost_is_no_reason_to_set_it_aside(log: tuple[str, Any], 
     assert trained(example).rstrip().endswith("Hello<|im_end|>")
 
 
+def test_what_a_server_sends_behind_an_answer_is_no_reason_to_set_it_aside() -> None:
+    chunk = {"choices": [{"index": 0, "delta": {"content": "Hello"}, "finish_reason": "stop"}]}
+    stream = f'data: {json.dumps(chunk)}\n\ndata: [DONE]\n\ndata: {{"cost": 1}}\n\n'
+    (example,) = read("openai-chat", {"request": ASKED, "response": stream})
+    assert trained(example).rstrip().endswith("Hello<|im_end|>")
+
+
 def test_of_several_choices_only_those_that_were_cut_off_have_no_end() -> None:
     form, row = of_chat("stop", content="one")
     row["response"]["choices"].append({"message": {"role": "assistant", "content": "two"}, "finish_reason": "length"})

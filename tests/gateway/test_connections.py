@@ -77,6 +77,12 @@ def test_requests_behind_an_offer_without_a_body_are_answered(stage: Stage) -> N
     assert {b"HTTP/1.1 200"} == {one[:12] for one in told(stage, offer * 1500, count=1500)}
 
 
+def test_a_tunnel_is_refused_whatever_follows(stage: Stage) -> None:
+    for size in (b"content-length: 5", b"upgrade: h2c\r\nconnection: upgrade\r\ncontent-length: 5"):
+        request = b"CONNECT another:80 HTTP/1.1\r\nhost: x\r\n%b\r\n\r\nhello" % size
+        assert [b"HTTP/1.1 400"] == [one[:12] for one in told(stage, request)]
+
+
 @EACH
 def test_requests_that_follow_each_other_at_once_are_answered_in_turn(stage: Stage, api: Api) -> None:
     stage.play(answer("one"), answer("two"), answer("three"))

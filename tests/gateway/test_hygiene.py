@@ -407,6 +407,11 @@ def test_members_without_effect_are_reported_and_meaningless_ones_are_not() -> N
     assert ["$.text.verbosity"] == [loss.path for loss in unread(verbose)]
 
 
+@pytest.mark.parametrize("text", [None, "Hi", ["Hi"], {}, {"format": None}], ids=repr)
+def test_a_member_that_changes_nothing_may_hold_anything(text: Any) -> None:
+    assert [] == unread(messages(text=text))
+
+
 def with_tools(*names: str) -> Request:
     return clean(Request(conversation=Conversation([], [Tool(name=name) for name in names]))).request
 

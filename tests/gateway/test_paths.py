@@ -72,9 +72,20 @@ def test_without_keys_no_page_of_another_host_gets_anything(keyless: Stage, meth
         assert told.status_code in (200, 400, 404)
 
 
+@pytest.mark.parametrize(("method", "path"), PATHS)
+def test_without_keys_no_name_of_others_that_leads_here_gets_anything(keyless: Stage, method: str, path: str) -> None:
+    url = path.replace("{id}", "resp_1").replace("{name:path}", "another")
+    for host in ("rebound.test:8000", "127.0.0.1.example.org", "example.org.", "["):
+        told = keyless.client.request(method, url, headers={"host": host})
+        assert (403, True) == (told.status_code, f"{host} is asked" in told.text)
+    for host in ("localhost:3000", "[::1]:80", "127.0.0.1", "192.168.0.7:80", "gateway", "host.docker.internal:8400"):
+        told = keyless.client.request(method, url, headers={"host": host})
+        assert told.status_code in (200, 400, 404)
+
+
 def test_a_page_of_another_host_may_ask_with_a_key_and_where_the_server_is_public(keyed: tuple[Stage, str]) -> None:
     stage, token = keyed
-    page = {"origin": "https://example.org"}
+    page = {"origin": "https://example.org", "host": "example.org"}
     assert 200 == stage.client.get("/v1/models", headers=page | {"authorization": f"Bearer {token}"}).status_code
     with Stage(server={"public": True}) as public:
         assert 200 == public.client.get("/v1/models", headers=page).status_code

@@ -146,6 +146,15 @@ def test_the_second_choice_is_named_by_its_own_path() -> None:
     assert [] == [str(loss) for loss in losses if loss.path != "$" and not is_there(body, loss.path)]
 
 
+def test_each_choice_loses_what_is_its_own_and_the_body_loses_its_members_once() -> None:
+    silent = {"index": 1, "text": "", "finish_reason": "stop", "stop_reason": "END", "zz": 1}
+    body = ANSWERS["openai-completions"] | {"choices": [{"index": 0, "text": "Hi", "finish_reason": "stop"}, silent]}
+    paths = [loss.path for loss in ts.convert(body, "openai-completions", "openai-chat").losses]
+    assert {"$.choices[1]", "$.choices[1].zz"} <= set(paths)
+    assert not [path for path in paths if path.startswith("$.choices[0]")]
+    assert ["$.created", "$.new"] == [path for path in paths if not path.startswith("$.choices")]
+
+
 def told_again(source: str, target: str, data: bytes) -> Retelling:
     """A stream of one API, told again as one of another, to its end."""
     retelling = Retelling(Recording(ts.get_api(source)), ts.Request(), ts.get_api(target))

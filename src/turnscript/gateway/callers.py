@@ -47,8 +47,8 @@ class Callers:
         """Who asks. Raises Unauthorized where keys are configured and neither of those offered is one, and Forbidden
         where none are and a page of another host asks."""
         if self._keys is None:
-            if "origin" in headers and not self._config.server.public:
-                check_page(headers["origin"])
+            if not self._config.server.public:
+                check_page(headers)
             return self._anybody
         bearer, api_key = credentials(headers)
         key = self._keys.check(bearer, api_key)

@@ -435,7 +435,7 @@ def unread(request: Request, handled: Collection[str] = ()) -> list[Loss]:
     losses = []
     for key, value in request.extra.items():
         if key in UNREAD or key in handled or bytes(value).strip() in _NOTHING:
-            if key in _ASKED and _ASKED[key] in read_object(value):
+            if _asks(key, value):
                 losses.append(Loss(f"$.{key}.{_ASKED[key]}", "dropped", "this has no effect here"))
             continue
         if key == "context_management" and _keeps_all(plain(value)):
@@ -444,6 +444,12 @@ def unread(request: Request, handled: Collection[str] = ()) -> list[Loss]:
     said = [field for field in ("verbosity", "moderation") if getattr(request.settings, field) is not None]
     losses += [Loss(request.paths.get(field, f"$.{field}"), "dropped", "this has no effect here") for field in said]
     return losses
+
+
+def _asks(key: str, value: Json) -> bool:
+    """Whether a member that changes nothing has one in it that does."""
+    members = plain(value) if key in _ASKED else None
+    return isinstance(members, dict) and members.get(_ASKED[key]) is not None
 
 
 _NOTHING = frozenset({b"null", b"[]", b"{}", b'""', b"false"})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from turnscript.errors import Forbidden
@@ -10,6 +12,8 @@ from turnscript.gateway.config import Config
 from turnscript.gateway.invalidconfig import InvalidConfig
 
 _LOCAL = "localhost"
+_REMEDY = "set keys to a file made with `turnscript keys add`, or set public = true if that is meant"
+_AT_HOME = (".local", ".internal", ".lan", ".home.arpa")
 
 
 def is_loopback(host: str) -> bool:
@@ -25,19 +29,21 @@ def is_loopback(host: str) -> bool:
     return bool((mapped or address).is_loopback)
 
 
-def check_page(origin: str) -> None:
+def check_page(headers: Mapping[str, str]) -> None:
     """No page of another host may ask where no key is needed. A browser on this machine reaches what listens here
-    alone, and runs the scripts of any page; it tells whose they are in `Origin`, which programs do not send.
+    alone, and runs the scripts of any page. Whose they are it tells in `Origin`, which programs do not send; but not
+    where a page reads from its own host, whose name may lead here by now: that stands in `Host`.
 
     Raises Forbidden.
     """
-    if _is_foreign(origin):
-        raise Forbidden(
-            f"a web page of {origin} asks, and without keys only those of this machine may; set keys to a file made "
-            "with `turnscript keys add`, or set public = true if that is meant"
-        )
+    origin, host = headers.get("origin"), headers.get("host", "")
+    if origin is not None and _is_foreign(origin):
+        raise Forbidden(f"a web page of {origin} asks, and without keys only those of this machine may; {_REMEDY}")
+    if _is_of_others(host):
+        raise Forbidden(f"{host} is asked, and without keys only names of this machine's own answer; {_REMEDY}")
 
 
+@lru_cache(maxsize=64)
 def _is_foreign(origin: str) -> bool:
     """Whether a page is of another host, or hides its own (`null`). Extensions and desktop programs are neither."""
     try:
@@ -45,6 +51,25 @@ def _is_foreign(origin: str) -> bool:
     except ValueError:
         return True
     return origin == "null" or (parts.scheme in ("http", "https") and not is_loopback(parts.hostname or ""))
+
+
+@lru_cache(maxsize=64)
+def _is_of_others(host: str) -> bool:
+    """Whether somebody else may say where the name of a host leads. Nobody can of an address, of a name without a dot,
+    and of names that only a network at home, or the engine of a container, gives."""
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return True
+    return "." in name and not name.endswith(_AT_HOME) and not is_loopback(name) and not _is_address(name)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def check_reach(config: Config) -> None:
@@ -56,7 +81,7 @@ def check_reach(config: Config) -> None:
     if server.keys is None and not server.public and not is_loopback(server.host):
         message = (
             f"listening on {server.host} lets everybody who reaches this machine use the models and read what is kept; "
-            "set keys to a file made with `turnscript keys add`, or set public = true if that is meant"
+            + _REMEDY
         )
         source = config.origins.get("server.host", "")
         raise InvalidConfig(message, path="server.host", source=source, expected="127.0.0.1")

@@ -101,7 +101,9 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._disarm()
-        self._held = self.parser.should_upgrade() and _announces_body(self.headers)
+        # A tunnel is an offer without the header, and what follows it is no body.
+        offered = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+        self._held = offered and _announces_body(self.headers)
         if not self._held:
             super().on_headers_complete()
 

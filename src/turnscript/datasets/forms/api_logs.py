@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from turnscript.api import Api
+from turnscript.behind import BEHIND
 from turnscript.conversation import Assistant, Conversation, Item, Request, Response, Text, Thinking
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import (
@@ -199,7 +200,9 @@ def _can_answer(api: Api, log: _Log) -> bool:
 
 
 _NULL = Json(b"null")
-_HARMLESS = frozenset({"no_finish_reason", "missing_reason", "missing_arguments", "invalid_count", "missing_count"})
+_HARMLESS = frozenset(
+    {"no_finish_reason", "missing_reason", "missing_arguments", "invalid_count", "missing_count", BEHIND}
+)
 """Issues of a response that leave what the model wrote as it is."""
 _LOOKED_AT = ("messages", "input", "prompt", "request", "request_body", "inputs", "body")
 
