@@ -32,11 +32,7 @@ from turnscript.conversation import (
     Usage,
 )
 from turnscript.convert import convert
-from turnscript.errors import (
-    InvalidRequest,
-    LossyConversion,
-    UpstreamError,
-)
+from turnscript.errors import InvalidRequest, LossyConversion, UpstreamError
 from turnscript.events import fold
 from turnscript.jsontext import Json
 from turnscript.losses import Loss
