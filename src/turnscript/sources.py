@@ -108,7 +108,8 @@ def in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
     items: dict[str, Item] = {}
     for item in request.items:
         items.setdefault(item.at, item)
-    return at_source(request, [one for loss in losses for one in _in_words(loss, items, request.words)])
+    longest = max(map(len, items), default=0)
+    return at_source(request, [one for loss in losses for one in _in_words(loss, items, longest, request.words)])
 
 
 def answer_in_source_words(response: Response, words: Words, losses: list[Loss], number: int = 0) -> list[Loss]:
@@ -202,8 +203,8 @@ def _leads_into(path: str, key: str) -> bool:
     return path.startswith(f".{key}") and path[len(key) + 1 : len(key) + 2] in ("", ".", "[")
 
 
-def _in_words(loss: Loss, items: Mapping[str, Item], words: Words) -> list[Loss]:
-    for at in _prefixes(loss.path):
+def _in_words(loss: Loss, items: Mapping[str, Item], longest: int, words: Words) -> list[Loss]:
+    for at in _prefixes(loss.path, longest):
         if at in items:
             item, unnamed_one = items[at], loss.detail.endswith(NOT_HERE)
             members = _unnamed_of(item, loss.path[len(at) :], words)
@@ -229,10 +230,11 @@ def _part_at(item: Item, member: str) -> Part | None:
     return content[int(found[1])] if found and int(found[1]) < len(content) else None
 
 
-def _prefixes(path: str) -> Iterable[str]:
-    """The path, and every path above it, longest first. Keys of people may hold dots: those prefixes name no item."""
+def _prefixes(path: str, longest: int) -> Iterable[str]:
+    """The path, and every path above it that is no longer than `longest`, longest first. Keys of people may hold dots:
+    those prefixes name no item."""
     yield path
-    for end in range(len(path) - 1, 0, -1):
+    for end in range(min(len(path) - 1, longest), 0, -1):
         if path[end] in ".[":
             yield path[:end]
 

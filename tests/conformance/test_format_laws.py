@@ -13,7 +13,7 @@ from tests.conformance.examples import fewer
 from tests.growth import assert_grows_below
 from tests.strategies import conversations, text
 from turnscript.format import Format
-from turnscript.jsontext import Json
+from turnscript.jsontext import Json, json_of
 
 _PLACE = re.compile(r"items\[(\d+)\]")
 
@@ -268,6 +268,34 @@ def test_reading_many_turns_takes_time_in_proportion(format_name: str) -> None:
         return lambda: format_.parse(text)
 
     assert_grows_below(20, reading, 500, 4_000)
+
+
+def described(description: str, member: str) -> list[ts.Tool]:
+    """A tool with a parameter, and what is said of each."""
+    schema = {"type": "object", "properties": {"a": {"type": "string", "description": member}}}
+    return [ts.Tool(name="f", description=description, parameters=json_of(schema))]
+
+
+TOOL_LISTS: dict[str, Callable[[int], list[ts.Tool]]] = {
+    "many": lambda n: described("a", "b") * n,
+    "commas": lambda n: described("a", ", " * n * 32),
+    "lists in a text": lambda n: [ts.Tool(name="f", description="\nParameters: {" * n)],
+}
+
+
+@pytest.mark.parametrize("shape", TOOL_LISTS)
+def test_tools_are_read_in_time_in_proportion(format_name: str, shape: str) -> None:
+    """F7: eight times as many, or as long a text, take less than twenty times as long to read."""
+    format_ = ts.get_format(format_name)
+    system = ts.System(content=[ts.Text(text="a")])
+
+    def reading(size: int) -> Callable[[], object]:
+        conversation = ts.Conversation(items=[system], tools=TOOL_LISTS[shape](size))
+        text = str(format_.render(ts.Request(conversation=conversation)).value)
+        assert text.count("\n") < 7 or format_.parse(text).tools
+        return lambda: format_.parse(text)
+
+    assert_grows_below(20, reading, 1_000, 8_000, least=0.002)
 
 
 @pytest.mark.parametrize("place", ["schema", "arguments", "object", "array"])

@@ -296,6 +296,18 @@ def test_a_prompt_may_be_answered_whatever_it_says(format_name: str, request: ts
     assert prompt.prefill == "" or prompt.text.endswith(prompt.prefill)
 
 
+def test_a_stop_string_of_any_length_ends_an_answer(format_name: str) -> None:
+    """Also where nearly all of it has come before, and then something else."""
+    request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])]))
+    stop = "halt " * 1000 + "."
+    request.settings.stop = [stop, "x" * 3000]
+    before = f"so {stop[:-1]}, and"
+    written = f"{before}{stop} more"
+    events = events_of(ts.get_format(format_name), request, [written[at : at + 7] for at in range(0, len(written), 7)])
+    assert before == "".join(event.text for event in events if isinstance(event, PartDelta))
+    assert stop == ts.fold(events).stop_sequence
+
+
 SHAPES: dict[str, Callable[[Format, int], str]] = {
     "text": lambda _, n: "word " * n,
     "near misses": lambda _, n: "< a </ b <|im <<US \n" * (n // 4),

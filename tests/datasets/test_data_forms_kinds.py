@@ -404,6 +404,15 @@ HOSTILE: dict[str, list[Callable[[int], Any]]] = {
         lambda n: glaive("USER: a\n\n\nASSISTANT: <functioncall> " + "{'" * n),
         lambda n: glaive("USER: a\n\n\n" * n),
         lambda n: glaive("USER: a", "x with access to the following functions. Use them if required -\n" + "{}" * n),
+        lambda n: glaive(
+            "USER: a",
+            "x with access to the following functions. Use them if required -\n" + "{}" * n + json.dumps("x" * 400 * n),
+        ),
+    ],
+    "toolbench": [
+        lambda n: turns(("assistant", f"Action:{' ' * (n // 16)}x\nAction Input")),
+        lambda n: turns(("assistant", "Action:" + "\n" * n)),
+        lambda n: turns(("assistant", "\nAction:" * n + "f\nAction Input: {}")),
     ],
     "sharegpt": [
         lambda n: turns(("gpt", "<tool_call>[" * n)),

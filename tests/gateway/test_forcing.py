@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import turnscript as ts
+from tests.growth import assert_grows_below
 from tests.strategies import events as told_events
 from turnscript.conversation import (
     Assistant,
@@ -335,6 +337,14 @@ def test_a_formats_own_stops_come_first(
 ) -> None:
     found = stops(own, client, limit=limit, path="$.stop_sequences")
     assert (sent, lost) == (found.sent, [loss.path for loss in found.losses])
+
+
+def test_stop_strings_cost_no_more_than_there_are() -> None:
+    def listing(count: int) -> Callable[[], object]:
+        client = [f"stop {number}" for number in range(count)]
+        return lambda: stops(["\n\nUser:"], client)
+
+    assert_grows_below(10, listing, 2_000, 8_000, least=0.005)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import turnscript as ts
+from tests.growth import assert_grows_below
 from tests.strategies import events as told_events
 from tests.strategies import text as hostile
 from turnscript.conversation import (
@@ -317,6 +318,17 @@ def test_the_other_tools_can_stay_in_the_prompt_and_are_unknown_to_the_checks() 
     gate = CallGate(made.tools)
     gate.feed(told_events.told(Response(items=[ToolCall(name="f")]), told_events.in_pieces(9)))
     assert ["unknown_tool"] == [finding.kind for finding in gate.findings]
+
+
+@pytest.mark.parametrize("entry", [{"type": "function", "name": "f{}"}, {"type": "web_search"}, {"type": "namespace"}])
+def test_allowed_tools_are_found_in_time_in_proportion(entry: dict[str, str]) -> None:
+    def choosing(count: int) -> Callable[[], object]:
+        tools = [{"type": "function", "name": f"f{at}"} for at in range(count)]
+        entries = [{key: value.format(at) for key, value in entry.items()} for at in range(count)]
+        request = asked(tools, tool_choice={"type": "allowed_tools", "mode": "auto", "tools": entries})
+        return lambda: offered(request)
+
+    assert_grows_below(10, choosing, 500, 2_000, least=0.005)
 
 
 def test_where_none_of_the_allowed_tools_is_there_none_is_called() -> None:

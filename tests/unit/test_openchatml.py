@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import turnscript as ts
 from tests import goldens
+from tests.growth import assert_grows_below
 from tests.openchatml import (
     FORMAT,
     GOLDEN,
@@ -24,6 +26,10 @@ from tests.openchatml import (
     turn,
     user,
 )
+from turnscript.engine.escape import Escape
+from turnscript.engine.layout import layout_of
+from turnscript.engine.spans import Writer
+from turnscript.engine.speakers import speaker_at
 from turnscript.jsontext import json_of
 
 PROMPTS: list[dict[str, Any]] = json.loads((GOLDEN / "prompts.json").read_text())
@@ -325,3 +331,12 @@ def test_the_thought_of_an_api_is_a_reason() -> None:
     back = ts.convert(written, "openchatml", "openai-chat").value
     assert isinstance(back, dict)
     assert "hm" == back["messages"][-1]["reasoning_content"]
+
+
+def test_the_opening_of_a_turn_costs_nothing_for_the_turns_before() -> None:
+    def opening(count: int) -> Callable[[], object]:
+        items: list[ts.Item] = [ts.User()] * count
+        layout, out = layout_of(FORMAT.document), Writer(Escape(), archive=False)
+        return lambda: [speaker_at(layout, items, at, out) for at in range(count)]
+
+    assert_grows_below(9, opening, 4_000, 16_000, least=0.005)

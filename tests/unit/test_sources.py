@@ -1,11 +1,13 @@
 """Owns the unit tests of where losses say that something stood: in the source, as its API calls it."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import turnscript as ts
+from tests.growth import assert_grows_below
 from turnscript.losses import Loss
 from turnscript.sources import part_path, texts_in_source
 
@@ -326,3 +328,11 @@ def test_that_a_tool_failed_is_told_as_the_source_says_it(target: str) -> None:
     assert "$.messages[2].content[0].is_error" in [loss.path for loss in losses]
     transcript = '<<TOOL_RESULT name="f" id="a" status="error" format="text">>\nr\n<<END_TOOL_RESULT>>'
     assert "line 1.status" in [loss.path for loss in ts.convert(transcript, "rwkv-universal", target).losses]
+
+
+def test_the_place_of_a_loss_with_a_long_name_is_found_in_time_in_proportion() -> None:
+    def converting(size: int) -> Callable[[], object]:
+        body = json.dumps({"model": "m", "messages": [{**ASK, "[" * size: 1}]})
+        return lambda: ts.convert(body, "openai-chat", "ai00-v1")
+
+    assert_grows_below(10, converting, 20_000, 80_000, least=0.01)

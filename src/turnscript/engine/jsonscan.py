@@ -80,14 +80,10 @@ class ValueScanner:
         if self._slash:
             self._slash = False
             position += 1
-        elif length - position > _LONG and text.find('"', position) >= 0:
-            try:  # the decoder's own scanner is faster, and fails where a string is cut or has escapes of ours
-                end: int = scanstring(text, position, False)[1]
-                self._kind = "{"
-                self.done = self._depth == 0
-                return end
-            except ValueError:
-                pass
+        elif length - position > _LONG and (behind := _behind_string(text, position)) >= 0:
+            self._kind = "{"
+            self.done = self._depth == 0
+            return behind
         end = _IN_STRING.match(text, position).end()  # type: ignore[union-attr]
         if end == length:
             return length
@@ -114,6 +110,23 @@ class ValueScanner:
             self.failed = True  # a tag or a label, say: the value was cut off
             return position
         return position + 1
+
+
+def _behind_string(text: str, position: int) -> int:
+    """Where a string ends, if there is a fast way to tell; else -1."""
+    quote = text.find('"', position)
+    if quote < 0 or text.find("\\", position, quote) < 0:
+        return quote + 1 or -1
+    # The decoder's own scanner is faster, and fails where a string is cut or has escapes of ours. Its error counts the
+    # lines of all before: so a string that is short beside that is not tried.
+    near = position + position // 64
+    end = _IN_STRING.match(text, position, near).end()  # type: ignore[union-attr]
+    if end < near - 1 and end < len(text) and text[end] == '"':
+        return end + 1
+    try:
+        return int(scanstring(text, position, False)[1])
+    except ValueError:
+        return -1
 
 
 def begins_object(text: str) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from sys import maxsize
 from typing import Generic, TypeVar
 
 from turnscript.engine.escape import Escape
@@ -20,6 +21,7 @@ Action = TypeVar("Action")
 WIDEST = 32  # white space between two segments is looked over no further than this; more is text
 _LONG, _STEP = 64, 4096  # in a text of more characters than this, needles are looked for first; and in such steps
 _SLASHES = 4000  # an escape with more backslashes than this is not looked for while streaming
+_DEEPEST = 64  # a pattern knows beginnings of so many characters at most: in it, each stands inside the one before
 
 
 class Scanner(Generic[Action]):
@@ -29,12 +31,18 @@ class Scanner(Generic[Action]):
         self.actions = dict(literals)
         rules = escape.rules if escape else ()
         ordered = sorted(self.actions, key=len, reverse=True)
-        self._find = re.compile("|".join(map(re.escape, ordered)) or r"(?!)")
+        self._long = tuple(literal for literal in ordered if len(literal) > _DEEPEST + 1)
+        short = ordered[len(self._long) :]
+        # One literal alone is found in linear time, whatever it is; one of several, in its length for each character.
+        self._each = [re.compile(re.escape(literal)).search for literal in self._long]
+        self._short = re.compile("|".join(map(re.escape, short)) or r"(?!)").search
+        self._search = self._earliest if self._long else self._short
         self.trigger = re.compile(_beginnings([*ordered, *(f"{lead}\\" for lead, _ in rules)])).search
         self._partial = re.compile(_partials(ordered, rules))
         leads = max((len(lead) for lead, _ in rules), default=0)
         self._name = max((len(name) for _, names in rules for name in names), default=0)
-        self._window = max(max(map(len, ordered), default=0), leads + self._name + 1)
+        longest, escaped = max(map(len, ordered), default=0), leads + self._name + 1
+        self._window, self._reach = max(longest, escaped), max(min(longest, _DEEPEST), escaped)
         # White space and one character more: how a literal begins. Each of those has a needle in it.
         begun = {literal[: len(literal) - len(literal.lstrip()) + 1] for literal in ordered}
         self._needles = tuple(one for one in begun if not any(other in one for other in begun - {one}))
@@ -43,10 +51,15 @@ class Scanner(Generic[Action]):
 
     def find(self, text: str, start: int, closing: bool) -> re.Match[str] | None:
         """The first literal from `start` on that is certain: no longer one can begin before or at it any more."""
-        match = self._find.search(text, self._first(text, start) if len(text) - start > _LONG else start)
+        match = self._search(text, self._first(text, start) if len(text) - start > _LONG else start)
         if match is None or closing or match.end() + self._window <= len(text):
             return match
         return match if match.start() < self.hold(text, start) else None
+
+    def _earliest(self, text: str, start: int = 0, end: int = maxsize) -> re.Match[str] | None:
+        """The first literal, the longest at its place, where some are long."""
+        found = [search(text, start, end) for search in (*self._each, self._short)]
+        return min((match for match in found if match is not None), key=re.Match.start, default=None)
 
     def _first(self, text: str, start: int) -> int:
         """From where on a literal may stand in a long text. A string is found much faster than a pattern."""
@@ -60,7 +73,7 @@ class Scanner(Generic[Action]):
 
     def near(self, text: str, start: int, last: int, closing: bool) -> re.Match[str] | None:
         """The first literal that begins between `start` and `last`, if that is certain."""
-        match = self._find.search(text, start, last + self._window)
+        match = self._search(text, start, last + self._window)
         if match is None or match.start() > last:
             return None
         if closing or match.end() + self._window <= len(text) or match.start() < self.hold(text, start):
@@ -71,19 +84,31 @@ class Scanner(Generic[Action]):
         """How much of a text is content as it stands, where the rest may become a literal; -1: not so easy to tell."""
         if self.trigger(text) is None:
             return len(text)
-        return -1 if "\\" in text or self._find.search(text) is not None else self.hold(text, 0)
+        return -1 if "\\" in text or self._search(text) is not None else self.hold(text, 0)
 
     def waits(self, text: str) -> int:
         """0 where all of a text, but for white space before it, may yet become a literal; -1 where more is known."""
-        return 0 if self._waiting(text) is not None and self._find.search(text) is None else -1
+        return 0 if self._waiting(text) is not None and self._search(text) is None else -1
 
     def hold(self, text: str, start: int) -> int:
         """From where on `text` may be the beginning of something; its length if nothing is."""
-        window = self._window
+        window = self._reach
         if "\\" in text[-self._name - 1 :]:
             window += _SLASHES
         match = self._partial.search(text, max(start, len(text) - window))
-        return match.start() if match else len(text)
+        held = match.start() if match else len(text)
+        return min(held, self._hold_long(text, start)) if self._long else held
+
+    def _hold_long(self, text: str, start: int) -> int:
+        """From where on `text` is a beginning that is too long for the pattern; its length if there is none."""
+        held = len(text)
+        for literal in self._long:
+            begun = literal[: _DEEPEST + 1]
+            at = text.find(begun, max(start, len(text) - len(literal) + 1))
+            while at >= 0 and not literal.startswith(text[at:]):
+                at = text.find(begun, at + 1)
+            held = at if 0 <= at < held else held
+        return held
 
 
 def _beginnings(literals: Iterable[str]) -> str:
@@ -108,11 +133,11 @@ def _partials(literals: Iterable[str], rules: Iterable[tuple[str, tuple[str, ...
 
 
 def _prefixes(literals: Iterable[str]) -> str:
-    """A pattern for every proper prefix of the literals, not the empty one."""
+    """A pattern for every proper prefix of the literals, not the empty one, and none that is too long for a pattern."""
     tree: dict[str, object] = {}
     for literal in literals:
         node = tree
-        for character in literal[:-1]:
+        for character in literal[:-1][:_DEEPEST]:
             node = node.setdefault(character, {})  # type: ignore[assignment]
     return _branches(tree)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 
 from turnscript.conversation import Item, Text
 from turnscript.engine.layout import Layout
@@ -17,7 +16,8 @@ def speaker_at(layout: Layout, items: Sequence[Item], first: int, out: Writer) -
     """Where the item stands that says who speaks in the turn which the item at `first` opens: its text. -1 if the turn
     has none."""
     before = items[first]
-    for at, item in enumerate(islice(items, first, None), first):
+    for at in range(first, len(items)):
+        item = items[at]
         apart = (before.kind, item.kind) not in layout.joints or (item.hints is not None and item.hints.turn == "new")
         if at > first and apart:
             return -1

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from turnscript.conversation import Tool
 from turnscript.engine.attributes import attribute_text
 from turnscript.engine.escape import Escape, Rule
+from turnscript.engine.lines import Lines
 from turnscript.engine.pretty import pretty
 from turnscript.engine.recent import MB, recent
 from turnscript.engine.spans import Writer
@@ -257,9 +258,9 @@ class TaggedTools(JsonTools):
         """The JSON of each tag, laid out in any way; a tag that says a name says the JSON's (requirements D-A-3)."""
         text = _augmented(payload.escape, self.rules).remove(payload.text)
         found: list[Tool] = []
-        position = 0
+        lines, position = Lines(text), 0
         while tag := _TOOL_TAG.match(text, position):
-            place = replace(payload, line=payload.line + text.count("\n", 0, tag.end()))
+            place = replace(payload, line=payload.line + lines.at(tag.end())[0] - 1)
             end = _json_end(text, tag.end(), place)
             tool = self._tool(text[tag.end() : end], place)
             if tag[1] is not None and _string(tag[1]) != tool.name:
@@ -270,7 +271,7 @@ class TaggedTools(JsonTools):
                 raise _not_a_tool(place, "</tool> must follow the JSON")
             position = closing.end()
         if text[position:].strip():
-            place = replace(payload, line=payload.line + text.count("\n", 0, position))
+            place = replace(payload, line=payload.line + lines.at(position)[0] - 1)
             raise _not_a_tool(place, "each must stand in a tag <tool>")
         return found
 
@@ -303,7 +304,7 @@ _DECODER = json.JSONDecoder(parse_int=str)  # it only finds ends; as ints, numbe
 _NO_ESCAPE = Escape()
 _NULL = Json(b"null")
 _HEADING = re.compile(r"^### ", re.MULTILINE)
-_DEFINITION = re.compile(r"(.*?)\n(?:Parameters: \{(.*)\}\n\n|\n)", re.DOTALL)
+_LIST, _LIST_END = "\nParameters: {", "}\n\n"
 _PARAMETER = re.compile(r"([^\s(:,][^(:,]*)(?: \(([^():,]*)\): (.*)|: (.*))")
 
 
@@ -334,11 +335,13 @@ def _short(properties: dict[str, Any]) -> str:
 def _markdown_tools(text: str, escape: Escape) -> Iterator[Tool]:
     for chunk in _HEADING.split(text)[1:]:
         name, _, rest = escape.remove(chunk).partition("\n")
-        match = _DEFINITION.fullmatch(rest)
-        if match is None:
+        if not rest.endswith("\n\n"):
             yield Tool(name=name, description=rest.strip("\n") or None)
             continue
-        tool = Tool(name=name, description=match[1] or None, parameters=_parameters_from(match[2]))
+        begin = rest.find(_LIST) if rest.endswith(_LIST_END) else -1
+        short = rest[begin + len(_LIST) : -len(_LIST_END)] if begin >= 0 else None
+        description = rest[:begin] if begin >= 0 else rest[:-2]
+        tool = Tool(name=name, description=description or None, parameters=_parameters_from(short))
         if _markdown(tool) != f"### {name}\n{rest}":
             tool = Tool(name=name, description=rest.removesuffix("\n\n"))
         yield tool
@@ -351,14 +354,21 @@ def _parameters_from(short: str | None) -> Json | None:
 def _object_schema_of(short: str) -> dict[str, Any]:
     """The schema of a short list: `path (string): File to read, limit: integer`."""
     properties: dict[str, Any] = {}
-    last: dict[str, Any] | None = None
+    words: list[str] | None = None  # of the description that a comma may go on with
+    described: list[tuple[dict[str, Any], list[str]]] = []
     for entry in short.split(", ") if short else []:
         match = _PARAMETER.fullmatch(entry)
-        if match is None and last is not None and "description" in last:
-            last["description"] += f", {entry}"
-        elif match is not None:
-            last = {"type": match[4]} if match[4] is not None else {"type": match[2], "description": match[3]}
-            properties[match[1]] = last
+        if match is None:
+            if words is not None:
+                words.append(entry)
+            continue
+        properties[match[1]] = member = {"type": match[4] if match[4] is not None else match[2]}
+        words = None
+        if match[4] is None:
+            words = [match[3]]
+            described.append((member, words))
+    for member, words in described:
+        member["description"] = ", ".join(words)
     return {"type": "object", "properties": properties}
 
 

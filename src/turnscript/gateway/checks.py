@@ -28,7 +28,8 @@ from turnscript.conversation import Assistant, Issue, Response, Text, Tool, Tool
 from turnscript.conversation import calls as calls_of
 from turnscript.engine.recent import MB, recent
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, raw_text
-from turnscript.jsontext import Json, is_object, text_of
+from turnscript.gateway.schemasize import unrolled
+from turnscript.jsontext import Json, is_object, plain, text_of
 
 FindingKind = Literal[
     "unknown_tool",
@@ -51,6 +52,8 @@ FAULTS: frozenset[str] = frozenset(
 Action = Literal["pass", "text", "retry"]
 
 _MOST_FINDINGS = 8
+_MOST_FOLLOWED, _MOST_EXPLAINED = 10_000, 4_000
+"""References in a schema. So many take some 200 ms at the worst: those to be compiled, these to say what is wrong."""
 _LONGEST = 300
 _COMPILED = 20  # times the size of a schema
 _SEPARATORS = ("__", "::", ".", "/", ":")
@@ -89,11 +92,22 @@ class _Unusable(Struct, frozen=True):
     detail: str
 
 
+class _Usable(Struct, frozen=True):
+    """`explains`: whether it is small enough to say what is wrong with a value, which takes a thousand times as long
+    as to say that something is."""
+
+    validator: jsonschema_rs.Validator
+    explains: bool
+
+
 @recent(32 * MB, weight=_COMPILED)
-def _validator(schema: bytes) -> jsonschema_rs.Validator | _Unusable:
+def _validator(schema: bytes) -> _Usable | _Unusable:
     """A schema compiled, once for each text. Nothing is fetched: a reference to elsewhere makes it unusable."""
     try:
-        return jsonschema_rs.validator_for(schema.decode(), offline=True)
+        size = unrolled(plain(Json(schema)), _MOST_FOLLOWED)
+        if size >= _MOST_FOLLOWED:
+            return _Unusable("its references lead to one another too many times")
+        return _Usable(jsonschema_rs.validator_for(schema.decode(), offline=True), size < _MOST_EXPLAINED)
     except (ValueError, jsonschema_rs.ReferencingError) as error:
         return _Unusable(_first_line(error))
 
@@ -105,7 +119,12 @@ def check_value(value: Any, schema: Json) -> Iterator[tuple[FindingKind, str, st
         yield "schema_unusable", "", f"the tool's schema cannot be used: {validator.detail}"
         return
     try:
-        for error in islice(validator.iter_errors(value), _MOST_FINDINGS):
+        if validator.validator.is_valid(value):
+            return
+        if not validator.explains:
+            yield "schema_mismatch", "", "not what the schema allows"
+            return
+        for error in islice(validator.validator.iter_errors(value), _MOST_FINDINGS):
             yield "schema_mismatch", _place(error.instance_path), _first_line(error)
     except (ValueError, RecursionError, jsonschema_rs.ReferencingError) as error:
         yield "unchecked", "", f"the schema could not be applied: {_first_line(error)}"

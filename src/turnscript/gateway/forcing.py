@@ -342,14 +342,13 @@ class Stops(Struct, frozen=True):
 
 def stops(own: Sequence[str], client: Sequence[str] | None, *, limit: int | None = None, path: str = "$.stop") -> Stops:
     """The strings to stop at: a format's `own` first, then the client's, at most `limit`. An empty one is none."""
-    sent = list(dict.fromkeys(own))
-    losses = []
+    sent, losses = dict.fromkeys(own), []
     for index, one in enumerate(client or ()):
         if not one:
             losses.append(Loss(f"{path}[{index}]", "dropped", "an empty string stops nothing"))
-        elif one not in sent:
-            sent.append(one)
-    return Stops(sent if limit is None else sent[:limit], losses)
+        else:
+            sent.setdefault(one)
+    return Stops(list(sent)[:limit], losses)
 
 
 _RANGES: Mapping[str, tuple[float, float]] = {

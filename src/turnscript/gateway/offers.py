@@ -322,7 +322,7 @@ class _Offering:
         self._lose(path, "dropped", f"{word!r} is no choice that is known here")
 
     def _one(self, choice: ToolChoice, tools: Sequence[Tool], path: str) -> ToolChoice:
-        names = self._flat_names(choice.name, tools)
+        names = self._flat_names(tools).get(choice.name, [])
         if len(names) != 1:
             hosted = next((tool for tool in self._request.tools if tool.name == choice.name and not names), None)
             if hosted is not None and hosted.type not in (FUNCTION, CUSTOM, NAMESPACE):
@@ -334,22 +334,22 @@ class _Offering:
             )
         return ToolChoice("named", names[0])
 
-    def _flat_names(self, name: str | None, tools: Sequence[Tool]) -> list[str]:
+    def _flat_names(self, tools: Sequence[Tool]) -> dict[str | None, list[str]]:
         """The model's names for what a client calls by a name: that of a tool, or one inside a namespace."""
-        known = [tool.name for tool in tools if tool.name is not None]
-        if name in known:
-            return [name]
-        return [one for one in known if one in self._origins and self._origins[one].name == name]
+        found: dict[str | None, list[str]] = {}
+        for tool in tools:
+            if tool.name is not None and tool.name in self._origins:
+                found.setdefault(self._origins[tool.name].name, []).append(tool.name)
+        return found | {tool.name: [tool.name] for tool in tools if tool.name is not None}
 
     def _allowed(self, choice: ToolChoice, tools: Sequence[Tool], path: str) -> tuple[ToolChoice, set[str]]:
         names: set[str] = set()
+        called, declared, inside = self._flat_names(tools), _grouped(_types(tools)), _grouped(self._namespaces())
         for index, entry in enumerate(_entries(choice.tools)):
             type_, name = str(entry.get("type")), _entry_name(entry)
-            found = self._flat_names(name, tools) or [
-                tool.name for tool in tools if name is None and tool.name and tool.hints.get(DECLARED_AS) == type_
-            ]
+            found = called.get(name) or (declared.get(type_, []) if name is None else [])
             if type_ == NAMESPACE:
-                found = [one for one, origin in self._origins.items() if origin.namespace == name]
+                found = inside.get(name, [])
             names.update(found)
             if not found:
                 self._lose(f"{path}.tools[{index}]", "dropped", f"{name or type_!r} is not among the tools here")
@@ -357,6 +357,21 @@ class _Offering:
             self._lose(path, "approximated", "none of the allowed tools can be called here: none is")
             return ToolChoice("none"), names
         return ToolChoice("required" if choice.required else "auto"), names
+
+    def _namespaces(self) -> Iterator[tuple[str | None, str]]:
+        return ((origin.namespace, name) for name, origin in self._origins.items())
+
+
+def _types(tools: Iterable[Tool]) -> Iterator[tuple[str | None, str]]:
+    """The type that each tool was declared with, and its name."""
+    return ((tool.hints.get(DECLARED_AS), tool.name) for tool in tools if tool.name)
+
+
+def _grouped(pairs: Iterable[tuple[str | None, str]]) -> dict[str | None, list[str]]:
+    found: dict[str | None, list[str]] = {}
+    for key, name in pairs:
+        found.setdefault(key, []).append(name)
+    return found
 
 
 def _plain_tools(request: Request) -> Iterator[Tool]:

@@ -31,6 +31,8 @@ _CALL = "<functioncall>"
 _LABEL = re.compile(r"(?:(?<!\S)|(?<=<\|endoftext\|>))(USER|ASSISTANT|FUNCTION RESPONSE):")
 _QUOTED = re.compile(r"\{\s*\"name\"\s*:\s*(\"[^\"]*\")\s*,\s*\"arguments\"\s*:\s*'(.*)'\s*\}", re.DOTALL)
 _FUNCTIONS = re.compile(r",? with access to the following functions\. Use them if required -\s*")
+_COMMA = re.compile(r"\s*,?\s*")
+_DECODER = json.JSONDecoder()
 _READS = ("system", "chat")
 
 
@@ -88,15 +90,15 @@ def _turns(chat: str) -> Iterator[tuple[str, str]]:
 
 def _objects(inside: str) -> list[Json]:
     """The JSON objects that stand behind one another in a text, and nothing else."""
-    found = []
-    while inside := inside.strip().removeprefix(","):
+    found, at, inside = [], 0, inside.rstrip()
+    while (at := _COMMA.match(inside, at).end()) < len(inside):  # type: ignore[union-attr]
         try:
-            _, end = json.JSONDecoder().raw_decode(inside.lstrip())
+            _, end = _DECODER.raw_decode(inside, at)
         except (ValueError, RecursionError):
-            message = f"neither a function nor its end: {inside.lstrip()[:40]!r}"
+            message = f"neither a function nor its end: {inside[at : at + 40]!r}"
             raise BadRow(Code.SHAPE, message, path="$.system") from None
-        found.append(json_in(inside.lstrip()[:end], "$.system"))
-        inside = inside.lstrip()[end:]
+        found.append(json_in(inside[at:end], "$.system"))
+        at = end
     return found
 
 

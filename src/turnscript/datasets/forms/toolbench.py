@@ -55,7 +55,7 @@ from turnscript.datasets.traces import (
 from turnscript.grouping import mark_turns
 from turnscript.jsontext import Json, is_json, json_of
 
-_ACTION = re.compile(r"\n?Action:[ \t]*(?P<name>[^\n]*?)[ \t]*\n(?:\s*)Action Input:[ \t]*(?P<input>.*)\Z", re.DOTALL)
+_ACTION = re.compile(r"\n?Action:(?P<name>[^\n]*+)\n\s*Action Input:[ \t]*(?P<input>.*)\Z", re.DOTALL)
 _THOUGHT = re.compile(r"\A\s*Thought:[ \t]*")
 _APIS = "the following APIs: "
 _ENDED = "\nEnd Action"
@@ -206,7 +206,7 @@ def _said(text: str, at: str) -> list[Item]:
         items.append(Assistant(content=[Text(text=said)], at=at))
     if found:
         arguments = found["input"].removesuffix(_ENDED).strip()
-        items.append(ToolCall(name=found["name"], arguments=arguments, at=at))
+        items.append(ToolCall(name=found["name"].strip(" \t"), arguments=arguments, at=at))
     return items
 
 
