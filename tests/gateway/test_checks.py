@@ -148,7 +148,7 @@ def test_of_a_schema_with_many_references_only_the_verdict_is_told() -> None:
     ("schema", "expected"),
     [
         (True, 1),
-        ({"properties": {"a": {"$ref": "#"}}}, 2),
+        ({"properties": {f"p{at}": {} for at in range(500)} | {"a": {"$ref": "#"}}}, 2),
         ({"$ref": "#/$defs/a~1b%20c", "$defs": {"a/b c": {"items": {"$ref": "#x"}}, "d": {"$anchor": "x"}}}, 3),
         ({"items": [{"$ref": "#/items/1"}, {"$ref": "https://other/"}], "enum": [{"$ref": "#"}]}, 4),
         ({"$ref": "one", "$defs": {"a": {"$id": "one", "not": {"$ref": "#/$defs/none"}}}}, 3),

@@ -14,6 +14,8 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _ANCHORS = ("$anchor", "$dynamicAnchor")
 _APART = frozenset({"$defs", "definitions", "const", "enum", "default", "examples"})
 """Members that are applied only where something refers to them, or never."""
+_WALKED = 10
+"""How many objects may be looked at for each reference that may be followed: large schemas have few references."""
 
 
 def unrolled(schema: Any, most: int) -> int:
@@ -33,7 +35,7 @@ def unrolled(schema: Any, most: int) -> int:
         for value in _applied(_pointed(schema, at) if at == "#" or at[:2] == "#/" else anchors.get(at)):
             walked += 1
             found += [str(value[key]) for key in _REFERENCES if key in value]
-        if walked > most:
+        if walked > _WALKED * most:  # references into one another's insides
             return most
         behind[at] = found
         waiting += [one for one in dict.fromkeys(found) if one not in behind]
