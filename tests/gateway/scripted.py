@@ -99,6 +99,10 @@ class Scripted:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._server is not None
+        for listening in self._server.sockets:
+            asyncio.get_running_loop().remove_reader(listening.fileno())
+        for _ in range(4):  # Python 3.11 loses a connection that is accepted already when its server closes
+            await asyncio.sleep(0)
         self._server.close()
         for task in list(self._tasks):
             task.cancel()
