@@ -13,7 +13,9 @@
 Both are read strictly: a key that nobody declared is an error.
 """
 
-from functools import cache
+import inspect
+from collections.abc import Callable
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any, Literal
 
@@ -174,6 +176,28 @@ class _File(Struct, forbid_unknown_fields=True):
 def names() -> list[str]:
     """The names of all conversations, sorted."""
     return sorted(path.stem for path in CORPUS.glob("*.json"))
+
+
+def on_every(law: Callable[..., None]) -> Callable[..., None]:
+    """A test that holds a law, which takes a `name`, on every conversation.
+
+    In one test, because pytest takes as long to start one as most laws take; the error of a law says of which
+    conversation it is.
+    """
+
+    @wraps(law)
+    def test(**given: Any) -> None:
+        for name in names():
+            try:
+                law(name=name, **given)
+            except BaseException as error:
+                error.add_note(f"conversation: {name}")
+                raise
+
+    signature = inspect.signature(law)
+    wanted = [parameter for parameter in signature.parameters.values() if parameter.name != "name"]
+    test.__signature__ = signature.replace(parameters=wanted)  # type: ignore[attr-defined]
+    return test
 
 
 def load(name: str) -> Request:

@@ -43,13 +43,13 @@ def _bare(item: ts.Item, format_: Format) -> ts.Item:
     return item
 
 
-@pytest.mark.parametrize("name", corpora.names())
+@corpora.on_every
 def test_a_conversation_reads_back(format_name: str, name: str) -> None:
     """F2, F10: parse(render(c)) == c, or the difference is in the losses."""
     check_inverse(ts.get_format(format_name), corpora.load(name))
 
 
-@pytest.mark.parametrize("name", corpora.names())
+@corpora.on_every
 def test_a_transcript_is_written_again_byte_for_byte(format_name: str, name: str) -> None:
     """L3: render(parse(t)) == t where t is what the format writes."""
     transcript = str(ts.get_format(format_name).render(corpora.load(name)).value)

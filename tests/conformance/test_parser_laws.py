@@ -128,7 +128,7 @@ def test_the_corpus_has_answers_for_every_format(format_name: str) -> None:
     assert len(set(found)) >= 40
 
 
-@pytest.mark.parametrize("name", corpora.names())
+@corpora.on_every
 def test_an_answer_reads_back_in_any_pieces(format_name: str, name: str) -> None:
     """F2, F3: the parser reads what the renderer writes for the model, however it is cut."""
     format_ = ts.get_format(format_name)
@@ -150,7 +150,7 @@ def test_an_answer_reads_back_in_any_pieces(format_name: str, name: str) -> None
             assert whole == check_events(events_behind(prompt, pieces), written)
 
 
-@pytest.mark.parametrize("name", corpora.names())
+@corpora.on_every
 def test_the_next_prompt_begins_with_this_one_and_its_answer(format_name: str, name: str) -> None:
     """F9: whatever the model wrote, the prompt that goes on from it begins with both, and renders what is new alone."""
     format_ = ts.get_format(format_name)

@@ -55,7 +55,7 @@ def following_of(items: list[ts.Item], start: int) -> list[ts.Item]:
     return rest[: next((at for at, one in enumerate(rest) if isinstance(one, MODELS)), None)]
 
 
-@pytest.mark.parametrize("name", corpora.names())
+@corpora.on_every
 def test_a_replayed_turn_gives_the_prompt_that_goes_on_from_it(format_name: str, name: str) -> None:
     """Rendered from the start with the generated text, a prompt is the one that was extended, byte for byte."""
     format_ = ts.get_format(format_name)

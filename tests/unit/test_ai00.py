@@ -326,7 +326,7 @@ def test_the_tool_list_of_v0_is_converted_too() -> None:
 
 
 @pytest.mark.parametrize("option", sorted(FORMAT.variants))
-@pytest.mark.parametrize("name", corpora.names())
+@corpora.on_every
 def test_conversations_read_back_with_every_option(option: str, name: str) -> None:
     """Or a loss says so; what is merged cannot be told apart."""
     if option != "merge-turns" or not corpora.needs(name) & {"user_runs", "assistant_runs"}:

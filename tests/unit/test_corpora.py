@@ -162,7 +162,7 @@ def test_every_need_has_a_meaning_and_a_rule() -> None:
     assert list(corpora.NEEDS) == list(RULES)
 
 
-@pytest.mark.parametrize("name", corpora.names())
+@corpora.on_every
 def test_a_conversation_says_what_it_needs(name: str) -> None:
     request = corpora.load(name)
     assert {need for need, rule in RULES.items() if rule(request)} == corpora.needs(name)
@@ -198,7 +198,7 @@ def test_conversations_are_small_but_for_the_ones_that_are_meant_to_be_long() ->
     assert sizes["long_text"] > LONG
 
 
-@pytest.mark.parametrize("name", corpora.names())
+@corpora.on_every
 def test_a_file_is_written_so_that_every_character_can_be_seen(name: str) -> None:
     text = (corpora.CORPUS / f"{name}.json").read_bytes().decode()
     assert [] == sorted({character for character in text if not character.isprintable()} - {"\n"})
@@ -244,7 +244,14 @@ def test_hard_cases_have_labels_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=label)
-def test_a_hard_case_names_known_tools_and_issues(case: HardCase) -> None:
+def test_a_hard_case_holds_together(case: HardCase) -> None:
+    it_names_known_tools_and_issues(case)
+    it_expects_what_an_outline_can_say(case)
+    it_ends_as_its_calls_and_its_backend_say(case)
+    the_arguments_that_it_expects_are_an_object(case)
+
+
+def it_names_known_tools_and_issues(case: HardCase) -> None:
     assert case.tools == [tool.name for tool in corpora.hard_cases().offered(case)]
     assert set(case.expect.issues) <= corpora.hard_cases().issues.keys()
 
@@ -254,8 +261,7 @@ def test_the_chunks_of_a_hard_case_are_its_output(case: HardCase) -> None:
     assert case.output == "".join(case.chunks)
 
 
-@pytest.mark.parametrize("case", CASES, ids=label)
-def test_a_hard_case_expects_what_an_outline_can_say(case: HardCase) -> None:
+def it_expects_what_an_outline_can_say(case: HardCase) -> None:
     shapes: dict[str, Callable[[dict[str, Any]], ts.Item]] = {
         "text": lambda item: ts.Assistant(content=[ts.Text(text=item["text"])]),
         "thinking": lambda item: ts.Thinking(content=[ts.Text(text=item["thinking"])], of=item.get("of", "reason")),
@@ -265,16 +271,14 @@ def test_a_hard_case_expects_what_an_outline_can_say(case: HardCase) -> None:
     assert corpora.outline(items) == case.expect.items
 
 
-@pytest.mark.parametrize("case", CASES, ids=label)
-def test_a_hard_case_ends_as_its_calls_and_its_backend_say(case: HardCase) -> None:
+def it_ends_as_its_calls_and_its_backend_say(case: HardCase) -> None:
     called = any("call" in item for item in case.expect.items)
     cut = "unclosed_call" in case.expect.issues and case.finish == "length"
     usual = "tool_calls" if called and not cut else case.finish or "stop"
     assert usual == case.expect.finish_reason
 
 
-@pytest.mark.parametrize("case", CASES, ids=label)
-def test_the_arguments_that_a_hard_case_expects_are_an_object(case: HardCase) -> None:
+def the_arguments_that_it_expects_are_an_object(case: HardCase) -> None:
     arguments = [item["call"]["arguments"] for item in case.expect.items if "call" in item]
     assert all(isinstance(json.loads(text), dict) for text in arguments)
 

@@ -349,7 +349,7 @@ def test_a_call_that_must_be_made_is_begun_by_the_prompt(
 
 
 @pytest.mark.parametrize("option", sorted(FORMAT.variants))
-@pytest.mark.parametrize("name", corpora.names())
+@corpora.on_every
 def test_conversations_read_back_with_every_option(option: str, name: str) -> None:
     """Or a loss says so."""
     check_inverse(FORMAT.variant(option), corpora.load(name))

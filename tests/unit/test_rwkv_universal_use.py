@@ -330,7 +330,7 @@ def test_training_follows_the_order_of_question_call_result_and_answer() -> None
         assert odd == FORMAT.parse(document(*odd)).items
 
 
-@pytest.mark.parametrize("name", corpora.names())
+@corpora.on_every
 def test_every_conversation_has_its_tags(name: str) -> None:
     """R-U-41: every item that is shown stands in a block, and there is no text outside one."""
     request = corpora.load(name)

@@ -124,7 +124,7 @@ def test_long_texts_come_back_from_several_lines(text: str) -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-@pytest.mark.parametrize("name", corpora.names())
+@corpora.on_every
 def test_conversations_read_back_in_the_example_formats(path: Path, name: str) -> None:
     """What every registered format must do, a format from a file does: parse(render(c)) == c, or a loss says so."""
     for format_ in load_formats(path):
