@@ -12,6 +12,7 @@ from tests.conformance.test_parser_laws import check_events
 from turnscript.conversation import text_content
 from turnscript.engine.layout import document_literals
 from turnscript.engine.parse import TurnParser
+from turnscript.engine.prompt import Prompt
 from turnscript.events import PartDelta, raw_text
 
 CASES = corpora.hard_cases()
@@ -26,16 +27,21 @@ def request_of(case: corpora.HardCase) -> ts.Request:
     return request
 
 
-def read(case: corpora.HardCase, pieces: Sequence[str | bytes]) -> ts.Response:
+def prompt_of(case: corpora.HardCase) -> Prompt:
+    """The prompt that the case's output answers."""
+    return ts.get_format(case.format).prompt(request_of(case), thinking=case.thinking)
+
+
+def read(case: corpora.HardCase, prompt: Prompt, pieces: Sequence[str | bytes]) -> ts.Response:
     """The output in pieces, parsed as the answer to its prompt. No byte is lost, and what is told is what comes out."""
-    parser = ts.get_format(case.format).prompt(request_of(case), thinking=case.thinking).parser()
+    parser = prompt.parser()
     events = [event for piece in pieces for event in parser.feed(piece)] + parser.close(case.finish)
     return check_events(events, case.output)
 
 
 @pytest.mark.parametrize("case", CASES.cases, ids=lambda case: f"{case.case}-{case.format}-{case.title}")
 def test_a_hard_case_reads_as_it_should(case: corpora.HardCase) -> None:
-    response = read(case, [case.output])
+    response = read(case, prompt_of(case), [case.output])
     assert case.expect.items == corpora.outline(response.items)
     assert case.expect.finish_reason == response.finish_reason
     assert sorted(case.expect.issues) == sorted({issue.kind for issue in response.issues})
@@ -43,12 +49,13 @@ def test_a_hard_case_reads_as_it_should(case: corpora.HardCase) -> None:
 
 @pytest.mark.parametrize("case", CASES.cases, ids=lambda case: f"{case.case}-{case.format}-{case.title}")
 def test_a_hard_case_in_pieces_reads_as_whole(case: corpora.HardCase) -> None:
-    whole = read(case, [case.output])
+    prompt = prompt_of(case)
+    whole = read(case, prompt, [case.output])
     cuts = [[case.output[:at], case.output[at:]] for at in range(1, len(case.output))]
     data = case.output.encode()
     single: list[Sequence[str | bytes]] = [list(case.output), [data[at : at + 1] for at in range(len(data))]]
     for pieces in [*single, *([case.chunks] if case.chunks else []), *cuts]:
-        assert whole == read(case, pieces)
+        assert whole == read(case, prompt, pieces)
 
 
 def test_the_page_tells_every_kind_of_issue_and_no_other() -> None:
