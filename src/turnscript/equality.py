@@ -27,6 +27,8 @@ def _compared(kind: type[Struct]) -> tuple[str, ...]:
 
 
 def _same_value(first: Any, second: Any) -> bool:
+    if type(first) is str:  # most of what differs in identity
+        return bool(first == second)
     if isinstance(first, Json) and isinstance(second, Json):
         return same(first, second)
     if isinstance(first, dict) and isinstance(second, dict):
