@@ -263,7 +263,7 @@ def test_a_format_without_a_schema_is_dropped(form: ResponseFormat) -> None:
     assert ({}, [("$.response_format", "dropped")]) == written(Settings(response_format=form))
 
 
-F, G = Tool(name="f", parameters=json_of({})), Tool(name="g", parameters=json_of({}))
+F, G = (Tool(name=name, parameters=json_of({"type": "object"})) for name in "fg")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,12 +10,14 @@ from msgspec import UNSET, UnsetType
 
 from turnscript.api import Body, Rendering, extra_of
 from turnscript.conversation import Tool, ToolsChange
-from turnscript.jsontext import Json, json_of, plain, read_list
+from turnscript.jsontext import Json, json_of, plain, read_list, read_object
 from turnscript.wire import Reader, Wire, missing
 
 FUNCTION = "function"
 SHIM_SCHEMA = json_of({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]})
 """The parameters of a free-text tool: one string, `input`."""
+_TYPED = re.compile(rb'\{\s*"type"')
+"""How most schemas begin."""
 
 
 class ToolMember(Wire):
@@ -158,13 +161,21 @@ class ToolWriter:
             self.rendering.lose(f"{at}.parameters", "dropped", "a schema here is an object")
             parameters = None
         if parameters is not None:
-            body["input_schema"] = parameters
+            body["input_schema"] = self._typed(parameters, at) if self.rendering.foreign else parameters
         elif self.rendering.foreign:
             self.rendering.lose(at, "invented", "a schema is required here: any object")
             body["input_schema"] = {"type": "object"}
         elif "parameters" not in tool.hints and "input_schema" not in tool.extra:
             body["input_schema"] = {"type": "object"}
         return self._rest(body, tool, at)
+
+    def _typed(self, schema: Json, at: str) -> Json:
+        """The schema of an object, as the server demands; OpenAI's takes one that does not say so."""
+        if _TYPED.match(schema) or "type" in read_object(schema):
+            return schema
+        self.rendering.lose(f"{at}.parameters", "invented", 'a schema says its type here: "object"')
+        rest = bytes(schema)[1:].lstrip()
+        return Json(b'{"type":"object"' + (b"" if rest == b"}" else b",") + rest)
 
     def _own(self, tool: Tool, at: str) -> Body:
         """A tool of a type that only Anthropic knows."""

@@ -264,11 +264,15 @@ class Writer:
             return cast("Opaque", first).value
         blocks: list[Any] = []
         message: Body = {"role": side, "content": blocks}
-        self.crowded = len(items) > 1
+        self.crowded, spoken = len(items) > 1, self.spoken
         for item in items:
             _BLOCKS[type(item)](self, item, blocks, message)
             if item.hints is not None and item.hints.envelope:
                 self.rendering.put_extra(message, item.hints.envelope, message_path(self.at(item)))
+        if not self.native and _is_blank(blocks):
+            blocks[:] = [block for block in blocks if not is_text(block)]
+            self._lose_blanks(items)
+            self.spoken = spoken
         if not blocks and not self.native:
             if len(items) == 1 and isinstance(first, User | Assistant):
                 self.lose(first, "", "dropped", "a message without content is not accepted here")
@@ -304,6 +308,13 @@ class Writer:
             return block
         self.rendering.lose(self.parts.path(item, index), "dropped", "an empty text is not accepted here")
         return None
+
+    def _lose_blanks(self, items: Sequence[Item]) -> None:
+        for item in items:
+            for index, part in enumerate(item.content if isinstance(item, User | Assistant) else ()):
+                if isinstance(part, Text) and part.text:
+                    why = "white space alone is not accepted here"
+                    self.rendering.lose(self.parts.path(item, index), "dropped", why)
 
     def _opaque(self, item: Opaque, blocks: list[Any], message: Body) -> None:
         blocks.append(item.value)
@@ -432,6 +443,12 @@ class Writer:
 def is_text(block: Any) -> bool:
     """Whether a written block is a text, whatever else it has."""
     return isinstance(block, dict) and block["type"] == "text"
+
+
+def _is_blank(blocks: Sequence[Any]) -> bool:
+    """Whether the texts of a message are white space: the server refuses them, and takes them beside another text."""
+    texts = [block["text"] for block in blocks if is_text(block)]
+    return bool(texts) and all(map(str.isspace, texts))
 
 
 def message_path(at: str) -> str:
