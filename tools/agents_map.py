@@ -12,6 +12,7 @@ START = "<!-- map: start, written by `make map` -->"
 END = "<!-- map: end -->"
 
 _MAP = re.compile(f"(?<={re.escape(START)}\n).*?(?={re.escape(END)})", re.DOTALL)
+_HEAD = re.compile(r'"""(?:[^"\\]|\\.|"(?!""))*"""$', re.MULTILINE | re.DOTALL)
 _LISTED = re.compile(r"^- `([^`]+)` - ", re.MULTILINE)
 
 
@@ -23,7 +24,9 @@ def modules(root: Path) -> list[Path]:
 
 def summary(path: Path) -> str:
     """What the module owns: the first line of its docstring."""
-    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"), filename=str(path)))
+    source = path.read_text(encoding="utf-8")
+    head = _HEAD.match(source)  # what comes behind it is most of a module, and says nothing of this
+    docstring = ast.get_docstring(ast.parse(head[0] if head else source, filename=str(path)))
     if not docstring:
         raise ValueError(f"{path} has no docstring: its first line must say what the module owns")
     return docstring.splitlines()[0].strip()

@@ -281,3 +281,8 @@ def test_the_package_is_a_program_too() -> None:
     )
     assert (0, b"") == (done.returncode, done.stderr)
     assert process("--version").stdout == done.stdout
+
+
+def test_a_command_loads_what_speaks_http_when_it_asks() -> None:
+    code = "import sys, turnscript.cli.commands; print({'ssl', 'http.client', 'urllib.request'} & {*sys.modules})"
+    assert b"set()\n" == process(code=code).stdout

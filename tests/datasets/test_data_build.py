@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -34,8 +33,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("fields", [PLAIN, {**PLAIN, **BUSY}], ids=["plain", "busy"])
 def test_the_number_of_workers_and_shards_changes_no_byte(inputs: Path, tmp_path: Path, fields: dict[str, Any]) -> None:
     plan = plan_for(inputs, **fields)
-    runs: list[tuple[Executor, int]] = [(Inline(), 1), (Inline(), 16), (Inline(), 64)]
-    runs += [(Processes(1), 16), (Processes(2), 1), (Processes(2), 64), (Processes(7), 16)]
+    runs: list[tuple[Executor, int]] = [(Inline(), 1), (Inline(), 64)]
+    runs += [(Processes(1), 16), (Processes(2), 1), (Processes(3), 64)]
     found = []
     for at, (executor, shards) in enumerate(runs):
         built(plan, tmp_path / str(at), executor, shards=shards)
@@ -96,26 +95,22 @@ def test_a_script_without_a_main_guard_may_build_with_processes(inputs: Path, tm
     assert int(rows) > 400
 
 
-SLOW = """
-import pathlib, sys
+INTERRUPTED = """
+import os, signal, sys, threading
 from tests.datasets.jobs import plan_for
 from turnscript.datasets.build import build
 from turnscript.datasets.executors import Processes
-seen = set()
+interrupts = iter([threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGINT))])
 def tell(progress):
-    if "at" not in seen:
-        seen.add("at")
-        print("working", flush=True)
+    for one in interrupts:
+        one.start()
 build(plan_for(sys.argv[1], tokenizer="rwkv-world"), sys.argv[2], executor=Processes(2), shards=40, progress=tell)
 """
 
 
 def test_ctrl_c_ends_a_build_and_its_workers_and_leaves_what_is_finished(tmp_path: Path) -> None:
-    file = written(tmp_path / "a.jsonl", chats(20_000, 3))
-    program = started(SLOW, file, tmp_path / "out", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert program.stdout is not None
-    assert b"working\n" == program.stdout.readline()
-    program.send_signal(signal.SIGINT)
+    file = written(tmp_path / "a.jsonl", chats(4000, 3))
+    program = started(INTERRUPTED, file, tmp_path / "out", stderr=subprocess.PIPE)
     _, errors = program.communicate(timeout=30)
     assert program.returncode != 0
     assert errors.count(b"Traceback") == 1

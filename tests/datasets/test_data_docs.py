@@ -126,19 +126,19 @@ def test_python_does_what_the_page_shows(folder: Path) -> None:
 
 
 def jobs(block: str) -> list[tuple[list[str], dict[str, str]]]:
-    """What is to be run for three shards: a command for each, or a program for all."""
+    """What is to be run for two shards: a command for each, or a program for all."""
     if "turnscript data" not in block:
         return [([sys.executable, "-c", f"from turnscript.datasets import run_shard_in\n{block}"], {})]
-    numbers = [{"SLURM_ARRAY_TASK_ID": f"{number + 1}", "JOB_COMPLETION_INDEX": f"{number}"} for number in range(3)]
+    numbers = [{"SLURM_ARRAY_TASK_ID": f"{number + 1}", "JOB_COMPLETION_INDEX": f"{number}"} for number in range(2)]
     return [(["/bin/sh", "-c", block], one) for one in numbers]
 
 
 @pytest.mark.parametrize("what", ["dask.compute", "SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX"])
 def test_other_engines_make_the_same_bytes(what: str, folder: Path) -> None:
     plan = read_plan("examples/training_plan.toml")
-    prepare(plan, "shared", shards=3)
+    prepare(plan, "shared", shards=2)
     (block,) = (found[2] for found in _BLOCK.finditer(page()) if what in found[2])
-    for old, new in (("64", "3"), ("/shared/run", "shared"), ("plan.toml", "examples/training_plan.toml")):
+    for old, new in (("64", "2"), ("/shared/run", "shared"), ("plan.toml", "examples/training_plan.toml")):
         block = block.replace(old, new)
     for command, numbers in jobs(block):
         subprocess.run(command, check=True, timeout=120, env={**os.environ, **numbers})

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable
 from copy import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -186,17 +187,22 @@ TRAINS = ("assistant", "user,system,results", "all", "answers,user")
 def test_a_mask_does_not_hang_on_what_the_text_does_not_show(name: str) -> None:
     """Members without a name and hints change no weight, by plan or by row; none of them is in the text."""
     format_ = ts.get_format(name)
+    encoders = {word: Encoder(format_, WORLD, parse_train(word), mode="text") for word in TRAINS}
     for case in corpora.names():
         request = corpora.load(case)
         other = _beside(request)
         assert format_.write(request).text == format_.write(other).text
         spread = range(len(request.items))
-        for word in TRAINS:
-            for changes in ({}, {"weights": {at: at % 2 for at in spread}}, {"context": frozenset(spread[::2])}):
-                encoder = Encoder(format_, WORLD, parse_train(word), mode="text")
-                pair = encoder.encode([Example(request, **changes), Example(other, **changes)])
-                seen = [one if isinstance(one, Problem) else one.weights.tolist() for one in pair]
-                assert (case, word, seen[0]) == (case, word, seen[1])
+        marked: list[dict[str, Any]] = [
+            {},
+            {"weights": {at: at % 2 for at in spread}},
+            {"context": frozenset(spread[::2])},
+        ]
+        examples = [Example(one, **changes) for one in (request, other) for changes in marked]
+        for word, encoder in encoders.items():
+            seen = [one if isinstance(one, Problem) else one.weights.tolist() for one in encoder.encode(examples)]
+            assert len(examples) == len(seen)
+            assert (case, word, seen[:3]) == (case, word, seen[3:])
 
 
 def test_all_is_every_token_and_end_is_the_one_behind() -> None:

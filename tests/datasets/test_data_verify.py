@@ -473,7 +473,7 @@ def test_a_difference_is_explained_only_by_a_loss_where_it_is() -> None:
 
 
 def test_checks_are_linear_in_the_number_of_turns() -> None:
-    """Four times the turns take less than ten times as long, because only some prompts are compared."""
+    """Eight times the turns take less than twenty times as long: no work is done for each pair of them."""
     encoder = Encoder(ts.get_format("rwkv-universal"), get_tokenizer("bytes"), Train())
 
     def checking(turns: int) -> Callable[[], object]:
@@ -485,4 +485,4 @@ def test_checks_are_linear_in_the_number_of_turns() -> None:
 
         return check
 
-    assert_grows_below(10, checking, 400, 1600, least=0.005)
+    assert_grows_below(20, checking, 800, 6400, least=0.005)

@@ -23,6 +23,8 @@ from turnscript.conversation import Item, Request, Response, Text, Tool, ToolCal
 CONNECTIONS = 32
 _MODELS = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 23\r\n\r\n{"data":[{"id":"mod"}]}'
 _ORDER = re.compile(rb"(Say|Call|Hang|Fail) (\d+)(?: x(\d+))?")
+_NEAR_THE_END = 10_000
+"""There stands the last order, however long a prompt is."""
 _CALL = text_of_call("CITY")
 _DONE = chunk(event(piece("", "stop", usage={"prompt_tokens": 12, "completion_tokens": 3}))) + chunk(event("[DONE]"))
 
@@ -31,7 +33,8 @@ class Cheap(asyncio.Protocol):
     """The model server. It does what the last order says: writes a text or a call, comes to no end, or fails."""
 
     def __init__(self) -> None:
-        self._data = b""
+        self._data = bytearray()
+        self._wanted = 0  # so many bytes, once the head of a request has said it
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -39,19 +42,20 @@ class Cheap(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._data += data
-        while (end := self._data.find(b"\r\n\r\n")) >= 0:
+        while len(self._data) >= self._wanted and (end := self._data.find(b"\r\n\r\n")) >= 0:
             head = self._data[:end].lower()
-            length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0] or 0)
-            body = self._data[end + 4 : end + 4 + length]
-            if len(body) < length:
+            self._wanted = end + 4 + int(head.partition(b"content-length:")[2].partition(b"\r\n")[0] or 0)
+            if len(self._data) < self._wanted:
                 return
-            self._data = self._data[end + 4 + length :]
+            body = self._data[end + 4 : self._wanted]
+            del self._data[: self._wanted]
+            self._wanted = 0
             self._transport.write(_MODELS if head.startswith(b"get") else _written(body))
 
 
-def _written(prompt: bytes) -> bytes:
+def _written(prompt: bytearray) -> bytes:
     """What the model writes behind a prompt."""
-    word, number, times = _ORDER.findall(prompt)[-1]
+    word, number, times = _ORDER.findall(prompt, max(0, len(prompt) - _NEAR_THE_END))[-1]
     if word == b"Fail":
         return b"HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n"
     text = f"This is what {number.decode()} says. " * int(times or b"1")

@@ -38,8 +38,9 @@ _KINDS = {
 }
 _JOINTS = tuple(dict.fromkeys((*conversations._JOINTS, *conversations._JOINTS_ZH)))
 _MADE = r"[a-z]{3,}"
-_BEHIND = "|".join(re.escape(text.strip()) for text in conversations._BACK)
-_BEFORE = "|".join(re.escape(text.strip()) for text in conversations._FRONT)
+_BEHIND = tuple(dict.fromkeys(text.strip().lower() for text in conversations._BACK))
+_BEFORE = tuple(dict.fromkeys(text.strip().lower() for text in conversations._FRONT))
+_ENDS = (".", "?", "!", "。", "？")
 
 
 def fits(text: str, *, made: bool = True) -> list[str]:
@@ -66,22 +67,39 @@ class Line:
         self._kinds = kinds
         # Nearly every text lacks what all texts of a line have. That is seen long before an expression gives up.
         fixed = (piece for node in parsed(line) if isinstance(node, str) for piece in _SLOT.split(node)[::2])
-        self._always = max(fixed, key=len, default="").lower()
+        self.always = max(fixed, key=len, default="").lower()
 
     def makes(self, text: str) -> bool:
         """Whether it makes this text."""
-        return self._always in text.lower() and self._pattern.fullmatch(text) is not None
+        return self.always in text.lower() and any(map(self._pattern.fullmatch, _bodies(text)))
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        body = _expression(parsed(self.line), self._kinds)
-        return re.compile(rf"(?:(?:{_BEFORE}) ?)?{body}[.?!。？]?(?: ?(?:{_BEHIND}))?", re.IGNORECASE)
+        return re.compile(_expression(parsed(self.line), self._kinds), re.IGNORECASE)
+
+
+@cache
+def _bodies(text: str) -> tuple[str, ...]:
+    """A text, and what is left of it without a word before it, without an end, and without a word behind that.
+
+    They may stand at every line. To try them here keeps them out of thousands of expressions.
+    """
+    starts, stops = {0}, {len(text)}
+    for before in _BEFORE:
+        if text[: len(before)].lower() == before:
+            starts |= {len(before), len(before) + text.startswith(" ", len(before))}
+    for behind in _BEHIND:
+        if text[-len(behind) :].lower() == behind:
+            stop = len(text) - len(behind)
+            stops |= {stop, stop - text.endswith(" ", 0, stop)}
+    stops |= {stop - 1 for stop in stops if text.endswith(_ENDS, 0, stop)}
+    return tuple({text[start:stop] for start in starts for stop in stops if start <= stop})
 
 
 def _line(text: str, made: bool, *, talk_too: bool = False) -> str:
     known = (*lines(made), *_talk()) if talk_too else lines(made)
-    texts = {text, text.strip()}  # one, nearly always
-    return next((one.line for one in known if any(map(one.makes, texts))), "")
+    texts, small = {text, text.strip()}, text.lower()  # one, nearly always
+    return next((one.line for one in known if one.always in small and any(map(one.makes, texts))), "")
 
 
 @cache

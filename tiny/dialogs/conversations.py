@@ -206,7 +206,8 @@ class Dialog:
             wanted = _made(random, self.zh)
         else:
             others = [topic for topic in self._known if topic.name not in offered]
-            near = [topic for topic in others if any(_alike(topic, tool.topic) for tool in self.tools)]
+            kinds = {one.kind for tool in self.tools for one in tool.topic.parameters}
+            near = [topic for topic in others if any(one.kind in kinds for one in topic.parameters)]
             wanted = random.choice(near if near and random.random() < 0.5 else others)
         text, _ = ask(offer(wanted, random), random, zh=self.zh, held=self.held, several=False)
         self.user(text)
@@ -254,12 +255,6 @@ def _drawn(random: Random, count: int) -> list[Topic]:
 def _made(random: Random, zh: bool) -> Topic:
     """A tool that only one conversation has."""
     return invented(random) if zh or random.random() < 0.45 else shaped(random)
-
-
-def _alike(one: Topic, other: Topic) -> bool:
-    """Whether two tools are about the same kind of thing, such as cities."""
-    kinds = {parameter.kind for parameter in other.parameters}
-    return any(parameter.kind in kinds for parameter in one.parameters)
 
 
 def conversation(random: Random, *, held: bool = False) -> JsonObject:

@@ -21,7 +21,7 @@ from click.shell_completion import CompletionItem
 from msgspec import Struct
 
 from turnscript.cli.agents import clients
-from turnscript.cli.agents.gateway import DEFAULT_URL, Found, ask, base_url, check_key, direct
+from turnscript.cli.agents.gateway import DEFAULT_URL, Found, base_url, check_key, direct
 from turnscript.cli.agents.recipe import Client, Gateway, Setup, program, settings_text, setup
 from turnscript.cli.failures import OK, Failed, starting, writing
 from turnscript.cli.output import STREAM, Files
@@ -149,6 +149,8 @@ def state_folder(env: Mapping[str, str]) -> Path:
 
 def _asked(given: Given, address: str) -> Found:
     """What the gateway says; a recipe can do without."""
+    from turnscript.cli.agents.asking import ask  # noqa: PLC0415  (loads HTTP, which no other command needs)
+
     try:
         return ask(address, given.key, given.model)
     except Failed as trouble:

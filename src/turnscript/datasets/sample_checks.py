@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -203,8 +204,10 @@ class Checker:
         weights = sample.weights[: len(ends)]
         for index, written in pieces.written().items():
             item = items[index]
-            inside = (starts >= written.start) & (ends <= written.stop) & (starts < ends)
-            if item.open or not isinstance(item, MODEL) or not weights[inside].any():
+            if item.open or not isinstance(item, MODEL):
+                continue
+            inside = slice(np.searchsorted(starts, written.start), np.searchsorted(ends, written.stop, side="right"))
+            if not weights[inside][starts[inside] < ends[inside]].any():
                 continue
             closing = written.closing
             if closing[0] < closing[1]:
@@ -261,7 +264,11 @@ class _Pieces:
 
     def slice(self, bounds: tuple[int, int]) -> str:
         """A part of the text."""
-        return b"".join(self.data)[bounds[0] : bounds[1]].decode("utf-8", "replace")
+        return self._whole[bounds[0] : bounds[1]].decode("utf-8", "replace")
+
+    @cached_property
+    def _whole(self) -> bytes:
+        return b"".join(self.data)
 
 
 class _Widths:
