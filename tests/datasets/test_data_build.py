@@ -34,7 +34,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_number_of_workers_and_shards_changes_no_byte(inputs: Path, tmp_path: Path, fields: dict[str, Any]) -> None:
     plan = plan_for(inputs, **fields)
     runs: list[tuple[Executor, int]] = [(Inline(), 1), (Inline(), 64)]
-    runs += [(Processes(1), 16), (Processes(2), 1), (Processes(3), 64)]
+    runs += [(Processes(1), 16), (Processes(2), 1), (Processes(2), 64), (Processes(7), 16)]
     found = []
     for at, (executor, shards) in enumerate(runs):
         built(plan, tmp_path / str(at), executor, shards=shards)
