@@ -38,7 +38,7 @@ from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, 
 from turnscript.grouping import slot_of
 from turnscript.jsontext import read_object
 from turnscript.losses import Loss
-from turnscript.sources import part_path
+from turnscript.sources import not_here, part_path
 from turnscript.sse import HOLE, around, frame
 
 
@@ -158,15 +158,13 @@ class ChatStreamRenderer(ChunkEnding):
         """`said`: what its deltas were sent as, None if there were none."""
         rendering = self._rendering
         lose_spoken(rendering, part)
-        for key in part.extra:
-            rendering.lose(f"{part.at}.{key}", "dropped", "a chunk has no such member")
+        rendering.losses += [not_here("a chunk", f"{part.at}.{key}") for key in part.extra]
         for index, one in enumerate(part.content):
             at = part_path(part, index)
             if not isinstance(one, Text | Refusal):
                 rendering.lose(at, "dropped", f"a chunk cannot hold a part of kind {type(one).__name__.lower()!r}")
                 continue
-            for key in one.extra:
-                rendering.lose(f"{at}.{key}", "dropped", "a chunk has no such member")
+            rendering.losses += [not_here("a chunk", f"{at}.{key}") for key in one.extra]
             if said and one.text and not isinstance(one, said):
                 word = "a refusal" if said is Refusal else "the answer"
                 rendering.lose(at, "approximated", f"sent as more of {word}: its kind was known too late for a chunk")
@@ -228,7 +226,7 @@ class ChatStreamRenderer(ChunkEnding):
         lose_stop(last, end.stop_sequence, choice)
         lose_id(last, end.id, self.id, named=self._named)
         body = self._chunk([choice])
-        put_top(last, body, end.extra)
+        put_top(last, body, end)
         out.append(frame(encoded(body)))
         if self._asked_usage and end.usage is not None:
             body = self._chunk([])
