@@ -15,7 +15,15 @@ from collections.abc import Iterable
 
 from turnscript.answers import came_to_nothing, lose_id, lose_usage, made_id, write_usage
 from turnscript.api import Api, Body, Rendering, Reply, merge
-from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, LEGACY_CALL, broke_off, finish_word, is_legacy
+from turnscript.apis.openai_chat.answer import (
+    COUNTS,
+    FAILURES,
+    LEGACY_CALL,
+    REASONING,
+    broke_off,
+    finish_word,
+    is_legacy,
+)
 from turnscript.apis.openai_chat.response import (
     OBJECTS,
     Order,
@@ -123,7 +131,7 @@ class ChatStreamRenderer(ChunkEnding):
     def _start(self, part: Item, index: int) -> None:
         member = ""
         if isinstance(part, Thinking):
-            member = self._reasoning
+            member = self._thinks_in(part)
         elif isinstance(part, Assistant):
             member = "refusal" if any(isinstance(one, Refusal) for one in part.content) else "content"
         around = (self._head + b'{"%b":' % member.encode(), b"}" + self._tail)
@@ -131,6 +139,9 @@ class ChatStreamRenderer(ChunkEnding):
             self._live[index] = around
             if member == "refusal":
                 self._refusals.add(index)
+
+    def _thinks_in(self, part: Thinking) -> str:
+        return REASONING if slot_of(part) == REASONING else self._reasoning
 
     def _end(self, out: list[bytes], part: Item | None, index: int) -> None:
         said = index in self._said
@@ -144,7 +155,7 @@ class ChatStreamRenderer(ChunkEnding):
             lose_thinking(self._rendering, part)
             text = "" if said else thought(part)
             if text:
-                out.append(self._delta(b'{"%b":%b}' % (self._reasoning.encode(), encoded(text))))
+                out.append(self._delta(b'{"%b":%b}' % (self._thinks_in(part).encode(), encoded(text))))
             if text or said:
                 self._order.note("thinking", part.at)
         elif isinstance(part, Assistant):

@@ -2,7 +2,7 @@
 
 | model | wire |
 | --- | --- |
-| `Thinking` | `reasoning_content`, or the name that the reply says |
+| `Thinking` | `reasoning_content`, or the name that the reply says; `reasoning` where it stood there |
 | `Assistant`: its texts, its refusals | `content`, `refusal` |
 | `ToolCall` | an entry of `tool_calls`, or `function_call` for a client that offered `functions` only |
 | `ToolCall` of a tool that takes free text, as JSON | a `custom` one |
@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from turnscript.answers import free_text, index_of, is_whole, lose_foreign, lose_usage, made_id, write_usage
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, Source, body_bytes, leftover, merge
-from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, Piece, broke_off, finish_word, is_legacy
+from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, REASONING, Piece, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.content import written_parts
 from turnscript.apis.openai_chat.stream import Assembly, read_checked
 from turnscript.chunked import encoded
@@ -250,6 +250,8 @@ class Message:
         if not text:
             return
         self._order.note("thinking", item.at)
+        if self._own and not self._thoughts and slot_of(item) == REASONING:
+            self._reasoning = REASONING
         self._thoughts.append(text)
 
     def _speak(self, item: Assistant) -> None:
