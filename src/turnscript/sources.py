@@ -126,17 +126,21 @@ def answer_in_source_words(response: Response, words: Words, losses: list[Loss],
         words = {key: word.replace(_FIRST, f"choices[{number}]", 1) for key, word in words.items()}
     ends = {f"$.{name}": f"$.{words[key]}" for name in _ENDS if (key := f"response.{name}") in words}
     losses = [replace(loss, path=ends[loss.path]) if loss.path in ends else loss for loss in losses]
-    losses = [one for loss in losses for one in _apart(loss, response, words)]
+    losses = [one for loss in losses for one in _apart(loss, response, words, number)]
     conversation = Conversation(items=response.items)
     return in_source_words(Request(conversation=conversation, origin=response.origin, words=words), losses)
 
 
-def _apart(loss: Loss, response: Response, words: Words) -> list[Loss]:
-    """A loss of all that is unnamed in an object of the body, taken apart: its other members are not lost."""
+def _apart(loss: Loss, response: Response, words: Words, number: int) -> list[Loss]:
+    """A loss of all that is unnamed in an object of the body, taken apart: its other members are not lost. Nor is the
+    index of a choice that has the same one where it is written."""
     key = f"response.{loss.path[2:]}"
     if not isinstance(loss, UnnamedLoss) or key not in words or loss.path[2:] not in response.extra:
         return [loss]
-    places = _leaves(response.extra[loss.path[2:]], f"$.{words[key]}", key, words)
+    value = response.extra[loss.path[2:]]
+    places = _leaves(value, f"$.{words[key]}", key, words)
+    if number and key == "response.choices" and bytes(read_object(value).get("index", b"")) == b"%d" % number:
+        places.remove(f"$.{words[key]}.index")
     return [replace(loss, path=place) for place in places]
 
 
