@@ -149,7 +149,7 @@ def test_references_that_multiply_are_found_whatever_they_are_called(schema: Any
 
 
 UNCLEAR: list[dict[str, Any]] = [
-    {"$defs": {"a": {"$id": "n"}, "b": {"$id": "n"}}, "$ref": "n"},
+    {"$defs": {"a": {"$id": "n"}, "b": {"$id": "n", "type": "object"}}, "$ref": "n"},
     {"$defs": {"a": {"$id": "n", "$ref": "#"}}, "$ref": "n"},
     {"$defs": {"a": {"$schema": "http://json-schema.org/draft-04/schema#"}}},
     {"$ref": "#/$defs/none"},
@@ -163,6 +163,19 @@ def test_a_schema_of_which_it_is_not_clear_where_it_leads_is_not_applied(schema:
     assert references.unclear
     (found,) = checks.check_value({}, json_of(schema))
     assert "schema_unusable" == found[0]
+
+
+def test_a_schema_that_stands_twice_under_its_name_is_applied() -> None:
+    one = {"$id": "http://x/n", "type": "string"}
+    (found,) = checks.check_value({"a": 1}, json_of({"$defs": {"a": one, "b": one}, "properties": {"a": one}}))
+    assert ("schema_mismatch", ".a") == found[:2]
+
+
+@pytest.mark.parametrize("levels", [400, 900, 1_500, 5_000])
+def test_a_schema_of_any_depth_ends_in_a_finding(levels: int) -> None:
+    deep = b'{"not":' * levels + b'{"$id":"http://x/n","type":"string"}' + b"}" * levels
+    (found,) = checks.check_value({"a": 1}, Json(b'{"properties":{"a":%b,"b":%b}}' % (deep, deep)))
+    assert found[0] in ("schema_unusable", "schema_mismatch")
 
 
 @pytest.mark.parametrize(

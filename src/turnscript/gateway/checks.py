@@ -109,7 +109,7 @@ def _validator(schema: bytes) -> _Usable | _Unusable:
         if references.unclear:
             return _Unusable("where its references lead is not clear")
         return _Usable(validator, references)
-    except (ValueError, jsonschema_rs.ReferencingError) as error:
+    except (ValueError, RecursionError, jsonschema_rs.ReferencingError) as error:
         return _Unusable(_first_line(error))
 
 

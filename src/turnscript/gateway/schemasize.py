@@ -95,7 +95,8 @@ class References:
         return base
 
     def _note(self, name: str, schema: Schema) -> None:
-        self.unclear = self.unclear or self._named.setdefault(name, schema) is not schema
+        # Who puts a schema in at each place that needs it has the same one under one name.
+        self.unclear = self.unclear or self._named.setdefault(name, schema) != schema
 
 
 def unrolled(references: References, most: int) -> int:
