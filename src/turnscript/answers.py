@@ -12,12 +12,14 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnscript.api import Body, Head, Rendering, Source, body_bytes, leftover, merge
 from turnscript.conversation import Extra, Issue, Request, Response, ToolCall, Usage
 from turnscript.errors import InvalidRequest
 from turnscript.jsontext import Json, excerpt, is_object, json_of, json_string, plain, read_list, read_object
 from turnscript.losses import Loss
+from turnscript.sources import not_here
 from turnscript.wire import mismatch
 
 # Token counts.
@@ -86,6 +88,15 @@ def write_usage(usage: Usage, rest: Extra, counts: Counts) -> Body:
     }
     merge(body, rest)
     return body
+
+
+def lose_foreign(losses: list[Loss], target: str, extra: Extra, usage: Usage | None) -> None:
+    """Report unnamed members of another API's answer. What stood beside counts that cannot be told is among them."""
+    lost = [not_here(target, f"$.{key}") for key in extra]
+    if usage is None:
+        why = "not all of the counts are known, so none of what stands here is told"
+        lost = [replace(one, detail=why) if one.path == "$.usage" else one for one in lost]
+    losses += lost
 
 
 def lose_usage(losses: list[Loss], usage: Usage | None, extra: Extra) -> None:

@@ -32,7 +32,7 @@ from turnscript.jsontext import Json, read_object, utf8
 from turnscript.losses import Loss, LossKind
 from turnscript.rendered import Rendered
 from turnscript.serving import Serving
-from turnscript.sources import NOT_HERE, Words, at_source, member_path, unnamed
+from turnscript.sources import Words, at_source, member_path, not_here, unnamed
 from turnscript.wire import Reader, Rest, mismatch
 
 Body = dict[str, Any]
@@ -148,8 +148,7 @@ class Rendering:
         if extra and not self.foreign:
             merge(body, extra)
         elif extra:
-            for path in unnamed(extra, self.request.words):
-                self.lose(f"{at}.{path}", "dropped", f"{self.target} {NOT_HERE}")
+            self.losses += [not_here(self.target, f"{at}.{path}") for path in unnamed(extra, self.request.words)]
 
 
 # The contract.

@@ -31,6 +31,7 @@ class Behind:
         self._idle = idle
         self._count = 0
         self._first = ""
+        self._told: Issue | None = None
         self._broken = False
 
     def feed(self, data: bytes) -> None:
@@ -57,11 +58,18 @@ class Behind:
             self._add(error.body)
 
     def _add(self, text: str) -> None:
-        if self._count:
-            self._issues.pop()
         self._first = self._first or text[:_SHOWN]
         self._count += 1
         what = "1 event stands" if self._count == 1 else f"{self._count} events stand"
         are, which = ("is", "") if self._count == 1 else ("are", "the first: ")
         shown = f"; {which}{self._first}" if self._first else ""
-        self._issues.append(Issue(BEHIND, f"{what} behind the end of the answer, and {are} not read{shown}"))
+        self._put(Issue(BEHIND, f"{what} behind the end of the answer, and {are} not read{shown}"))
+
+    def _put(self, issue: Issue) -> None:
+        """Say it where the last one was said. The list is not ours alone: others may have added to it since."""
+        last, self._told = self._told, issue
+        at = next((at for at in reversed(range(len(self._issues))) if self._issues[at] is last), None)
+        if at is None:
+            self._issues.append(issue)
+        else:
+            self._issues[at] = issue

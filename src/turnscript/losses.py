@@ -26,6 +26,11 @@ class Loss(Struct, frozen=True):
         return f"{self.path}: {self.kind}: {self.detail}"
 
 
+class UnnamedLoss(Loss, frozen=True):
+    """A loss of what waits in an `extra`, told by whoever renders. The model may call another member the same; once
+    the path is in the words of the source, it is a plain `Loss`."""
+
+
 def part_path(at: str, index: int) -> str:
     """The source path of part `index` of the item read from `at`. A path that ends in `content[k]` says that the item's
     parts begin at k; a block of a top-level `system` is an item and its only part at once."""

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
+from msgspec.structs import replace
+
 from turnscript.conversation import (
     Assistant,
     Audio,
@@ -27,7 +29,7 @@ from turnscript.conversation import (
     ToolResult,
 )
 from turnscript.jsontext import Json, read_object
-from turnscript.losses import Loss
+from turnscript.losses import Loss, UnnamedLoss
 from turnscript.losses import part_path as part_of_message
 
 Words = Mapping[str, str]
@@ -42,7 +44,7 @@ of bodies and items that are objects with named members in them.
 """
 
 NOT_HERE = "has no such member here"
-"""How a loss of a member without a name is told of a target."""
+"""How the loss of a member is told of a target."""
 
 _ENDS = ("finish_reason", "stop_sequence")
 _CHOICE = "$.choices["
@@ -72,6 +74,11 @@ def content_path(item: Item) -> str:
     """The source path of all parts of an item."""
     joint = not isinstance(item, ToolResult) and _BLOCK.search(item.at)
     return item.at if joint or _is_block(item) else f"{item.at}{_content_of(item)}"
+
+
+def not_here(target: str, path: str) -> Loss:
+    """The loss of a member without a name."""
+    return UnnamedLoss(path, "dropped", f"{target} {NOT_HERE}")
 
 
 def unnamed(extra: Extra, words: Words) -> Iterator[str]:
@@ -118,19 +125,23 @@ def answer_in_source_words(response: Response, words: Words, losses: list[Loss],
     if number:
         words = {key: word.replace(_FIRST, f"choices[{number}]", 1) for key, word in words.items()}
     ends = {f"$.{name}": f"$.{words[key]}" for name in _ENDS if (key := f"response.{name}") in words}
-    losses = [_at(loss, ends.get(loss.path, loss.path)) for loss in losses]
-    losses = [one for loss in losses for one in _apart(loss, response, words)]
+    losses = [replace(loss, path=ends[loss.path]) if loss.path in ends else loss for loss in losses]
+    losses = [one for loss in losses for one in _apart(loss, response, words, number)]
     conversation = Conversation(items=response.items)
     return in_source_words(Request(conversation=conversation, origin=response.origin, words=words), losses)
 
 
-def _apart(loss: Loss, response: Response, words: Words) -> list[Loss]:
-    """A loss of all that is unnamed in an object of the body, taken apart: its other members are not lost."""
+def _apart(loss: Loss, response: Response, words: Words, number: int) -> list[Loss]:
+    """A loss of all that is unnamed in an object of the body, taken apart: its other members are not lost. Nor is the
+    index of a choice that has the same one where it is written."""
     key = f"response.{loss.path[2:]}"
-    if not loss.detail.endswith(NOT_HERE) or key not in words or loss.path[2:] not in response.extra:
+    if not isinstance(loss, UnnamedLoss) or key not in words or loss.path[2:] not in response.extra:
         return [loss]
-    places = _leaves(response.extra[loss.path[2:]], f"$.{words[key]}", key, words)
-    return [_at(loss, place) for place in places]
+    value = response.extra[loss.path[2:]]
+    places = _leaves(value, f"$.{words[key]}", key, words)
+    if number and key == "response.choices" and bytes(read_object(value).get("index", b"")) == b"%d" % number:
+        places.remove(f"$.{words[key]}.index")
+    return [replace(loss, path=place) for place in places]
 
 
 def _leaves(value: Json, at: str, key: str, words: Words) -> list[str]:
@@ -145,7 +156,7 @@ def _leaves(value: Json, at: str, key: str, words: Words) -> list[str]:
 
 def at_source(request: Request, losses: list[Loss]) -> list[Loss]:
     """Losses of a writer who knows the source's words for items: members of tools, and texts without parts there."""
-    losses = [_tool_in_words(loss, request) if loss.path.startswith("$.tools[") else loss for loss in losses]
+    losses = [_tool_in_words(loss, request) if loss.path.startswith("$.tools[") else _plain(loss) for loss in losses]
     return texts_in_source(request, losses)
 
 
@@ -186,7 +197,7 @@ def _string_path(item: Item) -> str:
 def _tool_in_words(loss: Loss, request: Request) -> Loss:
     found = _TOOL.match(loss.path)
     if found is None or int(found[1]) >= len(request.tools):
-        return loss
+        return _plain(loss)
     tool, member = request.tools[int(found[1])], found[2]
     if member[1:] not in tool.extra:
         member = _worded(request.words, "tool", member)
@@ -206,14 +217,18 @@ def _leads_into(path: str, key: str) -> bool:
 def _in_words(loss: Loss, items: Mapping[str, Item], longest: int, words: Words) -> list[Loss]:
     for at in _prefixes(loss.path, longest):
         if at in items:
-            item, unnamed_one = items[at], loss.detail.endswith(NOT_HERE)
+            item, unnamed_one = items[at], isinstance(loss, UnnamedLoss)
             members = _unnamed_of(item, loss.path[len(at) :], words)
             return [_at(loss, _path(item, member, words, unnamed=unnamed_one)) for member in members]
     return [loss]
 
 
 def _at(loss: Loss, path: str) -> Loss:
-    return loss if path == loss.path else Loss(path, loss.kind, loss.detail)
+    return loss if path == loss.path and type(loss) is Loss else Loss(path, loss.kind, loss.detail)
+
+
+def _plain(loss: Loss) -> Loss:
+    return _at(loss, loss.path)
 
 
 def _unnamed_of(item: Item, member: str, words: Words) -> list[str]:
@@ -243,18 +258,22 @@ def _path(item: Item, member: str, words: Words, *, unnamed: bool) -> str:
     content: list[Part] = getattr(item, "content", [])
     found = _PART.match(member)
     if found and int(found[1]) < len(content):
-        index = int(found[1])
-        return part_path(item, index) + _worded(words, type(content[index]).__name__.lower(), member[found.end() :])
+        index, rest = int(found[1]), member[found.end() :]
+        return part_path(item, index) + (rest if unnamed else _worded(words, _kind(content[index]), rest))
+    if unnamed:
+        return item.at + member  # maybe called like a member of the model's
     if member == ".open":
         return item.at
     if member == ".content":
         return content_path(item)
     if item.at.endswith(".function_call"):  # the one call whose members stand in no object of their own
         return item.at + member
-    if member[1:] in item.extra and (unnamed or getattr(item, member[1:], None) is None):
-        return item.at + member  # a member without a name that is called like one of the model's
     kind = "custom_call" if isinstance(item, ToolCall) and item.custom else item.kind
     return item.at + _worded(words, kind, member)
+
+
+def _kind(part: Part) -> str:
+    return type(part).__name__.lower()
 
 
 def _worded(words: Words, kind: str, member: str) -> str:

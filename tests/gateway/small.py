@@ -20,7 +20,7 @@ def shrink() -> None:
     from turnscript.engine import recent  # noqa: PLC0415
 
     kept = recent.recent
-    recent.recent = lambda held, weight=2: kept(min(held, 100_000), weight)
+    recent.recent = lambda held, weight=2, entry=300: kept(min(held, 100_000), weight, min(entry, 10_000))
     from turnscript.gateway import logs, served, service  # noqa: PLC0415
 
     for where, name, bounds in (

@@ -30,7 +30,6 @@ from turnscript.conversation import (
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold, raw_text
 from turnscript.gateway import checks
 from turnscript.gateway.checks import CallFinding, CallGate, CallPolicy, Declared, check_calls
-from turnscript.gateway.schemasize import unrolled
 from turnscript.jsontext import Json, json_of
 
 Policy = Literal["pass", "text", "retry"]
@@ -124,45 +123,6 @@ def test_a_schema_that_refers_to_itself_ends_on_deep_arguments() -> None:
     deep = '{"a":' * 400 + "{}" + "}" * 400
     assert [] == findings(deep, Tool(name="f", parameters=schema))
     assert ["schema_mismatch"] == kinds(findings(deep.replace("{}", "1"), Tool(name="f", parameters=schema)))
-
-
-def doubled(levels: int, last: object) -> Json:
-    """A schema of definitions that refer to the next one twice."""
-    steps = {f"a{at}": {"allOf": [{"$ref": f"#/$defs/a{at + 1}"}] * 2} for at in range(levels)}
-    return json_of({"properties": {"city": {"$ref": "#/$defs/a0"}}, "$defs": steps | {f"a{levels}": last}})
-
-
-def test_a_schema_whose_references_multiply_is_not_applied() -> None:
-    (found,) = checks.check_value({"city": "Paris"}, doubled(21, {"type": "string"}))
-    assert ("schema_unusable", "") == found[:2]
-
-
-def test_of_a_schema_with_many_references_only_the_verdict_is_told() -> None:
-    large, small = doubled(12, {"type": "integer"}), doubled(2, {"type": "integer"})
-    assert [("schema_mismatch", "")] == [found[:2] for found in checks.check_value({"city": "Paris"}, large)]
-    assert [("schema_mismatch", ".city")] * 4 == [found[:2] for found in checks.check_value({"city": "Paris"}, small)]
-    assert [] == list(checks.check_value({"city": 1}, large))
-
-
-@pytest.mark.parametrize(
-    ("schema", "expected"),
-    [
-        (True, 1),
-        ({"properties": {f"p{at}": {} for at in range(500)} | {"a": {"$ref": "#"}}}, 2),
-        ({"$ref": "#/$defs/a~1b%20c", "$defs": {"a/b c": {"items": {"$ref": "#x"}}, "d": {"$anchor": "x"}}}, 3),
-        ({"items": [{"$ref": "#/items/1"}, {"$ref": "https://other/"}], "enum": [{"$ref": "#"}]}, 4),
-        ({"$ref": "one", "$defs": {"a": {"$id": "one", "not": {"$ref": "#/$defs/none"}}}}, 3),
-        ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}, 4),
-        ({"properties": {f"p{at}": {"$ref": "#/$defs/a"} for at in range(5)}, "$defs": {"a": {}}}, 6),
-    ],
-)
-def test_references_are_counted_in_the_places_that_they_stand_for(schema: object, expected: int) -> None:
-    assert expected == unrolled(schema, 100)
-
-
-def test_a_chain_of_references_of_any_length_is_counted() -> None:
-    chain = {f"a{at}": {"$ref": f"#/$defs/a{at + 1}"} for at in range(20_000)}
-    assert 20_002 == unrolled({"$ref": "#/$defs/a0", "$defs": chain}, 100_000)
 
 
 def test_a_schema_is_compiled_once_for_each_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import turnscript as ts
-from tests.growth import assert_grows_below
 from tests.strategies import events as told_events
 from turnscript.conversation import (
     Assistant,
@@ -339,12 +337,13 @@ def test_a_formats_own_stops_come_first(
     assert (sent, lost) == (found.sent, [loss.path for loss in found.losses])
 
 
-def test_stop_strings_cost_no_more_than_there_are() -> None:
-    def listing(count: int) -> Callable[[], object]:
-        client = [f"stop {number}" for number in range(count)]
-        return lambda: stops(["\n\nUser:"], client)
-
-    assert_grows_below(10, listing, 2_000, 8_000, least=0.005)
+@pytest.mark.parametrize("client", [["a"] * 257, ["a" * 4_096, "b" * 4_097], ["stop"] * 100_000])
+def test_there_is_a_bound_on_stop_strings(client: list[str]) -> None:
+    with pytest.raises(ts.InvalidRequest, match="256 stop strings") as caught:
+        stops(["\n\nUser:"], client, path="$.stop_sequences")
+    assert "$.stop_sequences" == caught.value.path
+    assert ["a" * 4_096, "b" * 4_096] == stops([], ["a" * 4_096, "b" * 4_096]).sent
+    assert 256 == len(stops([], [str(number) for number in range(256)]).sent)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import asyncio
 import time
 import tracemalloc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,23 @@ def test_too_large_a_body_is_refused_before_it_is_sent(stage: Stage, api: Api) -
             return await asyncio.wait_for(reader.readuntil(b"\r\n"), 20)
 
     assert b"HTTP/1.1 413 " == asyncio.run(run())[:13]
+
+
+MANY = [f"stop {number}" for number in range(256)]
+
+
+@EACH
+@pytest.mark.parametrize("stops", [[*MANY, "END"], ["x" * 8_193], MANY * 30], ids=["many", "long", "very many"])
+def test_more_stop_strings_than_are_looked_for_are_refused(stage: Stage, api: Api, stops: list[str]) -> None:
+    def asked(given: list[str]) -> Told:
+        members: dict[str, Any] = {option.key: given for option in api.options if "stop" in option.fields}
+        return stage.ask(api, stream=False, **members)
+
+    stage.play(answer("Hello"))
+    refused = asked(stops)
+    assert (400, []) == (refused.status, stage.asks[0])
+    assert "256 stop strings" in str(refused.json)
+    assert "Hello" == asked(MANY).text
 
 
 @EACH

@@ -111,6 +111,20 @@ def test_a_stream_that_was_left_is_gone_on_with_from_any_event(stage: Stage, api
 
 
 @EACH
+def test_the_head_of_a_stream_does_not_wait_for_its_events(stage: Stage, api: Api) -> None:
+    stage.play([*BEGUN, HANG])
+    with stage.client.stream("POST", api.endpoint, content=body_of(api, stream=True, background=True)) as response:
+        found = re.search(r'"id":"(\w+)"', next(response.iter_text()))
+    assert found is not None
+    path = f"{api.endpoint}/{found[1]}"
+    told = stage.client.head(path, params={"stream": "true"})
+    assert (200, b"") == (told.status_code, told.content)
+    assert told.headers["content-type"].startswith("text/event-stream")
+    assert "in_progress" == look(stage, api, found[1])["status"]
+    assert 200 == stage.client.post(f"{path}/cancel").status_code
+
+
+@EACH
 def test_the_sdk_goes_on_with_a_stream(stage: Stage, api: Api) -> None:
     stage.play([*BEGUN, 0.15, *ENDS])
     with openai_sdk(stage.url) as client:

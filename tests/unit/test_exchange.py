@@ -255,6 +255,15 @@ def test_choices_without_a_place_are_losses(target: str) -> None:
         ts.convert(CHAT, "auto", target, strict=True)
 
 
+def test_the_index_of_a_choice_is_lost_only_where_another_is_written() -> None:
+    said = [{"index": at, "text": str(at), "finish_reason": "stop", "new": 1} for at in (0, 1, 5)]
+    body = {"object": "text_completion", "model": "m", "choices": said}
+    rendered: Any = ts.convert(body, "openai-completions", "openai-chat")
+    assert [0, 1, 2] == [choice["index"] for choice in rendered.value["choices"]]
+    lost = ["$.choices[0].new", "$.choices[1].new", "$.choices[2].index", "$.choices[2].new"]
+    assert lost == [loss.path for loss in rendered.losses]
+
+
 @pytest.mark.parametrize("choices", [[CHAT["choices"][0], 7], [CHAT["choices"][0], {"message": {"content": 7}}]])
 def test_a_broken_choice_is_an_error_at_its_place(choices: list[Any]) -> None:
     with pytest.raises(ts.InvalidRequest) as caught:

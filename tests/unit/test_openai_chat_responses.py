@@ -103,11 +103,6 @@ def test_every_member_of_a_message_becomes_an_item() -> None:
     assert response.raw is None
 
 
-def test_thinking_is_read_from_the_other_member_as_well() -> None:
-    items = API.parse_response(body_of({"content": "Hi", "reasoning": "hm"})).items
-    assert [Thinking(content=[Text(text="hm")]), Assistant(content=[Text(text="Hi")])] == items
-
-
 @pytest.mark.parametrize("content", ["", None])
 def test_an_empty_reply_has_no_items(content: str | None) -> None:
     assert [] == API.parse_response(body_of({"content": content, "refusal": None, "annotations": []})).items

@@ -14,6 +14,7 @@ import pytest
 
 import turnscript as ts
 from turnscript.engine.recent import MB, recent
+from turnscript.engine.states import States
 
 
 @contextmanager
@@ -86,6 +87,17 @@ def test_threads_may_share_it() -> None:
     with ThreadPoolExecutor(8) as threads:
         found = list(threads.map(double, [f"{number % 300}" * 20 for number in range(20_000)]))
     assert [f"{number % 300}" * 40 for number in range(20_000)] == found
+
+
+def test_states_for_many_lists_of_stop_strings_are_not_kept_for_ever() -> None:
+    """Every client has its own, and each character of them takes a hundred bytes of patterns."""
+    format_ = ts.get_format("batuta-chatml")
+    for number in range(120):
+        request = ts.Request(settings=ts.Settings(stop=[f"\nstop {number} {at}" for at in range(256)]))
+        format_.prompt(request).parser()
+    gc.collect()
+    kept = [one for one in gc.get_objects() if type(one) is States and len(one._stops) == 256]
+    assert 1 <= len(kept) < 60
 
 
 def test_large_calls_and_tools_that_nobody_shows_again_are_not_kept_for_ever() -> None:

@@ -336,3 +336,35 @@ def test_the_place_of_a_loss_with_a_long_name_is_found_in_time_in_proportion() -
         return lambda: ts.convert(body, "openai-chat", "ai00-v1")
 
     assert_grows_below(10, converting, 20_000, 80_000, least=0.01)
+
+
+def test_an_unnamed_member_and_the_one_that_the_model_calls_so_are_both_told() -> None:
+    thought = {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "x", "encrypted": 1}
+    answer = {"id": "a", "object": "response", "status": "completed", "model": "m", "output": [thought]}
+    lost = {loss.path for loss in ts.convert(answer, "openai-responses", "anthropic-messages").losses}
+    assert {"$.output[0].encrypted_content", "$.output[0].encrypted"} <= lost
+    call = {"type": "function_call", "id": None, "call_id": "c", "name": "f", "arguments": "{}"}
+    losses = ts.convert({"input": [call]}, "openai-responses", "rwkv-goose").losses
+    assert ["$.input[0].id", "$.input[0].call_id"] == [loss.path for loss in losses]
+    picture = {"type": "input_image", "image_url": "https://x", "url": 1}
+    body = {"input": [{"role": "user", "content": [picture]}]}
+    lost = {loss.path for loss in ts.convert(body, "openai-responses", "rwkv-goose").losses}
+    assert "$.input[0].content[0].url" in lost
+
+
+USAGE = {"input_tokens": 3, "new": 1}
+PARTLY: list[tuple[str, str, dict[str, Any]]] = [
+    ("anthropic-messages", "openai-chat", {"content": [{"type": "text", "text": "a"}], "stop_reason": "end_turn"}),
+    ("anthropic-messages", "openai-responses", {"content": [{"type": "text", "text": "a"}], "stop_reason": "end_turn"}),
+    ("openai-responses", "anthropic-messages", {"object": "response", "status": "completed", "output": []}),
+    ("openai-responses", "openai-completions", {"object": "response", "status": "completed", "output": []}),
+]
+
+
+@pytest.mark.parametrize(("source", "target", "answer"), PARTLY, ids=[f"{row[0]} {row[1]}" for row in PARTLY])
+def test_why_counts_that_are_not_whole_are_not_told_is_said_at_each(source: str, target: str, answer: Any) -> None:
+    said = {"id": "a", "model": "m", "type": "message", **answer, "usage": USAGE}
+    losses = ts.convert(said, source, target, side="response").losses
+    found = {loss.path: loss.detail for loss in losses if loss.path.startswith("$.usage.")}
+    why = "not all of the counts are known, so none of what stands here is told"
+    assert {"$.usage.input_tokens": why, "$.usage.new": why} == found

@@ -20,7 +20,7 @@ from turnscript.engine.spans import Writer
 from turnscript.engine.table import Attribute, AttributeType
 from turnscript.errors import InvalidTranscript
 from turnscript.jsontext import Json, compact, json_string, text_of, type_name, without_angles
-from turnscript.losses import Loss
+from turnscript.losses import UnnamedLoss
 from turnscript.sources import around
 
 _KEY = re.compile(r"[ \t]+([A-Za-z_][A-Za-z0-9_.-]*)=")
@@ -177,7 +177,7 @@ def _lose(attribute: Attribute, value: Any, out: Writer) -> None:
     if attribute.type == "object":
         place = around(out.place) if attribute.path == "hints.envelope" else out.place
         missing = "a prompt has no place for members without a name"
-        out.losses += [Loss(f"{place}.{key}", "dropped", missing) for key in value]
+        out.losses += [UnnamedLoss(f"{place}.{key}", "dropped", missing) for key in value]
     else:
         out.lose(f".{attribute.path}", "dropped", "a prompt does not show it")
 

@@ -336,8 +336,7 @@ def report_unshown(place: Place, item: Item, out: Writer) -> None:
         if value is None or value is False or value == _DEFAULTS.get(field) or value in ({}, []):
             continue
         if field == "extra":
-            for key in value:
-                out.lose(f".{key}", "dropped", "this format has no place for members without a name")
+            out.lose_unnamed("", value, "this format has no place for members without a name")
         else:
             out.lose(f".{field}", "dropped", "this format does not show it")
     if item.hints is not None and not out.archive and place.speaks:

@@ -132,8 +132,7 @@ def _write_part(part: Part, out: Writer, word_of_texts: str, index: int) -> None
 
 
 def _lose_extra(part: Part, out: Writer, index: int) -> None:
-    for key in part.extra:
-        out.lose(f".content[{index}].{key}", "dropped", "a prompt has no place for members without a name")
+    out.lose_unnamed(f".content[{index}]", part.extra, "a prompt has no place for members without a name")
 
 
 def read_parts(payload: Payload) -> Iterator[tuple[str, Part]]:

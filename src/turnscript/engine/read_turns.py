@@ -209,7 +209,7 @@ class _Reader:
             )
         named = named_call(turn)
         names = lines_before(named.open, text) if named is not None else ()
-        states = states_of(self.document, turn, True, names=names)
+        states = states_of(self.document, turn, True, (), True, names)
         parser = TurnParser(states, tools, strict=True, may_stay_open=cut.last)
         try:
             events = [*parser.feed(text), *parser.close()]

@@ -11,19 +11,19 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MB = 1024 * 1024
+KB, MB = 1024, 1024 * 1024
 _ENTRY = 300
 """Bytes of an entry beside its texts."""
 _SHARE = 4
 """What takes more than this part of all that is kept is not: it would push out everything else."""
 
 
-def recent(held: int, weight: int = 2) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def recent(held: int, weight: int = 2, entry: int = _ENTRY) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Keep what a function makes of its arguments, what was made last, in about `held` bytes.
 
     What is used again and again is made again now and then: to note every use would cost more than that. The arguments
     are positional: texts, tuples of such, and things that live anyway. `weight`: how many times the bytes of the
-    arguments they take together with what is made of them.
+    arguments they take together with what is made of them. `entry`: bytes of what is made without any text.
     """
 
     def decorate(make: Callable[P, R]) -> Callable[P, R]:
@@ -37,7 +37,7 @@ def recent(held: int, weight: int = 2) -> Callable[[Callable[P, R]], Callable[P,
             if found is not None:
                 return found[0]
             made = make(*args, **kwargs)
-            size = weight * _size(args) + _ENTRY
+            size = weight * _size(args) + entry
             if size <= held // _SHARE and args not in known:
                 known[args] = made, size
                 used += size

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from turnscript.conversation import Tool
 from turnscript.engine.escape import Escape
-from turnscript.losses import Loss, LossKind
+from turnscript.losses import Loss, LossKind, UnnamedLoss
 
 CONTROL, TRAINABLE, ITEM = 1, 2, 4
 EMPTY, WHITESPACE = "empty", "whitespace"
@@ -140,6 +140,10 @@ class Writer:
     def lose(self, member: str, kind: LossKind, detail: str) -> None:
         """Report a difference at a member of the current item."""
         self.losses.append(Loss(f"{self.place}{member}", kind, detail))
+
+    def lose_unnamed(self, at: str, keys: Iterable[str], detail: str) -> None:
+        """Report members that wait in the `extra` of the current item, or of what is `at` a place in it."""
+        self.losses += [UnnamedLoss(f"{self.place}{at}.{key}", "dropped", detail) for key in keys]
 
     @property
     def text(self) -> str:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from turnscript.engine.escape import Escape
 from turnscript.engine.layout import Layout, Place, layout_of
+from turnscript.engine.recent import KB, MB, recent
 from turnscript.engine.scanner import Scanner
 from turnscript.engine.table import Document, Group, Segment, Turn
 
@@ -283,7 +284,7 @@ def _tails(space: str) -> Iterable[str]:
     return [space[start:] for start in range(len(space) + 1)]
 
 
-@lru_cache(maxsize=256)
+@recent(64 * MB, weight=80, entry=256 * KB)
 def states_of(
     document: Document,
     turn: Turn,
@@ -292,7 +293,8 @@ def states_of(
     calls: bool = True,
     names: tuple[str, ...] = (),
 ) -> States:
-    """The states of a turn, made once. Without `calls`, as where no tools are offered, the tags of calls are text.
+    """The states of a turn, made once and kept for a while. Without `calls`, as where no tools are offered, the tags of
+    calls are text.
 
     `names`: the lines with names that may stand before a call, where a format has those.
     """

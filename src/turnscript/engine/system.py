@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from turnscript.conversation import Item, Part, Request, System, Text, Thinking
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Body, ToolsPlace
 from turnscript.engine.toollists import is_function, report_tool
-from turnscript.losses import Loss
 
 if TYPE_CHECKING:
     from turnscript.engine.render import Composer
@@ -91,7 +92,7 @@ def _write_rest(body: Body, rest: list[Part], skipped: int, out: Writer) -> None
         found = _PART.match(loss.path, len(out.place))
         if found is not None:
             path = f"{out.place}.content[{int(found[1]) + skipped}]{loss.path[found.end() :]}"
-            out.losses[at] = Loss(path, loss.kind, loss.detail)
+            out.losses[at] = replace(loss, path=path)
 
 
 def _write_tools(tools: ToolsPlace, request: Request, out: Writer, joined: bool) -> None:

@@ -84,8 +84,7 @@ def _report_part(part: Part, read: bool, index: int, out: Writer) -> None:
         out.lose(path, "approximated", f"of a {kind} part only the text is written")
     elif not read:
         out.lose(path, "dropped", f"this format has no place for {kind} parts")
-    for key in part.extra:
-        out.lose(f"{path}.{key}", "dropped", "this format has no place for members without a name")
+    out.lose_unnamed(path, part.extra, "this format has no place for members without a name")
 
 
 class IndentedText(PlainText):

@@ -28,7 +28,7 @@ from turnscript.conversation import Assistant, Issue, Response, Text, Tool, Tool
 from turnscript.conversation import calls as calls_of
 from turnscript.engine.recent import MB, recent
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, raw_text
-from turnscript.gateway.schemasize import unrolled
+from turnscript.gateway.schemasize import References, applications, unrolled
 from turnscript.jsontext import Json, is_object, plain, text_of
 
 FindingKind = Literal[
@@ -52,8 +52,9 @@ FAULTS: frozenset[str] = frozenset(
 Action = Literal["pass", "text", "retry"]
 
 _MOST_FINDINGS = 8
-_MOST_FOLLOWED, _MOST_EXPLAINED = 10_000, 4_000
-"""References in a schema. So many take some 200 ms at the worst: those to be compiled, these to say what is wrong."""
+_MOST_FOLLOWED, _MOST_APPLIED = 10_000, 10_000
+"""References in a schema, and parts of it applied to parts of a value. So many take some 200 ms at the worst: those to
+be compiled, these to say what is wrong."""
 _LONGEST = 300
 _COMPILED = 20  # times the size of a schema
 _SEPARATORS = ("__", "::", ".", "/", ":")
@@ -93,22 +94,22 @@ class _Unusable(Struct, frozen=True):
 
 
 class _Usable(Struct, frozen=True):
-    """`explains`: whether it is small enough to say what is wrong with a value, which takes a thousand times as long
-    as to say that something is."""
-
     validator: jsonschema_rs.Validator
-    explains: bool
+    references: References
 
 
 @recent(32 * MB, weight=_COMPILED)
 def _validator(schema: bytes) -> _Usable | _Unusable:
     """A schema compiled, once for each text. Nothing is fetched: a reference to elsewhere makes it unusable."""
     try:
-        size = unrolled(plain(Json(schema)), _MOST_FOLLOWED)
-        if size >= _MOST_FOLLOWED:
+        references = References(plain(Json(schema)))
+        if unrolled(references, _MOST_FOLLOWED) >= _MOST_FOLLOWED:
             return _Unusable("its references lead to one another too many times")
-        return _Usable(jsonschema_rs.validator_for(schema.decode(), offline=True), size < _MOST_EXPLAINED)
-    except (ValueError, jsonschema_rs.ReferencingError) as error:
+        validator = jsonschema_rs.validator_for(schema.decode(), offline=True)
+        if references.unclear:
+            return _Unusable("where its references lead is not clear")
+        return _Usable(validator, references)
+    except (ValueError, RecursionError, jsonschema_rs.ReferencingError) as error:
         return _Unusable(_first_line(error))
 
 
@@ -121,7 +122,8 @@ def check_value(value: Any, schema: Json) -> Iterator[tuple[FindingKind, str, st
     try:
         if validator.validator.is_valid(value):
             return
-        if not validator.explains:
+        # To say what is wrong takes a thousand times as long as to say that something is, and nothing is remembered.
+        if applications(validator.references, value, _MOST_APPLIED) >= _MOST_APPLIED:
             yield "schema_mismatch", "", "not what the schema allows"
             return
         for error in islice(validator.validator.iter_errors(value), _MOST_FINDINGS):

@@ -333,6 +333,11 @@ def check_answer(response: Response, shape: ResponseFormat | None) -> list[CallF
 # Stops and sampling.
 
 
+_MOST_STOPS, _LONGEST_STOPS = 256, 8_192
+"""Far more than the four that official APIs take: clients of local servers list every mark that a model may write. So
+many take some 0.2 s to prepare, and a millisecond for each thousand characters."""
+
+
 class Stops(Struct, frozen=True):
     """`sent`: what a backend is told to stop at. The client's own that it is not told of are found by the parser."""
 
@@ -341,9 +346,19 @@ class Stops(Struct, frozen=True):
 
 
 def stops(own: Sequence[str], client: Sequence[str] | None, *, limit: int | None = None, path: str = "$.stop") -> Stops:
-    """The strings to stop at: a format's `own` first, then the client's, at most `limit`. An empty one is none."""
+    """The strings to stop at: a format's `own` first, then the client's, at most `limit`. An empty one is none.
+
+    Raises InvalidRequest for more of the client's than anybody needs: each costs time for each piece of the answer, and
+    each character time and memory before the first one.
+    """
+    said = client or ()
+    characters = sum(map(len, said))
+    if len(said) > _MOST_STOPS or characters > _LONGEST_STOPS:
+        expected = f"at most {_MOST_STOPS} stop strings, of {_LONGEST_STOPS:,} characters together"
+        got = f"{len(said):,} of {characters:,}"
+        raise InvalidRequest(f"expected {expected}, found {got}", path=path, expected=expected, got=got)
     sent, losses = dict.fromkeys(own), []
-    for index, one in enumerate(client or ()):
+    for index, one in enumerate(said):
         if not one:
             losses.append(Loss(f"{path}[{index}]", "dropped", "an empty string stops nothing"))
         else:

@@ -1,29 +1,111 @@
-"""Owns how large a JSON Schema is where it is applied: with what it refers to in the place of each reference.
+"""Owns how much there is to a JSON Schema where it is applied: with what it refers to in the place of each reference.
 
 A validator follows each reference anew. Forty definitions that refer to the next one twice are two kilobytes, and would
-keep it busy for days. A reference that leads into itself counts once: how often it is followed, the value decides.
+keep it busy for days. A reference that leads into itself is followed as often as the value is deep: to say whether a
+value fits, a validator remembers what it has found, but to say what is wrong it follows each one again at each level.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urldefrag, urljoin
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _ANCHORS = ("$anchor", "$dynamicAnchor")
+_DIALECT = "$schema"
+_OLD = "draft-04"
+"""Of the dialect in which an id is called `id`; in later ones that is a member like any other."""
 _APART = frozenset({"$defs", "definitions", "const", "enum", "default", "examples"})
 """Members that are applied only where something refers to them, or never."""
+_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})
+"""Members that hold a schema under each name, whatever it is."""
+_ITEMS = frozenset({"items", "prefixItems", "additionalItems", "unevaluatedItems", "contains"})
+_MEMBERS = frozenset({"additionalProperties", "unevaluatedProperties", "propertyNames"})
+_KNOWN = ("http://json-schema.org/", "https://json-schema.org/")
+"""Where the schemas of schemas are, which a validator brings along."""
 _WALKED = 10
 """How many objects may be looked at for each reference that may be followed: large schemas have few references."""
 
+Schema = dict[str, Any]
 
-def unrolled(schema: Any, most: int) -> int:
-    """How many references are followed at most, those behind references included; `most` where it is that or more."""
-    anchors = _anchors(schema)
+
+class References:
+    """Where the references of a schema lead. `unclear`: a validator may take one for another, or find one that is not
+    found here, so that nobody can say what there is behind it."""
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = schema
+        self.unclear = False
+        self._dialect = str(schema.get(_DIALECT)) if isinstance(schema, dict) else ""
+        self._id = "id" if _OLD in self._dialect else "$id"
+        self._bases: dict[int, str] = {}  # of each object, by its identity
+        self._named: dict[str, Any] = {"": schema}
+        self._targets: dict[int, list[Any]] = {}
+        waiting: list[tuple[Any, str]] = [(schema, "")]
+        while waiting:
+            value, base = waiting.pop()
+            if isinstance(value, dict):
+                base = self._enter(value, base)
+                self._bases[id(value)] = base
+                waiting += [(one, base) for one in value.values()]
+            elif isinstance(value, list):
+                waiting += [(one, base) for one in value]
+
+    def of(self, schema: Schema) -> list[str]:
+        """The references of an object itself, as absolute as they can be."""
+        base = self._bases[id(schema)]
+        found = [str(schema[key]) for key in _REFERENCES if key in schema]
+        # `urljoin` knows no base but those of the web.
+        return [f"{base}{one}" if one[:1] == "#" else urljoin(base, one) for one in found]
+
+    def targets(self, schema: Schema) -> list[Any]:
+        """What the references of an object itself lead to."""
+        found = self._targets.get(id(schema))
+        if found is None:
+            found = self._targets[id(schema)] = [self.target(one) for one in self.of(schema)]
+        return found
+
+    def target(self, reference: str) -> Any:
+        """What a reference leads to; None where there is nothing."""
+        uri, fragment = urldefrag(reference)
+        if fragment and fragment[0] != "/":
+            found = self._named.get(reference)
+        else:
+            found = _pointed(self._named.get(uri), fragment)
+        if found is None and not uri.startswith(_KNOWN):
+            self.unclear = True
+        return found
+
+    def _enter(self, schema: Schema, base: str) -> str:
+        """Note the names that an object has; returns the base of what is in it."""
+        if isinstance(id_ := schema.get(self._id), str):
+            name = urljoin(base, id_)
+            base = urldefrag(name)[0] or base
+            self._note(name, schema)
+            self._note(base, schema)
+        for key in _ANCHORS:
+            if isinstance(schema.get(key), str):
+                self._note(f"{base}#{schema[key]}", schema)
+        if schema is not self.schema:
+            other = isinstance(schema.get(_DIALECT), str) and schema[_DIALECT] != self._dialect
+            # Older dialects see nothing beside a reference, newer ones do.
+            self.unclear = self.unclear or other or ("$ref" in schema and id_ is not None)
+        return base
+
+    def _note(self, name: str, schema: Schema) -> None:
+        # Who puts a schema in at each place that needs it has the same one under one name.
+        self.unclear = self.unclear or self._named.setdefault(name, schema) != schema
+
+
+def unrolled(references: References, most: int) -> int:
+    """How many references are followed at most, those behind references included; `most` where it is that or more. One
+    that leads into itself counts once: that is what it takes to say whether a value fits."""
+    start = "#"
     behind: dict[str, list[str]] = {}
     sizes: dict[str, int] = {}
-    walked, waiting = 0, ["#"]
+    walked, waiting = 0, [start]
     while waiting:
         at = waiting[-1]
         if at in behind:
@@ -32,47 +114,75 @@ def unrolled(schema: Any, most: int) -> int:
                 sizes[at] = min(most, 1 + sum(sizes.get(one, 1) for one in behind[at]))
             continue
         found: list[str] = []
-        for value in _applied(_pointed(schema, at) if at == "#" or at[:2] == "#/" else anchors.get(at)):
+        for value in _applied(references.schema if at == start else references.target(at)):
             walked += 1
-            found += [str(value[key]) for key in _REFERENCES if key in value]
+            found += references.of(value)
         if walked > _WALKED * most:  # references into one another's insides
             return most
         behind[at] = found
         waiting += [one for one in dict.fromkeys(found) if one not in behind]
-    return sizes["#"]
+    return sizes[start]
 
 
-def _applied(schema: Any) -> Iterator[dict[str, Any]]:
+def applications(references: References, value: Any, most: int) -> int:
+    """How often a part of the schema is applied to a part of a value, where nothing is remembered; `most` where it is
+    that or more."""
+    count, waiting = 0, [(references.schema, value)]
+    while waiting:
+        schema, part = waiting.pop()
+        count += 1
+        if count + len(waiting) >= most:
+            return most
+        if isinstance(schema, dict):
+            waiting += [(one, part) for one in references.targets(schema)]
+            waiting += islice(_inside(schema, part), most)
+    return count
+
+
+def _inside(schema: Schema, value: Any) -> Iterator[tuple[Any, Any]]:
+    """The schemas inside one, each with what it is applied to."""
+    values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for key, inner in schema.items():
+        schemas = inner if isinstance(inner, list) else [inner]
+        if key in _BY_NAME and isinstance(inner, dict):
+            yield from _by_name(key, inner, value)
+        elif key in _ITEMS or key in _MEMBERS:
+            yield from ((one, part) for one in schemas for part in values)
+        elif key not in _APART and key not in _REFERENCES:
+            yield from ((one, value) for one in schemas if isinstance(one, dict))
+
+
+def _by_name(key: str, schemas: Schema, value: Any) -> Iterator[tuple[Any, Any]]:
+    if key == "properties":
+        members = value if isinstance(value, dict) else {}
+        yield from ((schemas[name], members[name]) for name in members if name in schemas)
+    elif key == "patternProperties":
+        members = value if isinstance(value, dict) else {}
+        yield from ((schema, part) for schema in schemas.values() for part in members.values())
+    else:
+        yield from ((schema, value) for schema in schemas.values())
+
+
+def _applied(schema: Any) -> Iterator[Schema]:
     """A schema and all inside it."""
     waiting = [schema]
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
             yield value
-            waiting += [one for key, one in value.items() if key not in _APART]
+            for key, one in value.items():
+                if key in _BY_NAME and isinstance(one, dict):
+                    waiting += one.values()
+                elif key not in _APART:
+                    waiting.append(one)
         elif isinstance(value, list):
             waiting += value
 
 
-def _anchors(schema: Any) -> dict[str, Any]:
-    """What has a name of its own, by the reference that leads there."""
-    found: dict[str, Any] = {}
-    waiting = [schema]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            found |= {f"#{value[key]}": value for key in _ANCHORS if key in value}
-            found |= {str(value[key]): value for key in ("$id", "id") if isinstance(value.get(key), str)}
-            waiting += value.values()
-        elif isinstance(value, list):
-            waiting += value
-    return found
-
-
-def _pointed(schema: Any, reference: str) -> Any:
+def _pointed(schema: Any, pointer: str) -> Any:
     """What a pointer into a schema leads to; None where there is nothing."""
     value = schema
-    for step in unquote(reference[2:]).split("/") if len(reference) > 1 else ():
+    for step in unquote(pointer).split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict):
             value = value.get(key)

@@ -16,7 +16,7 @@ such a call is not told at all, it becomes an issue.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 from turnscript.answers import invalid_count, missing_count, nameless, read_count
 from turnscript.api import Body, Source, body_bytes, leftover
@@ -197,10 +197,13 @@ def read_response(source: Source, api: str) -> Response:
     if response.finish_reason in CUTTING and isinstance(last, ToolCall):
         del response.items[-1]
         response.issues.append(cut_call(last.name, last.arguments))
-    for item in [item for item in response.items if isinstance(item, ToolCall) and not item.name]:
-        response.items.remove(item)
-        response.issues.append(nameless(item.arguments))
+    response.issues += [nameless(item.arguments) for item in response.items if _is_nameless(item)]
+    response.items = [item for item in response.items if not _is_nameless(item)]
     return response
+
+
+def _is_nameless(item: Item) -> TypeGuard[ToolCall]:
+    return isinstance(item, ToolCall) and not item.name
 
 
 def head_of(members: dict[str, Json]) -> tuple[str | None, str | None]:

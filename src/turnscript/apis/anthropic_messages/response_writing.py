@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from turnscript.answers import is_whole
+from turnscript.answers import is_whole, lose_foreign
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, merge
 from turnscript.apis.anthropic_messages.parts import PartWriter
 from turnscript.apis.anthropic_messages.response import CUTTING, OWN_REASONS, STOP_REASONS, usage_object
@@ -251,11 +251,10 @@ class AnswerWriter:
             self.rendering.lose("$.usage", "approximated", detail)
         return usage_object(default if usage is None else usage)
 
-    def put_extra(self, body: Body, extra: Extra) -> None:
+    def put_extra(self, body: Body, extra: Extra, usage: Usage | None) -> None:
         """Write unnamed members of the response, or report them where they are another API's."""
         if self._foreign:
-            for key in extra:
-                self.rendering.lose(f"$.{key}", "dropped", f"{self.rendering.target} {NOT_HERE}")
+            lose_foreign(self.rendering.losses, self.rendering.target, extra, usage)
         else:
             merge(body, extra)
 
@@ -276,7 +275,7 @@ def render(response: Response, request: Request, api: Api, reply: Reply, strict:
         **writer.ending(response.finish_reason, response.stop_sequence),
         "usage": writer.usage(response.usage, reply.usage or Usage()),
     }
-    writer.put_extra(body, response.extra)
+    writer.put_extra(body, response.extra, response.usage)
     last = response.items[-1] if response.items else None
     if response.finish_reason in CUTTING and isinstance(last, ToolCall) and is_whole(last):
         writer.lose(last, "", "approximated", "who reads this must take the last call for one that the limit cut off")

@@ -19,7 +19,7 @@ from turnscript.apis.anthropic_messages.errors import encoded, error_body
 from turnscript.apis.anthropic_messages.response import usage_object
 from turnscript.apis.anthropic_messages.response_writing import AnswerWriter
 from turnscript.apis.anthropic_messages.writing import is_text
-from turnscript.conversation import Assistant, Item, Request, Thinking, Usage
+from turnscript.conversation import Assistant, Extra, Item, Request, Thinking, Usage
 from turnscript.errors import InvalidConversation, TurnscriptError, UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.jsontext import Json, plain, read_list, read_object, text_of
@@ -280,10 +280,9 @@ class StreamWriter:
             self._lose("$.id", "renamed", f"the message was called {self.id!r} before this was known")
         end: Body = {"delta": ending, "usage": self._writer.usage(event.usage, self._usage)}
         extra = dict(event.extra)
-        self._writer.put_extra(
-            end, {name: extra.pop(name) for name in ("usage", "context_management") if name in extra}
-        )
-        self._writer.put_extra(ending, extra)
+        beside: Extra = {name: extra.pop(name) for name in ("usage", "context_management") if name in extra}
+        self._writer.put_extra(end, beside, event.usage)
+        self._writer.put_extra(ending, extra, event.usage)
         self._frame("message_delta", end)
         self._frame("message_stop", {})
         self._over = True

@@ -34,6 +34,7 @@ from turnscript.grouping import group, shape_of, side_of, slot_of
 from turnscript.jsontext import Json, is_object
 from turnscript.losses import LossKind
 from turnscript.pairing import call_ids, told
+from turnscript.sources import NOT_HERE
 
 # All results of a turn go into one user message.
 JOINS = grouping.JOINS | {("tool_result", "tool_result")}
@@ -89,7 +90,7 @@ class Writer:
         """Report fields that no item here has."""
         for name, value in members.items():
             if value is not None:
-                self.lose(item, f".{name}", "dropped", f"{self.rendering.target} has no such member here")
+                self.lose(item, f".{name}", "dropped", f"{self.rendering.target} {NOT_HERE}")
 
     def _source_id(self, item: ToolCall | ToolResult) -> str:
         if item.id is not None:

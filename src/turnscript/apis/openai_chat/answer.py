@@ -27,6 +27,8 @@ COUNTS = Counts("prompt_tokens", "completion_tokens")
 
 STOP, LENGTH, CALLED, FILTERED = "stop", "length", "tool_calls", "content_filter"
 LEGACY_CALL = "function_call"
+REASONING = "reasoning"
+"""The second name for thoughts: where one stood, an answer of this API has it again."""
 COMPLETE = frozenset({STOP, CALLED})
 """Reasons with which nothing was cut off."""
 

@@ -15,7 +15,15 @@ from collections.abc import Iterable
 
 from turnscript.answers import came_to_nothing, lose_id, lose_usage, made_id, write_usage
 from turnscript.api import Api, Body, Rendering, Reply, merge
-from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, LEGACY_CALL, broke_off, finish_word, is_legacy
+from turnscript.apis.openai_chat.answer import (
+    COUNTS,
+    FAILURES,
+    LEGACY_CALL,
+    REASONING,
+    broke_off,
+    finish_word,
+    is_legacy,
+)
 from turnscript.apis.openai_chat.response import (
     OBJECTS,
     Order,
@@ -38,7 +46,7 @@ from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, 
 from turnscript.grouping import slot_of
 from turnscript.jsontext import read_object
 from turnscript.losses import Loss
-from turnscript.sources import part_path
+from turnscript.sources import not_here, part_path
 from turnscript.sse import HOLE, around, frame
 
 
@@ -123,7 +131,7 @@ class ChatStreamRenderer(ChunkEnding):
     def _start(self, part: Item, index: int) -> None:
         member = ""
         if isinstance(part, Thinking):
-            member = self._reasoning
+            member = self._thinks_in(part)
         elif isinstance(part, Assistant):
             member = "refusal" if any(isinstance(one, Refusal) for one in part.content) else "content"
         around = (self._head + b'{"%b":' % member.encode(), b"}" + self._tail)
@@ -131,6 +139,9 @@ class ChatStreamRenderer(ChunkEnding):
             self._live[index] = around
             if member == "refusal":
                 self._refusals.add(index)
+
+    def _thinks_in(self, part: Thinking) -> str:
+        return REASONING if slot_of(part) == REASONING else self._reasoning
 
     def _end(self, out: list[bytes], part: Item | None, index: int) -> None:
         said = index in self._said
@@ -144,7 +155,7 @@ class ChatStreamRenderer(ChunkEnding):
             lose_thinking(self._rendering, part)
             text = "" if said else thought(part)
             if text:
-                out.append(self._delta(b'{"%b":%b}' % (self._reasoning.encode(), encoded(text))))
+                out.append(self._delta(b'{"%b":%b}' % (self._thinks_in(part).encode(), encoded(text))))
             if text or said:
                 self._order.note("thinking", part.at)
         elif isinstance(part, Assistant):
@@ -158,15 +169,13 @@ class ChatStreamRenderer(ChunkEnding):
         """`said`: what its deltas were sent as, None if there were none."""
         rendering = self._rendering
         lose_spoken(rendering, part)
-        for key in part.extra:
-            rendering.lose(f"{part.at}.{key}", "dropped", "a chunk has no such member")
+        rendering.losses += [not_here("a chunk", f"{part.at}.{key}") for key in part.extra]
         for index, one in enumerate(part.content):
             at = part_path(part, index)
             if not isinstance(one, Text | Refusal):
                 rendering.lose(at, "dropped", f"a chunk cannot hold a part of kind {type(one).__name__.lower()!r}")
                 continue
-            for key in one.extra:
-                rendering.lose(f"{at}.{key}", "dropped", "a chunk has no such member")
+            rendering.losses += [not_here("a chunk", f"{at}.{key}") for key in one.extra]
             if said and one.text and not isinstance(one, said):
                 word = "a refusal" if said is Refusal else "the answer"
                 rendering.lose(at, "approximated", f"sent as more of {word}: its kind was known too late for a chunk")
@@ -228,7 +237,7 @@ class ChatStreamRenderer(ChunkEnding):
         lose_stop(last, end.stop_sequence, choice)
         lose_id(last, end.id, self.id, named=self._named)
         body = self._chunk([choice])
-        put_top(last, body, end.extra)
+        put_top(last, body, end)
         out.append(frame(encoded(body)))
         if self._asked_usage and end.usage is not None:
             body = self._chunk([])

@@ -15,6 +15,7 @@ from turnscript.apis.openai_chat.answer import (
     COMPLETE,
     LEGACY_CALL,
     ORIGIN,
+    REASONING,
     PieceOfCall,
     PieceOfCustom,
     PieceOfFunction,
@@ -61,7 +62,9 @@ class Lane:
 
     def item(self, content: list[Part]) -> Item:
         """The item around some content."""
-        if self.key in ("reasoning", "reasoning_content"):
+        if self.key == REASONING:
+            return Thinking(content=content, hints=Hints(slot=REASONING), at=self.at)
+        if self.key == "reasoning_content":
             return Thinking(content=content, at=self.at)
         return Assistant(content=content, at=self.at)
 

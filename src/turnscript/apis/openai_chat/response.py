@@ -2,7 +2,7 @@
 
 | model | wire |
 | --- | --- |
-| `Thinking` | `reasoning_content`, or the name that the reply says |
+| `Thinking` | `reasoning_content`, or the name that the reply says; `reasoning` where it stood there |
 | `Assistant`: its texts, its refusals | `content`, `refusal` |
 | `ToolCall` | an entry of `tool_calls`, or `function_call` for a client that offered `functions` only |
 | `ToolCall` of a tool that takes free text, as JSON | a `custom` one |
@@ -22,9 +22,9 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from turnscript.answers import free_text, index_of, is_whole, lose_usage, made_id, write_usage
+from turnscript.answers import free_text, index_of, is_whole, lose_foreign, lose_usage, made_id, write_usage
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, Source, body_bytes, leftover, merge
-from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, Piece, broke_off, finish_word, is_legacy
+from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, REASONING, Piece, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.content import written_parts
 from turnscript.apis.openai_chat.stream import Assembly, read_checked
 from turnscript.chunked import encoded
@@ -44,11 +44,11 @@ from turnscript.conversation import (
     ToolCall,
 )
 from turnscript.errors import InvalidRequest
-from turnscript.events import fold
+from turnscript.events import MessageEnd, fold
 from turnscript.grouping import shape_of, slot_of
 from turnscript.jsontext import Json, json_string, read_list, read_object
 from turnscript.logprobs import TokenLogprob
-from turnscript.sources import NOT_HERE, part_path
+from turnscript.sources import part_path
 
 # Reading.
 
@@ -250,6 +250,8 @@ class Message:
         if not text:
             return
         self._order.note("thinking", item.at)
+        if self._own and not self._thoughts and slot_of(item) == REASONING:
+            self._reasoning = REASONING
         self._thoughts.append(text)
 
     def _speak(self, item: Assistant) -> None:
@@ -337,7 +339,7 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
     if response.usage is not None:
         body["usage"] = write_usage(response.usage, usage_rest(extra), COUNTS)
     lose_usage(rendering.losses, response.usage, extra)
-    put_top(rendering, body, response.extra)
+    put_top(rendering, body, response)
     return body, rendering
 
 
@@ -364,10 +366,13 @@ def usage_rest(extra: Extra) -> Extra:
     return read_object(extra["usage"]) if "usage" in extra else {}
 
 
-def put_top(rendering: Rendering, body: Body, extra: Extra) -> None:
+def put_top(rendering: Rendering, body: Body, said: Response | MessageEnd) -> None:
     """Write the unnamed members of the body, or report them."""
+    extra = said.extra
+    if rendering.foreign:
+        strange = {key: value for key, value in extra.items() if key != "object"}
+        lose_foreign(rendering.losses, rendering.target, strange, said.usage)
+        return
     for key, value in extra.items():
-        if rendering.foreign and key != "object":
-            rendering.lose(f"$.{key}", "dropped", f"{rendering.target} {NOT_HERE}")
-        elif not rendering.foreign and key not in _OWN_MEMBERS:
+        if key not in _OWN_MEMBERS:
             body.setdefault(key, value)

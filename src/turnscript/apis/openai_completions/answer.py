@@ -26,6 +26,7 @@ from turnscript.answers import (
     came_to_nothing,
     head_of,
     index_of,
+    lose_foreign,
     lose_id,
     lose_usage,
     made_id,
@@ -54,7 +55,7 @@ from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, 
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.logprobs import TokenLogprob
 from turnscript.losses import Loss
-from turnscript.sources import NOT_HERE, part_path
+from turnscript.sources import not_here, part_path
 from turnscript.sse import HOLE, around, frame
 from turnscript.wire import Reader, Wire
 
@@ -270,8 +271,7 @@ class _Writer:
         for member in ("id", "phase", "name"):
             if getattr(item, member) is not None:
                 rendering.lose(f"{item.at}.{member}", "dropped", f"a text has no {member} here")
-        for key in item.extra:
-            rendering.lose(f"{item.at}.{key}", "dropped", "a text has no such member here")
+        rendering.losses += [not_here("a text", f"{item.at}.{key}") for key in item.extra]
         texts = [self._part(rendering, part, part_path(item, index)) for index, part in enumerate(item.content)]
         return "".join(texts)
 
@@ -282,8 +282,7 @@ class _Writer:
         self._texts += 1
 
     def _part(self, rendering: Rendering, part: Part, at: str) -> str:
-        for key in part.extra:
-            rendering.lose(f"{at}.{key}", "dropped", "a text has no such member here")
+        rendering.losses += [not_here("a text", f"{at}.{key}") for key in part.extra]
         if isinstance(part, Text):
             return part.text
         if isinstance(part, Refusal):
@@ -313,14 +312,14 @@ class _Writer:
         model = self._request.settings.model or ""
         return {"id": id_, "object": OBJECT, "created": created, "model": model, "choices": choices}
 
-    def put_top(self, rendering: Rendering, body: Body, extra: Extra) -> None:
+    def put_top(self, rendering: Rendering, body: Body, said: Response | MessageEnd) -> None:
         """Write the unnamed members of the body, or report them."""
+        extra = {key: value for key, value in said.extra.items() if key != "object"}
+        if rendering.foreign:
+            lose_foreign(rendering.losses, rendering.target, extra, said.usage)
+            return
         for key, value in extra.items():
-            if key == "object":
-                continue
-            if rendering.foreign:
-                rendering.lose(f"$.{key}", "dropped", f"{rendering.target} {NOT_HERE}")
-            elif key not in ("choices", "usage"):  # which are written already
+            if key not in ("choices", "usage"):  # which are written already
                 body.setdefault(key, value)
 
 
@@ -360,7 +359,7 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
         body["usage"] = usage_body(response.usage, response.extra, not rendering.foreign)
     elif not rendering.foreign:
         lose_usage(writer.losses, response.usage, response.extra)
-    writer.put_top(rendering, body, response.extra)
+    writer.put_top(rendering, body, response)
     return body, writer.losses
 
 
@@ -443,7 +442,7 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
             return
         rendering = self.rendering([], end.origin)
         body = self.body(self.id, self.created, [self.choice(rendering, end, "")])
-        self.put_top(rendering, body, end.extra)
+        self.put_top(rendering, body, end)
         lose_id(rendering, end.id, self.id, named=self._named)
         out.append(frame(encoded(self._asked(body))))
         if end.usage is not None:

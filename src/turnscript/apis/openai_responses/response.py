@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.answers import lose_usage, nameless, read_usage, write_usage
+from turnscript.answers import lose_foreign, lose_usage, nameless, read_usage, write_usage
 from turnscript.api import Api, Body, Reply, Source, body_bytes, extra_of, leftover, merge
 from turnscript.apis.openai_responses.echo import Echo
 from turnscript.apis.openai_responses.errors import failure
@@ -34,7 +34,6 @@ from turnscript.events import MessageEnd
 from turnscript.jsontext import Json, excerpt, plain, read_object
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
-from turnscript.sources import NOT_HERE
 
 _NO_NAME = Json(b'""')
 
@@ -148,7 +147,7 @@ def own_extra(told: Response | MessageEnd, losses: list[Loss]) -> Extra:
     if told.origin in (None, ORIGIN):
         lose_usage(losses, told.usage, extra)
         return extra
-    losses += [Loss(f"$.{key}", "dropped", f"a response {NOT_HERE}") for key in extra]
+    lose_foreign(losses, "a response", extra, told.usage)
     return {}
 
 
