@@ -333,7 +333,7 @@ class Api(ABC):
 
     def render_request(
         self, request: Request, *, profile: str = OFFICIAL, strict: bool = False, **flags: str
-    ) -> Rendered:
+    ) -> Rendered[Body]:
         """The request as a body of this API, with the losses. `strict` raises LossyConversion if there are any."""
         rendering = self.rendering(request, profile, flags)
         body: Body = {}
@@ -358,7 +358,7 @@ class Api(ABC):
     @abstractmethod
     def render_response(
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
-    ) -> Rendered:
+    ) -> Rendered[Body]:
         """A response as the body that a client of this API gets, with the losses.
 
         The model's name is the request's; ids that the response has not are made up, and always the same for the same

@@ -8,6 +8,7 @@ again.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -200,7 +201,7 @@ def render(
     strict: bool = False,
     normalize_json: bool = False,
     **options: str,
-) -> Rendered:
+) -> Rendered[Any]:
     """A request, an answer or both as a body of an API or as a transcript, with the losses.
 
     To an API, both are the answer to that request. Options: `profile` and each API's own flags for its requests,
@@ -241,7 +242,7 @@ def convert(
     normalize_json: bool = False,
     side: str = AUTO,
     **options: str,
-) -> Rendered:
+) -> Rendered[Any]:
     """What a source says, a request or an answer, in another API or format.
 
     `side`: `request` or `response`, where the source may be both, or holds both. What of an answer could not be read is
@@ -281,7 +282,7 @@ def left_out(issues: Iterable[Issue]) -> list[Loss]:
     return [Loss("$", "dropped", issue.detail) for issue in issues if issue.kind in _LEFT_OUT]
 
 
-def _request(api: Api, request: Request, strict: bool, normalize_json: bool, options: dict[str, str]) -> Rendered:
+def _request(api: Api, request: Request, strict: bool, normalize_json: bool, options: dict[str, str]) -> Rendered[Body]:
     if not normalize_json:
         return api.render_request(request, strict=strict, **options)
     spelled, asked = respelled(request)
@@ -290,7 +291,9 @@ def _request(api: Api, request: Request, strict: bool, normalize_json: bool, opt
     return rendered
 
 
-def _answer(api: Api, exchange: Exchange, strict: bool, normalize_json: bool, options: dict[str, str]) -> Rendered:
+def _answer(
+    api: Api, exchange: Exchange, strict: bool, normalize_json: bool, options: dict[str, str]
+) -> Rendered[Body]:
     """The response body of an API."""
     if options:
         raise Unsupported(f"the option {min(options)!r}", f"an answer of {api.name}")
@@ -298,7 +301,7 @@ def _answer(api: Api, exchange: Exchange, strict: bool, normalize_json: bool, op
     answers = [exchange.response, *(exchange.others if together is not None else ())]
     losses = [] if together is not None else beyond_first(exchange, f"a body of {api.name}")
     asked: list[Loss] = []
-    bodies: list[Rendered] = []
+    bodies: list[Rendered[Body]] = []
     for number, answer in enumerate(answers):
         response, changed = respelled_answer(answer) if normalize_json else (answer, [])
         asked += changed

@@ -85,7 +85,7 @@ class Format(Struct, frozen=True):
         escape: str = AUTO,
         strict: bool = False,
         normalize_json: bool = False,
-    ) -> Rendered:
+    ) -> Rendered[str]:
         """The whole conversation as text.
 
         `archive` keeps everything that the format can and reads back equal; `prompt` is what a model may see. Settings
@@ -172,7 +172,7 @@ class Format(Struct, frozen=True):
         """A parser for a model's text without its prompt. `tools`: what was offered; None takes any call for one."""
         return bare_parser(self.document, tools, prefill, stops)
 
-    def render_files(self, files: FileSequence, *, order: str = "") -> Rendered:
+    def render_files(self, files: FileSequence, *, order: str = "") -> Rendered[str]:
         """Files as one document, the last of them maybe a text with a hole. `order`: how the hole is written."""
         known = self._files()
         spans = write_files(known, files, known.order(order))
@@ -182,7 +182,7 @@ class Format(Struct, frozen=True):
         """The files of a document. Raises InvalidTranscript with line and column."""
         return read_files(self._files(), text, self._files().order(order))
 
-    def render_fill(self, fill: Fill, *, order: str = "") -> Rendered:
+    def render_fill(self, fill: Fill, *, order: str = "") -> Rendered[str]:
         """A text with a hole as a document of its own."""
         return self.render_files(FileSequence([fill]), order=order)
 

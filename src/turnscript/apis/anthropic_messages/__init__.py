@@ -127,7 +127,7 @@ class AnthropicMessages(Api):
 
     def render_response(
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
-    ) -> Rendered:
+    ) -> Rendered[Body]:
         """A response as a body. A request whose `display` is `omitted` gets the signatures of thoughts without text."""
         return render(response, request, self, reply, strict)
 

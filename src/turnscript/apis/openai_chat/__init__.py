@@ -137,7 +137,7 @@ class OpenAIChat(Api):
 
     def render_response(
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
-    ) -> Rendered:
+    ) -> Rendered[Body]:
         """An answer with one choice, of the number that the reply says."""
         body, rendering = write_response(self, response, request, reply)
         if strict and rendering.losses:

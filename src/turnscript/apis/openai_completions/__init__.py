@@ -217,7 +217,7 @@ class OpenAICompletions(Api):
 
     def render_response(
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
-    ) -> Rendered:
+    ) -> Rendered[Body]:
         """An answer with one choice."""
         body, losses = write_response(self, response, request, reply)
         if strict and losses:

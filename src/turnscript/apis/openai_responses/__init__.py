@@ -139,7 +139,7 @@ class OpenAIResponses(Api):
 
     def render_response(
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
-    ) -> Rendered:
+    ) -> Rendered[Body]:
         return render_response(self, response, request, reply, strict=strict)
 
     def stream_parser(self) -> StreamReader:

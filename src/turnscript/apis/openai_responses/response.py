@@ -108,7 +108,7 @@ def ending(wire: ResponseObject, items: list[Item]) -> MessageEnd:
 # Writing.
 
 
-def render_response(api: Api, response: Response, request: Request, reply: Reply, *, strict: bool) -> Rendered:
+def render_response(api: Api, response: Response, request: Request, reply: Reply, *, strict: bool) -> Rendered[Body]:
     """The body that answers a request."""
     id_ = reply.id or response.id or response_id(request, response.items)
     output = Output(api, request, id_)
