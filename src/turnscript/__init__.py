@@ -8,7 +8,7 @@ Owns the public names; everything else may move.
 """
 
 import turnscript.cli.loading  # noqa: F401  (before all that takes its time)
-from turnscript.api import Api, Reply, Source, StreamParser, StreamRenderer
+from turnscript.api import Api, Reply, StreamParser, StreamRenderer
 from turnscript.conversation import (
     Assistant,
     Audio,
@@ -59,6 +59,7 @@ from turnscript.errors import (
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
 from turnscript.exchange import Exchange
 from turnscript.format import Format
+from turnscript.given import Source
 from turnscript.logprobs import TokenLogprob
 from turnscript.losses import Loss
 from turnscript.presets import Preset, get_preset, presets

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from turnscript.api import Api, Body, Reply, Source, body_bytes
+from turnscript.api import Api, Body, Reply
 from turnscript.behind import BEHIND
 from turnscript.conversation import Conversation, Issue, Request, Response
 from turnscript.errors import (
@@ -24,7 +24,8 @@ from turnscript.errors import (
 )
 from turnscript.exchange import RESPONSE, Exchange, alone, archived, exchange_of
 from turnscript.format import Format
-from turnscript.jsontext import read_object, utf8
+from turnscript.given import Source, body_bytes, transcript_text
+from turnscript.jsontext import read_object
 from turnscript.losses import Loss
 from turnscript.recognition import (
     ANSWER,
@@ -65,7 +66,7 @@ def parse(source: Source, name: str = AUTO) -> Request:
     target = lookup(detect_api(source) if name == AUTO else name)
     if isinstance(target, Api):
         return target.parse_request(source)
-    request = target.parse(_transcript(source))
+    request = target.parse(transcript_text(source))
     if request.origin is not None and request.extra:
         api = origin_of(request.origin)
         if api is not None:
@@ -166,21 +167,6 @@ def _is_answer(api: Api, source: Source) -> bool:
     except InvalidRequest:
         return False
     return bool(api.claims_response(members) or is_error(members)) and not api.claims(members)
-
-
-def _transcript(source: Source) -> str:
-    if isinstance(source, bytes):
-        return utf8(source).decode()
-    if isinstance(source, str):
-        try:
-            source.encode()
-        except UnicodeEncodeError as error:
-            line, column = source.count("\n", 0, error.start) + 1, error.start - source.rfind("\n", 0, error.start)
-            message = "half of a surrogate pair, which no UTF-8 text can hold"
-            raise InvalidTranscript(message, line=line, column=column, expected="a whole character") from None
-        return source
-    message = f"expected the text of a transcript, got a {type(source).__name__}"
-    raise InvalidTranscript(message, expected="a str or UTF-8 bytes", got=type(source).__name__)
 
 
 def _unfold(api: Api, request: Request) -> None:

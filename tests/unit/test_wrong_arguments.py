@@ -1,7 +1,11 @@
 """Owns what a program is told that gives the wrong thing: what was expected, what came, and what to write instead."""
 
+import io
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -51,7 +55,7 @@ def test_what_is_no_name_is_an_unknown_option(ask: Callable[[Any], object], valu
 def test_a_path_is_told_how_it_is_written() -> None:
     path: Any = Path("examples/formats/tagged.toml")
     for ask in (ts.get_format, REGISTERED["render"], REGISTERED["convert to"]):
-        with pytest.raises(ts.UnknownName, match=r"expected a str, got PosixPath; write 'examples/formats/tagged\.toml'"):
+        with pytest.raises(ts.UnknownName, match=re.escape(f"got {type(path).__name__}; write '{path}'")):
             ask(path)
 
 
@@ -59,3 +63,58 @@ def test_a_path_is_told_how_it_is_written() -> None:
 def test_a_format_or_api_itself_is_told_its_name(one: Any) -> None:
     with pytest.raises(ts.UnknownName, match=f"got {type(one).__name__}; write '{one.name}'"):
         ts.render(ts.parse(BODY), one)
+
+
+class SdkObject:
+    """What SDKs answer with."""
+
+    def model_dump_json(self) -> str:
+        return json.dumps(BODY)
+
+
+READERS: dict[str, Callable[[Any], object]] = {
+    "parse": ts.parse,
+    "parse of an API": lambda source: ts.parse(source, "anthropic-messages"),
+    "parse of a format": lambda source: ts.parse(source, "ai00-v1"),
+    "parse_response": ts.parse_response,
+    "parse_exchange": ts.parse_exchange,
+    "parse_response of an API": lambda source: ts.parse_response(source, "openai-responses"),
+    "parse_response of another": lambda source: ts.get_api("openai-chat").parse_response(source),
+    "parse_request": lambda source: ts.get_api("openai-completions").parse_request(source),
+    "convert": lambda source: ts.convert(source, "auto", "openai-chat"),
+    "convert of an API": lambda source: ts.convert(source, "openai-chat", "rwkv-universal"),
+    "detect_api": ts.detect_api,
+}
+"""Everything that reads what a caller gives."""
+
+NO_SOURCES: dict[str, tuple[object, str]] = {
+    "None": (None, "got None"),
+    "number": (5, "got int"),
+    "path": (Path("body.json"), r"got \w*Path; write \.read_bytes\(\)"),
+    "file": (io.BytesIO(b"{}"), r"got BytesIO; write \.read\(\)"),
+    "SDK": (SdkObject(), r"got SdkObject; write \.model_dump_json\(\)"),
+    "bytearray": (bytearray(b"{}"), r"got bytearray; write bytes\(\.\.\.\)"),
+    "view": (memoryview(b"{}"), r"got memoryview; write bytes\(\.\.\.\)"),
+    "mapping": (MappingProxyType(BODY), r"got mappingproxy; write dict\(\.\.\.\)"),
+    "request": (ts.parse(BODY), "got Request; `render` writes it"),
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@pytest.mark.parametrize(("source", "said"), NO_SOURCES.values(), ids=NO_SOURCES)
+def test_what_cannot_be_read_is_told_what_can(read: Callable[[Any], object], source: object, said: str) -> None:
+    with pytest.raises(ts.InvalidInput, match=rf"expected .*bytes.*, {said}"):
+        read(source)
+
+
+def test_a_foreign_value_inside_a_body_is_told_its_place() -> None:
+    body = {"messages": [{"role": "user", "content": Path("x")}]}
+    with pytest.raises(ts.InvalidRequest, match="JSON cannot say this value") as caught:
+        ts.parse(body, "openai-chat")
+    assert "$.messages[0].content" == caught.value.path
+
+
+@pytest.mark.parametrize("read", [ts.parse, ts.parse_response, ts.detect_api])
+def test_the_name_of_a_file_is_no_transcript(read: Callable[[Any], object]) -> None:
+    with pytest.raises(ts.InvalidInput, match="give what a file holds, not its name"):
+        read("examples/chat_request.json")

@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 
 from msgspec import Raw
 
-from turnscript.api import OFFICIAL, PLAIN, SEED, Api, Body, Option, Rendering, Reply, Source
+from turnscript.api import OFFICIAL, PLAIN, SEED, Api, Body, Option, Rendering, Reply
 from turnscript.apis.anthropic_messages.blocks import MESSAGES, SYSTEM, WORDS, items_of, read_messages, system_items
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
 from turnscript.apis.anthropic_messages.response import ORIGIN, read_response
@@ -46,6 +46,7 @@ from turnscript.apis.anthropic_messages.tools import TOOLS, ToolWriter, tools_of
 from turnscript.apis.anthropic_messages.writing import JOINS, Writer
 from turnscript.conversation import Assistant, Request, Response, System, ToolCall, ToolResult
 from turnscript.errors import TurnscriptError
+from turnscript.given import Source
 from turnscript.grouping import hints, mark_turns
 from turnscript.jsontext import Json, plain
 from turnscript.losses import Indexed

@@ -40,7 +40,6 @@ from turnscript.api import (
     Option,
     Rendering,
     Reply,
-    Source,
     StreamParser,
     StreamRenderer,
 )
@@ -58,6 +57,7 @@ from turnscript.chunked import ChunkParser
 from turnscript.conversation import Assistant, Request, Response
 from turnscript.errorobject import encoded, error_body
 from turnscript.errors import InvalidRequest, LossyConversion, TurnscriptError
+from turnscript.given import Source
 from turnscript.jsontext import Json
 from turnscript.openai_models import model_body, model_list
 from turnscript.rendered import Rendered

@@ -23,7 +23,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from turnscript.answers import free_text, index_of, is_whole, lose_usage, made_id, write_usage
-from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, Source, body_bytes, leftover, merge
+from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, leftover, merge
 from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, Piece, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.content import written_parts
 from turnscript.apis.openai_chat.stream import Assembly, read_checked
@@ -45,6 +45,7 @@ from turnscript.conversation import (
 )
 from turnscript.errors import InvalidRequest
 from turnscript.events import fold
+from turnscript.given import Source, body_bytes
 from turnscript.grouping import shape_of, slot_of
 from turnscript.jsontext import Json, json_string, read_list, read_object
 from turnscript.logprobs import TokenLogprob

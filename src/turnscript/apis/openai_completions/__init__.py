@@ -27,10 +27,8 @@ from turnscript.api import (
     Option,
     Rendering,
     Reply,
-    Source,
     StreamParser,
     StreamRenderer,
-    body_bytes,
     object_setting,
     setting,
 )
@@ -46,6 +44,7 @@ from turnscript.conversation import Item, Part, Request, Response, System, Text,
 from turnscript.errorobject import encoded, error_body
 from turnscript.errors import InvalidRequest, LossyConversion, TurnscriptError
 from turnscript.events import fold
+from turnscript.given import Source, body_bytes
 from turnscript.grouping import envelope_of, hints, shape_of
 from turnscript.jsontext import Json, plain, read_list, read_object
 from turnscript.openai_models import model_body, model_list

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from turnscript.api import OFFICIAL, PLAIN, SEED, Api, Body, Rendering, Reply, Source
+from turnscript.api import OFFICIAL, PLAIN, SEED, Api, Body, Rendering, Reply
 from turnscript.apis.openai_responses.objects import WORDS
 from turnscript.apis.openai_responses.options import OPTIONS, ORIGIN
 from turnscript.apis.openai_responses.reading import drop_reasoning_ids, read_instructions, read_items, reopen
@@ -45,6 +45,7 @@ from turnscript.apis.openai_responses.writing import write_items
 from turnscript.conversation import Hints, Item, Request, Response, Text, User
 from turnscript.errorobject import encoded, error_body
 from turnscript.errors import TurnscriptError
+from turnscript.given import Source
 from turnscript.jsontext import Json, plain, read_list
 from turnscript.pairing import drop_generated_ids, name_results
 from turnscript.rendered import Rendered
