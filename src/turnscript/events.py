@@ -27,6 +27,7 @@ from turnscript.conversation import (
     ToolCall,
     Usage,
 )
+from turnscript.errors import type_of
 from turnscript.logprobs import TokenLogprob
 
 
@@ -84,6 +85,7 @@ class MessageEnd(Struct, gc=False):
 
 
 Event = PartStart | PartDelta | PartEnd | MessageEnd
+"""What a parser says."""
 
 
 class OneStream:
@@ -104,7 +106,10 @@ class OneStream:
 def fold(events: Iterable[Event]) -> Response:
     """The response that a list of events tells. `raw` is the text as generated, `items` the complete parts."""
     told = list(events)
-    response = Response(raw=raw_text(told))
+    try:
+        response = Response(raw=raw_text(told))
+    except (AttributeError, TypeError):
+        raise TypeError(_no_event(told)) from None
     tokens: dict[int, list[TokenLogprob]] = {}
     for event in [event for event in told if type(event) is not PartDelta]:  # by far the most
         if isinstance(event, PartEnd):
@@ -122,6 +127,13 @@ def fold(events: Iterable[Event]) -> Response:
             response.id, response.model, response.extra = event.id, event.model, event.extra
             response.origin = event.origin
     return response
+
+
+def _no_event(told: Iterable[object]) -> str:
+    """What a list is told that holds something else than events."""
+    wrong = next((type_of(one) for one in told if not isinstance(one, Event)), "none")
+    remedy = "add the lists of feed and close up: events += parser.feed(...)"
+    return f"fold takes the events of a parser, got {wrong}; {remedy}"
 
 
 def unfold(response: Response) -> list[Event]:

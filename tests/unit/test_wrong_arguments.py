@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
+from turnscript.errors import type_of
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
@@ -118,3 +119,40 @@ def test_a_foreign_value_inside_a_body_is_told_its_place() -> None:
 def test_the_name_of_a_file_is_no_transcript(read: Callable[[Any], object]) -> None:
     with pytest.raises(ts.InvalidInput, match="give what a file holds, not its name"):
         read("examples/chat_request.json")
+
+
+@pytest.mark.parametrize("api", ts.apis())
+@pytest.mark.parametrize("piece", ["data: {}\n\n", "", None, 5, ["data"], memoryview(b"data")], ids=repr)
+def test_a_stream_parser_is_fed_bytes(api: str, piece: Any) -> None:
+    parser = ts.get_api(api).stream_parser()
+    with pytest.raises(
+        TypeError, match=rf"a stream is fed as bytes, got {type_of(piece)}; of a str, write \.encode\(\)"
+    ):
+        parser.feed(piece)
+
+
+def test_a_piece_of_the_wrong_type_leaves_a_stream_as_it_was() -> None:
+    parser = ts.get_api("openai-chat").stream_parser()
+    head = b'data: {"choices": [{"delta": {"content": "Hel'
+    events = parser.feed(head)
+    with pytest.raises(TypeError):
+        parser.feed("lo")  # type: ignore[arg-type]
+    events += parser.feed(b'lo"}}]}\n\ndata: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n')
+    assert [ts.Assistant(content=[ts.Text(text="Hello")])] == ts.fold(events + parser.close()).items
+
+
+@pytest.mark.parametrize("name", ts.formats())
+@pytest.mark.parametrize("piece", [None, 5, ["text"]], ids=repr)
+def test_a_prompts_parser_is_fed_text(name: str, piece: Any) -> None:
+    parser = ts.get_format(name).prompt(ts.parse(BODY)).parser()
+    events = parser.feed("Hel")
+    with pytest.raises(TypeError, match=f"a parser is fed str or UTF-8 bytes, got {type_of(piece)}"):
+        parser.feed(piece)
+    events += parser.feed("lo") + parser.close()
+    assert "Hello" in ts.fold(events).raw or ""
+
+
+@pytest.mark.parametrize("one", ["text", None, [ts.MessageEnd()], b"data", ts.Assistant()], ids=repr)
+def test_what_is_folded_are_events(one: Any) -> None:
+    with pytest.raises(TypeError, match=rf"fold takes the events of a parser, got {type_of(one)}; add the lists"):
+        ts.fold([ts.PartStart(0, ts.Assistant()), one])
