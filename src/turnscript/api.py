@@ -23,6 +23,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec import Raw as RawJson
 
+from turnscript.byhand import MISTAKES, refuse_mistakes
 from turnscript.conversation import Assistant, Extra, Item, Request, Response, Settings, Usage
 from turnscript.errors import LossyConversion, TurnscriptError, UnknownName
 from turnscript.events import Event
@@ -331,15 +332,22 @@ class Api(ABC):
     def render_request(
         self, request: Request, *, profile: str = OFFICIAL, strict: bool = False, **flags: str
     ) -> Rendered[Body]:
-        """The request as a body of this API, with the losses. `strict` raises LossyConversion if there are any."""
-        rendering = self.rendering(request, profile, flags)
+        """The request as a body of this API, with the losses. `strict` raises LossyConversion if there are any.
+
+        Raises InvalidConversation for a request that a program has put together wrongly.
+        """
         body: Body = {}
-        self.write_options(body, rendering)
-        self.write(body, rendering)
-        rendering.put_extra(body, rendering.extra, "$")
-        for key in request.archived:
-            rendering.lose(f"$.{key}", "dropped", "only an archive has a place for this")
-        losses = at_source(request, rendering.losses)
+        try:
+            rendering = self.rendering(request, profile, flags)
+            self.write_options(body, rendering)
+            self.write(body, rendering)
+            rendering.put_extra(body, rendering.extra, "$")
+            for key in request.archived:
+                rendering.lose(f"$.{key}", "dropped", "only an archive has a place for this")
+            losses = at_source(request, rendering.losses)
+        except MISTAKES:
+            refuse_mistakes(request=request)
+            raise
         if strict and losses:
             raise LossyConversion(losses, self.name)
         return Rendered(body, losses)

@@ -14,13 +14,16 @@ from msgspec.structs import replace
 
 from turnscript.api import Api, Body, Reply
 from turnscript.behind import BEHIND
+from turnscript.byhand import MISTAKES, refuse_mistakes
 from turnscript.conversation import Conversation, Issue, Request, Response
 from turnscript.errors import (
+    InvalidConversation,
     InvalidRequest,
     InvalidTranscript,
     LossyConversion,
     UnknownName,
     Unsupported,
+    type_of,
 )
 from turnscript.exchange import RESPONSE, Exchange, alone, archived, exchange_of
 from turnscript.format import Format
@@ -194,16 +197,32 @@ def render(
     `view`, `escape` and `variant` for a format.
     `normalize_json` spells the JSON of calls and results in one way, `{"city": "Tokyo"}`, or as the format spells JSON.
     That is a loss, told where it changes anything. `strict` raises LossyConversion for every other one.
-    Raises UpstreamError where an answer that failed would be written as one.
+    Raises UpstreamError where an answer that failed would be written as one, InvalidConversation for what a program has
+    put together wrongly.
     """
     target = lookup(name)
+    try:
+        return _rendered(said, target, strict, normalize_json, options)
+    except MISTAKES:
+        if isinstance(said, Exchange):
+            refuse_mistakes(request=said.request, response=said.response)
+        raise
+
+
+def _rendered(
+    said: Request | Response | Exchange,
+    target: Api | Format,
+    strict: bool,
+    normalize_json: bool,
+    options: dict[str, str],
+) -> Rendered[Any]:
     if isinstance(target, Api):
         if not isinstance(said, Request):
             return _answer(target, _exchange(said), strict, normalize_json, options)
         return _request(target, said, strict, normalize_json, options)
     unknown = set(options) - set(FORMAT_OPTIONS)
     if unknown:
-        raise UnknownName(f"option of {name}", min(unknown), FORMAT_OPTIONS)
+        raise UnknownName(f"option of {target.name}", min(unknown), FORMAT_OPTIONS)
     variant = options.pop("variant", None)
     target = target.variant(variant) if variant is not None else target
     left: list[Loss] = []
@@ -331,8 +350,14 @@ def _refuse(losses: list[Loss], target: str, *, strict: bool) -> None:
         raise LossyConversion(losses, target)
 
 
-def _exchange(said: Response | Exchange) -> Exchange:
-    return said if isinstance(said, Exchange) else alone(said)
+def _exchange(said: object) -> Exchange:
+    if isinstance(said, Exchange):
+        return said
+    if isinstance(said, Response):
+        return alone(said)
+    expected, got = "a Request, Response or Exchange", type_of(said)
+    message = f"expected {expected}, got {got}; `convert` takes what `parse` reads"
+    raise InvalidConversation(message, expected=expected, got=got)
 
 
 def _folded(request: Request) -> Request:

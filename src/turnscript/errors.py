@@ -99,7 +99,7 @@ class InvalidTranscript(InvalidInput):
 
 
 class InvalidConversation(InvalidInput):
-    """Items built by hand that no transcript could hold, such as a tool call without a name."""
+    """What a program has put together wrongly, such as a tool call without a name, or a content that is no list."""
 
     code = "invalid_conversation"
 

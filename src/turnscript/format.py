@@ -13,6 +13,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from turnscript.byhand import MISTAKES, refuse_mistakes
 from turnscript.clues import Clue
 from turnscript.conversation import Item, Request, Tool
 from turnscript.engine.escape import AUTO, POLICIES
@@ -96,11 +97,15 @@ class Format(Struct, frozen=True):
         `strict` refuses, because it was asked for.
         """
         asked: list[Loss] = []
-        if normalize_json:
-            request, asked = self.normalized(request)
-        out = self.write(request, view=view, escape=escape)
-        losses = in_source_words(request, out.all_losses())
-        losses = losses if out.archive else [*losses, *_unshown(request)]
+        try:
+            if normalize_json:
+                request, asked = self.normalized(request)
+            out = self.write(request, view=view, escape=escape)
+            losses = in_source_words(request, out.all_losses())
+            losses = losses if out.archive else [*losses, *_unshown(request)]
+        except MISTAKES:
+            refuse_mistakes(request=request)
+            raise
         if strict and losses:
             raise LossyConversion(losses, f"{self.name} ({view} view)")
         return Rendered(out.text, [*in_source_words(request, asked), *losses])
@@ -164,7 +169,11 @@ class Format(Struct, frozen=True):
         `normalize_json` as for `render`; what stands as the model wrote it stays so.
         """
         spelling = layout_of(self.document).spelling if normalize_json else None
-        return begin_prompt(self.document, request, thinking, _policy(escape), replays, spelling)
+        try:
+            return begin_prompt(self.document, request, thinking, _policy(escape), replays, spelling)
+        except MISTAKES:
+            refuse_mistakes(request=request)
+            raise
 
     def parser(
         self, tools: Sequence[Tool] | None = None, *, prefill: str = "", stops: Sequence[str] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from turnscript.byhand import MISTAKES, refuse_mistakes
 from turnscript.conversation import (
     Assistant,
     Conversation,
@@ -158,6 +159,13 @@ class Prompt:
         be: the response has no text of its own, went on behind the end of its turn, or has another issue that leaves
         in doubt what its text says. Then render the whole again: all items of the session, with these.
         """
+        try:
+            return self._extend(response, items)
+        except MISTAKES:
+            refuse_mistakes(response=response, items=items)
+            raise
+
+    def _extend(self, response: Response, items: Sequence[Item]) -> Prompt | None:
         raw = response.raw
         end = self._composer.document.end
         if (

@@ -44,6 +44,7 @@ from turnscript.apis.anthropic_messages.stream_reading import StreamReader, clai
 from turnscript.apis.anthropic_messages.stream_writing import StreamWriter
 from turnscript.apis.anthropic_messages.tools import TOOLS, ToolWriter, tools_of
 from turnscript.apis.anthropic_messages.writing import JOINS, Writer
+from turnscript.byhand import MISTAKES, refuse_mistakes
 from turnscript.conversation import Assistant, Request, Response, System, ToolCall, ToolResult
 from turnscript.errors import TurnscriptError
 from turnscript.given import Source
@@ -130,7 +131,11 @@ class AnthropicMessages(Api):
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
     ) -> Rendered[Body]:
         """A response as a body. A request whose `display` is `omitted` gets the signatures of thoughts without text."""
-        return render(response, request, self, reply, strict)
+        try:
+            return render(response, request, self, reply, strict)
+        except MISTAKES:
+            refuse_mistakes(response=response, request=request)
+            raise
 
     def stream_parser(self) -> StreamReader:
         """A parser for a stream."""

@@ -53,6 +53,7 @@ from turnscript.apis.openai_chat.stream import Assembly
 from turnscript.apis.openai_chat.target import Target
 from turnscript.apis.openai_chat.tools import read_tools, write_tools
 from turnscript.apis.openai_chat.writing import write_messages
+from turnscript.byhand import MISTAKES, refuse_mistakes
 from turnscript.chunked import ChunkParser
 from turnscript.conversation import Assistant, Request, Response
 from turnscript.errorobject import encoded, error_body
@@ -139,7 +140,11 @@ class OpenAIChat(Api):
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
     ) -> Rendered[Body]:
         """An answer with one choice, of the number that the reply says."""
-        body, rendering = write_response(self, response, request, reply)
+        try:
+            body, rendering = write_response(self, response, request, reply)
+        except MISTAKES:
+            refuse_mistakes(response=response, request=request)
+            raise
         if strict and rendering.losses:
             raise LossyConversion(rendering.losses, self.name)
         return Rendered(body, rendering.losses)

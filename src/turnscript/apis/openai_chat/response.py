@@ -27,6 +27,7 @@ from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, leftover, merg
 from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, Piece, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.content import written_parts
 from turnscript.apis.openai_chat.stream import Assembly, read_checked
+from turnscript.byhand import text_only
 from turnscript.chunked import encoded
 from turnscript.conversation import (
     Assistant,
@@ -284,7 +285,7 @@ class Message:
             text = free_text(item, f"{item.at}.arguments", rendering.losses)
             item = replace(item, arguments=text, custom=True, open=False)
         kind, argument = ("custom", "input") if item.custom else ("function", "arguments")
-        entry: Body = {"id": id_, "type": kind, kind: {"name": name, argument: item.arguments}}
+        entry: Body = {"id": id_, "type": kind, kind: {"name": name, argument: text_only(item.arguments)}}
         rendering.put_extra(entry, item.extra, item.at)
         self._calls.append(entry)
 

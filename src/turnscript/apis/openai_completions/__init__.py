@@ -39,6 +39,7 @@ from turnscript.apis.openai_completions.answer import (
     CompletionStreamRenderer,
     write_response,
 )
+from turnscript.byhand import MISTAKES, kind_of, refuse_mistakes
 from turnscript.chunked import ChunkParser
 from turnscript.conversation import Item, Part, Request, Response, System, Text, User
 from turnscript.errorobject import encoded, error_body
@@ -218,7 +219,11 @@ class OpenAICompletions(Api):
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
     ) -> Rendered[Body]:
         """An answer with one choice."""
-        body, losses = write_response(self, response, request, reply)
+        try:
+            body, losses = write_response(self, response, request, reply)
+        except MISTAKES:
+            refuse_mistakes(response=response, request=request)
+            raise
         if strict and losses:
             raise LossyConversion(losses, self.name)
         return Rendered(body, losses)
@@ -267,7 +272,7 @@ def _texts(rendering: Rendering, item: Item, content: Sequence[Part]) -> list[st
             texts.append(part.text)
             rendering.put_extra({}, part.extra, part_path(item, index))
         else:
-            kind = type(part).__name__.lower()
+            kind = kind_of(part)
             rendering.lose(part_path(item, index), "dropped", f"a prompt has no place for a part of kind {kind}")
     return texts
 

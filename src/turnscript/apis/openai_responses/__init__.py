@@ -42,6 +42,7 @@ from turnscript.apis.openai_responses.stream_reading import StreamReader, claims
 from turnscript.apis.openai_responses.stream_writing import StreamWriter
 from turnscript.apis.openai_responses.tools import SEARCH, read_tools, write_tools
 from turnscript.apis.openai_responses.writing import write_items
+from turnscript.byhand import MISTAKES, refuse_mistakes
 from turnscript.conversation import Hints, Item, Request, Response, Text, User
 from turnscript.errorobject import encoded, error_body
 from turnscript.errors import TurnscriptError
@@ -141,7 +142,11 @@ class OpenAIResponses(Api):
     def render_response(
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
     ) -> Rendered[Body]:
-        return render_response(self, response, request, reply, strict=strict)
+        try:
+            return render_response(self, response, request, reply, strict=strict)
+        except MISTAKES:
+            refuse_mistakes(response=response, request=request)
+            raise
 
     def stream_parser(self) -> StreamReader:
         return StreamReader()
