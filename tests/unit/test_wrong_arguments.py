@@ -122,7 +122,7 @@ def test_the_name_of_a_file_is_no_transcript(read: Callable[[Any], object]) -> N
 
 
 @pytest.mark.parametrize("api", ts.apis())
-@pytest.mark.parametrize("piece", ["data: {}\n\n", "", None, 5, ["data"], memoryview(b"data")], ids=repr)
+@pytest.mark.parametrize("piece", ["data: {}\n\n", "", None, 5, ["data"], memoryview(b"data")], ids=type_of)
 def test_a_stream_parser_is_fed_bytes(api: str, piece: Any) -> None:
     parser = ts.get_api(api).stream_parser()
     with pytest.raises(
