@@ -66,6 +66,14 @@ def test_a_format_or_api_itself_is_told_its_name(one: Any) -> None:
         ts.render(ts.parse(BODY), one)
 
 
+@pytest.mark.parametrize("api", ts.apis())
+def test_an_error_of_another_library_is_told_how_it_is_said(api: str) -> None:
+    error: Any = ValueError("no such city")
+    for tell in (ts.get_api(api).render_error, ts.get_api(api).stream_renderer(ts.parse(BODY)).fail):
+        with pytest.raises(TypeError, match=r"expected a TurnscriptError, got ValueError; write TurnscriptError\(str"):
+            tell(error)
+
+
 class SdkObject:
     """What SDKs answer with."""
 
