@@ -146,3 +146,8 @@ __all__ = [
     "presets",
     "render",
 ]
+
+
+def __dir__() -> list[str]:
+    """What a shell completes: the public names, without the modules that they come from."""
+    return [*__all__, "__version__"]

@@ -68,9 +68,9 @@ class PartEnd(Struct, gc=False):
 class MessageEnd(Struct, gc=False):
     """The response is over.
 
-    `finish_reason`: `stop`, `length`, `tool_calls`, or what the backend said (spec apis A8.2). `stop_sequence`: the
-    client's own stop string, where that was met. `issues`: everything that was not as it should be. `id`, `model` and
-    `extra`: what an API's response says of itself, and `origin` which API's.
+    `finish_reason`: `stop`, `length`, `tool_calls`, `content_filter`, or what else the backend said. `stop_sequence`:
+    the client's own stop string, where that was met. `issues`: everything that was not as it should be. `id`, `model`
+    and `extra`: what an API's response says of itself, and `origin` which API's.
     """
 
     finish_reason: str | None = None

@@ -1,5 +1,7 @@
 """Owns what a program can say of turnscript's values with `turnscript`'s own names; mypy reads each claim here."""
 
+import copy
+import pickle
 from collections.abc import Iterable, Iterator
 from typing import Any, assert_type
 
@@ -82,3 +84,25 @@ def test_what_a_fill_and_a_bad_table_give_has_a_name() -> None:
     assert fill.stops
     with pytest.raises(ts.InvalidFormat, match="cannot read the format file"):
         ts.get_format("no-such-file.toml")
+
+
+def test_values_are_copied_and_pickled() -> None:
+    request = ts.parse(BODY)
+    events = list(events_of(ts.get_format("ai00-v1").prompt(request), ["Hello"]))
+    for value in (
+        request,
+        ts.fold(events),
+        events,
+        ts.Loss("$", "dropped", "why"),
+        ts.Exchange(request, ts.Response()),
+    ):
+        assert value == pickle.loads(pickle.dumps(value)) == copy.deepcopy(value)
+
+
+def test_a_prompt_shows_how_long_it_is() -> None:
+    prompt = ts.get_format("ai00-v1").prompt(ts.parse(BODY))
+    assert f"Prompt({len(prompt.text)} characters, no losses)" == repr(prompt)
+
+
+def test_a_shell_completes_public_names_alone() -> None:
+    assert sorted(ts.__all__) == [name for name in dir(ts) if not name.startswith("_")]

@@ -28,7 +28,7 @@ from turnscript.engine.spans import Span, Writer
 from turnscript.engine.states import model_turn, named_call, states_of
 from turnscript.engine.table import Document
 from turnscript.errors import Unsupported
-from turnscript.losses import Loss
+from turnscript.losses import Loss, summary
 from turnscript.respelling import Spelling, respelled, respelled_items
 from turnscript.sources import in_source_words
 
@@ -116,6 +116,9 @@ class Prompt:
     def spans(self) -> list[Span]:
         """The prompt as spans."""
         return self._composer.out.first_spans(self._count)
+
+    def __repr__(self) -> str:
+        return f"Prompt({len(self.text)} characters, {summary(self.losses)})"
 
     def _pieces(self, start: int) -> list[str]:
         pieces = self._composer.out.pieces
