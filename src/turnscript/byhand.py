@@ -15,14 +15,14 @@ from typing import Any, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec import NODEFAULT, Struct
 
-from turnscript.conversation import Item, Part, Request, Response, Text
+from turnscript.conversation import Item, Part, Request, Response, Text, Tool
 from turnscript.errors import InvalidConversation, type_of
 from turnscript.jsontext import Json
 
 MISTAKES = (AttributeError, KeyError, TypeError)
 """What values of a wrong type raise, wherever they are used."""
 
-_WANTED = {"request": Request, "response": Response, "items": list[Item]}
+_WANTED = {"request": Request, "response": Response, "items": list[Item], "tools": list[Tool] | None}
 _READERS = {Request: "`parse` makes one of a body", Response: "`parse_response` makes one of a body"}
 _ROOTS = ("conversation", "request", "response")
 """Members that a place does without: `items[3]`, as losses call it."""
@@ -31,7 +31,7 @@ _ROOTS = ("conversation", "request", "response")
 def refuse_mistakes(**given: object) -> None:
     """Raise InvalidConversation for the first value that is not of its type; nothing if all are.
 
-    `request`, `response` and `items` are what they are called.
+    `request`, `response`, `items` and `tools` are what they are called.
     """
     for name, value in given.items():
         for path, expected, got in _misfits(value, _WANTED[name], name):

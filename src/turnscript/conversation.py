@@ -461,12 +461,11 @@ class Issue(Struct, frozen=True, gc=False):
 
 
 class Response(Struct, eq=False, kw_only=True, gc=False):
-    """What the model answered, and why it stopped.
+    """What the model answered, and why it stopped: `stop`, `length`, `tool_calls`, `content_filter`, or another word.
 
-    `finish_reason`: `stop`, `length`, `tool_calls`, `content_filter`, or a word that one API alone has. `raw` is the
-    text as it was generated, if it came from a prompt. `origin`: the API whose members `extra` holds, that of the
-    response and those of its items; None when it was built by hand or generated. `logprobs`: the tokens of its texts,
-    by the place of the text in `items`, where they were asked for and told.
+    `raw` is the text as it was generated, if it came from a prompt. `origin`: the API whose members `extra` holds, that
+    of the response and those of its items; None when it was built by hand or generated. `logprobs`: the tokens of its
+    texts, by the place of the text in `items`, where they were asked for and told.
     """
 
     items: list[Item] = []

@@ -109,7 +109,7 @@ def fold(events: Iterable[Event]) -> Response:
     try:
         response = Response(raw=raw_text(told))
     except (AttributeError, TypeError):
-        raise TypeError(_no_event(told)) from None
+        raise no_event("fold takes", told) from None
     tokens: dict[int, list[TokenLogprob]] = {}
     for event in [event for event in told if type(event) is not PartDelta]:  # by far the most
         if isinstance(event, PartEnd):
@@ -129,11 +129,11 @@ def fold(events: Iterable[Event]) -> Response:
     return response
 
 
-def _no_event(told: Iterable[object]) -> str:
-    """What a list is told that holds something else than events."""
-    wrong = next((type_of(one) for one in told if not isinstance(one, Event)), "none")
+def no_event(taker: str, given: Iterable[object]) -> TypeError:
+    """The error for something else among what should be events. `taker`: who takes them, and the verb."""
+    wrong = next((type_of(one) for one in given if not isinstance(one, Event)), "something else")
     remedy = "add the lists of feed and close up: events += parser.feed(...)"
-    return f"fold takes the events of a parser, got {wrong}; {remedy}"
+    return TypeError(f"{taker} the events of a parser, got {wrong}; {remedy}")
 
 
 def unfold(response: Response) -> list[Event]:

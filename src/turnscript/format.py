@@ -179,7 +179,11 @@ class Format(Struct, frozen=True):
         self, tools: Sequence[Tool] | None = None, *, prefill: str = "", stops: Sequence[str] = ()
     ) -> TurnParser:
         """A parser for a model's text without its prompt. `tools`: what was offered; None takes any call for one."""
-        return bare_parser(self.document, tools, prefill, stops)
+        try:
+            return bare_parser(self.document, tools, prefill, stops)
+        except MISTAKES:
+            refuse_mistakes(tools=tools)
+            raise
 
     def render_files(self, files: FileSequence, *, order: str = "") -> Rendered[str]:
         """Files as one document, the last of them maybe a text with a hole. `order`: how the hole is written."""

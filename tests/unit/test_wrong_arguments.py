@@ -164,3 +164,34 @@ def test_a_prompts_parser_is_fed_text(name: str, piece: Any) -> None:
 def test_what_is_folded_are_events(one: Any) -> None:
     with pytest.raises(TypeError, match=rf"fold takes the events of a parser, got {type_of(one)}; add the lists"):
         ts.fold([ts.PartStart(0, ts.Assistant()), one])
+
+
+@pytest.mark.parametrize("api", ts.apis())
+@pytest.mark.parametrize("given", [None, BODY, "Hi", ts.Conversation()], ids=type_of)
+def test_a_stream_answers_a_request(api: str, given: Any) -> None:
+    with pytest.raises(ts.InvalidConversation, match=f"expected Request, got {type_of(given)}") as caught:
+        ts.get_api(api).stream_renderer(given)
+    assert "request" == caught.value.path
+
+
+@pytest.mark.parametrize("api", ts.apis())
+@pytest.mark.parametrize(
+    "one", [[ts.MessageEnd()], ts.Assistant(content=[ts.Text(text="Hi")]), "Hi", None], ids=type_of
+)
+def test_what_is_sent_are_events(api: str, one: Any) -> None:
+    """An answer that is sent as anything else must not be one that says nothing."""
+    renderer = ts.get_api(api).stream_renderer(ts.parse(BODY))
+    with pytest.raises(TypeError, match=rf"a stream is sent the events of a parser, got {type_of(one)}"):
+        renderer.send([one])
+
+
+def test_stop_strings_of_a_parser_are_no_string() -> None:
+    """Each letter would be one."""
+    with pytest.raises(TypeError, match=r"stops are a list of strings: write \['###'\]"):
+        ts.get_format("ai00-v1").parser(stops="###")
+
+
+@pytest.mark.parametrize("tools", [[{"name": "f"}], ["f"], "f"], ids=repr)
+def test_the_tools_of_a_parser_are_tools(tools: Any) -> None:
+    with pytest.raises(ts.InvalidConversation, match=r"expected (Tool|a list of Tool or None), got "):
+        ts.get_format("ai00-v1").parser(tools)

@@ -187,6 +187,8 @@ class Prompt:
 
 def bare_parser(document: Document, tools: Sequence[Tool] | None, prefill: str, stops: Sequence[str]) -> TurnParser:
     """A parser for a turn of the model that begins with `prefill`."""
+    if isinstance(stops, str):  # each letter would be one
+        raise TypeError(f"stops are a list of strings: write [{stops!r}]")
     offered = None if tools is None else {tool.name: tool for tool in tools if tool.name is not None}
     names = _names(document, offered or ())
     states = states_of(document, model_turn(document), False, tuple(stops), tools is None or len(tools) > 0, names)

@@ -147,7 +147,11 @@ class AnthropicMessages(Api):
 
     def stream_renderer(self, request: Request, reply: Reply = PLAIN) -> StreamWriter:
         """A writer of the stream that answers a request."""
-        return StreamWriter(request, self, reply)
+        try:
+            return StreamWriter(request, self, reply)
+        except MISTAKES:
+            refuse_mistakes(request=request)
+            raise
 
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         """Status and body of an error; `request_id` is that of the response's header `request-id`."""

@@ -234,7 +234,11 @@ class OpenAICompletions(Api):
 
     def stream_renderer(self, request: Request, reply: Reply = PLAIN) -> StreamRenderer:
         """A writer of chunks."""
-        return CompletionStreamRenderer(self, request, reply)
+        try:
+            return CompletionStreamRenderer(self, request, reply)
+        except MISTAKES:
+            refuse_mistakes(request=request)
+            raise
 
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         """Status and body of an error."""

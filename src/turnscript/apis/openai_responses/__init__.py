@@ -152,7 +152,11 @@ class OpenAIResponses(Api):
         return StreamReader()
 
     def stream_renderer(self, request: Request, reply: Reply = PLAIN) -> StreamWriter:
-        return StreamWriter(self, request, reply)
+        try:
+            return StreamWriter(self, request, reply)
+        except MISTAKES:
+            refuse_mistakes(request=request)
+            raise
 
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         status, body = error_body(error)
