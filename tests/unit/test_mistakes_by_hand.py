@@ -6,8 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
 
 import turnscript as ts
+from tests import corpora
+from tests.strategies import conversations
+from turnscript.byhand import refuse_mistakes
 
 X: list[ts.Part] = [ts.Text(text="x")]
 
@@ -179,3 +183,17 @@ def test_json_where_it_is_written_as_python_is_told() -> None:
     request = asked(wrong(content="Hi"), response_format=format_)
     request.conversation.items = [ts.Raw(type="x", value=msgspec.Raw(b"{}"))]  # type: ignore[list-item]
     assert_told(lambda: ts.render(request, "openai-chat"), "items[0]", "Item, got Raw")
+
+
+@pytest.mark.parametrize("name", corpora.names())
+def test_nothing_is_wrong_in_what_was_read(name: str) -> None:
+    """Whatever is read is of the types that are looked at, so a fault of a writer is never told as the caller's."""
+    request = corpora.load(name)
+    refuse_mistakes(request=request)
+    for target in (*ts.apis(), "rwkv-universal"):
+        refuse_mistakes(request=ts.parse(ts.render(request, target).data, target))
+
+
+@given(conversations.requests())
+def test_nothing_is_wrong_in_any_conversation(asked: ts.Request) -> None:
+    refuse_mistakes(request=asked, items=asked.items, tools=asked.tools)
