@@ -8,7 +8,7 @@ Owns the public names; everything else may move.
 """
 
 import turnscript.cli.loading  # noqa: F401  (before all that takes its time)
-from turnscript.api import Reply
+from turnscript.api import Api, Reply, StreamParser, StreamRenderer
 from turnscript.conversation import (
     Assistant,
     Audio,
@@ -40,8 +40,11 @@ from turnscript.conversation import (
 )
 from turnscript.convert import convert, parse, parse_exchange, parse_response, render
 from turnscript.detection import Detected, detect
-from turnscript.engine.files import FileSequence
+from turnscript.engine.files import FileSequence, FillPrompt
 from turnscript.engine.fill import Fill
+from turnscript.engine.parse import TurnParser
+from turnscript.engine.prompt import Prompt
+from turnscript.engine.spans import Span
 from turnscript.errors import (
     InvalidConversation,
     InvalidInput,
@@ -51,29 +54,39 @@ from turnscript.errors import (
     TurnscriptError,
     UnknownName,
     Unsupported,
+    UpstreamError,
 )
-from turnscript.events import MessageEnd, PartDelta, PartEnd, PartStart, fold
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
 from turnscript.exchange import Exchange
+from turnscript.format import Format
+from turnscript.given import Source
+from turnscript.logprobs import TokenLogprob
 from turnscript.losses import Loss
 from turnscript.presets import Preset, get_preset, presets
 from turnscript.recognition import detect_api
 from turnscript.registry import apis, formats, get_api, get_format
 from turnscript.rendered import Rendered
+from turnscript.tableio import InvalidFormat
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Api",
     "Assistant",
     "Audio",
     "Conversation",
     "Detected",
     "Document",
+    "Event",
     "Exchange",
     "FileSequence",
     "Fill",
+    "FillPrompt",
+    "Format",
     "Hints",
     "Image",
     "InvalidConversation",
+    "InvalidFormat",
     "InvalidInput",
     "InvalidRequest",
     "InvalidTranscript",
@@ -88,6 +101,7 @@ __all__ = [
     "PartEnd",
     "PartStart",
     "Preset",
+    "Prompt",
     "Raw",
     "Refusal",
     "Rendered",
@@ -96,18 +110,25 @@ __all__ = [
     "Response",
     "ResponseFormat",
     "Settings",
+    "Source",
+    "Span",
+    "StreamParser",
+    "StreamRenderer",
     "System",
     "Text",
     "Thinking",
     "ThinkingMode",
+    "TokenLogprob",
     "Tool",
     "ToolCall",
     "ToolChoice",
     "ToolResult",
     "ToolsChange",
+    "TurnParser",
     "TurnscriptError",
     "UnknownName",
     "Unsupported",
+    "UpstreamError",
     "Usage",
     "User",
     "apis",
@@ -125,3 +146,8 @@ __all__ = [
     "presets",
     "render",
 ]
+
+
+def __dir__() -> list[str]:
+    """What a shell completes: the public names, without the modules that they come from."""
+    return [*__all__, "__version__"]

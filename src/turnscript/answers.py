@@ -14,9 +14,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.api import Body, Head, Rendering, Source, body_bytes, leftover, merge
+from turnscript.api import Body, Head, Rendering, leftover, merge
 from turnscript.conversation import Extra, Issue, Request, Response, ToolCall, Usage
 from turnscript.errors import InvalidRequest
+from turnscript.given import Source, body_bytes
 from turnscript.jsontext import Json, excerpt, is_object, json_of, json_string, plain, read_list, read_object
 from turnscript.losses import Loss
 from turnscript.sources import not_here

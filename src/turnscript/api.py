@@ -15,7 +15,6 @@ Five rules keep a body whole (requirements D-X-1, L2):
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
@@ -24,11 +23,13 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec import Raw as RawJson
 
+from turnscript.byhand import MISTAKES, refuse_mistakes
 from turnscript.conversation import Assistant, Extra, Item, Request, Response, Settings, Usage
-from turnscript.errors import InvalidRequest, LossyConversion, TurnscriptError, UnknownName
+from turnscript.errors import LossyConversion, TurnscriptError, UnknownName
 from turnscript.events import Event
 from turnscript.faults import fault_of, retry_headers
-from turnscript.jsontext import Json, read_object, utf8
+from turnscript.given import Source, body_bytes
+from turnscript.jsontext import Json, read_object
 from turnscript.losses import Loss, LossKind
 from turnscript.rendered import Rendered
 from turnscript.serving import Serving
@@ -37,9 +38,6 @@ from turnscript.wire import Reader, Rest, mismatch
 
 Body = dict[str, Any]
 """A wire object to be encoded: plain values, with `Json` wherever text is kept verbatim."""
-
-Source = bytes | str | Mapping[str, Any] | Sequence[Any]
-"""An API body as bytes, text or Python data (a bare list: its messages), or the text of a transcript."""
 
 OFFICIAL = "official"
 SEED = "seed"
@@ -332,16 +330,23 @@ class Api(ABC):
 
     def render_request(
         self, request: Request, *, profile: str = OFFICIAL, strict: bool = False, **flags: str
-    ) -> Rendered:
-        """The request as a body of this API, with the losses. `strict` raises LossyConversion if there are any."""
-        rendering = self.rendering(request, profile, flags)
+    ) -> Rendered[Body]:
+        """The request as a body of this API, with the losses. `strict` raises LossyConversion if there are any.
+
+        Raises InvalidConversation for a request that a program has put together wrongly.
+        """
         body: Body = {}
-        self.write_options(body, rendering)
-        self.write(body, rendering)
-        rendering.put_extra(body, rendering.extra, "$")
-        for key in request.archived:
-            rendering.lose(f"$.{key}", "dropped", "only an archive has a place for this")
-        losses = at_source(request, rendering.losses)
+        try:
+            rendering = self.rendering(request, profile, flags)
+            self.write_options(body, rendering)
+            self.write(body, rendering)
+            rendering.put_extra(body, rendering.extra, "$")
+            for key in request.archived:
+                rendering.lose(f"$.{key}", "dropped", "only an archive has a place for this")
+            losses = at_source(request, rendering.losses)
+        except MISTAKES:
+            refuse_mistakes(request=request)
+            raise
         if strict and losses:
             raise LossyConversion(losses, self.name)
         return Rendered(body, losses)
@@ -357,7 +362,7 @@ class Api(ABC):
     @abstractmethod
     def render_response(
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
-    ) -> Rendered:
+    ) -> Rendered[Body]:
         """A response as the body that a client of this API gets, with the losses.
 
         The model's name is the request's; ids that the response has not are made up, and always the same for the same
@@ -455,44 +460,3 @@ def extra_of(rest: Rest | None) -> Extra:
 def leftover(rest: Mapping[str, Json]) -> Json:
     """The unnamed members of a nested object as one JSON object, to be kept in the `extra` around it under its key."""
     return RawJson(msgspec.json.encode(rest))
-
-
-def body_bytes(source: Source) -> bytes:
-    """A body as UTF-8 JSON bytes. Python data that JSON cannot say is an InvalidRequest with its path."""
-    if isinstance(source, bytes):
-        return utf8(source)
-    if isinstance(source, str):
-        text = source
-    else:
-        text = _dump(source)
-    try:
-        return utf8(text.encode())
-    except UnicodeEncodeError as error:
-        where = f"character {error.start}"
-        message = f"{where} is half of a surrogate pair, which no UTF-8 text can hold"
-        raise InvalidRequest(message, path="$", expected="a whole character") from None
-
-
-def _dump(source: Mapping[str, Any] | Sequence[Any]) -> str:
-    try:
-        return json.dumps(source, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        path = _first_unsayable(source, "$")
-        message = f"JSON cannot say this value: {error}"
-        raise InvalidRequest(message, path=path, expected="a string, number, boolean, null, list or dict") from None
-
-
-def _first_unsayable(value: Any, path: str) -> str:
-    """The path of the first value that JSON has no word for (NaN, an infinity, a foreign object, a non-string key)."""
-    pending: list[tuple[Any, str]] = [(value, path)]
-    while pending:
-        one, at = pending.pop()
-        if isinstance(one, Mapping):
-            pending += [(member, f"{at}.{key}") for key, member in one.items()][::-1]
-        elif isinstance(one, list | tuple):
-            pending += [(member, f"{at}[{index}]") for index, member in enumerate(one)][::-1]
-        elif not (one is None or isinstance(one, str | int) or (isinstance(one, float) and one - one == 0)):
-            return at
-        if len(at) > 4096:  # a structure that contains itself
-            return "$"
-    return path

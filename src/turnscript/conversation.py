@@ -312,7 +312,7 @@ class ToolChoice(Struct, eq=False, omit_defaults=True, gc=False):
 
 
 class ThinkingMode(Struct, eq=False, omit_defaults=True, gc=False):
-    """Whether and how the model thinks first: `mode` as on the wire (`enabled`, `disabled`, `adaptive`, ...)."""
+    """Whether and how the model thinks first: `mode` as on the wire (`enabled`, ...), at most `budget` tokens."""
 
     mode: str
     budget: int | None = None
@@ -461,7 +461,7 @@ class Issue(Struct, frozen=True, gc=False):
 
 
 class Response(Struct, eq=False, kw_only=True, gc=False):
-    """What the model answered, and why it stopped (spec apis A8.2 names the reasons).
+    """What the model answered, and why it stopped: `stop`, `length`, `tool_calls`, `content_filter`, or another word.
 
     `raw` is the text as it was generated, if it came from a prompt. `origin`: the API whose members `extra` holds, that
     of the response and those of its items; None when it was built by hand or generated. `logprobs`: the tokens of its

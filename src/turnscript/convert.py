@@ -8,22 +8,27 @@ again.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from msgspec.structs import replace
 
-from turnscript.api import Api, Body, Reply, Source, body_bytes
+from turnscript.api import Api, Body, Reply
 from turnscript.behind import BEHIND
+from turnscript.byhand import MISTAKES, refuse_mistakes
 from turnscript.conversation import Conversation, Issue, Request, Response
 from turnscript.errors import (
+    InvalidConversation,
     InvalidRequest,
     InvalidTranscript,
     LossyConversion,
     UnknownName,
     Unsupported,
+    type_of,
 )
 from turnscript.exchange import RESPONSE, Exchange, alone, archived, exchange_of
 from turnscript.format import Format
-from turnscript.jsontext import read_object, utf8
+from turnscript.given import Source, body_bytes, transcript_text
+from turnscript.jsontext import read_object
 from turnscript.losses import Loss
 from turnscript.recognition import (
     ANSWER,
@@ -64,7 +69,7 @@ def parse(source: Source, name: str = AUTO) -> Request:
     target = lookup(detect_api(source) if name == AUTO else name)
     if isinstance(target, Api):
         return target.parse_request(source)
-    request = target.parse(_transcript(source))
+    request = target.parse(transcript_text(source))
     if request.origin is not None and request.extra:
         api = origin_of(request.origin)
         if api is not None:
@@ -167,21 +172,6 @@ def _is_answer(api: Api, source: Source) -> bool:
     return bool(api.claims_response(members) or is_error(members)) and not api.claims(members)
 
 
-def _transcript(source: Source) -> str:
-    if isinstance(source, bytes):
-        return utf8(source).decode()
-    if isinstance(source, str):
-        try:
-            source.encode()
-        except UnicodeEncodeError as error:
-            line, column = source.count("\n", 0, error.start) + 1, error.start - source.rfind("\n", 0, error.start)
-            message = "half of a surrogate pair, which no UTF-8 text can hold"
-            raise InvalidTranscript(message, line=line, column=column, expected="a whole character") from None
-        return source
-    message = f"expected the text of a transcript, got a {type(source).__name__}"
-    raise InvalidTranscript(message, expected="a str or UTF-8 bytes", got=type(source).__name__)
-
-
 def _unfold(api: Api, request: Request) -> None:
     try:
         api.unfold(request)
@@ -200,23 +190,39 @@ def render(
     strict: bool = False,
     normalize_json: bool = False,
     **options: str,
-) -> Rendered:
+) -> Rendered[Any]:
     """A request, an answer or both as a body of an API or as a transcript, with the losses.
 
     To an API, both are the answer to that request. Options: `profile` and each API's own flags for its requests,
     `view`, `escape` and `variant` for a format.
     `normalize_json` spells the JSON of calls and results in one way, `{"city": "Tokyo"}`, or as the format spells JSON.
     That is a loss, told where it changes anything. `strict` raises LossyConversion for every other one.
-    Raises UpstreamError where an answer that failed would be written as one.
+    Raises UpstreamError where an answer that failed would be written as one, InvalidConversation for what a program has
+    put together wrongly.
     """
     target = lookup(name)
+    try:
+        return _rendered(said, target, strict, normalize_json, options)
+    except MISTAKES:
+        if isinstance(said, Exchange):
+            refuse_mistakes(request=said.request, response=said.response)
+        raise
+
+
+def _rendered(
+    said: Request | Response | Exchange,
+    target: Api | Format,
+    strict: bool,
+    normalize_json: bool,
+    options: dict[str, str],
+) -> Rendered[Any]:
     if isinstance(target, Api):
         if not isinstance(said, Request):
             return _answer(target, _exchange(said), strict, normalize_json, options)
         return _request(target, said, strict, normalize_json, options)
     unknown = set(options) - set(FORMAT_OPTIONS)
     if unknown:
-        raise UnknownName(f"option of {name}", min(unknown), FORMAT_OPTIONS)
+        raise UnknownName(f"option of {target.name}", min(unknown), FORMAT_OPTIONS)
     variant = options.pop("variant", None)
     target = target.variant(variant) if variant is not None else target
     left: list[Loss] = []
@@ -241,7 +247,7 @@ def convert(
     normalize_json: bool = False,
     side: str = AUTO,
     **options: str,
-) -> Rendered:
+) -> Rendered[Any]:
     """What a source says, a request or an answer, in another API or format.
 
     `side`: `request` or `response`, where the source may be both, or holds both. What of an answer could not be read is
@@ -281,7 +287,7 @@ def left_out(issues: Iterable[Issue]) -> list[Loss]:
     return [Loss("$", "dropped", issue.detail) for issue in issues if issue.kind in _LEFT_OUT]
 
 
-def _request(api: Api, request: Request, strict: bool, normalize_json: bool, options: dict[str, str]) -> Rendered:
+def _request(api: Api, request: Request, strict: bool, normalize_json: bool, options: dict[str, str]) -> Rendered[Body]:
     if not normalize_json:
         return api.render_request(request, strict=strict, **options)
     spelled, asked = respelled(request)
@@ -290,7 +296,9 @@ def _request(api: Api, request: Request, strict: bool, normalize_json: bool, opt
     return rendered
 
 
-def _answer(api: Api, exchange: Exchange, strict: bool, normalize_json: bool, options: dict[str, str]) -> Rendered:
+def _answer(
+    api: Api, exchange: Exchange, strict: bool, normalize_json: bool, options: dict[str, str]
+) -> Rendered[Body]:
     """The response body of an API."""
     if options:
         raise Unsupported(f"the option {min(options)!r}", f"an answer of {api.name}")
@@ -298,7 +306,7 @@ def _answer(api: Api, exchange: Exchange, strict: bool, normalize_json: bool, op
     answers = [exchange.response, *(exchange.others if together is not None else ())]
     losses = [] if together is not None else beyond_first(exchange, f"a body of {api.name}")
     asked: list[Loss] = []
-    bodies: list[Rendered] = []
+    bodies: list[Rendered[Body]] = []
     for number, answer in enumerate(answers):
         response, changed = respelled_answer(answer) if normalize_json else (answer, [])
         asked += changed
@@ -342,8 +350,14 @@ def _refuse(losses: list[Loss], target: str, *, strict: bool) -> None:
         raise LossyConversion(losses, target)
 
 
-def _exchange(said: Response | Exchange) -> Exchange:
-    return said if isinstance(said, Exchange) else alone(said)
+def _exchange(said: object) -> Exchange:
+    if isinstance(said, Exchange):
+        return said
+    if isinstance(said, Response):
+        return alone(said)
+    expected, got = "a Request, Response or Exchange", type_of(said)
+    message = f"expected {expected}, got {got}; `convert` takes what `parse` reads"
+    raise InvalidConversation(message, expected=expected, got=got)
 
 
 def _folded(request: Request) -> Request:

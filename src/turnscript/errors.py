@@ -29,6 +29,7 @@ To add one: subclass, set `status` and `code`, pass every field to `super().__in
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -98,7 +99,7 @@ class InvalidTranscript(InvalidInput):
 
 
 class InvalidConversation(InvalidInput):
-    """Items built by hand that no transcript could hold, such as a tool call without a name."""
+    """What a program has put together wrongly, such as a tool call without a name, or a content that is no list."""
 
     code = "invalid_conversation"
 
@@ -137,7 +138,7 @@ class LossyConversion(Unsupported):
 
 
 class UnknownName(TurnscriptError, LookupError):
-    """A name that nobody registered; the message offers the nearest ones."""
+    """A name that nobody registered, or what is no name; the message offers the nearest ones."""
 
     status = 404
     code = "unknown_name"
@@ -149,8 +150,11 @@ class UnknownName(TurnscriptError, LookupError):
         super().__init__(kind, name, self.known)
 
     def __str__(self) -> str:
-        close = difflib.get_close_matches(self.name, self.known, n=3, cutoff=0.4)
         known = f"known: {', '.join(self.known)}" if self.known else "there is none"
+        wrong, meant = _no_name(self.name, self.known)
+        if wrong:
+            return f"unknown {self.kind}: expected a str, got {wrong}; {f'write {meant!r}' if meant else known}"
+        close = difflib.get_close_matches(self.name, self.known, n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(map(repr, close))}?" if close else known
         return f"unknown {self.kind} {self.name!r}; {hint}"
 
@@ -309,6 +313,19 @@ class BackendDown(UpstreamError):
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message, retryable=True, retry_after=retry_after)
+
+
+def type_of(value: object) -> str:
+    """What a message calls something that is of the wrong type."""
+    return "None" if value is None else type(value).__name__
+
+
+def _no_name(given: object, known: Sequence[str]) -> tuple[str, str]:
+    """The type of what is no name, and the name that may be meant: a path as text, that of a format or API."""
+    if isinstance(given, str):
+        return "", ""
+    own = os.fspath(given) if isinstance(given, os.PathLike) else getattr(given, "name", "")
+    return type_of(given), own if own in known or isinstance(given, os.PathLike) else ""
 
 
 def _rebuild(cls: type[InvalidInput], fields: dict[str, object]) -> InvalidInput:

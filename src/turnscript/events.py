@@ -27,6 +27,7 @@ from turnscript.conversation import (
     ToolCall,
     Usage,
 )
+from turnscript.errors import type_of
 from turnscript.logprobs import TokenLogprob
 
 
@@ -67,9 +68,9 @@ class PartEnd(Struct, gc=False):
 class MessageEnd(Struct, gc=False):
     """The response is over.
 
-    `finish_reason`: `stop`, `length`, `tool_calls`, or what the backend said (spec apis A8.2). `stop_sequence`: the
-    client's own stop string, where that was met. `issues`: everything that was not as it should be. `id`, `model` and
-    `extra`: what an API's response says of itself, and `origin` which API's.
+    `finish_reason`: `stop`, `length`, `tool_calls`, `content_filter`, or what else the backend said. `stop_sequence`:
+    the client's own stop string, where that was met. `issues`: everything that was not as it should be. `id`, `model`
+    and `extra`: what an API's response says of itself, and `origin` which API's.
     """
 
     finish_reason: str | None = None
@@ -84,6 +85,7 @@ class MessageEnd(Struct, gc=False):
 
 
 Event = PartStart | PartDelta | PartEnd | MessageEnd
+"""What a parser says."""
 
 
 class OneStream:
@@ -104,7 +106,10 @@ class OneStream:
 def fold(events: Iterable[Event]) -> Response:
     """The response that a list of events tells. `raw` is the text as generated, `items` the complete parts."""
     told = list(events)
-    response = Response(raw=raw_text(told))
+    try:
+        response = Response(raw=raw_text(told))
+    except (AttributeError, TypeError):
+        raise no_event("fold takes", told) from None
     tokens: dict[int, list[TokenLogprob]] = {}
     for event in [event for event in told if type(event) is not PartDelta]:  # by far the most
         if isinstance(event, PartEnd):
@@ -122,6 +127,13 @@ def fold(events: Iterable[Event]) -> Response:
             response.id, response.model, response.extra = event.id, event.model, event.extra
             response.origin = event.origin
     return response
+
+
+def no_event(taker: str, given: Iterable[object]) -> TypeError:
+    """The error for something else among what should be events. `taker`: who takes them, and the verb."""
+    wrong = next((type_of(one) for one in given if not isinstance(one, Event)), "something else")
+    remedy = "add the lists of feed and close up: events += parser.feed(...)"
+    return TypeError(f"{taker} the events of a parser, got {wrong}; {remedy}")
 
 
 def unfold(response: Response) -> list[Event]:

@@ -23,6 +23,7 @@ from turnscript.errors import (
     UnknownName,
     Unsupported,
     UpstreamError,
+    type_of,
 )
 
 Kind = Literal[
@@ -114,8 +115,12 @@ def fault_of(error: TurnscriptError) -> Fault:
     path = str(getattr(error, "path", ""))
     if isinstance(error, UnknownName | NotFound):
         return Fault("unknown_model" if error.kind == "model" else "not_found", 404, message, path)
-    kind = _KINDS.get(error.status, "server" if error.status >= 500 else "bad_request")
-    status = 400 if error.status == 422 else error.status
+    try:
+        status = error.status
+    except AttributeError:
+        raise TypeError(f"expected a TurnscriptError, got {type_of(error)}; write TurnscriptError(str(...))") from error
+    kind = _KINDS.get(status, "server" if status >= 500 else "bad_request")
+    status = 400 if status == 422 else status
     # Clients try a conflict again by themselves, and it would only happen again.
     retry = False if isinstance(error, Conflict) else _RETRY.get(kind)
     return Fault(kind, status, message, path, retry_after=getattr(error, "retry_after", None), retry=retry)

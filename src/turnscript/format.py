@@ -13,6 +13,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from turnscript.byhand import MISTAKES, refuse_mistakes
 from turnscript.clues import Clue
 from turnscript.conversation import Item, Request, Tool
 from turnscript.engine.escape import AUTO, POLICIES
@@ -85,7 +86,7 @@ class Format(Struct, frozen=True):
         escape: str = AUTO,
         strict: bool = False,
         normalize_json: bool = False,
-    ) -> Rendered:
+    ) -> Rendered[str]:
         """The whole conversation as text.
 
         `archive` keeps everything that the format can and reads back equal; `prompt` is what a model may see. Settings
@@ -96,11 +97,15 @@ class Format(Struct, frozen=True):
         `strict` refuses, because it was asked for.
         """
         asked: list[Loss] = []
-        if normalize_json:
-            request, asked = self.normalized(request)
-        out = self.write(request, view=view, escape=escape)
-        losses = in_source_words(request, out.all_losses())
-        losses = losses if out.archive else [*losses, *_unshown(request)]
+        try:
+            if normalize_json:
+                request, asked = self.normalized(request)
+            out = self.write(request, view=view, escape=escape)
+            losses = in_source_words(request, out.all_losses())
+            losses = losses if out.archive else [*losses, *_unshown(request)]
+        except MISTAKES:
+            refuse_mistakes(request=request)
+            raise
         if strict and losses:
             raise LossyConversion(losses, f"{self.name} ({view} view)")
         return Rendered(out.text, [*in_source_words(request, asked), *losses])
@@ -164,15 +169,23 @@ class Format(Struct, frozen=True):
         `normalize_json` as for `render`; what stands as the model wrote it stays so.
         """
         spelling = layout_of(self.document).spelling if normalize_json else None
-        return begin_prompt(self.document, request, thinking, _policy(escape), replays, spelling)
+        try:
+            return begin_prompt(self.document, request, thinking, _policy(escape), replays, spelling)
+        except MISTAKES:
+            refuse_mistakes(request=request)
+            raise
 
     def parser(
         self, tools: Sequence[Tool] | None = None, *, prefill: str = "", stops: Sequence[str] = ()
     ) -> TurnParser:
         """A parser for a model's text without its prompt. `tools`: what was offered; None takes any call for one."""
-        return bare_parser(self.document, tools, prefill, stops)
+        try:
+            return bare_parser(self.document, tools, prefill, stops)
+        except MISTAKES:
+            refuse_mistakes(tools=tools)
+            raise
 
-    def render_files(self, files: FileSequence, *, order: str = "") -> Rendered:
+    def render_files(self, files: FileSequence, *, order: str = "") -> Rendered[str]:
         """Files as one document, the last of them maybe a text with a hole. `order`: how the hole is written."""
         known = self._files()
         spans = write_files(known, files, known.order(order))
@@ -182,7 +195,7 @@ class Format(Struct, frozen=True):
         """The files of a document. Raises InvalidTranscript with line and column."""
         return read_files(self._files(), text, self._files().order(order))
 
-    def render_fill(self, fill: Fill, *, order: str = "") -> Rendered:
+    def render_fill(self, fill: Fill, *, order: str = "") -> Rendered[str]:
         """A text with a hole as a document of its own."""
         return self.render_files(FileSequence([fill]), order=order)
 

@@ -92,6 +92,7 @@ def get_preset(name: str) -> Preset:
     >>> get_preset("creative").values()["top_p"]
     0.7
     """
-    if name not in _BY_NAME:
-        raise UnknownName("preset", name, _BY_NAME)
-    return _BY_NAME[name]
+    try:
+        return _BY_NAME[name]
+    except (KeyError, TypeError):  # one that is no text may have no hash
+        raise UnknownName("preset", name, _BY_NAME) from None

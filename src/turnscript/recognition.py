@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 
-from turnscript.api import Api, Source, body_bytes, leftover
+from turnscript.api import Api, leftover
 from turnscript.errorobject import upstream_error
 from turnscript.errors import InvalidInput, InvalidRequest, UnknownName
 from turnscript.format import Format
+from turnscript.given import Source, body_bytes
 from turnscript.jsontext import Json, is_json, read_object, utf8
 from turnscript.recording import api_of, is_stream
 from turnscript.registry import apis, formats, get_api, get_format, is_format
+
+_FILE = re.compile(r"[/\\]\S*$|\.(json|jsonl|txt|md|sse)$")
+"""How the name of a file ends that is given in place of what it holds."""
 
 AUTO = "auto"
 REQUEST, ANSWER = "request", "response"
@@ -90,7 +95,7 @@ def recognised(source: Source) -> tuple[str, bool]:
 
 def wrapped(source: Source) -> Source:
     """A bare list of messages as a body that holds it; any other source as it is."""
-    if isinstance(source, Sequence) and not isinstance(source, str | bytes):
+    if isinstance(source, list | tuple):
         return {"messages": source}
     if isinstance(source, bytes) and source.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
         return b'{"messages":' + source.removeprefix(b"\xef\xbb\xbf") + b"}"
@@ -142,6 +147,8 @@ def _detect_format(text: str) -> str:
             return name
     if not text.strip() or is_json(text):
         read_object(text)  # says that it is empty, or what it is instead of an object
-    first = text.strip().split("\n", 1)[0][:40]
-    message = f"neither JSON nor a transcript of a known format (it begins {first!r}); name the format"
+    first, *more = text.strip().split("\n", 1)
+    remedy = "name the format" if more or not _FILE.search(first) else "give what a file holds, not its name"
+    first = first[:40]
+    message = f"neither JSON nor a transcript of a known format (it begins {first!r}); {remedy}"
     raise InvalidInput(message, line=1, column=1, expected=f"JSON or one of: {', '.join(formats())}", got=first)

@@ -52,9 +52,12 @@ def get_format(name: str) -> Format:
     Raises UnknownName with the nearest ones, and InvalidFormat for a file that is not as it should be.
     """
     known = _formats()
-    if name in known:
-        return known[name]
-    path, member = _file_of(name)
+    try:
+        if name in known:
+            return known[name]
+        path, member = _file_of(name)
+    except _NO_TEXT:
+        path, member = "", ""
     if not path:
         raise UnknownName("format", name, known)
     found = {format_.name: format_ for format_ in load_formats(Path(path))}
@@ -69,7 +72,10 @@ def get_format(name: str) -> Format:
 
 def is_format(name: str) -> bool:
     """Whether a name is that of a format, or of a file that may declare one."""
-    return name in _formats() or bool(_file_of(name)[0])
+    try:
+        return name in _formats() or bool(_file_of(name)[0])
+    except _NO_TEXT:
+        return False
 
 
 def load_formats(source: str | Path) -> list[Format]:
@@ -89,8 +95,11 @@ def load_formats(source: str | Path) -> list[Format]:
 def get_api(name: str) -> Api:
     """The API of that name, or of that `origin` label in an archived transcript. Raises UnknownName."""
     known = _apis()
-    if name in known:
-        return known[name]
+    try:
+        if name in known:
+            return known[name]
+    except _NO_TEXT:
+        raise UnknownName("API", name, known) from None
     for api in known.values():
         if api.origin == name:
             return api
@@ -114,6 +123,8 @@ def get_backend(name: str) -> Backend:
 
 
 _SUFFIX = ".toml"
+_NO_TEXT = (AttributeError, TypeError)
+"""What a name raises that is none: a path, a format itself, None."""
 
 
 def _file_of(name: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -13,17 +13,20 @@ from turnscript.losses import Loss, summary
 
 _encode = msgspec.json.Encoder().encode
 
+ValueT_co = TypeVar("ValueT_co", bound="dict[str, Any] | str", covariant=True)
 
-class Rendered:
+
+class Rendered(Generic[ValueT_co]):
     """What a render or a conversion gave: the payload and the `losses` on the way there.
 
     `data` is the payload as bytes (JSON for an API, UTF-8 text for a format), made when first asked for. `value` is the
-    same as a dict or str, a dict of its own each time: whoever changes it keeps it, and `data` stays as it was.
+    same as a dict or str, a dict of its own each time: whoever changes it keeps it, and `data` stays as it was. Which
+    of both it is, `Rendered[str]` says to a type checker; where only a name tells it, that is `Rendered[Any]`.
     """
 
     __slots__ = ("_data", "_payload", "losses")
 
-    def __init__(self, payload: dict[str, Any] | str, losses: list[Loss]) -> None:
+    def __init__(self, payload: ValueT_co, losses: list[Loss]) -> None:
         self._payload = payload
         self._data: bytes | None = None
         self.losses = losses
@@ -40,12 +43,12 @@ class Rendered:
         return self._data
 
     @property
-    def value(self) -> dict[str, Any] | str:
+    def value(self) -> ValueT_co:
         """The payload as a dict (an API body) or a str (a transcript or prompt). Raises InvalidRequest for a body of
         more levels than Python reads."""
         if isinstance(self._payload, str):
             return self._payload
-        value: dict[str, Any] = plain(Raw(self.data))
+        value: ValueT_co = plain(Raw(self.data))
         return value
 
     def __repr__(self) -> str:

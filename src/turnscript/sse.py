@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from turnscript.errors import UpstreamError
+from turnscript.errors import UpstreamError, type_of
 
 LIMIT = 16 * 1024 * 1024
 """The most bytes that a line, or the data of one event, may have."""
@@ -54,6 +54,10 @@ class SseReader:
             self._error = error
             if not events:
                 raise
+        except (AttributeError, TypeError):
+            if _is_bytes(data):
+                raise
+            raise TypeError(f"a stream is fed as bytes, got {type_of(data)}; of a str, write .encode()") from None
         return events
 
     def close(self) -> list[tuple[str, str]]:
@@ -115,6 +119,10 @@ class SseReader:
 
     def _too_long(self, what: str) -> UpstreamError:
         return UpstreamError(f"the server sent one {what} of more than {self._limit} bytes; the stream was given up")
+
+
+def _is_bytes(data: object) -> bool:
+    return isinstance(data, bytes | bytearray)
 
 
 def _text(value: bytes) -> str:

@@ -85,7 +85,7 @@ def unknown_members_and_blocks_survive(body: Body, api_name: str, archive_name: 
 
 
 def what_another_api_cannot_carry_is_listed(
-    source: ts.Request, rendered: ts.Rendered, api_name: str, other_name: str
+    source: ts.Request, rendered: ts.Rendered[Any], api_name: str, other_name: str
 ) -> None:
     """A8: read back from API b, each item, tool, setting and unnamed member of a is equal, or a loss names its path."""
     paths = [loss.path for loss in rendered.losses]
@@ -120,7 +120,9 @@ def each_text_arrives_or_a_loss_names_its_place(drawn: Any, api_name: str) -> No
         assert [] == lost, f"unlisted in {other_name}"
 
 
-def what_is_written_for_another_api_is_what_its_sdk_takes(body: Body, rendered: ts.Rendered, other_name: str) -> None:
+def what_is_written_for_another_api_is_what_its_sdk_takes(
+    body: Body, rendered: ts.Rendered[Any], other_name: str
+) -> None:
     """A5: a body converted from any other API has the members and types of the target's SDK, required ones included."""
     value: Any = rendered.value
     given_model = value if "model" in body.said else {"model": "m", **value}

@@ -23,7 +23,7 @@ def test_free_text_that_was_whole_when_the_limit_was_met_is_told() -> None:
     assert ("custom_tool_call", "*** Begin", "completed") == (done["type"], done["input"], done["status"])
     assert [done] == events[-1]["response"]["output"]
     rendered = API.render_response(fold(answer(call(WHOLE), reason="length")), TOOLED)
-    assert ["*** Begin"] == [item["input"] for item in rendered.value["output"]]  # type: ignore[index]
+    assert ["*** Begin"] == [item["input"] for item in rendered.value["output"]]
     assert [] == rendered.losses
 
 
@@ -31,7 +31,7 @@ def test_free_text_that_was_whole_when_the_limit_was_met_is_told() -> None:
 def test_free_text_that_was_cut_off_is_told_nowhere_and_reported_once(whole: bool) -> None:
     if whole:
         rendered = API.render_response(Response(items=[call(CUT)], finish_reason="length"), TOOLED)
-        assert [] == rendered.value["output"]  # type: ignore[index]
+        assert [] == rendered.value["output"]
         losses = rendered.losses
     else:
         writer = API.stream_renderer(TOOLED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -50,7 +51,7 @@ class Conversion:
         self._options = dict(options)
         _check(lookup(target), self._options)
 
-    def document(self, data: bytes) -> Rendered:
+    def document(self, data: bytes) -> Rendered[Any]:
         """A whole input. Raises InvalidInput, Unsupported, and LossyConversion if it is strict."""
         return self._convert(data, self.source)
 
@@ -62,14 +63,14 @@ class Conversion:
             return msgspec.json.encode({TEXT: rendered.value}), rendered.losses
         return spaced(rendered.data, pretty=False if self.wishes.compact else None), rendered.losses
 
-    def _convert(self, data: bytes | str, source: str, beside: Sequence[Loss] = ()) -> Rendered:
+    def _convert(self, data: bytes | str, source: str, beside: Sequence[Loss] = ()) -> Rendered[Any]:
         return self.rendered(self._read(data, source), beside)
 
     def said(self, data: bytes) -> Request | Exchange:
         """What a whole input says, not converted yet. Raises InvalidInput."""
         return self._read(data, self.source)
 
-    def rendered(self, said: Request | Exchange, beside: Sequence[Loss] = ()) -> Rendered:
+    def rendered(self, said: Request | Exchange, beside: Sequence[Loss] = ()) -> Rendered[Any]:
         """What an input says in the target. `beside`: what is lost already. Raises as `document` does."""
         strict = self.wishes.strict
         beside = [*beside, *unread(said)]
@@ -108,7 +109,7 @@ class Conversion:
             return members
         return None
 
-    def _text(self, members: Mapping[str, Json]) -> Rendered:
+    def _text(self, members: Mapping[str, Json]) -> Rendered[Any]:
         if TEXT not in members or type_name(members[TEXT]) != _STRING:
             got = type_name(members[TEXT]) if TEXT in members else "no such member"
             message = f"a row in a format is an object whose member {TEXT!r} is a string; here it is {got}"

@@ -248,7 +248,9 @@ def _document(given: Given, conversion: Conversion, source: Source, screen: Scre
     return LOSSY if refused is not None else OK if broken is None else BAD_INPUT
 
 
-def _write(made: Rendered | Iterator[bytes], given: Given, conversion: Conversion, source: Source, out: Sink) -> None:
+def _write(
+    made: Rendered[Any] | Iterator[bytes], given: Given, conversion: Conversion, source: Source, out: Sink
+) -> None:
     if isinstance(made, Rendered):
         pretty = True if given.pretty is None and out.is_terminal else given.pretty
         out.write(made.data if conversion.writes_text else spaced(made.data, pretty=pretty) + b"\n")

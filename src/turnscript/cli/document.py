@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from msgspec.structs import replace
 
@@ -47,7 +47,7 @@ class Job(Protocol):
     def recording(self) -> Recording | None:
         """The recording that the input is."""
 
-    def make(self) -> Rendered | Iterator[bytes]:
+    def make(self) -> Rendered[Any] | Iterator[bytes]:
         """What is to be written: a document, or a stream. Raises Failed and TurnscriptError, a stream later too."""
         ...
 
@@ -98,7 +98,7 @@ class _Whole:
         self._source = source
         self._data = b""
 
-    def make(self) -> Rendered | Iterator[bytes]:
+    def make(self) -> Rendered[Any] | Iterator[bytes]:
         self._read()
         rendered = self._conversion.document(self._data)
         self.losses = rendered.losses
@@ -116,7 +116,7 @@ class _Whole:
 class _Told(_Whole):
     """A body or a transcript as a stream."""
 
-    def make(self) -> Rendered | Iterator[bytes]:
+    def make(self) -> Rendered[Any] | Iterator[bytes]:
         self._read()
         said = self._conversion.said(self._data)
         if isinstance(said, Request):
@@ -159,7 +159,7 @@ class _Recorded(_Recording):
         super().__init__(conversion, source)
         self._stream = stream
 
-    def make(self) -> Rendered | Iterator[bytes]:
+    def make(self) -> Rendered[Any] | Iterator[bytes]:
         response = read_recording(self._source.pieces(), self.recording)
         self._check()
         if response is None:
@@ -187,7 +187,7 @@ class _Recorded(_Recording):
 class _Retold(_Recording):
     """A recorded stream as another one, while it is read."""
 
-    def make(self) -> Rendered | Iterator[bytes]:
+    def make(self) -> Rendered[Any] | Iterator[bytes]:
         api = lookup(self._conversion.target)
         assert isinstance(api, Api)
         request = self._conversion.wishes.asked or Request()

@@ -24,6 +24,7 @@ from turnscript.engine.names import name_of_line
 from turnscript.engine.scanner import WIDEST, Scanner
 from turnscript.engine.states import Action, Do
 from turnscript.engine.telling import Malformed
+from turnscript.errors import type_of
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd
 
 
@@ -68,7 +69,10 @@ class TurnParser(CallSteps):
             return text
         if self._decoder is None:
             self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        return self._decoder.decode(text)
+        try:
+            return self._decoder.decode(text)
+        except TypeError:
+            raise TypeError(f"a parser is fed str or UTF-8 bytes, got {type_of(text)}") from None
 
     def close(self, finish_reason: str | None = None) -> list[Event]:
         """The text is over. `finish_reason`: why, if the backend said so; `length` leaves a call that was cut text."""

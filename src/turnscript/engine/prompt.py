@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from turnscript.byhand import MISTAKES, refuse_mistakes
 from turnscript.conversation import (
     Assistant,
     Conversation,
@@ -27,7 +28,7 @@ from turnscript.engine.spans import Span, Writer
 from turnscript.engine.states import model_turn, named_call, states_of
 from turnscript.engine.table import Document
 from turnscript.errors import Unsupported
-from turnscript.losses import Loss
+from turnscript.losses import Loss, summary
 from turnscript.respelling import Spelling, respelled, respelled_items
 from turnscript.sources import in_source_words
 
@@ -116,6 +117,9 @@ class Prompt:
         """The prompt as spans."""
         return self._composer.out.first_spans(self._count)
 
+    def __repr__(self) -> str:
+        return f"Prompt({len(self.text)} characters, {summary(self.losses)})"
+
     def _pieces(self, start: int) -> list[str]:
         pieces = self._composer.out.pieces
         return pieces[start : self._count] if start or self._count != len(pieces) else pieces
@@ -158,6 +162,13 @@ class Prompt:
         be: the response has no text of its own, went on behind the end of its turn, or has another issue that leaves
         in doubt what its text says. Then render the whole again: all items of the session, with these.
         """
+        try:
+            return self._extend(response, items)
+        except MISTAKES:
+            refuse_mistakes(response=response, items=items)
+            raise
+
+    def _extend(self, response: Response, items: Sequence[Item]) -> Prompt | None:
         raw = response.raw
         end = self._composer.document.end
         if (
@@ -176,6 +187,8 @@ class Prompt:
 
 def bare_parser(document: Document, tools: Sequence[Tool] | None, prefill: str, stops: Sequence[str]) -> TurnParser:
     """A parser for a turn of the model that begins with `prefill`."""
+    if isinstance(stops, str):  # each letter would be one
+        raise TypeError(f"stops are a list of strings: write [{stops!r}]")
     offered = None if tools is None else {tool.name: tool for tool in tools if tool.name is not None}
     names = _names(document, offered or ())
     states = states_of(document, model_turn(document), False, tuple(stops), tools is None or len(tools) > 0, names)

@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 
 from msgspec import Raw
 
-from turnscript.api import OFFICIAL, PLAIN, SEED, Api, Body, Option, Rendering, Reply, Source
+from turnscript.api import OFFICIAL, PLAIN, SEED, Api, Body, Option, Rendering, Reply
 from turnscript.apis.anthropic_messages.blocks import MESSAGES, SYSTEM, WORDS, items_of, read_messages, system_items
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
 from turnscript.apis.anthropic_messages.response import ORIGIN, read_response
@@ -44,8 +44,10 @@ from turnscript.apis.anthropic_messages.stream_reading import StreamReader, clai
 from turnscript.apis.anthropic_messages.stream_writing import StreamWriter
 from turnscript.apis.anthropic_messages.tools import TOOLS, ToolWriter, tools_of
 from turnscript.apis.anthropic_messages.writing import JOINS, Writer
+from turnscript.byhand import MISTAKES, refuse_mistakes
 from turnscript.conversation import Assistant, Request, Response, System, ToolCall, ToolResult
 from turnscript.errors import TurnscriptError
+from turnscript.given import Source
 from turnscript.grouping import hints, mark_turns
 from turnscript.jsontext import Json, plain
 from turnscript.losses import Indexed
@@ -127,9 +129,13 @@ class AnthropicMessages(Api):
 
     def render_response(
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
-    ) -> Rendered:
+    ) -> Rendered[Body]:
         """A response as a body. A request whose `display` is `omitted` gets the signatures of thoughts without text."""
-        return render(response, request, self, reply, strict)
+        try:
+            return render(response, request, self, reply, strict)
+        except MISTAKES:
+            refuse_mistakes(response=response, request=request)
+            raise
 
     def stream_parser(self) -> StreamReader:
         """A parser for a stream."""
@@ -141,7 +147,11 @@ class AnthropicMessages(Api):
 
     def stream_renderer(self, request: Request, reply: Reply = PLAIN) -> StreamWriter:
         """A writer of the stream that answers a request."""
-        return StreamWriter(request, self, reply)
+        try:
+            return StreamWriter(request, self, reply)
+        except MISTAKES:
+            refuse_mistakes(request=request)
+            raise
 
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         """Status and body of an error; `request_id` is that of the response's header `request-id`."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Any, TypeGuard
 
 from turnscript.answers import invalid_count, missing_count, nameless, read_count
-from turnscript.api import Body, Source, body_bytes, leftover
+from turnscript.api import Body, leftover
 from turnscript.apis.anthropic_messages.blocks import (
     AssistantMessage,
     DocumentBlock,
@@ -33,6 +33,7 @@ from turnscript.apis.anthropic_messages.blocks import (
 from turnscript.apis.anthropic_messages.errors import upstream_error
 from turnscript.conversation import Extra, Issue, Item, Response, Thinking, ToolCall, Usage
 from turnscript.errors import InvalidRequest
+from turnscript.given import Source, body_bytes
 from turnscript.jsontext import Json, json_of, read_list, read_object
 from turnscript.losses import Indexed
 from turnscript.wire import Reader, mismatch, missing

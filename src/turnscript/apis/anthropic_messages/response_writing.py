@@ -259,7 +259,7 @@ class AnswerWriter:
             merge(body, extra)
 
 
-def render(response: Response, request: Request, api: Api, reply: Reply, strict: bool) -> Rendered:
+def render(response: Response, request: Request, api: Api, reply: Reply, strict: bool) -> Rendered[Body]:
     """A whole response as a body."""
     writer = AnswerWriter(request, api, whole=True)
     writer.origin = response.origin

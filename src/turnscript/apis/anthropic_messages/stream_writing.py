@@ -21,7 +21,7 @@ from turnscript.apis.anthropic_messages.response_writing import AnswerWriter
 from turnscript.apis.anthropic_messages.writing import is_text
 from turnscript.conversation import Assistant, Extra, Item, Request, Thinking, Usage
 from turnscript.errors import InvalidConversation, TurnscriptError, UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, no_event
 from turnscript.jsontext import Json, plain, read_list, read_object, text_of
 from turnscript.losses import Loss
 from turnscript.sse import HOLE, around, frame
@@ -183,8 +183,10 @@ class StreamWriter:
                 self._live, self._kind = event.index, kind
         elif isinstance(event, PartEnd):
             self._part_end(event)
-        else:
+        elif isinstance(event, MessageEnd):
             self._end(event)
+        else:
+            raise no_event("a stream is sent", [event])
 
     def _live_kind(self, part: Item) -> str:
         """The block that can be sent piece by piece, if the part becomes one."""

@@ -40,7 +40,6 @@ from turnscript.api import (
     Option,
     Rendering,
     Reply,
-    Source,
     StreamParser,
     StreamRenderer,
 )
@@ -54,10 +53,12 @@ from turnscript.apis.openai_chat.stream import Assembly
 from turnscript.apis.openai_chat.target import Target
 from turnscript.apis.openai_chat.tools import read_tools, write_tools
 from turnscript.apis.openai_chat.writing import write_messages
+from turnscript.byhand import MISTAKES, refuse_mistakes
 from turnscript.chunked import ChunkParser
 from turnscript.conversation import Assistant, Request, Response
 from turnscript.errorobject import encoded, error_body
 from turnscript.errors import InvalidRequest, LossyConversion, TurnscriptError
+from turnscript.given import Source
 from turnscript.jsontext import Json
 from turnscript.openai_models import model_body, model_list
 from turnscript.rendered import Rendered
@@ -137,9 +138,13 @@ class OpenAIChat(Api):
 
     def render_response(
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
-    ) -> Rendered:
+    ) -> Rendered[Body]:
         """An answer with one choice, of the number that the reply says."""
-        body, rendering = write_response(self, response, request, reply)
+        try:
+            body, rendering = write_response(self, response, request, reply)
+        except MISTAKES:
+            refuse_mistakes(response=response, request=request)
+            raise
         if strict and rendering.losses:
             raise LossyConversion(rendering.losses, self.name)
         return Rendered(body, rendering.losses)
@@ -150,7 +155,11 @@ class OpenAIChat(Api):
 
     def stream_renderer(self, request: Request, reply: Reply = PLAIN) -> StreamRenderer:
         """A writer of chunks."""
-        return ChatStreamRenderer(self, request, reply)
+        try:
+            return ChatStreamRenderer(self, request, reply)
+        except MISTAKES:
+            refuse_mistakes(request=request)
+            raise
 
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         """Status and body of an error."""

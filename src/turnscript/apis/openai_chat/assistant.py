@@ -12,6 +12,7 @@ from typing import Any
 from turnscript.api import Body
 from turnscript.apis.openai_chat.content import ASSISTANT_PARTS, collapsed, written_parts
 from turnscript.apis.openai_chat.target import Target
+from turnscript.byhand import text_only
 from turnscript.conversation import Assistant, Audio, Item, Opaque, Part, Refusal, Text, Thinking, ToolCall
 from turnscript.grouping import shape_of
 from turnscript.jsontext import json_string
@@ -207,7 +208,7 @@ def _entry(target: Target, item: ToolCall) -> Body:
         entry["id"] = target.open_call(item)
     entry["type"] = kind
     plain = item.namespace is None and item.item_id is None
-    entry[kind] = {"name": item.name if plain else _name(target, item), argument: item.arguments}
+    entry[kind] = {"name": item.name if plain else _name(target, item), argument: text_only(item.arguments)}
     if item.extra:
         target.rendering.put_extra(entry, item.extra, item.at)
     return entry
@@ -223,7 +224,7 @@ def _name(target: Target, item: ToolCall) -> str:
 
 
 def _legacy_call(target: Target, item: ToolCall) -> Body:
-    call: Body = {"name": _name(target, item), "arguments": item.arguments}
+    call: Body = {"name": _name(target, item), "arguments": text_only(item.arguments)}
     if item.id is not None or target.slot(item) != "function_call":
         call["id"] = target.open_call(item)
     if item.extra:
@@ -237,7 +238,11 @@ def _seed_calls(target: Target, calls: Sequence[Item]) -> list[Body]:
     for item in calls:
         message: Body = {"role": "assistant", "content": None}
         if type(item) is ToolCall:
-            call: Body = {"name": _name(target, item), "arguments": item.arguments, "id": target.open_call(item)}
+            call: Body = {
+                "name": _name(target, item),
+                "arguments": text_only(item.arguments),
+                "id": target.open_call(item),
+            }
             if item.custom:
                 target.rendering.lose(item.at, "approximated", "free text is sent as the argument `input`")
                 call["arguments"] = f'{{"input": {json_string(item.arguments)}}}'

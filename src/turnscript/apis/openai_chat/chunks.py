@@ -42,7 +42,7 @@ from turnscript.apis.openai_chat.response import (
 )
 from turnscript.chunked import ChunkEnding, encoded
 from turnscript.conversation import Assistant, Item, Refusal, Request, Text, Thinking, ToolCall
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
 from turnscript.grouping import slot_of
 from turnscript.jsontext import read_object
 from turnscript.losses import Loss
@@ -107,6 +107,8 @@ class ChatStreamRenderer(ChunkEnding):
                 self._end(out, event.part, event.index)
             elif isinstance(event, MessageEnd):
                 self._finish(out, event)
+            else:
+                raise no_event("a stream is sent", [event])
         return b"".join(out)
 
     # Chunks.

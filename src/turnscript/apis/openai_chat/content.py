@@ -28,6 +28,7 @@ from turnscript.apis.openai_chat.objects import (
     kept,
     with_inner,
 )
+from turnscript.byhand import kind_of
 from turnscript.conversation import Audio, Document, Image, Item, Part, Raw, Refusal, Text
 from turnscript.jsontext import Json
 from turnscript.media import data_url, split_data_url
@@ -255,7 +256,7 @@ def _write_misfit(rendering: Rendering, part: Part, at: str) -> Body | None:
     if text is not None:
         rendering.lose(at, "approximated", "a search result is written as its text")
         return {"type": "text", "text": text}
-    kind = part.type if type(part) is Raw else type(part).__name__.lower()
+    kind = part.type if type(part) is Raw else kind_of(part)
     rendering.lose(at, "dropped", f"this message cannot hold a part of kind {kind!r}")
     return None
 

@@ -23,10 +23,11 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from turnscript.answers import free_text, index_of, is_whole, lose_foreign, lose_usage, made_id, write_usage
-from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, Source, body_bytes, leftover, merge
+from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, leftover, merge
 from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, REASONING, Piece, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.content import written_parts
 from turnscript.apis.openai_chat.stream import Assembly, read_checked
+from turnscript.byhand import text_only
 from turnscript.chunked import encoded
 from turnscript.conversation import (
     Assistant,
@@ -45,6 +46,7 @@ from turnscript.conversation import (
 )
 from turnscript.errors import InvalidRequest
 from turnscript.events import MessageEnd, fold
+from turnscript.given import Source, body_bytes
 from turnscript.grouping import shape_of, slot_of
 from turnscript.jsontext import Json, json_string, read_list, read_object
 from turnscript.logprobs import TokenLogprob
@@ -285,7 +287,7 @@ class Message:
             text = free_text(item, f"{item.at}.arguments", rendering.losses)
             item = replace(item, arguments=text, custom=True, open=False)
         kind, argument = ("custom", "input") if item.custom else ("function", "arguments")
-        entry: Body = {"id": id_, "type": kind, kind: {"name": name, argument: item.arguments}}
+        entry: Body = {"id": id_, "type": kind, kind: {"name": name, argument: text_only(item.arguments)}}
         rendering.put_extra(entry, item.extra, item.at)
         self._calls.append(entry)
 

@@ -27,10 +27,8 @@ from turnscript.api import (
     Option,
     Rendering,
     Reply,
-    Source,
     StreamParser,
     StreamRenderer,
-    body_bytes,
     object_setting,
     setting,
 )
@@ -41,11 +39,13 @@ from turnscript.apis.openai_completions.answer import (
     CompletionStreamRenderer,
     write_response,
 )
+from turnscript.byhand import MISTAKES, kind_of, refuse_mistakes
 from turnscript.chunked import ChunkParser
 from turnscript.conversation import Item, Part, Request, Response, System, Text, User
 from turnscript.errorobject import encoded, error_body
 from turnscript.errors import InvalidRequest, LossyConversion, TurnscriptError
 from turnscript.events import fold
+from turnscript.given import Source, body_bytes
 from turnscript.grouping import envelope_of, hints, shape_of
 from turnscript.jsontext import Json, plain, read_list, read_object
 from turnscript.openai_models import model_body, model_list
@@ -217,9 +217,13 @@ class OpenAICompletions(Api):
 
     def render_response(
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
-    ) -> Rendered:
+    ) -> Rendered[Body]:
         """An answer with one choice."""
-        body, losses = write_response(self, response, request, reply)
+        try:
+            body, losses = write_response(self, response, request, reply)
+        except MISTAKES:
+            refuse_mistakes(response=response, request=request)
+            raise
         if strict and losses:
             raise LossyConversion(losses, self.name)
         return Rendered(body, losses)
@@ -230,7 +234,11 @@ class OpenAICompletions(Api):
 
     def stream_renderer(self, request: Request, reply: Reply = PLAIN) -> StreamRenderer:
         """A writer of chunks."""
-        return CompletionStreamRenderer(self, request, reply)
+        try:
+            return CompletionStreamRenderer(self, request, reply)
+        except MISTAKES:
+            refuse_mistakes(request=request)
+            raise
 
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         """Status and body of an error."""
@@ -268,7 +276,7 @@ def _texts(rendering: Rendering, item: Item, content: Sequence[Part]) -> list[st
             texts.append(part.text)
             rendering.put_extra({}, part.extra, part_path(item, index))
         else:
-            kind = type(part).__name__.lower()
+            kind = kind_of(part)
             rendering.lose(part_path(item, index), "dropped", f"a prompt has no place for a part of kind {kind}")
     return texts
 

@@ -51,7 +51,7 @@ from turnscript.conversation import (
 )
 from turnscript.errorobject import upstream_error
 from turnscript.errors import InvalidRequest, UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.logprobs import TokenLogprob
 from turnscript.losses import Loss
@@ -401,6 +401,8 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
                 self._end(out, event)
             elif isinstance(event, MessageEnd):
                 self._finish(out, event)
+            else:
+                raise no_event("a stream is sent", [event])
         return b"".join(out)
 
     def _start(self, event: PartStart) -> None:

@@ -19,6 +19,7 @@ from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, SUMMARY, P
 from turnscript.apis.openai_responses.reading import read_items
 from turnscript.apis.openai_responses.slots import TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT
 from turnscript.apis.openai_responses.writing import Writer, search_call
+from turnscript.byhand import text_only
 from turnscript.conversation import (
     Assistant,
     Conversation,
@@ -96,7 +97,7 @@ class Output:
             return self._reasoning(item, index, self.summary(item, index), self.content(item, index), status)
         if isinstance(item, ToolCall):
             if is_whole(item):
-                return self._call(item, index, item.arguments, status)
+                return self._call(item, index, text_only(item.arguments), status)
             self._rendering.lose(self.at(item, index), "dropped", "the call was cut off: nobody may run it")
             return None
         return self._other(item, index, status)

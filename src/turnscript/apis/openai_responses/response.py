@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import UNSET
 
 from turnscript.answers import lose_foreign, lose_usage, nameless, read_usage, write_usage
-from turnscript.api import Api, Body, Reply, Source, body_bytes, extra_of, leftover, merge
+from turnscript.api import Api, Body, Reply, extra_of, leftover, merge
 from turnscript.apis.openai_responses.echo import Echo
 from turnscript.apis.openai_responses.errors import failure
 from turnscript.apis.openai_responses.naming import response_id
@@ -31,6 +31,7 @@ from turnscript.apis.openai_responses.output import Output, read_output
 from turnscript.conversation import Extra, Issue, Item, Request, Response
 from turnscript.errors import InvalidRequest, LossyConversion
 from turnscript.events import MessageEnd
+from turnscript.given import Source, body_bytes
 from turnscript.jsontext import Json, excerpt, plain, read_object
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
@@ -107,7 +108,7 @@ def ending(wire: ResponseObject, items: list[Item]) -> MessageEnd:
 # Writing.
 
 
-def render_response(api: Api, response: Response, request: Request, reply: Reply, *, strict: bool) -> Rendered:
+def render_response(api: Api, response: Response, request: Request, reply: Reply, *, strict: bool) -> Rendered[Body]:
     """The body that answers a request."""
     id_ = reply.id or response.id or response_id(request, response.items)
     output = Output(api, request, id_)

@@ -29,7 +29,7 @@ from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, SUMMARY
 from turnscript.apis.openai_responses.response import Report, lose_stop, own_extra, told_status
 from turnscript.conversation import Assistant, Item, Refusal, Request, Text, Thinking, ToolCall
 from turnscript.errors import InvalidConversation, TurnscriptError, UpstreamError
-from turnscript.events import Event, MessageEnd, OneStream, PartDelta, PartEnd, PartStart, ScoredDelta
+from turnscript.events import Event, MessageEnd, OneStream, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
 from turnscript.jsontext import Json, read_list
 from turnscript.sse import HOLE, around, comment, frame
 
@@ -228,6 +228,8 @@ class StreamWriter(OneStream):
             self._calls[event.index] = event
         elif isinstance(event, PartStart):
             self._start(event)
+        elif not isinstance(event, PartEnd):
+            raise no_event("a stream is sent", [event])
         elif event.index in self._calls:
             self._whole[event.index] = event
             self._release(over=False)

@@ -24,6 +24,7 @@ from turnscript.apis.openai_responses.slots import (
     reasoning_ids,
 )
 from turnscript.apis.openai_responses.tools import NAMESPACE_SEPARATOR, found_text, write_tools
+from turnscript.byhand import text_only
 from turnscript.conversation import (
     Assistant,
     Extra,
@@ -317,7 +318,7 @@ def _tool_call(writer: Writer, item: ToolCall) -> None:
     if call_id is not None:
         body["call_id"] = call_id
     body["name"] = item.name
-    body[text] = item.arguments
+    body[text] = text_only(item.arguments)
     if item.item_id is not None:
         body["id"] = item.item_id
     if item.namespace is not None:
