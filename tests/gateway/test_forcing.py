@@ -370,7 +370,7 @@ def test_stop_strings_cost_no_more_than_there_are() -> None:
             {},
             ["$.logit_bias", "$.logprobs", "$.top_logprobs"],
         ),
-        ({"logprobs": False}, {}, []),
+        ({"logprobs": False, "top_logprobs": 0, "logit_bias": json_of({})}, {}, []),
         ({"n": 1}, {}, []),
         ({"n": 3}, {}, []),
     ],

@@ -24,7 +24,7 @@ from turnscript.conversation import (
     User,
     text_content,
 )
-from turnscript.gateway.hygiene import Hygiene, clean, unread
+from turnscript.gateway.hygiene import Hygiene, clean
 from turnscript.gateway.toolset import place_of, reordered, tool_order
 from turnscript.jsontext import json_of, plain
 from turnscript.losses import Loss
@@ -392,24 +392,7 @@ def test_empty_texts_can_be_kept() -> None:
     assert ([item], []) == (cleaned.request.items, cleaned.losses)
 
 
-# Reports beside.
-
-
-def test_members_without_effect_are_reported_and_meaningless_ones_are_not() -> None:
-    keep = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
-    trim = {"edits": [{"type": "clear_tool_uses_20250919"}]}
-    quiet = messages(context_management=keep, client_metadata={"a": 1}, betas=["x"], new=None)
-    assert [] == unread(quiet)
-    loud = messages(context_management=trim, thread={"type": "create"}, surprise=1)
-    assert ["$.context_management", "$.surprise", "$.thread"] == sorted(loss.path for loss in unread(loud))
-    assert ["$.context_management"] == [loss.path for loss in unread(loud, handled=("thread", "surprise"))]
-    verbose = ts.parse('{"input": "x", "text": {"verbosity": "low"}}', "openai-responses")
-    assert ["$.text.verbosity"] == [loss.path for loss in unread(verbose)]
-
-
-@pytest.mark.parametrize("text", [None, "Hi", ["Hi"], {}, {"format": None}], ids=repr)
-def test_a_member_that_changes_nothing_may_hold_anything(text: Any) -> None:
-    assert [] == unread(messages(text=text))
+# Tools that have moved.
 
 
 def with_tools(*names: str) -> Request:

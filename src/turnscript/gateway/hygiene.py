@@ -22,7 +22,7 @@ The request that is given is not changed: the answer is written for that one, th
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from functools import lru_cache
 from typing import Any, Literal
@@ -56,7 +56,7 @@ from turnscript.gateway.toolset import AT, defined, names_of, place_of, split, t
 from turnscript.grouping import is_joined
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.losses import Loss, LossKind
-from turnscript.sources import part_path, texts_in_source
+from turnscript.sources import part_path, texts_in_source, unnamed
 
 VOLATILE = (r"x-anthropic-billing-header:[^\n]*(?:\n|\Z)",)
 """What of instructions changes with every request: patterns that match from the beginning of a line."""
@@ -70,8 +70,13 @@ MEANINGLESS = frozenset(
 UNREAD = frozenset(
     {"betas", "cache_control", "client_metadata", "diagnostics", "include", "metadata", "prompt_cache_breakpoint"}
     | {"reasoning", "speed", "text", "user_id"}
+    # Who pays, how soon, what else is counted or guessed; and how often tools run that never run here.
+    | {"background_options", "billing_policy", "fallback_credit_token", "user_profile_id", "workspace_id"}
+    | {"max_tool_calls", "prediction", "usage"}
 )
 """Unnamed members of a request that change nothing about what a model should write."""
+_USUAL: Mapping[str, Any] = {"modalities": ["text"], "truncation": "disabled", "verbosity": "medium"}
+"""Values that ask for what is done anyway. Some clients write all that they know into each request."""
 _ASKED = {"text": "format"}
 """What stands in some of them, and does: a shape of the answer that nobody here knows."""
 
@@ -438,10 +443,11 @@ def unread(request: Request, handled: Collection[str] = ()) -> list[Loss]:
             if _asks(key, value):
                 losses.append(Loss(f"$.{key}.{_ASKED[key]}", "dropped", "this has no effect here"))
             continue
-        if key == "context_management" and _keeps_all(plain(value)):
+        if _is_usual(key, plain(value)):
             continue
-        losses.append(Loss(f"$.{key}", "dropped", "this has no effect here"))
-    said = [field for field in ("verbosity", "moderation") if getattr(request.settings, field) is not None]
+        paths = unnamed({key: value}, request.words)
+        losses += [Loss(f"$.{path}", "dropped", "this has no effect here") for path in paths]
+    said = [field for field in ("verbosity", "moderation") if not _is_usual(field, getattr(request.settings, field))]
     losses += [Loss(request.paths.get(field, f"$.{field}"), "dropped", "this has no effect here") for field in said]
     return losses
 
@@ -455,8 +461,10 @@ def _asks(key: str, value: Json) -> bool:
 _NOTHING = frozenset({b"null", b"[]", b"{}", b'""', b"false"})
 
 
-def _keeps_all(value: Any) -> bool:
-    """Whether the management of a context asks for nothing: every edit keeps all."""
+def _is_usual(key: str, value: Any) -> bool:
+    """Whether the value of a member or setting asks for nothing but what is done anyway."""
+    if key != "context_management":
+        return value in (None, _USUAL.get(key))
     edits = value.get("edits") if isinstance(value, dict) else None
     return isinstance(edits, list) and all(isinstance(one, dict) and one.get("keep") == "all" for one in edits)
 

@@ -68,7 +68,7 @@ class Session(Struct, frozen=True):
     Both are safe to log.
 
     `source`: the name of the header or member that told it, empty where the conversation itself did. `single`: whether
-    an agent waits for one answer at a time there, so that it no longer waits for the first where it asks the same again.
+    an agent waits for one answer at a time, so that it no longer waits for the first where it asks the same again.
     """
 
     key: str
