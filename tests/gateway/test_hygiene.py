@@ -12,13 +12,11 @@ import turnscript as ts
 from turnscript.conversation import (
     Assistant,
     Conversation,
-    Item,
     Opaque,
     Request,
     System,
     Text,
     Tool,
-    ToolCall,
     ToolResult,
     ToolsChange,
     User,
@@ -358,15 +356,35 @@ def test_tools_that_come_before_anybody_speaks_are_the_list_of_tools() -> None:
 # Empty texts.
 
 
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def chat(*said: dict[str, Any]) -> Request:
+    return ts.parse(json.dumps({"messages": [{"role": "user", "content": "Hi"}, *said]}), "openai-chat")
+
+
 def test_an_empty_answer_beside_a_call_is_dropped_so_that_the_call_stands_as_the_model_wrote_it() -> None:
-    items: list[Item] = [
-        User(content=[Text(text="Hi")]),
-        Assistant(content=[Text(text="")], at="$.messages[1]"),
-        ToolCall(name="f"),
-    ]
-    cleaned = clean(Request(conversation=Conversation(items)))
+    cleaned = clean(chat({"role": "assistant", "content": "", "tool_calls": [CALL]}))
     assert ["user", "tool_call"] == [item.kind for item in cleaned.request.items]
-    assert [("$.messages[1].content[0]", "dropped")] == [(loss.path, loss.kind) for loss in cleaned.losses]
+    assert [] == cleaned.losses
+
+
+def test_an_answer_that_is_nothing_but_empty_is_dropped_and_told() -> None:
+    cleaned = clean(chat({"role": "assistant", "content": ""}, {"role": "assistant", "tool_calls": [CALL]}))
+    assert ["user", "tool_call"] == [item.kind for item in cleaned.request.items]
+    assert [("$.messages[1].content", "dropped")] == [(loss.path, loss.kind) for loss in cleaned.losses]
+
+
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [("f", {}), ("g", {}), (None, {}), (5, {"name": 5})],
+    ids=["its own", "another", "null", "no name"],
+)
+def test_the_name_that_a_result_says_itself_is_not_told_twice(name: Any, left: dict[str, Any]) -> None:
+    result = {"role": "tool", "tool_call_id": "c", "name": name, "content": "r"}
+    *_, cleaned = clean(chat({"role": "assistant", "tool_calls": [CALL]}, result)).request.items
+    assert left == {key: plain(value) for key, value in cleaned.extra.items()}
+    assert name in (cleaned.name, None, 5)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

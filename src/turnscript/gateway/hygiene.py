@@ -5,7 +5,8 @@ done here, each with a `Loss` unless it means nothing to a model at all:
 
 - Blocks of the instructions that change with every request and are for a server (a billing header) are dropped.
 - Marks for a cache (`cache_control`), other members in `MEANINGLESS` and the ids of items are taken off. They say
-  nothing about the text; nor do unnamed members that are null or empty: SDKs write all that they know.
+  nothing about the text; nor do unnamed members that are null or empty: SDKs write all that they know. The name of its
+  tool, which many clients write into a result, is there already.
 - A tool that is to be loaded later (`defer_loading`) leaves the list of tools. Where a tool result names it, a
   `ToolsChange` follows, so that the prompt before that place stays as it was. Definitions that a search brought, and
   additions and removals in the middle of a conversation, become a `ToolsChange` where they stand.
@@ -56,7 +57,7 @@ from turnscript.gateway.toolset import AT, defined, names_of, place_of, split, t
 from turnscript.grouping import is_joined
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.losses import Loss, LossKind
-from turnscript.sources import part_path, texts_in_source, unnamed
+from turnscript.sources import around, part_path, texts_in_source, unnamed
 
 VOLATILE = (r"x-anthropic-billing-header:[^\n]*(?:\n|\Z)",)
 """What of instructions changes with every request: patterns that match from the beginning of a line."""
@@ -129,6 +130,7 @@ class _Cleaning:
         self._seen: dict[str, Tool] = {}  # all definitions so far, those of removed tools too
         self._known: set[str] = set()
         self._searched = False
+        self._calling = {around(item.at) for item in request.items if isinstance(item, ToolCall)}
 
     def run(self) -> Cleaned:
         request = self._request
@@ -308,7 +310,7 @@ class _Cleaning:
             if not _shows(item):
                 return None
             item = replace(item, signature=None, encrypted=None, redacted=None)
-        extra, hints, id_ = self._said_by(item.extra), self._hints(item), _ID_OF.get(type(item), "")
+        extra, hints, id_ = self._said_by(_once(item)), self._hints(item), _ID_OF.get(type(item), "")
         content: list[Part] | None = getattr(item, "content", None)
         parts = content if content is None else [self._part(part) for part in content]
         if isinstance(item, System) and parts is not None:
@@ -368,14 +370,24 @@ class _Cleaning:
         return kept
 
     def _said(self, item: Item, parts: list[Part]) -> list[Part]:
-        """The parts without empty texts. What a user or a tool said stays, however little it is."""
+        """The parts without empty texts. What a user or a tool said stays, however little it is. A message of calls
+        whose text is empty has none: that is how many clients write it."""
         kept = [part for part in parts if not (type(part) is Text and not part.text)]
         if len(kept) == len(parts) or (not kept and item.kind not in ("system", "assistant")):
             return parts
-        for index, part in enumerate(parts):
-            if type(part) is Text and not part.text:
-                self._lose(part_path(item, index), "dropped", "an empty text says nothing")
+        if kept or around(item.at) not in self._calling:
+            for index, part in enumerate(parts):
+                if type(part) is Text and not part.text:
+                    self._lose(part_path(item, index), "dropped", "an empty text says nothing")
         return kept
+
+
+def _once(item: Item) -> Extra:
+    """The unnamed members of an item, without the name of a tool where that is the item's own name, too."""
+    name = item.extra.get("name") if isinstance(item, ToolResult) else None
+    if name is None or plain(name) != getattr(item, "name", None):
+        return item.extra
+    return {key: value for key, value in item.extra.items() if key != "name"}
 
 
 def _same(parts: list[Part] | None, content: list[Part] | None) -> bool:
