@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 
 from turnscript.api import PLAIN, Reply
 from turnscript.backend import Backend, Completion
-from turnscript.conversation import Item, Request, ResponseFormat, System, User, text_content
+from turnscript.conversation import Item, Request, ResponseFormat, System, Tool, User, text_content
 from turnscript.engine.fill import Fill
 from turnscript.engine.prompt import Prompt
 from turnscript.errors import ContextOverflow, InvalidRequest, LossyConversion, UpstreamError
@@ -42,6 +42,7 @@ from turnscript.gateway.offers import HOSTED_MEMBERS, Offer, Offering, offer
 from turnscript.gateway.scoring import Scoring
 from turnscript.gateway.served import Served
 from turnscript.gateway.sessions import Session, Sessions
+from turnscript.gateway.toolset import spelled
 from turnscript.jsontext import plain
 from turnscript.losses import Loss
 from turnscript.respelling import RESPELLED
@@ -176,6 +177,7 @@ class Preparation(Struct, kw_only=True):
     sessions: Sessions
     compacting: Compacting | None = None
     effort: Callable[[Item], EffortChange | None] | None = None
+    as_function: Callable[[Tool], Tool | None] | None = None
     several: bool = False
     """Whether the API has a place for several answers."""
     fits: bool = True
@@ -241,6 +243,9 @@ class Preparation(Struct, kw_only=True):
             losses += lost
         if self.effort is not None:
             shown = settled(shown, self.effort)
+        if self.as_function is not None:
+            shown, told = spelled(shown, self.as_function)
+            losses += told
         cleaned = clean(without_marks(shown))
         hosted = Offering(hosted=self.caller.policy.hosted_tools)
         offered = offer(cleaned.request, self.served.format, hosted, hidden=cleaned.hidden)

@@ -263,6 +263,7 @@ class Service:
             sessions=self.sessions,
             compacting=serving.compacting,
             effort=serving.effort,
+            as_function=serving.as_function,
             several=serving.together is not None,
             fits=fits,
             run=self.aside.run(leaned.size),

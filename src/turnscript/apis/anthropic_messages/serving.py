@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from turnscript.apis.anthropic_messages.client_tools import as_function
 from turnscript.apis.anthropic_messages.errors import ThreadsUnsupported
 from turnscript.conversation import Item, Request, System, Text
 from turnscript.errors import InvalidRequest
@@ -122,4 +123,5 @@ SERVING = Serving(
     refusal=_refusal,
     unasked=_unasked,
     effort=_effort,
+    as_function=as_function,
 )
