@@ -76,7 +76,13 @@ UNREAD = frozenset(
     | {"max_tool_calls", "prediction", "usage"}
 )
 """Unnamed members of a request that change nothing about what a model should write."""
-_USUAL: Mapping[str, Any] = {"modalities": ["text"], "truncation": "disabled", "verbosity": "medium"}
+_USUAL: Mapping[str, Any] = {
+    "add_generation_prompt": True,
+    "include_reasoning": True,
+    "modalities": ["text"],
+    "truncation": "disabled",
+    "verbosity": "medium",
+}
 """Values that ask for what is done anyway. Some clients write all that they know into each request."""
 _ASKED = {"text": "format"}
 """What stands in some of them, and does: a shape of the answer that nobody here knows."""

@@ -42,6 +42,7 @@ from turnscript.gateway.offers import HOSTED_MEMBERS, Offer, Offering, offer
 from turnscript.gateway.scoring import Scoring
 from turnscript.gateway.served import Served
 from turnscript.gateway.sessions import Session, Sessions
+from turnscript.gateway.switches import switched
 from turnscript.gateway.toolset import spelled
 from turnscript.jsontext import plain
 from turnscript.losses import Loss
@@ -238,12 +239,13 @@ class Preparation(Struct, kw_only=True):
         if self.serving is not None:
             shown, lost = self._told(shown, self.serving)
             losses += lost
+        shown = switched(shown)
         cleaned = clean(without_marks(shown))
         hosted = Offering(hosted=self.caller.policy.hosted_tools)
         offered = offer(cleaned.request, self.served.format, hosted, hidden=cleaned.hidden)
         asked = forcing.structured(offered.request)
         offered.request = asked.request
-        losses += unread(request, HANDLED) + cleaned.losses + offered.losses + asked.losses
+        losses += unread(shown, HANDLED) + cleaned.losses + offered.losses + asked.losses
         return offered, asked.shape, self._session(cleaned.request), losses
 
     def _told(self, request: Request, serving: Serving) -> tuple[Request, list[Loss]]:
