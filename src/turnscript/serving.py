@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from turnscript.conversation import Item, Request
+from turnscript.conversation import Item, Request, Tool
 from turnscript.errors import InvalidRequest, TurnscriptError
 
 
@@ -104,7 +104,9 @@ class Serving(Struct, frozen=True, kw_only=True):
     all the same. `together`: the bodies of several answers to one request as one body, for an API
     that has a place for them; each was written as the choice of its number, and the first says what all of them took.
     `call_ids`: whether the client of a request is told the ids of calls; None where all are. `effort`: the one that an
-    item in the middle of a conversation sets.
+    item in the middle of a conversation sets. `as_function`: what a tool that the client runs, of a type that only the
+    vendor's models know, is to any other model; None for all other tools. `summary`: what an item tells in the open of
+    all that was said before it, which it stands for; None for any other item.
     """
 
     models: Callable[[Sequence[ModelCard]], bytes]
@@ -121,3 +123,5 @@ class Serving(Struct, frozen=True, kw_only=True):
     unasked: Callable[[Request], InvalidRequest | None] | None = None
     together: Callable[[Sequence[bytes]], bytes] | None = None
     call_ids: Callable[[Request], bool] | None = None
+    as_function: Callable[[Tool], Tool | None] | None = None
+    summary: Callable[[Item], str | None] | None = None

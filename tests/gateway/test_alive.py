@@ -297,13 +297,15 @@ def test_the_same_request_of_a_session_takes_the_place_of_the_first(stage: Stage
 
 
 @EACH
-@pytest.mark.parametrize("differs", ["session", "body", "no session", "one key for a cache"])
+@pytest.mark.parametrize("differs", ["session", "agent", "body", "no session", "one key for a cache"])
 def test_what_is_not_the_same_request_stays(stage: Stage, api: Api, differs: str) -> None:
     body = body_of(api, stream=True)
     other = body_of(api, stream=True, text="Hallo") if differs == "body" else body
     if differs == "one key for a cache":  # of all users of a program, who may well begin with the same words
         body = other = body_of(api, stream=True, prompt_cache_key="my-program")
     sessions: list[dict[str, str]] = [SESSION, SESSION | ({"x-session-id": "two"} if differs == "session" else {})]
+    if differs == "agent":  # two with the same task, which one that leads them has started at the same time
+        sessions = [SESSION | {"x-claude-code-agent-id": name} for name in ("a1", "a2")]
     if differs in ("no session", "one key for a cache"):
         sessions = [{}, {}]
     first, second = twice(stage, api, body, other, *sessions, ends=True)

@@ -312,7 +312,7 @@ def test_a_tool_of_the_vendor_is_one_loss_or_by_policy_a_bad_request_that_names_
     body = json.dumps(json.loads(body_of(api, stream=False)) | HOSTED[name]).encode()
     [(path, kind, detail)] = losses_of(stage, stage.post(api, body))
     assert (path.partition("[")[0], kind) == (f"$.{member}", "dropped")
-    assert "is run by its vendor" in detail
+    assert "is its vendor's own" in detail
     with Stage(policy={"hosted_tools": "refuse"}) as strict:
         told = strict.post(api, body)
         assert (400, []) == (told.status, strict.asks[0])

@@ -369,7 +369,7 @@ def test_there_is_a_bound_on_stop_strings(client: list[str]) -> None:
             {},
             ["$.logit_bias", "$.logprobs", "$.top_logprobs"],
         ),
-        ({"logprobs": False}, {}, []),
+        ({"logprobs": False, "top_logprobs": 0, "logit_bias": json_of({})}, {}, []),
         ({"n": 1}, {}, []),
         ({"n": 3}, {}, []),
     ],

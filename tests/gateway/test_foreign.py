@@ -57,7 +57,9 @@ PROOFS = {
     ),
 }
 OTHERS = {
-    "compaction of Messages": Left("messages", {"type": "compaction", "content": "We spoke."}, MESSAGES),
+    "compaction of Messages": Left(
+        "messages", {"type": "compaction", "content": None, "encrypted_content": BLOB}, MESSAGES
+    ),
     "compaction": Left("input", {"type": "compaction", "id": "cmp_1", "encrypted_content": BLOB}, INPUT),
     "trigger": Left("input", {"type": "compaction_trigger"}, INPUT),
     "form": Left("input", {"type": "configuration_update", "text": {"format": {"type": "text"}}}, INPUT),

@@ -12,19 +12,17 @@ import turnscript as ts
 from turnscript.conversation import (
     Assistant,
     Conversation,
-    Item,
     Opaque,
     Request,
     System,
     Text,
     Tool,
-    ToolCall,
     ToolResult,
     ToolsChange,
     User,
     text_content,
 )
-from turnscript.gateway.hygiene import Hygiene, clean, unread
+from turnscript.gateway.hygiene import Hygiene, clean
 from turnscript.gateway.toolset import place_of, reordered, tool_order
 from turnscript.jsontext import json_of, plain
 from turnscript.losses import Loss
@@ -358,15 +356,35 @@ def test_tools_that_come_before_anybody_speaks_are_the_list_of_tools() -> None:
 # Empty texts.
 
 
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def chat(*said: dict[str, Any]) -> Request:
+    return ts.parse(json.dumps({"messages": [{"role": "user", "content": "Hi"}, *said]}), "openai-chat")
+
+
 def test_an_empty_answer_beside_a_call_is_dropped_so_that_the_call_stands_as_the_model_wrote_it() -> None:
-    items: list[Item] = [
-        User(content=[Text(text="Hi")]),
-        Assistant(content=[Text(text="")], at="$.messages[1]"),
-        ToolCall(name="f"),
-    ]
-    cleaned = clean(Request(conversation=Conversation(items)))
+    cleaned = clean(chat({"role": "assistant", "content": "", "tool_calls": [CALL]}))
     assert ["user", "tool_call"] == [item.kind for item in cleaned.request.items]
-    assert [("$.messages[1].content[0]", "dropped")] == [(loss.path, loss.kind) for loss in cleaned.losses]
+    assert [] == cleaned.losses
+
+
+def test_an_answer_that_is_nothing_but_empty_is_dropped_and_told() -> None:
+    cleaned = clean(chat({"role": "assistant", "content": ""}, {"role": "assistant", "tool_calls": [CALL]}))
+    assert ["user", "tool_call"] == [item.kind for item in cleaned.request.items]
+    assert [("$.messages[1].content", "dropped")] == [(loss.path, loss.kind) for loss in cleaned.losses]
+
+
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [("f", {}), ("g", {}), (None, {}), (5, {"name": 5})],
+    ids=["its own", "another", "null", "no name"],
+)
+def test_the_name_that_a_result_says_itself_is_not_told_twice(name: Any, left: dict[str, Any]) -> None:
+    result = {"role": "tool", "tool_call_id": "c", "name": name, "content": "r"}
+    *_, cleaned = clean(chat({"role": "assistant", "tool_calls": [CALL]}, result)).request.items
+    assert left == {key: plain(value) for key, value in cleaned.extra.items()}
+    assert name in (cleaned.name, None, 5)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -392,24 +410,7 @@ def test_empty_texts_can_be_kept() -> None:
     assert ([item], []) == (cleaned.request.items, cleaned.losses)
 
 
-# Reports beside.
-
-
-def test_members_without_effect_are_reported_and_meaningless_ones_are_not() -> None:
-    keep = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
-    trim = {"edits": [{"type": "clear_tool_uses_20250919"}]}
-    quiet = messages(context_management=keep, client_metadata={"a": 1}, betas=["x"], new=None)
-    assert [] == unread(quiet)
-    loud = messages(context_management=trim, thread={"type": "create"}, surprise=1)
-    assert ["$.context_management", "$.surprise", "$.thread"] == sorted(loss.path for loss in unread(loud))
-    assert ["$.context_management"] == [loss.path for loss in unread(loud, handled=("thread", "surprise"))]
-    verbose = ts.parse('{"input": "x", "text": {"verbosity": "low"}}', "openai-responses")
-    assert ["$.text.verbosity"] == [loss.path for loss in unread(verbose)]
-
-
-@pytest.mark.parametrize("text", [None, "Hi", ["Hi"], {}, {"format": None}], ids=repr)
-def test_a_member_that_changes_nothing_may_hold_anything(text: Any) -> None:
-    assert [] == unread(messages(text=text))
+# Tools that have moved.
 
 
 def with_tools(*names: str) -> Request:

@@ -263,7 +263,7 @@ def test_a_name_in_two_namespaces_is_no_choice() -> None:
 
 @pytest.mark.parametrize("choice", [{"type": "web_search"}, {"type": "mcp", "server_label": "x"}])
 def test_a_choice_of_what_a_vendor_runs_is_refused_whatever_else_is_reported(choice: object) -> None:
-    with pytest.raises(ts.InvalidRequest, match="run by its vendor") as caught:
+    with pytest.raises(ts.InvalidRequest, match="its vendor's own") as caught:
         offered(asked([F, WEB], tool_choice=choice))
     assert "$.tool_choice" == caught.value.path
 

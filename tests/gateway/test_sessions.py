@@ -52,6 +52,16 @@ def test_a_user_id_without_a_session_is_none(user_id: str) -> None:
     assert "" == find(messages({"user_id": user_id}), "anthropic-messages").source
 
 
+def test_agents_of_one_session_have_a_thread_each() -> None:
+    named = {"x-claude-code-session-id": "s"}
+    lead, *others = [
+        find(messages(), "anthropic-messages", named | headers)
+        for headers in ({}, {"x-claude-code-agent-id": "a"}, {"x-claude-code-agent-id": "b"})
+    ]
+    assert {lead.key} == {one.key for one in others}
+    assert 3 == len({lead.thread, *(one.thread for one in others)})
+
+
 def test_a_header_comes_before_all_else() -> None:
     body = messages({"user_id": f"u_session_{UUID}"})
     found = find(body, "anthropic-messages", {"x-claude-code-session-id": "h"})

@@ -105,10 +105,10 @@ class AnswerRequests:
             await visit.answer(await self._whole(visit, prepared))
 
     def _supersede(self, visit: Visit, prepared: Prepared) -> None:
-        """A client that sends the same request of the same session again no longer waits for the first one."""
+        """An agent that sends the same request of the same session again no longer waits for the first one."""
         if not prepared.session.single:
             return
-        mark = visit.mark = (prepared.caller.name, prepared.session.key, prepared.body)
+        mark = visit.mark = (prepared.caller.name, prepared.session.thread, prepared.body)
         for other in self._service.visits:
             if other is not visit and other.mark == mark:
                 message = "the same request came again; this one is not answered any more"

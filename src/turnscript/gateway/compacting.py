@@ -2,14 +2,14 @@
 
 The model is asked behind the conversation as it stands, so that its server need not read it again. What it writes
 leaves as an item that only this server can open: sealed like a thought, with a key of its own, because a summary is no
-thought. Where the conversation before it comes along, because the server keeps it, a prompt begins at the summary. One
-that another server made stays what it is, which is reported.
+thought. Where the conversation before it comes along, because the server keeps it, a prompt begins at the summary. A
+sealed one that another server made stays what it is, which is reported; one that can be read is read.
 """
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from secrets import token_hex
 
@@ -21,6 +21,7 @@ from turnscript.conversation import (
     Item,
     Request,
     Settings,
+    System,
     Text,
     ToolChoice,
     ToolsChange,
@@ -58,6 +59,20 @@ def opened(request: Request, compacting: Compacting, key: bytes) -> tuple[Reques
         whole.settings = replace(request.settings, tool_choice=_no_calls(request), response_format=None)
     whole.conversation = Conversation(items=_shortened(items, request.items, compacting), tools=request.tools)
     return whole, losses
+
+
+def summed_up(request: Request, summary: Callable[[Item], str | None]) -> Request:
+    """The request from the last summary on that its API tells in the open: what stands before it is not read there
+    either, but for rules and tools. The one that is given is not changed."""
+    last = next((at for at in reversed(range(len(request.items))) if summary(request.items[at])), None)
+    if last is None:
+        return request
+    item = request.items[last]
+    stays: list[Item] = [one for one in request.items[:last] if isinstance(one, System | ToolsChange)]
+    whole = copy(request)
+    items = [*stays, User(content=[Text(text=f"{SUMMARY}{summary(item)}")], at=item.at), *request.items[last + 1 :]]
+    whole.conversation = Conversation(items=items, tools=request.tools)
+    return whole
 
 
 def _shortened(shown: list[Item], items: Sequence[Item], compacting: Compacting) -> list[Item]:
@@ -130,4 +145,4 @@ class Compacted:
         return [PartStart(index, item), PartEnd(index, item)]
 
 
-__all__ = ["SUMMARY", "WISH", "Compacted", "opened"]
+__all__ = ["SUMMARY", "WISH", "Compacted", "opened", "summed_up"]

@@ -40,7 +40,7 @@ from turnscript.errors import InvalidRequest
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.format import Format
 from turnscript.gateway.checks import CallFinding, check_value, read_json
-from turnscript.jsontext import text_of
+from turnscript.jsontext import Json, plain, text_of
 from turnscript.losses import Loss
 
 # Length.
@@ -391,6 +391,11 @@ class Sampling(Struct, frozen=True):
     losses: list[Loss]
 
 
+def _is_empty(value: Any) -> bool:
+    """Whether a setting asks for nothing: no tokens, or none of them."""
+    return not (plain(value) if isinstance(value, Json) else value)
+
+
 def sampling(
     request: Request,
     preset: Mapping[str, float] | None = None,
@@ -406,7 +411,7 @@ def sampling(
     losses: list[Loss] = []
     for name in (*_RANGES, "seed", *_NEEDS):
         value = getattr(settings, name)
-        if value is None or value is False or (name == "top_logprobs" and not value):
+        if value is None or value is False or (name in _NEEDS and _is_empty(value)):
             continue
         if name not in accepts:
             detail = _NEEDS.get(name, "the backend has no such setting")

@@ -5,7 +5,8 @@ done here, each with a `Loss` unless it means nothing to a model at all:
 
 - Blocks of the instructions that change with every request and are for a server (a billing header) are dropped.
 - Marks for a cache (`cache_control`), other members in `MEANINGLESS` and the ids of items are taken off. They say
-  nothing about the text; nor do unnamed members that are null or empty: SDKs write all that they know.
+  nothing about the text; nor do unnamed members that are null or empty: SDKs write all that they know. The name of its
+  tool, which many clients write into a result, is there already.
 - A tool that is to be loaded later (`defer_loading`) leaves the list of tools. Where a tool result names it, a
   `ToolsChange` follows, so that the prompt before that place stays as it was. Definitions that a search brought, and
   additions and removals in the middle of a conversation, become a `ToolsChange` where they stand.
@@ -22,7 +23,7 @@ The request that is given is not changed: the answer is written for that one, th
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from functools import lru_cache
 from typing import Any, Literal
@@ -56,7 +57,7 @@ from turnscript.gateway.toolset import AT, defined, names_of, place_of, split, t
 from turnscript.grouping import is_joined
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.losses import Loss, LossKind
-from turnscript.sources import part_path, texts_in_source
+from turnscript.sources import around, part_path, texts_in_source, unnamed
 
 VOLATILE = (r"x-anthropic-billing-header:[^\n]*(?:\n|\Z)",)
 """What of instructions changes with every request: patterns that match from the beginning of a line."""
@@ -70,8 +71,19 @@ MEANINGLESS = frozenset(
 UNREAD = frozenset(
     {"betas", "cache_control", "client_metadata", "diagnostics", "include", "metadata", "prompt_cache_breakpoint"}
     | {"reasoning", "speed", "text", "user_id"}
+    # Who pays, how soon, what else is counted or guessed; and how often tools run that never run here.
+    | {"background_options", "billing_policy", "fallback_credit_token", "user_profile_id", "workspace_id"}
+    | {"max_tool_calls", "prediction", "usage"}
 )
 """Unnamed members of a request that change nothing about what a model should write."""
+_USUAL: Mapping[str, Any] = {
+    "add_generation_prompt": True,
+    "include_reasoning": True,
+    "modalities": ["text"],
+    "truncation": "disabled",
+    "verbosity": "medium",
+}
+"""Values that ask for what is done anyway. Some clients write all that they know into each request."""
 _ASKED = {"text": "format"}
 """What stands in some of them, and does: a shape of the answer that nobody here knows."""
 
@@ -124,6 +136,7 @@ class _Cleaning:
         self._seen: dict[str, Tool] = {}  # all definitions so far, those of removed tools too
         self._known: set[str] = set()
         self._searched = False
+        self._calling = {around(item.at) for item in request.items if isinstance(item, ToolCall)}
 
     def run(self) -> Cleaned:
         request = self._request
@@ -303,7 +316,7 @@ class _Cleaning:
             if not _shows(item):
                 return None
             item = replace(item, signature=None, encrypted=None, redacted=None)
-        extra, hints, id_ = self._said_by(item.extra), self._hints(item), _ID_OF.get(type(item), "")
+        extra, hints, id_ = self._said_by(_once(item)), self._hints(item), _ID_OF.get(type(item), "")
         content: list[Part] | None = getattr(item, "content", None)
         parts = content if content is None else [self._part(part) for part in content]
         if isinstance(item, System) and parts is not None:
@@ -363,14 +376,24 @@ class _Cleaning:
         return kept
 
     def _said(self, item: Item, parts: list[Part]) -> list[Part]:
-        """The parts without empty texts. What a user or a tool said stays, however little it is."""
+        """The parts without empty texts. What a user or a tool said stays, however little it is. A message of calls
+        whose text is empty has none: that is how many clients write it."""
         kept = [part for part in parts if not (type(part) is Text and not part.text)]
         if len(kept) == len(parts) or (not kept and item.kind not in ("system", "assistant")):
             return parts
-        for index, part in enumerate(parts):
-            if type(part) is Text and not part.text:
-                self._lose(part_path(item, index), "dropped", "an empty text says nothing")
+        if kept or around(item.at) not in self._calling:
+            for index, part in enumerate(parts):
+                if type(part) is Text and not part.text:
+                    self._lose(part_path(item, index), "dropped", "an empty text says nothing")
         return kept
+
+
+def _once(item: Item) -> Extra:
+    """The unnamed members of an item, without the name of a tool where that is the item's own name, too."""
+    name = item.extra.get("name") if isinstance(item, ToolResult) else None
+    if name is None or plain(name) != getattr(item, "name", None):
+        return item.extra
+    return {key: value for key, value in item.extra.items() if key != "name"}
 
 
 def _same(parts: list[Part] | None, content: list[Part] | None) -> bool:
@@ -438,10 +461,11 @@ def unread(request: Request, handled: Collection[str] = ()) -> list[Loss]:
             if _asks(key, value):
                 losses.append(Loss(f"$.{key}.{_ASKED[key]}", "dropped", "this has no effect here"))
             continue
-        if key == "context_management" and _keeps_all(plain(value)):
+        if _is_usual(key, plain(value)):
             continue
-        losses.append(Loss(f"$.{key}", "dropped", "this has no effect here"))
-    said = [field for field in ("verbosity", "moderation") if getattr(request.settings, field) is not None]
+        paths = unnamed({key: value}, request.words)
+        losses += [Loss(f"$.{path}", "dropped", "this has no effect here") for path in paths]
+    said = [field for field in ("verbosity", "moderation") if not _is_usual(field, getattr(request.settings, field))]
     losses += [Loss(request.paths.get(field, f"$.{field}"), "dropped", "this has no effect here") for field in said]
     return losses
 
@@ -455,8 +479,10 @@ def _asks(key: str, value: Json) -> bool:
 _NOTHING = frozenset({b"null", b"[]", b"{}", b'""', b"false"})
 
 
-def _keeps_all(value: Any) -> bool:
-    """Whether the management of a context asks for nothing: every edit keeps all."""
+def _is_usual(key: str, value: Any) -> bool:
+    """Whether the value of a member or setting asks for nothing but what is done anyway."""
+    if key != "context_management":
+        return value in (None, _USUAL.get(key))
     edits = value.get("edits") if isinstance(value, dict) else None
     return isinstance(edits, list) and all(isinstance(one, dict) and one.get("keep") == "all" for one in edits)
 

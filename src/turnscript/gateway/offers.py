@@ -2,9 +2,9 @@
 
 A prompt shows functions by one name each. So namespaces are flattened (`fs__read`), tools of free text become
 functions with one string, `input`, and the history's calls are spelled like that, too; a `Restorer` takes it back in
-the answer. A tool of any other type is run by its vendor and not here: by `Offering.hosted` it is reported and left
-out, which is the default because agents declare such tools in every request and do without them, or refused with the
-path of its definition. A choice that demands such a tool is always refused: the answer would be a lie.
+the answer. A tool of any other type is its vendor's own and cannot be called here: by `Offering.hosted` it is reported
+and left out, which is the default because agents declare such tools in every request and do without them, or refused
+with the path of its definition. A choice that demands such a tool is always refused: the answer would be a lie.
 
 Choices of tools, and the law that a session's prompts only grow:
 - `none`: the tools stay in the prompt, which would otherwise begin anew, and the parser takes no text for a call.
@@ -225,7 +225,7 @@ class _Offering:
         """A tool that only its vendor can run."""
         if self._options.hosted == "refuse" or any(fnmatchcase(type_, one) for one in self._options.refuse):
             raise _refused(type_, path)
-        self._lose(path, "dropped", f"a tool of type {type_!r} is run by its vendor, and not here")
+        self._lose(path, "dropped", f"a tool of type {type_!r} is its vendor's own, and cannot be called here")
 
     def _members(self) -> None:
         for key in HOSTED_MEMBERS:
@@ -434,7 +434,8 @@ def _entry_name(entry: dict[str, Any]) -> str | None:
 
 
 def _refused(type_: str, path: str) -> InvalidRequest:
-    message = f"a tool of type {type_!r} is run by its vendor, and not here; leave it out, or declare a function"
+    message = f"a tool of type {type_!r} is its vendor's own, and cannot be called here"
+    message += "; leave it out, or declare a function"
     return InvalidRequest(message, path=path, expected="a function or a custom tool", got=repr(type_))
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 
 from turnscript.api import PLAIN, Reply
 from turnscript.backend import Backend, Completion
-from turnscript.conversation import Item, Request, ResponseFormat, System, User, text_content
+from turnscript.conversation import Request, ResponseFormat, System, User, text_content
 from turnscript.engine.fill import Fill
 from turnscript.engine.prompt import Prompt
 from turnscript.errors import ContextOverflow, InvalidRequest, LossyConversion, UpstreamError
@@ -31,7 +31,7 @@ from turnscript.gateway.blanks import Blanks
 from turnscript.gateway.callers import Caller
 from turnscript.gateway.callids import CallIds, Unrepeated, without_marks
 from turnscript.gateway.checks import CallFinding, CallGate, CallPolicy
-from turnscript.gateway.compacting import Compacted, opened
+from turnscript.gateway.compacting import Compacted, opened, summed_up
 from turnscript.gateway.config import Losses, Policy
 from turnscript.gateway.efforts import settled
 from turnscript.gateway.generation import Controls, Generation, Parser, Stage, TextParser
@@ -42,10 +42,12 @@ from turnscript.gateway.offers import HOSTED_MEMBERS, Offer, Offering, offer
 from turnscript.gateway.scoring import Scoring
 from turnscript.gateway.served import Served
 from turnscript.gateway.sessions import Session, Sessions
+from turnscript.gateway.switches import switched
+from turnscript.gateway.toolset import spelled
 from turnscript.jsontext import plain
 from turnscript.losses import Loss
 from turnscript.respelling import RESPELLED
-from turnscript.serving import Compacting, EffortChange
+from turnscript.serving import Serving
 from turnscript.thoughts import restore_thoughts, sealed
 
 HANDLED = ("store", "previous_response_id", "background", "stream_options", "tool_choice", *HOSTED_MEMBERS)
@@ -166,7 +168,7 @@ class Seals:
 
 
 class Preparation(Struct, kw_only=True):
-    """What preparing needs beside the request."""
+    """What preparing needs beside the request. `serving`: the API as a server sees it, None where nobody asked."""
 
     served: Served
     caller: Caller
@@ -174,10 +176,7 @@ class Preparation(Struct, kw_only=True):
     memory: Memory
     signing_key: bytes
     sessions: Sessions
-    compacting: Compacting | None = None
-    effort: Callable[[Item], EffortChange | None] | None = None
-    several: bool = False
-    """Whether the API has a place for several answers."""
+    serving: Serving | None = None
     fits: bool = True
     """Whether the prompt must fit: not where it is only counted."""
     run: Run = here
@@ -203,8 +202,9 @@ class Preparation(Struct, kw_only=True):
 
         def controls() -> Controls:
             stages: list[Stage] = [offered.restorer(), Unrepeated(request), Seals(self.signing_key)]
-            if self.compacting is not None and self.compacting.wished(request):
-                stages.append(Compacted(self.compacting, self.signing_key))
+            compacting = self.serving.compacting if self.serving is not None else None
+            if compacting is not None and compacting.wished(request):
+                stages.append(Compacted(compacting, self.signing_key))
             return Controls(
                 ids=CallIds(),
                 meter=forcing.ThoughtMeter(plan.budget, served.estimate) if plan.budget is not None else None,
@@ -236,18 +236,31 @@ class Preparation(Struct, kw_only=True):
     def _offered(self, request: Request) -> tuple[Offer, ResponseFormat | None, Session, list[Loss]]:
         """The conversation without what is not for a model, and with the tools as it gets them."""
         losses, shown = restore_thoughts(request, self.signing_key), request
-        if self.compacting is not None:
-            shown, lost = opened(request, self.compacting, self.signing_key)
+        if self.serving is not None:
+            shown, lost = self._told(shown, self.serving)
             losses += lost
-        if self.effort is not None:
-            shown = settled(shown, self.effort)
+        shown = switched(shown)
         cleaned = clean(without_marks(shown))
         hosted = Offering(hosted=self.caller.policy.hosted_tools)
         offered = offer(cleaned.request, self.served.format, hosted, hidden=cleaned.hidden)
         asked = forcing.structured(offered.request)
         offered.request = asked.request
-        losses += unread(request, HANDLED) + cleaned.losses + offered.losses + asked.losses
+        losses += unread(shown, HANDLED) + cleaned.losses + offered.losses + asked.losses
         return offered, asked.shape, self._session(cleaned.request), losses
+
+    def _told(self, request: Request, serving: Serving) -> tuple[Request, list[Loss]]:
+        """The request with what only its API knows told in words that a model understands."""
+        losses: list[Loss] = []
+        if serving.compacting is not None:
+            request, losses = opened(request, serving.compacting, self.signing_key)
+        if serving.summary is not None:
+            request = summed_up(request, serving.summary)
+        if serving.effort is not None:
+            request = settled(request, serving.effort)
+        if serving.as_function is not None:
+            request, told = spelled(request, serving.as_function)
+            losses = losses + told
+        return request, losses
 
     def _written(self, offered: Offer, thinks: bool | None, recalled: Recalled) -> tuple[Prompt, str, list[Loss]]:
         """The prompt, as one text too, and what it could not carry."""
@@ -262,7 +275,8 @@ class Preparation(Struct, kw_only=True):
         return forcing.plan_thinking(request, format_, default=default, max_tokens=limit, budgets=budgets)
 
     def _choices(self, request: Request, losses: list[Loss]) -> int:
-        choices, lost = forcing.choices(request, self.caller.limits.choices if self.several else None)
+        several = self.serving is not None and self.serving.together is not None
+        choices, lost = forcing.choices(request, self.caller.limits.choices if several else None)
         losses += lost
         return choices
 

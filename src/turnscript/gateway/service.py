@@ -261,9 +261,7 @@ class Service:
             memory=self.memory,
             signing_key=self._signing_key,
             sessions=self.sessions,
-            compacting=serving.compacting,
-            effort=serving.effort,
-            several=serving.together is not None,
+            serving=serving,
             fits=fits,
             run=self.aside.run(leaned.size),
         )

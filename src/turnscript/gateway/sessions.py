@@ -59,12 +59,16 @@ SOURCES = (
 )
 """What known clients do."""
 
+AGENTS = ("x-claude-code-agent-id",)
+"""Headers in which known clients say which agent of a session asks. Several may ask the same thing at the same time."""
+
 
 class Session(Struct, frozen=True):
-    """Where a request belongs: `key` is of the session, `thread` of the one conversation in it. Both are safe to log.
+    """Where a request belongs: `key` is of the session, `thread` of the one conversation in it, which is one agent's.
+    Both are safe to log.
 
     `source`: the name of the header or member that told it, empty where the conversation itself did. `single`: whether
-    its client waits for one answer at a time, so that it no longer waits for the first where it asks the same again.
+    an agent waits for one answer at a time, so that it no longer waits for the first where it asks the same again.
     """
 
     key: str
@@ -94,7 +98,8 @@ class Sessions:
             known = self._answers.get((owner, name)) if source.answer else None
             key = known or _short("name", owner, source.answer, name)
             # A thread of answers has one beginning, which later requests need not repeat.
-            thread = key if source.answer else _short("thread", key, start.digest)
+            agent = next((headers[one] for one in AGENTS if one in headers), "")
+            thread = key if source.answer else _short("thread", key, agent, start.digest)
             return Session(key, thread, source.header or source.member, source.single)
         key = _short("start", start.digest)
         return Session(key, key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import copy
 
 from turnscript.conversation import Conversation, Request, Tool
@@ -26,6 +26,22 @@ def tool_paths(tools: Sequence[Tool]) -> list[str]:
         paths.append(f"$.{slot}[{counts.setdefault(slot, 0)}]")
         counts[slot] += 1
     return paths
+
+
+def spelled(request: Request, as_function: Callable[[Tool], Tool | None]) -> tuple[Request, list[Loss]]:
+    """The request with tools that only their vendor's models know as the functions that they are, and what was said of
+    them that they did not say themselves. The request that is given is not changed."""
+    told = [as_function(tool) or tool for tool in request.tools]
+    losses = [
+        Loss(path, "approximated", f"the model is told what a tool of type {tool.type!r} takes")
+        for tool, function, path in zip(request.tools, told, tool_paths(request.tools), strict=True)
+        if function is not tool
+    ]
+    if not losses:
+        return request, losses
+    whole = copy(request)
+    whole.conversation = Conversation(request.items, told)
+    return whole, losses
 
 
 def place_of(tool: Tool) -> str:
@@ -140,6 +156,7 @@ __all__ = [
     "names_of",
     "place_of",
     "reordered",
+    "spelled",
     "split",
     "tool_order",
     "tool_paths",

@@ -9,14 +9,15 @@ from typing import Any
 
 import msgspec
 
+from turnscript.apis.anthropic_messages.client_tools import as_function
 from turnscript.apis.anthropic_messages.errors import ThreadsUnsupported
-from turnscript.conversation import Item, Request, System, Text
+from turnscript.conversation import Item, Opaque, Request, System, Text
 from turnscript.errors import InvalidRequest
 from turnscript.grouping import slot_of
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.serving import EffortChange, ModelCard, Serving, unasked
 
-THREAD, CONFIG = "$.thread", "output_config"
+THREAD, CONFIG, COMPACTION = "$.thread", "output_config", "compaction"
 IN_MESSAGES = "message"
 """The slot of a system text that stands among the messages, before any other."""
 
@@ -112,6 +113,15 @@ def _effort(item: Item) -> EffortChange | None:
     return EffortChange(effort, rest if said else None)
 
 
+def _summary(item: Item) -> str | None:
+    """That of a compaction, which Anthropic's servers make. One without a text has failed."""
+    if not isinstance(item, Opaque) or item.type != COMPACTION:
+        return None
+    value = read_object(item.value).get("content")
+    text = plain(value) if value is not None else None
+    return text if isinstance(text, str) and text else None
+
+
 SERVING = Serving(
     models=_models,
     model=_model,
@@ -122,4 +132,6 @@ SERVING = Serving(
     refusal=_refusal,
     unasked=_unasked,
     effort=_effort,
+    as_function=as_function,
+    summary=_summary,
 )
