@@ -68,6 +68,19 @@ def test_what_is_not_toml_is_told_with_line_and_column(text: str, line: int, col
     assert (line, column) == (caught.value.line, caught.value.column)
 
 
+@pytest.mark.parametrize("number", ["1" * 5000, "1_1" * 3000])
+def test_an_integer_of_too_many_digits_is_told_with_its_place(number: str) -> None:
+    with pytest.raises(InvalidFormat, match="not valid TOML: an integer of more digits than can be read") as caught:
+        load(f"[own]\nx = 1\nnumber = {number}\n{TAGGED}")
+    assert "line 3, column 10" == caught.value.where
+
+
+def test_an_integer_that_python_shows_nobody_is_told_by_its_size() -> None:
+    with pytest.raises(InvalidFormat, match="expected a string, found an integer of 20000 bits") as caught:
+        load(TAGGED.replace('"Tags with JSON calls"', f"0x{'f' * 5000}"))
+    assert "format[0].title" == caught.value.path
+
+
 def test_toml_that_is_nested_too_deep_is_refused() -> None:
     with pytest.raises(InvalidFormat, match="not valid TOML"):
         load(f"a = {'[' * 5000}")
