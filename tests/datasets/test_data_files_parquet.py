@@ -267,7 +267,8 @@ def test_a_table_whose_schema_is_damaged_is_refused_with_a_remedy(tmp_path: Path
 
 
 def test_a_table_that_is_nested_too_deep_is_no_trouble_of_the_disk(tmp_path: Path) -> None:
-    kind, value = pa.string(), "x"
+    kind: Any = pa.string()
+    value: Any = "x"
     for _ in range(150):
         kind, value = pa.struct([("a", kind)]), {"a": value}
     path = write(tmp_path, {"x": pa.array([value], kind)})
