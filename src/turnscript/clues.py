@@ -53,7 +53,7 @@ class Clue(Struct, frozen=True, kw_only=True):
         for pattern in (self.pattern, self.unless, self.thinks, *self.also):
             try:
                 re.compile(pattern)
-            except re.error as error:
+            except (re.error, OverflowError, RecursionError) as error:
                 message = f"the pattern {pattern!r} of a clue is no regular expression: {error}"
                 raise InvalidInput(message, expected="a regular expression") from None
 

@@ -3,11 +3,14 @@
 import base64
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cli.running import CHAT, EXAMPLES, LOSSY, MESSAGES, TRANSCRIPT, convert, read_rows, rows
+from tests.growth import assert_grows_below
+from turnscript.cli.source import Source
 
 TO_CHAT = ("--to", "openai-chat")
 TEXT = {"text": TRANSCRIPT}
@@ -213,3 +216,18 @@ def test_a_row_of_many_megabytes_is_converted() -> None:
     data = rows({"model": "m", "messages": [{"role": "user", "content": long}]}, CHAT)
     result = convert("--lines", "--to", "rwkv-universal", "--view", "prompt", stdin=data)
     assert {"text": f"<<USER>>\n{long}\n<<USER_END>>"} == json.loads(result.stdout.splitlines()[0])
+
+
+def test_rows_behind_blank_lines_are_found_in_time_in_proportion_to_these() -> None:
+    def reading(count: int) -> Callable[[], object]:
+        path = Path(f"{count}.txt")
+        path.write_bytes(b"\n" * count + rows(MESSAGES, MESSAGES))
+
+        def read() -> None:
+            with Source(str(path)) as source:
+                assert source.has_rows()
+                assert [count + 1, count + 2] == [row.line for row in source.rows()]
+
+        return read
+
+    assert_grows_below(9, reading, 50_000, 200_000, least=0.005)

@@ -258,6 +258,24 @@ def test_a_table_without_its_end_is_refused_with_a_remedy(tmp_path: Path, damage
         list(read(Piece(str(path), Container.PARQUET)))
 
 
+@pytest.mark.parametrize("name", ["an-odd-name", "x" * 300])
+def test_a_table_whose_schema_is_damaged_is_refused_with_a_remedy(tmp_path: Path, name: str) -> None:
+    path = Path(write(tmp_path, {name: ["a"]}, store_schema=False))
+    path.write_bytes(path.read_bytes().replace(name[1:].encode(), b"\xff" * (len(name) - 1)))
+    with pytest.raises(InvalidInput, match=r"this is no whole Parquet file .*fetch or make it again"):
+        cut(str(path), whole=False, target=1)
+
+
+def test_a_table_that_is_nested_too_deep_is_no_trouble_of_the_disk(tmp_path: Path) -> None:
+    kind: Any = pa.string()
+    value: Any = "x"
+    for _ in range(150):
+        kind, value = pa.struct([("a", kind)]), {"a": value}
+    path = write(tmp_path, {"x": pa.array([value], kind)})
+    with pytest.raises(InvalidInput, match=r"too deeply nested.*fetch or make it again"):
+        cut(path, whole=False, target=1)
+
+
 def test_a_damaged_row_group_is_one_row_and_the_others_are_read(tmp_path: Path) -> None:
     texts = [f"{number} " + "x" * 300 for number in range(30)]
     columns = {"x": texts}
@@ -289,3 +307,28 @@ def test_memory_holds_a_batch_and_not_the_table(tmp_path: Path) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 32 << 20
+
+
+@pytest.mark.parametrize("made", [pa.array, lambda values: pa.array(values).dictionary_encode()])
+def test_memory_holds_a_batch_however_small_its_rows_are_in_the_file(tmp_path: Path, made: Any) -> None:
+    """A value that stands in every row stands in the file once."""
+    path = write(tmp_path, {"x": made(["x" * 100_000] * 1000)})
+    assert Path(path).stat().st_size < 100_000
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+    rows, arrow = 0, 0
+    for row in read(Piece(path, Container.PARQUET)):
+        assert 100_008 == len(row.data)
+        rows, arrow = rows + 1, max(arrow, pa.total_allocated_bytes() - before)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 1000 == rows
+    assert peak < 32 << 20
+    assert arrow < 32 << 20
+
+
+@given(st.lists(st.sampled_from(["a", "b", "", None]), min_size=1), st.integers(0, 9), st.integers(1, 9))
+def test_values_that_rows_share_are_those_of_the_rows(values: list[str | None], start: int, length: int) -> None:
+    array = pa.array(values, pa.string()).dictionary_encode()
+    batch = pa.record_batch({"x": array}).slice(start, length)
+    assert [{} if value is None else {"x": value} for value in values[start:][:length]] == columns.rows_of(batch)

@@ -104,6 +104,7 @@ FAULTS = [
      "models.b.aliases", "'x' already means the model 'a'"),
     ('[models.a]\nbackend="http://h"\naliases=["b"]\n[models.b]\nbackend="http://h"',
      "models.a.aliases", "'b' already means the model 'b'"),
+    (f"[memory]\nsize = 0x{'f' * 5000}", "memory.size", "an integer of 20000 bits"),
     ("[server]\nhost = '0.0.0.0'", "server.host", "lets everybody who reaches this machine use the models"),
 ]  # fmt: skip
 
@@ -155,6 +156,7 @@ def test_all_faults_are_told_at_once(folder: Path) -> None:
         (b"[server]\nport = 1\nport = 2\n", ":3", "not valid TOML"),
         (b"a = \xff", "", "not UTF-8"),
         (b"[" * 50_000, ":1", "not valid TOML"),
+        (b"[server]\nport = " + b"8" * 5000, ":2:8", "more digits than can be read"),
     ],
 )
 def test_a_file_that_is_no_toml_is_told_with_line_and_column(folder: Path, data: bytes, place: str, words: str) -> None:

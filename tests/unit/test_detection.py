@@ -329,8 +329,12 @@ def test_an_unknown_rule_is_told() -> None:
         detect("m", rule="defaultt")
 
 
+DEEP = {"pattern": "(" * 5000 + ")" * 5000}
+MANY = {"pattern": "a{99999999999999999999}"}
+
+
 def test_a_clue_with_a_broken_pattern_is_told() -> None:
-    for broken in ({"pattern": "("}, {"unless": "["}, {"thinks": "*"}, {"also": ("a", "(?")}):
+    for broken in ({"pattern": "("}, {"unless": "["}, {"thinks": "*"}, {"also": ("a", "(?")}, DEEP, MANY):
         fields = {"evidence": "name", "pattern": "m", "reason": "why"} | broken
         with pytest.raises(InvalidInput, match="of a clue is no regular expression: "):
             Clue(**fields)

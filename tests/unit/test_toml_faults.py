@@ -1,12 +1,14 @@
 """Owns the faults of declared formats: each is an error that names its key and says what to do."""
 
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import turnscript as ts
+from tests.growth import assert_grows_below
 from turnscript.format import Format
 from turnscript.tableio import InvalidFormat, read_formats
 
@@ -68,6 +70,19 @@ def test_what_is_not_toml_is_told_with_line_and_column(text: str, line: int, col
     assert (line, column) == (caught.value.line, caught.value.column)
 
 
+@pytest.mark.parametrize("number", ["1" * 5000, "1_1" * 3000])
+def test_an_integer_of_too_many_digits_is_told_with_its_place(number: str) -> None:
+    with pytest.raises(InvalidFormat, match="not valid TOML: an integer of more digits than can be read") as caught:
+        load(f"[own]\nx = 1\nnumber = {number}\n{TAGGED}")
+    assert "line 3, column 10" == caught.value.where
+
+
+def test_an_integer_that_python_shows_nobody_is_told_by_its_size() -> None:
+    with pytest.raises(InvalidFormat, match="expected a string, found an integer of 20000 bits") as caught:
+        load(TAGGED.replace('"Tags with JSON calls"', f"0x{'f' * 5000}"))
+    assert "format[0].title" == caught.value.path
+
+
 def test_toml_that_is_nested_too_deep_is_refused() -> None:
     with pytest.raises(InvalidFormat, match="not valid TOML"):
         load(f"a = {'[' * 5000}")
@@ -118,3 +133,19 @@ def test_a_table_with_one_bracket_is_told_to_take_two(text: str, path: str, head
     with pytest.raises(InvalidFormat, match="found a table; write ") as caught:
         load(text)
     assert (path, header) == (caught.value.path, caught.value.expected)
+
+
+def test_a_table_with_many_turns_is_checked_in_time_in_proportion_to_them() -> None:
+    """Each turn's literals are held against those that open the others."""
+    thought = '[[format.turn.segment]]\nkind = "thinking"\nof = "{0}"\nbody = "text"\n'
+    turn = f'[[format.turn]]\nrole = "{{0}}"\nopen = "<{{0}}x>"\nclose = "</{{0}}x>"\n{thought}'
+    start, end = BLOCKS.replace("anchored = true", "").split("[[format.turn]]", 1)[0], "[format.generation]\n"
+    spoken = '[[format.turn]]\nrole = "a"\nopen = "<a>"\nclose = "</a>"\n[[format.turn.segment]]\n'
+    spoken += 'kind = "assistant"\nbody = "text"\nmodel = true\n'
+
+    def checking(count: int) -> Callable[[], object]:
+        turns = "".join(turn.format(f"k{number}") for number in range(count))
+        text = f'{start}{spoken}{turns}{end}stops = ["</a>"]\nthinking_kind = "assistant"\n'
+        return lambda: load(text)
+
+    assert_grows_below(14, checking, 50, 250, least=0.01)

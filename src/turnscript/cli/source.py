@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import sys
+from collections import deque
 from collections.abc import Iterator
 from pathlib import PurePath
 from types import TracebackType
@@ -56,7 +57,7 @@ class Source:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._seen: list[bytes] = []
+        self._seen: deque[bytes] = deque()
         self.name = "<stdin>" if path == STREAM else path
         self._guard = reading(self.name)
         with self._guard:
@@ -112,7 +113,7 @@ class Source:
     def pieces(self, size: int | None = None) -> Iterator[bytes]:
         """Everything: what is there, and then what comes; in pieces of `size` bytes if that is given."""
         file = cast("io.BufferedReader", self._file)
-        seen, self._seen = b"".join(self._seen), []
+        seen, self._seen = b"".join(self._seen), deque()
         while True:
             data = seen
             if not data:
@@ -135,7 +136,7 @@ class Source:
 
     def _lines(self) -> Iterator[bytes]:
         while self._seen:
-            yield self._seen.pop(0)
+            yield self._seen.popleft()
         while line := self._line():
             yield line
 

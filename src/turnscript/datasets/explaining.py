@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from turnscript.conversation import Item
 from turnscript.datasets.encoding_ids import Plan
@@ -41,20 +42,31 @@ def explained(
     ids = [int(one) for one in flat.ids]
     count = len(ids) - (end is not None)
     texts = _texts(draft, ids[:count], tokenizer, plan)
-    starts = np.cumsum([0, *map(len, texts)])
-    pieces = np.cumsum([0, *(len(text.encode()) for text in draft.texts)])
-    borders = np.array(draft.starts[1:], np.int64)
+    bounds = np.cumsum([0, *map(len, texts)])
+    straddles = _straddling(bounds, np.array(draft.starts[1:], np.int64))
     tokens = []
-    for at, text in enumerate(texts):
-        start = int(starts[at])
-        mark = draft.marks[min(int(np.searchsorted(pieces, start, "right")) - 1, len(draft.marks) - 1)]
+    for at, (text, mark) in enumerate(zip(texts, _marks(draft, bounds[:-1]), strict=True)):
         item = mark // ITEM
-        inside = bool(((borders > start) & (borders < start + len(text))).any())
         kind = items[item].kind if item >= 0 else ""
-        tokens.append(Token(text, ids[at], int(flat.weights[at]), kind, item, bool(mark & CONTROL), inside))
+        tokens.append(Token(text, ids[at], int(flat.weights[at]), kind, item, bool(mark & CONTROL), straddles[at]))
     if end is not None:
         tokens.append(Token(b"", end, int(flat.weights[count]), "end", -1, True, False))
     return tokens
+
+
+def _marks(draft: Draft, starts: NDArray[np.int64]) -> list[int]:
+    """The mark of the piece that each token begins in."""
+    ends = np.cumsum([len(text.encode()) for text in draft.texts])
+    found = np.minimum(np.searchsorted(ends, starts, "right"), len(draft.marks) - 1)
+    return [draft.marks[piece] for piece in found.tolist()]
+
+
+def _straddling(bounds: NDArray[np.int64], borders: NDArray[np.int64]) -> list[bool]:
+    """Whether a border lies inside each token, neither at its beginning nor at its end. `borders` rise."""
+    to_left = np.searchsorted(borders, bounds[:-1], "right")
+    before_end = np.searchsorted(borders, bounds[1:], "left")
+    inside: list[bool] = (before_end > to_left).tolist()
+    return inside
 
 
 def _texts(draft: Draft, ids: Sequence[int], tokenizer: Tokenizer, plan: Plan | None) -> list[bytes]:

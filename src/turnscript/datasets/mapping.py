@@ -180,11 +180,11 @@ def map_of(source: str) -> Form:
     """The form that the text of a map file declares. Raises InvalidMap with the key."""
     try:
         map_ = msgspec.convert(tomllib.loads(source), _Map)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidMap(f"not TOML: {error}") from None
     except msgspec.ValidationError as error:
         known = ", ".join(_Map.__struct_fields__)
         raise InvalidMap(f"{error}; the keys of a map file are {known}") from None
+    except (ValueError, RecursionError) as error:  # no TOML, or more digits or brackets than Python reads
+        raise InvalidMap(f"not TOML: {error}") from None
     _check(map_)
     return Mapped(map_)
 

@@ -82,13 +82,35 @@ def names_of(items: Sequence[Item], document: Document, earlier: Earlier = NOTHI
     if not nameless:
         return {}
     if earlier.count:
-        found = {} if earlier.waiting else names_of(items, document)
+        alone = not earlier.waiting or _settled(items, nameless, style, table, earlier.last())
+        found = names_of(items, document) if alone else {}
         if nameless <= found.keys():
             return {earlier.count + at: name for at, name in found.items()}
         items = [*earlier.all(), *items]
     shown: Shown = [_shown_as(item, table) for item in items]
     found = {index: name for index, (_, name) in enumerate(correlated(items, shown, document, ())) if name is not None}
     return found if style else _by_id(items, found)
+
+
+def _settled(items: Sequence[Item], nameless: Collection[int], style: str, table: Shows, before: Item | None) -> bool:
+    """Whether each of these results answers one of these calls, whatever calls have waited since before.
+
+    It does where it shows the id of one. Without ids, results answer the calls of their own block, or the first that
+    waits. `before`: the item before these, which a block may begin with.
+    """
+    ids: set[str | None] = set()
+    block = False
+    for at, item in enumerate(items):
+        if isinstance(item, ToolCall):
+            block = block or not isinstance(before, ToolCall)
+            ids |= {item.id} if table.call_id or not style else set()
+        elif at in nameless and isinstance(item, ToolResult):
+            word = item.id if table.result_id or not style else None
+            by_block = style == "on_results" and block and (word is None or not (table.call_id or table.name_for_id))
+            if not by_block and (word is None or word not in ids):
+                return False
+        before = item
+    return style != "named"
 
 
 def _by_id(items: Sequence[Item], others: dict[int, str]) -> dict[int, str]:

@@ -18,6 +18,7 @@ from turnscript.conversation import (
 )
 from turnscript.engine.attributes import attribute_text
 from turnscript.engine.correlate import names_of
+from turnscript.engine.earlier import Earlier
 from turnscript.engine.escape import AUTO
 from turnscript.engine.layout import Place
 from turnscript.engine.names import name_line
@@ -347,13 +348,13 @@ def _opening(place: Place, composer: Composer, request: Request, forced: ToolCho
     """What is written of a segment's opening."""
     generation = composer.document.generation
     if forced is not None:
-        return _call_opening(place, [*composer.earlier.all(), *request.items], forced)
+        return _call_opening(place, composer.earlier.then(request.items), forced)
     if place.kind == generation.thinking_kind and generation.thinking_prefill is not None:
         return generation.thinking_prefill
     return f"{place.open}{place.head_end}{generation.prefill if place.kind == generation.kind else ''}"
 
 
-def _call_opening(place: Place, items: Sequence[Item], forced: ToolChoice) -> str:
+def _call_opening(place: Place, said: Earlier, forced: ToolChoice) -> str:
     name = forced.name if forced.mode == "named" else None
     opening = f"{place.group_open}{place.open}"
     if place.segment.named:
@@ -364,17 +365,8 @@ def _call_opening(place: Place, items: Sequence[Item], forced: ToolChoice) -> st
         if attribute.path == "name" and name is not None:
             opening += f" {attribute.key}={attribute_text(name)}"
         elif attribute.path == "id":
-            opening += f" {attribute.key}={attribute_text(_next_id(items))}"
+            opening += f" {attribute.key}={attribute_text(said.next_id())}"
     return f"{opening}{place.head_end}{place.body.prefill(name)}"
-
-
-def _next_id(items: Sequence[Item]) -> str:
-    """The id of the next call, as ids are generated for calls that have none (requirements D-X-7)."""
-    used = {item.id for item in items if isinstance(item, ToolCall)}
-    number = sum(isinstance(item, ToolCall) for item in items) + 1
-    while f"call_auto_{number:03d}" in used:
-        number += 1
-    return f"call_auto_{number:03d}"
 
 
 def _offered(request: Request) -> dict[str, Tool]:

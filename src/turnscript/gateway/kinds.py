@@ -412,7 +412,7 @@ def _in_toml(text: str) -> Any:
     """What a text in TOML stands for; itself where it is none."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, more digits or more brackets than Python reads
         return text
 
 
@@ -421,12 +421,11 @@ def _measured(value: Any, units: dict[str, Any]) -> Decimal:
         found = _MEASURE.fullmatch(value)
         if not found or found[2].lower() not in units:
             raise Wrong
-        number, unit = found[1], units[found[2].lower()]
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        number, unit = str(value), 1
-    else:
+        amount = Decimal(found[1]) * Decimal(str(units[found[2].lower()]))
+    elif isinstance(value, bool) or not isinstance(value, int | float):
         raise Wrong
-    amount = Decimal(number) * Decimal(str(unit))
+    else:  # Python writes no int of very many digits; a float is what it is written as
+        amount = Decimal(value) if isinstance(value, int) else Decimal(str(value))
     if not amount.is_finite() or not 0 <= amount <= _WORST:
         raise Wrong
     return amount

@@ -110,7 +110,7 @@ def parts_of(key: str) -> Place:
     """The parts of a dotted key as TOML has it, quotes included. Raises InvalidConfig."""
     try:
         table: Any = tomllib.loads(f"{key} = '{_MARK}'")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # also of digits and brackets that a line break brings in
         table = None
     parts: list[str] = []
     while isinstance(table, dict) and len(table) == 1:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from turnscript.conversation import System
@@ -30,14 +31,16 @@ def check_literals(document: Document, table: Table) -> None:
         for turn, place in turns_of(document, table)
         if turn.open
     ]
+    looked_for = _Literals(openings)
     for turn, place in turns_of(document, table):
         ends = [_Literal(turn.close.strip(), place.at("close"))] if turn.close else []
-        _compare([*openings, *ends, *_openings(turn, place, document.tag_end if document.anchored else "")])
+        _Literals([*ends, *_openings(turn, place, document.tag_end if document.anchored else "")], looked_for)
+        until = _Literals(ends, looked_for)
         for segment, inner in segments_of(turn, place):
             closings = [_Literal(segment.close.strip(), inner.at("close"))] if segment.close else []
             closings += [_Literal(segment.group.close.strip(), inner.at("group"))] if segment.group else []
             for closing in closings if not document.anchored else ():
-                _compare([*openings, *ends, closing])
+                until.check(closing)
     _check_stops(document, table)
     _check_protected(document, table)
 
@@ -55,16 +58,48 @@ def _openings(turn: Turn, place: Table, tag_end: str) -> Iterator[_Literal]:
             yield _Literal(f"{segment.open}{head_end}".strip(), inner.at("open"), bool(segment.attributes))
 
 
-def _compare(literals: list[_Literal]) -> None:
-    for index, first in enumerate(literals):
-        for second in literals[index + 1 :]:
-            short, long = sorted((first, second), key=lambda literal: len(literal.text))
-            if short.text == long.text:
-                message = f"{second.text!r} stands at {first.path} too; a reader could not tell the two apart"
-                raise unfit(second.path, message, "another literal", second.text)
+class _Literals:
+    """Literals that a reader looks for at once, these and those of `before`: no two may be confused.
+
+    In order of their texts, so that what begins like another is found without a look at all: a format may have
+    hundreds of turns, and each is looked for in each.
+    """
+
+    def __init__(self, literals: Iterable[_Literal], before: _Literals | None = None) -> None:
+        self._before = before
+        self._sorted: list[str] = []
+        self._by_text: dict[str, _Literal] = {}
+        self._lengths: set[int] = set()
+        for literal in literals:
+            self.check(literal)
+            insort(self._sorted, literal.text)
+            self._by_text[literal.text] = literal
+            self._lengths.add(len(literal.text))
+
+    def check(self, literal: _Literal) -> None:
+        """Raise InvalidFormat if a reader could take this one for another, or another for this."""
+        if self._before is not None:
+            self._before.check(literal)
+        if literal.text in self._by_text:
+            known = self._by_text[literal.text]
+            message = f"{literal.text!r} stands at {known.path} too; a reader could not tell the two apart"
+            raise unfit(literal.path, message, "another literal", literal.text)
+        for short, long in (*self._shorter(literal), *self._longer(literal)):
             if _begins(short, long):
                 message = f"{short.text!r} ({short.path}) is the beginning of {long.text!r} ({long.path})"
-                raise unfit(second.path, f"{message}; a reader could confuse them", "another literal", second.text)
+                raise unfit(literal.path, f"{message}; a reader could confuse them", "another literal", literal.text)
+
+    def _shorter(self, literal: _Literal) -> Iterator[tuple[_Literal, _Literal]]:
+        for length in self._lengths:
+            known = self._by_text.get(literal.text[:length]) if length < len(literal.text) else None
+            if known is not None:
+                yield known, literal
+
+    def _longer(self, literal: _Literal) -> Iterator[tuple[_Literal, _Literal]]:
+        for at in range(bisect_left(self._sorted, literal.text), len(self._sorted)):
+            if not self._sorted[at].startswith(literal.text):
+                return
+            yield literal, self._by_text[self._sorted[at]]
 
 
 def _begins(short: _Literal, long: _Literal) -> bool:

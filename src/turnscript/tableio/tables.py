@@ -13,6 +13,8 @@ from turnscript.errors import InvalidInput
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _INDEX = re.compile(r"\[\d+\]")
+_LONG_INTEGER = re.compile(r"[0-9](?:_?[0-9]){4300}")
+_MANY_BITS = 128
 
 
 class InvalidFormat(InvalidInput):
@@ -55,9 +57,18 @@ def read_toml(text: str) -> Table:
         reason = _PLACE.sub("", str(error))
         lines = text.split("\n")
         line, column = (int(found[1]), int(found[2])) if found and found[1] else (len(lines), len(lines[-1]) + 1)
-        raise InvalidFormat(f"not valid TOML: {reason}", line=line, column=column, expected="TOML") from None
+        raise _no_toml(reason, line, column) from None
+    except ValueError:  # Python makes no int of so many digits
+        found = _LONG_INTEGER.search(text)
+        before = text[: found.start() if found else 0]
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        raise _no_toml("an integer of more digits than can be read", line, column) from None
     except RecursionError:
-        raise InvalidFormat("not valid TOML: nested too deep", line=1, column=1, expected="TOML") from None
+        raise _no_toml("nested too deep", 1, 1) from None
+
+
+def _no_toml(reason: str, line: int, column: int) -> InvalidFormat:
+    return InvalidFormat(f"not valid TOML: {reason}", line=line, column=column, expected="TOML")
 
 
 def unfit(path: str, message: str, expected: str = "", got: str = "") -> InvalidFormat:
@@ -87,7 +98,8 @@ def type_words(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        return f"the integer {value}"
+        bits = value.bit_length()  # written in hexadecimal it may have any number
+        return f"the integer {value}" if bits <= _MANY_BITS else f"an integer of {bits} bits"
     if isinstance(value, float):
         return f"the float {value}"
     if isinstance(value, Mapping):

@@ -59,7 +59,7 @@ def _values(array: Any, place: str, written: bool) -> list[Any]:
         values = _values(array.storage, place, written)
         return _json(values) if kind.extension_name == "arrow.json" else values
     if _types.is_dictionary(kind):
-        return _values(array.dictionary_decode(), place, written)
+        return _shared(array, place, written)
     if _types.is_struct(kind):
         return _structs(array, place, written)
     if _types.is_map(kind):
@@ -77,6 +77,15 @@ def _values(array: Any, place: str, written: bool) -> list[Any]:
         if belongs(kind):
             return convert(array, place)
     return array.to_pylist()  # type: ignore[no-any-return]
+
+
+def _shared(array: Any, place: str, written: bool) -> list[Any]:
+    """Values that stand in the column once and are pointed at: each is made once, however many rows have it."""
+    pointers = array.indices.to_pylist()
+    used = list(dict.fromkeys(pointer for pointer in pointers if pointer is not None))
+    values = _values(array.dictionary.take(pa.array(used, pa.int64())), place, written)
+    by_pointer = dict(zip(used, values, strict=True))
+    return [by_pointer.get(pointer) for pointer in pointers]
 
 
 def _structs(array: Any, place: str, written: bool) -> list[Any]:

@@ -23,6 +23,7 @@ from turnscript.errors import InvalidInput
 
 _BATCH_BYTES = 4 << 20
 _BATCH_ROWS = 1000
+_PROBED = 16
 
 
 def group_sizes(path: str) -> list[int]:
@@ -60,14 +61,15 @@ def read_table_whole(path: str, limit: int, counter: Rows) -> Iterator[RawRow]:
 
 def _open(path: str) -> Any:
     """The file, opened; its schema is one that JSON can say."""
-    try:
-        with reading(path):
-            open(path, "rb").close()
+    with reading(path):
+        open(path, "rb").close()
+        try:
             table = pq.ParquetFile(path, page_checksum_verification=True)
-    except pa.ArrowException as error:
-        raise unusable(
-            path, f"this is no whole Parquet file ({_first_line(error)})", "fetch or make it again"
-        ) from error
+        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:  # UTF-8: the names of columns
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # this is the disk, and not what is on it
+            what = f"this is no whole Parquet file ({_first_line(error)})"
+            raise unusable(path, what, "fetch or make it again") from error
     try:
         _refuse_doubles(path, table.schema_arrow)
     except InvalidInput:
@@ -95,7 +97,7 @@ def _group(table: Any, path: str, group: int, first: int, limit: int, counter: R
     """The rows of a row group, the first of them numbered one more than `first`."""
     before = counter.taken
     facts = table.metadata.row_group(group)
-    size = max(1, facts.total_byte_size // max(1, facts.num_rows))
+    size = max(1, facts.total_byte_size // max(1, facts.num_rows), _size_in_memory(table, group))
     count = min(_BATCH_ROWS, max(1, _BATCH_BYTES // size))
     batches = table.iter_batches(batch_size=count, row_groups=[group], use_threads=False)
     number = first
@@ -113,6 +115,21 @@ def _group(table: Any, path: str, group: int, first: int, limit: int, counter: R
         for row in rows[0]:
             number += 1
             yield _row(path, number, row, limit)
+
+
+def _size_in_memory(table: Any, group: int) -> int:
+    """The bytes of one of the first rows of a group as they are in memory.
+
+    In the file a value that many rows have stands once: a row of a few bytes there can be of megabytes here.
+    """
+    if table.metadata.row_group(group).num_rows <= _PROBED:
+        return 0
+    try:
+        batch = next(table.iter_batches(batch_size=_PROBED, row_groups=[group], use_threads=False))
+    except (StopIteration, pa.ArrowException, OSError):
+        return 0  # whoever reads the rows tells it
+    columns = [column for column in batch.columns if not pa.types.is_dictionary(column.type)]  # these stay shared
+    return int(sum(column.nbytes for column in columns) // max(1, batch.num_rows))
 
 
 def _row(path: str, number: int, row: object, limit: int) -> RawRow:
