@@ -70,7 +70,7 @@ class Writer:
         self.native = is_native(rendering)
         self.seed = rendering.profile == SEED
         self.parts = PartWriter(rendering, self.at)
-        self.crowded = False
+        self.crowded = self.blank = False
         self.changes: list[tuple[ToolsChange, str]] = []
         self.spoken: Assistant | None = None
         self._ids: dict[int, str] | None = None
@@ -265,12 +265,12 @@ class Writer:
             return cast("Opaque", first).value
         blocks: list[Any] = []
         message: Body = {"role": side, "content": blocks}
-        self.crowded, spoken = len(items) > 1, self.spoken
+        self.crowded, self.blank, spoken = len(items) > 1, False, self.spoken
         for item in items:
             _BLOCKS[type(item)](self, item, blocks, message)
             if item.hints is not None and item.hints.envelope:
                 self.rendering.put_extra(message, item.hints.envelope, message_path(self.at(item)))
-        if not self.native and _is_blank(blocks):
+        if self.blank and not self.native and _is_blank(blocks):
             blocks[:] = [block for block in blocks if not is_text(block)]
             self._lose_blanks(items)
             self.spoken = spoken
@@ -286,6 +286,7 @@ class Writer:
         before = len(blocks)
         for index, part in enumerate(item.content):
             if type(part) is Text and part.text and not part.extra:
+                self.blank |= part.text.isspace()
                 blocks.append({"type": "text", "text": part.text})
                 continue
             block = self._block(part, item, index)
@@ -306,6 +307,7 @@ class Writer:
         """The block for a part, or None when there is none (reported): the API refuses an empty text."""
         block = self.parts.write(part, item, index)
         if self.native or not is_text(block) or block["text"]:
+            self.blank = self.blank or (is_text(block) and block["text"].isspace())
             return block
         self.rendering.lose(self.parts.path(item, index), "dropped", "an empty text is not accepted here")
         return None
@@ -447,14 +449,8 @@ def is_text(block: Any) -> bool:
 
 
 def _is_blank(blocks: Sequence[Any]) -> bool:
-    """Whether the texts of a message are white space: the server refuses them, and takes them beside another text."""
-    blank = False
-    for block in blocks:
-        if is_text(block):
-            if not block["text"].isspace():
-                return False
-            blank = True
-    return blank
+    """Whether all texts of a message are white space: the server refuses those, and takes one beside another text."""
+    return all(block["text"].isspace() for block in blocks if is_text(block))
 
 
 def message_path(at: str) -> str:
