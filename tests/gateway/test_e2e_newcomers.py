@@ -215,6 +215,31 @@ def test_a_start_that_waits_says_for_what(monkeypatch: pytest.MonkeyPatch, caplo
         assert {"model": "default", "backend": server.url} == waited.__dict__["fields"]
 
 
+def test_a_server_that_is_started_anew_with_another_model_is_believed() -> None:
+    card = {"id": "rwkv-universal-1b", "max_model_len": 16}
+
+    def script(asked: Asked) -> Script:
+        if asked.line.startswith("GET"):
+            return said({"data": [card]})
+        return said({"choices": [{"text": asked.json["prompt"][:5], "finish_reason": "stop"}]})
+
+    def told(gateway: Running) -> tuple[int, str, int]:
+        long = ASK | {"max_tokens": 4, "messages": [{"role": "user", "content": "word " * 99}]}
+        answer = httpx2.post(f"{gateway.url}/v1/chat/completions", json=long, verify=NO_TLS)
+        context = httpx2.get(f"{gateway.url}/v1/models", verify=NO_TLS).json()["data"][0]["max_model_len"]
+        return answer.status_code, gateway.service.models()[0].format.name, context
+
+    with Threaded() as thread, thread.server(script) as server, Running(unsaid(server.url)) as gateway:
+        served = gateway.service.models()[0]
+        assert (400, "rwkv-universal", 16) == told(gateway)
+        card |= {"id": "rwkv7-g1-1.5b", "max_model_len": 4096}
+        gateway.run(served.pool.check())
+        assert (200, "rwkv-goose", 4096) == told(gateway)
+        card |= {"id": "mystery"}
+        gateway.run(served.pool.check())
+        assert 400 == httpx2.post(f"{gateway.url}/v1/chat/completions", json=ASK, verify=NO_TLS).status_code
+
+
 def keyed(asked: Asked) -> Script:
     """A server that tells nothing without its key."""
     if asked.headers.get("authorization") == "Bearer right":

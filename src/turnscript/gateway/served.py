@@ -1,8 +1,8 @@
 """Owns a model that is served: its servers, the wire they speak, its prompt format, and how many tokens texts have.
 
 What the configuration leaves open the servers tell: which kind they are, how long their context is, which model they
-run and so which format it takes. They are asked when the gateway starts, and again with the next request if they did
-not answer then.
+run and so which format it takes. They are asked when the gateway starts, again with the next request if they did not
+answer then, and with each check of their health: a server may be started anew with another context, or another model.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Served:
         self._engines: list[Embedded] = []
         self._pool: Pool | None = None
         self._facts = Facts()
+        self._teller: Upstream | None = None
         self._refused = False
         self._tags: tuple[Format, list[str]] | None = None
         self._asking: asyncio.Lock = asyncio.Lock()
@@ -138,20 +139,32 @@ class Served:
 
     async def _ask(self) -> None:
         if self._pool is None:
-            self._pool = Pool([Member(upstream, self._most_running) for upstream in await self._upstreams()])
+            members = [Member(upstream, self._most_running) for upstream in await self._upstreams()]
+            self._pool = Pool(members, renewed=self._heed)
             await self._pool.__aenter__()
             self.counts_tokens = self._pool.members[0].upstream.backend.tokens_call("") is not None
         if self._facts == Facts():
             for member in self._pool.members:
                 facts = await member.upstream.facts()
                 if facts != Facts():
-                    self._facts = facts
                     await member.learn()  # or the first conversation begins in a place that nobody knows
+                    self._take(member, facts)
                     break
-            if self._facts.model:
-                self.model = self.model.told(self._facts.model)
-            if self._facts.adds_bos:
-                self.model = self.model.begun_with(self._facts.bos_token)
+
+    def _take(self, member: Member, facts: Facts) -> None:
+        """What a server says of itself holds from now on: its context, and its model where nothing else says which."""
+        self._teller, self._facts, self.model = member.upstream, facts, self.configured
+        if facts.model:
+            self.model = self.model.told(facts.model)
+        if facts.adds_bos:
+            self.model = self.model.begun_with(facts.bos_token)
+
+    def _heed(self, member: Member) -> None:
+        """A server has said what it is by now. It counts if its word did before."""
+        facts = member.upstream.known
+        if self._teller is member.upstream and facts not in (Facts(), self._facts):
+            self._take(member, facts)
+        self._fit_gate()
 
     async def _upstreams(self) -> list[Upstream]:
         """Its servers. One that does not answer yet is taken for what the others are: they serve the same model."""
