@@ -96,9 +96,9 @@ def test_a_real_server_with_a_recurrent_model_is_well(rwkv: str) -> None:
 
 
 def test_the_same_server_is_well_through_its_other_wire(llamacpp: str) -> None:
-    told = look(f"{llamacpp}/v1", "batuta-chatml")
+    told = look(f"{llamacpp}/v1", "batuta-chatml", kind="completions")
     assert [] == told.states("fault"), told.checks
-    assert "because of the path in its URL" in told["reachable"].detail
+    assert "as configured" in told["reachable"].detail
     assert told["streams"].figures["done"] is True
     assert told["tokenizer"].figures["exact"] is False
 
@@ -414,7 +414,7 @@ def test_a_place_where_nothing_listens_is_a_fault_with_a_remedy() -> None:
     for told in (unknown, known):
         assert ["reachable"] == told.states("fault") == [check.name for check in told.checks]
         assert "start the model server" in told["reachable"].remedy
-    assert "nothing listens there" in known["reachable"].detail
+        assert "nothing listens there" in told["reachable"].detail
 
 
 def test_a_server_that_is_loading_is_not_ready() -> None:

@@ -202,7 +202,7 @@ def test_a_server_that_is_down_is_pointed_at_and_counted(capsys: pytest.CaptureF
         assert (False, 1) == (health["up"], health["servers"])
         told = httpx2.post(f"{gateway.url}/v1/chat/completions", json=ASK, verify=NO_TLS)
         assert 502 == told.status_code
-        assert "http://127.0.0.1:9 does not answer" in told.json()["error"]["message"]
+        assert "http://127.0.0.1:9: nothing listens there" in told.json()["error"]["message"]
 
 
 def test_a_start_that_waits_says_for_what(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from urllib.parse import urlsplit
 
 from turnscript.backend import Facts
@@ -16,7 +15,6 @@ from turnscript.gateway.kinds import AUTO
 
 SAMPLE = 48
 """Tokens of the answer that the checks compare with."""
-_SHORT = 10.0
 _LONGEST_CONTEXT = 300_000
 """A context that is longer than this many tokens is not filled to see what happens."""
 _BUFFERED = 0.8
@@ -39,8 +37,9 @@ _NO_REASON = "use a version of the server that says `finish_reason`; without it,
 async def reachable(patient: Patient) -> Check:
     """Whether it answers, and which kind of server it is taken for."""
     found, upstream = Findings("reachable"), patient.upstream
-    if not await upstream.healthy():
-        found.failed(await _why_not(patient))
+    trouble = await upstream.trouble()
+    if trouble is not None:
+        found.failed(trouble)
         return found.check
     patient.facts = await upstream.facts()
     if upstream.wants_key:
@@ -50,21 +49,6 @@ async def reachable(patient: Patient) -> Check:
     found.say(f"{upstream.url} answers; it is taken for {title} {why}")
     found.figures = {"kind": upstream.backend.name, "why": why}
     return found.check
-
-
-async def _why_not(patient: Patient) -> UpstreamError:
-    """Why it is not healthy."""
-    upstream = patient.upstream
-    try:
-        async with asyncio.timeout(_SHORT):
-            reply = await upstream.transport.send(upstream.backend.health_call())
-            reply.close()
-    except UpstreamError as error:
-        return error
-    except TimeoutError:
-        return UpstreamError(f"{upstream.url} does not answer within {_SHORT:g} s", upstream=503, retryable=True)
-    message = f"{upstream.url} answers {reply.status} when asked whether it is well"
-    return UpstreamError(message, upstream=reply.status, retryable=True)
 
 
 def _why(patient: Patient) -> str:

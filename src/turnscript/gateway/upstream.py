@@ -30,6 +30,7 @@ _AFTER = 0.1  # seconds to wait for the end of a body whose answer is over
 _READS = 4  # and how often to look for it
 _SHORT = 10.0  # seconds for a small question
 _NO_KEY = 401
+_LOADING = 503
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
@@ -102,7 +103,11 @@ class Upstream:
         return True
 
     async def _bodies(self) -> list[bytes | None]:
-        return [await self._told(call) for call in self.backend.facts_calls()]
+        """The answers to the questions for the facts; where the first tells nothing, the others are not asked."""
+        first, *others = self.backend.facts_calls() or (None,)
+        bodies = [await self._told(first)] if first is not None else []
+        tells = self._read([*bodies, *(None for _ in others)]) != Facts()
+        return bodies + [await self._told(call) if tells else None for call in others]
 
     def _read(self, bodies: Sequence[bytes | None]) -> Facts:
         return self.backend.read_facts([body or b"" for body in bodies]) if any(bodies) else Facts()
@@ -123,13 +128,23 @@ class Upstream:
 
     async def healthy(self) -> bool:
         """Whether the server can answer, as far as it says so itself."""
+        return await self.trouble() is None
+
+    async def trouble(self) -> UpstreamError | None:
+        """Why the server cannot answer, as far as it says so itself; None if it can."""
         try:
             async with asyncio.timeout(_SHORT):
                 reply = await self.transport.send(self.backend.health_call())
                 reply.close()
-        except (UpstreamError, TimeoutError):
-            return False
-        return self.backend.is_well(reply.status)
+        except UpstreamError as error:
+            return error
+        except TimeoutError:
+            return UpstreamError(f"{self.url} does not answer within {_SHORT:g} s", upstream=503, retryable=True)
+        if self.backend.is_well(reply.status):
+            return None
+        loading = "; it may still be loading its model" if reply.status == _LOADING else ""
+        message = f"{self.url} answers {reply.status} when asked whether it is well{loading}"
+        return UpstreamError(message, upstream=reply.status, retryable=True)
 
     async def close(self) -> None:
         """Let go of all connections."""
