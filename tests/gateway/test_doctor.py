@@ -212,6 +212,27 @@ def test_a_server_without_faults_has_none() -> None:
     assert told["streams"].figures["done"] is True
 
 
+def test_a_web_server_is_told_from_a_model_server() -> None:
+    page = b"<!DOCTYPE HTML>\n<html lang='en'><head>\n<title>Error\nresponse</title></head><body>a b c</body></html>"
+
+    def script(asked: Asked) -> Script:
+        return said({}, status=404) if asked.line.startswith("GET") else said(page, status=501)
+
+    told = see(script)["streams"]
+    assert "answers 501: a page, 'Error response' (check the URL: " in told.detail
+    assert "<" not in told.detail
+    assert "correct the path of the server's URL" in told.remedy
+
+
+def test_a_format_that_the_model_s_own_name_does_not_tell_is_named_beside_it() -> None:
+    def script(asked: Asked) -> Script:
+        return said({"data": [{"id": "rwkv-universal-7b"}]}) if asked.line.startswith("GET") else Model()(asked)
+
+    shown = [see(script, format_=name)["about"].detail for name in ("rwkv-goose", "rwkv-universal", None)]
+    assert "format rwkv-goose (set; its name tells rwkv-universal)" in shown[0]
+    assert [False, False] == ["; its name tells" in detail for detail in shown[1:]]
+
+
 def test_a_conversation_that_goes_on_begins_with_what_was_written() -> None:
     """A recurrent model cannot go back, so only such a prompt tells whether it can go on."""
     prompts: list[str] = []

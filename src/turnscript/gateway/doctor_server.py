@@ -5,7 +5,8 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from turnscript.backend import Facts
-from turnscript.errors import UpstreamError
+from turnscript.detection import detect
+from turnscript.errors import TurnscriptError, UpstreamError
 from turnscript.events import PartDelta
 from turnscript.faults import fault_of
 from turnscript.gateway.doctor_findings import LOG, Check, Findings
@@ -83,7 +84,7 @@ async def about(patient: Patient) -> Check:
             "say --format NAME, or `format` in the configuration; `turnscript formats` lists them",
         )
         return found.check
-    found.say(f"format {format_.name} ({model.why})")
+    found.say(f"format {format_.name} ({model.why}{_told_besides(facts.model, format_.name)})")
     found.figures["format"] = format_.name
     start = format_.document.start
     ids = await patient.upstream.tokens(f"{start}Hi") if start else None
@@ -95,6 +96,15 @@ async def about(patient: Patient) -> Check:
     elif facts.adds_bos and facts.bos_token:
         found.say(f"it puts {facts.bos_token!r} before each prompt")
     return found.check
+
+
+def _told_besides(model: str | None, format_: str) -> str:
+    """What the model's own name tells, if that is another format."""
+    try:
+        told = detect(model).format if model else None
+    except (TurnscriptError, OSError):  # a file of that name lies here, and is no model
+        told = None
+    return f"; its name tells {told}" if told not in (None, format_) else ""
 
 
 # Streams.
