@@ -15,7 +15,7 @@ from turnscript.gateway.keyfile import add_key
 from turnscript.gateway.service import Service
 from turnscript.registry import apis, get_api
 
-OPEN = {"/", "/health", "/api/event_logging/batch"}
+OPEN = {"/", "/v1", "/health", "/api/event_logging/batch"}
 """Paths that tell nothing of anybody, and start nothing."""
 SOCKETS = {api.endpoint.removeprefix(strip) for api in map(get_api, apis()) for strip in ("", "/v1")}
 """Where a GET is only told to use another method, or no WebSocket."""
@@ -93,6 +93,12 @@ def test_a_base_url_that_ends_in_a_slash_or_in_the_version_again_means_the_same(
         assert (405, True) == (told.status_code, "POST" in told.headers["allow"])
     assert ["default"] == [one["id"] for one in keyless.client.get(f"{keyless.url}{base}/models/").json()["data"]]
     assert 200 == keyless.client.get(f"{keyless.url}{base}/models/default").status_code
+
+
+@pytest.mark.parametrize("base", ["", "/", "/v1", "/v1/", "/v1/v1"])
+def test_a_base_url_says_that_somebody_is_there(keyless: Stage, base: str) -> None:
+    assert "turnscript is running" in keyless.client.get(keyless.url + base).text
+    assert 200 == keyless.client.head(keyless.url + base).status_code
 
 
 def test_without_a_key_another_spelling_of_a_path_opens_nothing(keyed: tuple[Stage, str]) -> None:

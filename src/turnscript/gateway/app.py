@@ -69,7 +69,8 @@ class Application:
         yield self._at("/health", GET=Health(service))
         yield self._at("/metrics", GET=MetricsPage(service))
         yield self._at("/turnscript/reports/{id}", GET=Report(service, default))
-        yield self._at("/", GET=Welcome(service))
+        for base in ("/", "/v1"):
+            yield self._at(base, GET=Welcome(service))
         # Clients that report their own use: taken and forgotten, so that they do not try again.
         yield self._at("/api/event_logging/batch", POST=Welcome(service))
 
