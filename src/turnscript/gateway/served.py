@@ -8,6 +8,7 @@ answer then, and with each check of their health: a server may be started anew w
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from secrets import token_urlsafe
 from time import monotonic
@@ -22,6 +23,7 @@ from turnscript.gateway.config import Config, Limits, Model
 from turnscript.gateway.embedded import Embedded
 from turnscript.gateway.kinds import AUTO
 from turnscript.gateway.limits import Gate
+from turnscript.gateway.logs import say
 from turnscript.gateway.pool import Member, Pool
 from turnscript.gateway.recognizing import generic, taken_for
 from turnscript.gateway.replay import Replay
@@ -52,6 +54,7 @@ class Served:
         self._pool: Pool | None = None
         self._facts = Facts()
         self._teller: Upstream | None = None
+        self._attempts = 0
         self._refused = False
         self._tags: tuple[Format, list[str]] | None = None
         self._asking: asyncio.Lock = asyncio.Lock()
@@ -135,6 +138,7 @@ class Served:
 
     async def _learn(self) -> None:
         async with self._asking:
+            self._attempts += 1
             await self._ask()
 
     async def _ask(self) -> None:
@@ -153,11 +157,16 @@ class Served:
 
     def _take(self, member: Member, facts: Facts) -> None:
         """What a server says of itself holds from now on: its context, and its model where nothing else says which."""
+        late = self._attempts > 1 or self._teller is not None
         self._teller, self._facts, self.model = member.upstream, facts, self.configured
         if facts.model:
             self.model = self.model.told(facts.model)
         if facts.adds_bos:
             self.model = self.model.begun_with(facts.bos_token)
+        if late:  # whoever started the server now, or anew, waits for this line
+            takes = self.model.takes
+            told = {"context": self.context, "format": takes.name if takes is not None else None}
+            say(logging.INFO, "model ready", model=self.name, server=facts.model, **told)
 
     def _heed(self, member: Member) -> None:
         """A server has said what it is by now. It counts if its word did before."""
