@@ -22,7 +22,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from turnscript.conversation import Usage
-from turnscript.errorobject import upstream_error
+from turnscript.errorobject import page_in, upstream_error
 from turnscript.errors import InvalidRequest, UpstreamError
 from turnscript.jsontext import Json, read_object
 from turnscript.logprobs import TokenLogprob, TokenReader
@@ -298,7 +298,7 @@ def refusal(status: int, body: bytes) -> UpstreamError:
     """An answer with an error's status, whatever its body holds: an error object, a `detail`, a page, or nothing."""
     said = body[:SHOWN].decode("utf-8", "replace").strip()
     retryable = status in (408, 429) or status >= 500
-    message = _words_of(body) or said[:300] or "nothing else"
+    message = page_in(said) or _words_of(body) or said[:300] or "nothing else"
     hint = _HINTS.get(status, "")
     return UpstreamError(
         f"the model server answers {status}: {message}{hint}", upstream=status, body=said, retryable=retryable

@@ -5,6 +5,7 @@ Clients branch on status, type and code, and know a full context by its wording.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -129,3 +130,16 @@ def _scalar(members: dict[str, Json], name: str) -> str | int | None:
     value = members.get(name)
     found = plain(value) if value is not None else None
     return found if isinstance(found, str | int) else None
+
+
+def page_in(said: str) -> str:
+    """What to say of a page, which servers of the web and proxies give in place of an error; empty for what is none."""
+    if not _PAGE.match(said):
+        return ""
+    found = _TITLE.search(said)
+    title = f", {' '.join(found[1].split())[:100]!r}" if found else ""
+    return f"a page{title} (check the URL: a page comes from a web server or a proxy)"
+
+
+_PAGE = re.compile(r"\s*<(!doctype html|html)\b", re.IGNORECASE)
+_TITLE = re.compile(r"<title[^>]{0,100}>([^<]*)", re.IGNORECASE)

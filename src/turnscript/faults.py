@@ -79,7 +79,13 @@ _KINDS: dict[int, Kind] = {
 }
 _PASSED_ON = {400: 400, 402: 429, 413: 413, 422: 400, 429: 429, 503: 503, 529: 503}
 """What a backend refused, as the status that a client is told; its other failures are a bad gateway."""
-_RETRY: dict[Kind, bool] = {"rate_limited": True, "overloaded": True, "timeout": True, "no_quota": False}
+_RETRY: dict[Kind, bool] = {
+    "rate_limited": True,
+    "overloaded": True,
+    "timeout": True,
+    "no_quota": False,
+    "unauthorized": False,  # Claude Code tries for minutes otherwise, and says nothing
+}
 
 _OVERFLOW = re.compile(
     r"context_length_exceeded|exceed_context_size|maximum context length|available context size|context window"

@@ -27,7 +27,8 @@ AGENTS = ROOT / "tests" / "agents"
 PROGRAMS = [client for client in clients() if client.command]
 LIBRARIES = [client for client in clients() if not client.command]
 CONTEXT = 4096
-SAYS = {"status": "ok", "data": [{"id": "m1", "max_input_tokens": CONTEXT}], "id": "m2", "max_input_tokens": CONTEXT}
+MODEL = {"max_input_tokens": CONTEXT}
+SAYS = {"status": "ok", "models": {"m1": {}}, "data": [MODEL | {"id": "m1"}], "id": "m2"} | MODEL
 """What the stand-in for a gateway says to everything: its health, its models, and any one model."""
 
 # A client that says how it was started, and then does what its last argument says.
@@ -204,7 +205,7 @@ def test_the_model_and_its_context_are_the_gateways_or_what_is_said(
 
 def test_a_context_that_nobody_knows_is_not_told(place: Place, loopback: Loopback) -> None:
     place.install("claude")
-    loopback.answer(json.dumps({"status": "ok", "data": [{"id": "m1"}]}).encode())
+    loopback.answer(json.dumps({"status": "ok", "models": {}, "data": [{"id": "m1"}]}).encode())
     assert 0 == place.launch("--url", loopback.url, "claude").returncode
     assert "CLAUDE_CODE_MAX_CONTEXT_TOKENS" not in place.variables
     assert "limit" not in settings_text_of("opencode", None)
@@ -265,9 +266,11 @@ def test_a_proxy_that_is_none_or_needed_stays_as_it_is(env: Mapping[str, str], u
 def test_a_model_that_is_too_small_for_a_client_is_told(place: Place, loopback: Loopback) -> None:
     for name in ("claude", "pi"):
         place.install(name)
-    small, fits = (place.launch("--url", loopback.url, name) for name in ("claude", "pi"))
-    assert (0, 0, b"") == (small.returncode, fits.returncode, fits.stderr)
+    started = [("claude",), ("pi",), ("claude", "-p", "--bare")]
+    small, fits, bare = (place.launch("--url", loopback.url, *arguments) for arguments in started)
+    assert (0, 0, b"", b"") == (small.returncode, fits.returncode, fits.stderr, bare.stderr)
     assert f"the model takes {CONTEXT} tokens, but Claude Code needs about 12000" in small.stderr.decode()
+    assert "give the model server more, or add --bare: about 1500\n" in small.stderr.decode()
 
 
 # What goes wrong.
@@ -292,12 +295,18 @@ def test_a_gateway_that_is_not_there_is_named_and_how_to_start_it(place: Place, 
         (b"[]", 200, "is no gateway of turnscript"),
         (b"{}", 200, "is no gateway of turnscript"),
         (b"not found", 404, "is no gateway of turnscript"),
+        (
+            b'{"status": "ok"}',
+            200,
+            "is no gateway of turnscript\n  start one; if this is a model server: turnscript serve",
+        ),
         (b'{"status": "draining"}', 503, "is shutting down"),
+        (b'{"error": {"message": "Loading model"}}', 503, "refuses: Loading model"),
         (b'{"error": {"message": "no key"}}', 401, "asks for a key: no key"),
         (b'{"error": {"message": "no such model"}}', 404, "refuses: no such model"),
-        (b'{"status": "ok", "data": []}', 200, "has no model"),
-        (b'{"status": "ok", "data": [{}]}', 200, "is no gateway of turnscript"),
-        (b'{"status": "ok", "data": ["m"]}', 200, "is no gateway of turnscript"),
+        (b'{"status": "ok", "models": {}, "data": []}', 200, "has no model"),
+        (b'{"status": "ok", "models": {}, "data": [{}]}', 200, "is no gateway of turnscript"),
+        (b'{"status": "ok", "models": {}, "data": ["m"]}', 200, "is no gateway of turnscript"),
     ],
 )
 def test_a_gateway_that_cannot_serve_is_told_apart(body: bytes, status: int, said: str, loopback: Loopback) -> None:

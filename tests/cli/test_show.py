@@ -86,6 +86,29 @@ def test_a_page_shows_stops_and_special_tokens_with_their_white_space() -> None:
     assert ["without tools: </ai00:assistant>", "with tools: </ai00:assistant>, </ai00:function_calls>"] == tools
 
 
+def test_a_page_of_a_format_without_special_tokens_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "plain.toml"
+    file.write_text(
+        """
+        [[format]]
+        name = "plain"
+        flattened = true
+        [[format.turn]]
+        role = "user"
+        open = "Q: "
+        segment = [{ kind = "user", body = "text" }]
+        [[format.turn]]
+        role = "assistant"
+        open = "A: "
+        segment = [{ kind = "assistant", body = "text", model = true }]
+        [format.generation]
+        stops = ["\\n\\nQ:"]
+        """,
+        encoding="utf-8",
+    )
+    assert ["none"] == section(page(str(file)), "Special tokens")
+
+
 def test_a_page_says_what_the_format_cannot_carry() -> None:
     ids, names = "the ids of a call and its result", "the name of a speaker"
     blanks = "blank lines, and white space at the ends of a text"

@@ -1,5 +1,6 @@
 """Whole jobs: the bytes that come out depend on the inputs and the plan, and on nothing else."""
 
+import errno
 import json
 import os
 import subprocess
@@ -11,10 +12,12 @@ import psutil
 import pytest
 
 from tests.datasets.jobs import built, chat, chats, documents, peak_of, plan_for, rejects, results, started, written
+from turnscript.datasets import executors
 from turnscript.datasets.build import Progress, build
 from turnscript.datasets.executors import Executor, Inline, Processes, Shard, WorkerDied
 from turnscript.datasets.merge import merge
 from turnscript.datasets.preparation import prepare
+from turnscript.datasets.shardfiles import FOLDER, unfinished
 from turnscript.errors import InvalidInput
 
 BUSY = {"dedup": "exact", "shuffle": 7, "repeat": 2, "pack": "bfd:512", "max_tokens": 512, "overflow": "drop-turns"}
@@ -119,6 +122,20 @@ def test_ctrl_c_ends_a_build_and_its_workers_and_leaves_what_is_finished(tmp_pat
     built(plan, tmp_path / "out", Inline())
     built(plan, tmp_path / "fresh", Inline())
     assert results(tmp_path / "fresh") == results(tmp_path / "out")
+
+
+def test_workers_that_are_stopped_leave_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "_GRACE", 60.0)
+    file = written(tmp_path / "a.jsonl", chats(20_000, 3))
+    folder = tmp_path / "out" / FOLDER
+
+    def stop(_: Progress) -> None:
+        if any(unfinished(folder)):
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    with pytest.raises(OSError, match="no space left"):
+        build(plan_for(file, tokenizer="rwkv-world"), tmp_path / "out", executor=Processes(2), shards=2, progress=stop)
+    assert [] == list(unfinished(folder))
 
 
 def test_a_worker_that_is_killed_is_named_with_its_shard(tmp_path: Path) -> None:

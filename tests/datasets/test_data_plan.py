@@ -11,6 +11,8 @@ import pytest
 from tests.datasets.jobs import built, chat, chats, plan_for, results, written
 from turnscript.datasets.plan import Plan, plan_of, read_plan
 from turnscript.datasets.preparation import load_prepared, prepare
+from turnscript.datasets.runstats import stats_of
+from turnscript.datasets.verify import verify
 from turnscript.errors import InvalidInput, UnknownName
 
 
@@ -97,8 +99,11 @@ def test_unknown_names_are_refused_before_anything_is_read(tmp_path: Path) -> No
             prepare(plan, tmp_path / "out")
     with pytest.raises(InvalidInput, match="0 shards"):
         prepare(plan_for(file), tmp_path / "out", shards=0)
+    for there_is_none in (load_prepared, verify, stats_of):
+        with pytest.raises(InvalidInput, match="out: there is no such folder; check the path"):
+            there_is_none(tmp_path / "out")
     with pytest.raises(InvalidInput, match="holds no plan"):
-        load_prepared(tmp_path / "out")
+        load_prepared(tmp_path)
 
 
 def test_a_name_that_is_no_utf8_is_refused_with_what_to_do(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -41,11 +42,29 @@ TOKENS = st.lists(
 
 
 @pytest.mark.parametrize("row", [99, 11])
-def test_a_row_that_is_not_there_is_told_with_how_many_there_are(row: int) -> None:
+def test_a_row_that_is_not_there_is_told_with_the_last_one(row: int) -> None:
     rows = EXAMPLES / "training_rows.jsonl"
     result = run("data", "preview", rows, "--to", "rwkv-goose", "--tokenizer", "bytes", "--row", str(row))
-    told = f"turnscript: error: {rows}: there is no row {row}: the file has 10, counted from 1\n"
+    told = f"turnscript: error: {rows}: there is no row {row}: the last one is row 10\n"
     assert (1, f"{told}  expected a row from 1 to 10\n") == (result.exit_code, result.stderr)
+
+
+def test_a_row_is_the_one_that_errors_call_so(tmp_path: Path) -> None:
+    chat = '{{"messages": [{{"role": "user", "content": "{0}"}}, {{"role": "assistant", "content": "{0}"}}]}}'
+    lines, array = tmp_path / "rows.jsonl", tmp_path / "rows.json"
+    lines.write_text("\n".join(["", chat.format("two"), "", "", "{", chat.format("six")]), encoding="utf-8")
+    array.write_text(f"[{chat.format('one')}, {{}},\n\n {chat.format('three')}]", encoding="utf-8")
+
+    def shown(path: Path, row: int) -> tuple[int, str]:
+        found = preview(str(path), row, format="rwkv-goose", tokenizer="bytes", form="messages")
+        return found.number, found.problem.code if found.problem else found.examples[0].runs[1].text
+
+    assert [(2, "two")] * 2 == [shown(lines, 1), shown(lines, 2)]
+    assert [(5, "E_JSON")] * 3 == [shown(lines, row) for row in (3, 4, 5)]
+    assert [(6, "six"), (3, "three")] == [shown(lines, 6), shown(array, 3)]
+    for path, last in ((lines, 6), (array, 3)):
+        with pytest.raises(InvalidInput, match=f"there is no row 7: the last one is row {last}"):
+            shown(path, 7)
 
 
 @pytest.mark.parametrize("row", [0, -1])

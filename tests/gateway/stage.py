@@ -152,7 +152,7 @@ def is_refused(told: Told, error: TurnscriptError) -> None:
     assert told.error is not None
     assert not told.streamed
     assert told.headers[told.api.request_id].startswith("req_")
-    if fault_of(error).retry is not None:
+    if fault_of(error).retry:
         assert 1 <= int(told.headers["retry-after"]) <= 60
         assert 0 < int(told.headers["retry-after-ms"]) <= 60_000
 

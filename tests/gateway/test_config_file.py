@@ -375,7 +375,7 @@ def test_other_addresses_need_keys_or_a_word(host: str) -> None:
     with pytest.raises(InvalidConfig) as caught:
         load(None, {}, {"server.host": host})
     assert "turnscript keys add" in caught.value.message
-    assert "public = true" in caught.value.message
+    assert "public = true (`--public`)" in caught.value.message
     assert host == load(None, {}, {"server.host": host, "server.public": True}).server.host
     assert host == load(None, {}, {"server.host": host, "server.keys": "k"}).server.host
 

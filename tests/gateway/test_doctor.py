@@ -96,9 +96,9 @@ def test_a_real_server_with_a_recurrent_model_is_well(rwkv: str) -> None:
 
 
 def test_the_same_server_is_well_through_its_other_wire(llamacpp: str) -> None:
-    told = look(f"{llamacpp}/v1", "batuta-chatml")
+    told = look(f"{llamacpp}/v1", "batuta-chatml", kind="completions")
     assert [] == told.states("fault"), told.checks
-    assert "because of the path in its URL" in told["reachable"].detail
+    assert "as configured" in told["reachable"].detail
     assert told["streams"].figures["done"] is True
     assert told["tokenizer"].figures["exact"] is False
 
@@ -210,6 +210,27 @@ def test_a_server_without_faults_has_none() -> None:
     assert ["tokenizer"] == told.states("warning"), told.checks
     assert [] == told.states("fault")
     assert told["streams"].figures["done"] is True
+
+
+def test_a_web_server_is_told_from_a_model_server() -> None:
+    page = b"<!DOCTYPE HTML>\n<html lang='en'><head>\n<title>Error\nresponse</title></head><body>a b c</body></html>"
+
+    def script(asked: Asked) -> Script:
+        return said({}, status=404) if asked.line.startswith("GET") else said(page, status=501)
+
+    told = see(script)["streams"]
+    assert "answers 501: a page, 'Error response' (check the URL: " in told.detail
+    assert "<" not in told.detail
+    assert "correct the path of the server's URL" in told.remedy
+
+
+def test_a_format_that_the_model_s_own_name_does_not_tell_is_named_beside_it() -> None:
+    def script(asked: Asked) -> Script:
+        return said({"data": [{"id": "rwkv-universal-7b"}]}) if asked.line.startswith("GET") else Model()(asked)
+
+    shown = [see(script, format_=name)["about"].detail for name in ("rwkv-goose", "rwkv-universal", None)]
+    assert "format rwkv-goose (set; its name tells rwkv-universal)" in shown[0]
+    assert [False, False] == ["; its name tells" in detail for detail in shown[1:]]
 
 
 def test_a_conversation_that_goes_on_begins_with_what_was_written() -> None:
@@ -414,7 +435,7 @@ def test_a_place_where_nothing_listens_is_a_fault_with_a_remedy() -> None:
     for told in (unknown, known):
         assert ["reachable"] == told.states("fault") == [check.name for check in told.checks]
         assert "start the model server" in told["reachable"].remedy
-    assert "nothing listens there" in known["reachable"].detail
+        assert "nothing listens there" in told["reachable"].detail
 
 
 def test_a_server_that_is_loading_is_not_ready() -> None:

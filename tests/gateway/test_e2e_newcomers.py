@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -202,7 +203,7 @@ def test_a_server_that_is_down_is_pointed_at_and_counted(capsys: pytest.CaptureF
         assert (False, 1) == (health["up"], health["servers"])
         told = httpx2.post(f"{gateway.url}/v1/chat/completions", json=ASK, verify=NO_TLS)
         assert 502 == told.status_code
-        assert "http://127.0.0.1:9 does not answer" in told.json()["error"]["message"]
+        assert "http://127.0.0.1:9: nothing listens there" in told.json()["error"]["message"]
 
 
 def test_a_start_that_waits_says_for_what(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -213,6 +214,60 @@ def test_a_start_that_waits_says_for_what(monkeypatch: pytest.MonkeyPatch, caplo
             pass
         (waited,) = [one for one in caplog.records if one.getMessage() == "waiting for the model"]
         assert {"model": "default", "backend": server.url} == waited.__dict__["fields"]
+
+
+def test_a_server_that_is_started_later_is_found_without_a_request(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("turnscript.gateway.service.AGAIN", 0.05)
+    caplog.set_level("INFO", "turnscript")
+    started: list[bool] = []
+
+    def script(asked: Asked) -> Script:
+        return said({"data": [{"id": "rwkv-universal-7b"}]}) if started else said("", status=503)
+
+    with Threaded() as thread, thread.server(script) as server, Running(Config.for_backend(server.url)) as gateway:
+        (model,) = gateway.service.models()
+        assert not model.health()["up"]
+        started.append(True)
+        deadline = time.monotonic() + 60
+        while not model.health()["up"] and time.monotonic() < deadline:
+            time.sleep(0.02)
+        health = httpx2.get(f"{gateway.url}/health", verify=NO_TLS).json()["models"]["default"]
+        assert (True, "rwkv-universal") == (health["up"], model.format.name)
+    events = [one.getMessage() for one in caplog.records]
+    assert ["model not ready", "model ready"] == [event for event in events if event.startswith("model ")]
+
+
+def test_a_server_that_is_started_anew_with_another_model_is_believed(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "turnscript")
+    card = {"id": "rwkv-universal-1b", "max_model_len": 16}
+
+    def script(asked: Asked) -> Script:
+        if asked.line.startswith("GET"):
+            return said({"data": [card]})
+        return said({"choices": [{"text": asked.json["prompt"][:5], "finish_reason": "stop"}]})
+
+    def told(gateway: Running) -> tuple[int, str, int]:
+        long = ASK | {"max_tokens": 4, "messages": [{"role": "user", "content": "word " * 99}]}
+        answer = httpx2.post(f"{gateway.url}/v1/chat/completions", json=long, verify=NO_TLS)
+        context = httpx2.get(f"{gateway.url}/v1/models", verify=NO_TLS).json()["data"][0]["max_model_len"]
+        return answer.status_code, gateway.service.models()[0].format.name, context
+
+    with Threaded() as thread, thread.server(script) as server, Running(unsaid(server.url)) as gateway:
+        served = gateway.service.models()[0]
+        assert (400, "rwkv-universal", 16) == told(gateway)
+        card |= {"id": "rwkv7-g1-1.5b", "max_model_len": 4096}
+        gateway.run(served.pool.check())
+        assert (200, "rwkv-goose", 4096) == told(gateway)
+        gateway.run(served.pool.check())
+        card |= {"id": "mystery"}
+        gateway.run(served.pool.check())
+        ready = [one.__dict__["fields"] for one in caplog.records if one.getMessage() == "model ready"]
+        names = ("server", "context", "format")
+        told_again = [("rwkv7-g1-1.5b", 4096, "rwkv-goose"), ("mystery", 4096, None)]
+        assert told_again == [tuple(fields[name] for name in names) for fields in ready]
+        assert 400 == httpx2.post(f"{gateway.url}/v1/chat/completions", json=ASK, verify=NO_TLS).status_code
 
 
 def keyed(asked: Asked) -> Script:

@@ -19,7 +19,7 @@ from turnscript.gateway.service import Service
 from turnscript.registry import get_api
 
 RESPONSES = get_api("openai-responses")
-OTHERS = {"/", "/health", "/metrics", "/api/event_logging/batch"}
+OTHERS = {"/", "/v1", "/health", "/metrics", "/api/event_logging/batch"}
 """Paths that belong to no API."""
 PATHS = [
     (method, route.path)

@@ -8,14 +8,14 @@ from typing import Any, cast
 import pytest
 from starlette.routing import Route
 
-from tests.gateway.stage import Stage, answer
+from tests.gateway.stage import Stage, answer, body_of
 from turnscript.gateway.app import Application
 from turnscript.gateway.config import Config
 from turnscript.gateway.keyfile import add_key
 from turnscript.gateway.service import Service
 from turnscript.registry import apis, get_api
 
-OPEN = {"/", "/health", "/api/event_logging/batch"}
+OPEN = {"/", "/v1", "/health", "/api/event_logging/batch"}
 """Paths that tell nothing of anybody, and start nothing."""
 SOCKETS = {api.endpoint.removeprefix(strip) for api in map(get_api, apis()) for strip in ("", "/v1")}
 """Where a GET is only told to use another method, or no WebSocket."""
@@ -81,6 +81,40 @@ def test_without_keys_no_name_of_others_that_leads_here_gets_anything(keyless: S
     for host in ("localhost:3000", "[::1]:80", "127.0.0.1", "192.168.0.7:80", "gateway", "host.docker.internal:8400"):
         told = keyless.client.request(method, url, headers={"host": host})
         assert told.status_code in (200, 400, 404)
+
+
+@pytest.mark.parametrize("base", ["/v1/v1", "/", "//v1", "/v1/v1/v1", "/v1/"])
+def test_a_base_url_that_ends_in_a_slash_or_in_the_version_again_means_the_same(keyless: Stage, base: str) -> None:
+    for api in map(get_api, apis()):
+        keyless.play(answer("Hello"))
+        url = keyless.url + base + api.endpoint.removeprefix("/v1")
+        assert 200 == keyless.client.post(url, content=body_of(api, stream=False)).status_code
+        told = keyless.client.delete(url)
+        assert (405, True) == (told.status_code, "POST" in told.headers["allow"])
+    assert ["default"] == [one["id"] for one in keyless.client.get(f"{keyless.url}{base}/models/").json()["data"]]
+    assert 200 == keyless.client.get(f"{keyless.url}{base}/models/default").status_code
+
+
+@pytest.mark.parametrize("base", ["", "/", "/v1", "/v1/", "/v1/v1"])
+def test_a_base_url_says_that_somebody_is_there(keyless: Stage, base: str) -> None:
+    assert "turnscript is running" in keyless.client.get(keyless.url + base).text
+    assert 200 == keyless.client.head(keyless.url + base).status_code
+
+
+def test_without_a_key_another_spelling_of_a_path_opens_nothing(keyed: tuple[Stage, str]) -> None:
+    stage, token = keyed
+    for path in ("/v1/v1/models", "//models", "/v1/models/", "//metrics"):
+        assert 401 == stage.client.get(stage.url + path).status_code
+        assert 200 == stage.client.get(stage.url + path, headers={"x-api-key": token}).status_code
+
+
+def test_a_path_where_nothing_is_goes_to_the_log(keyless: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "turnscript")
+    for path in ("/v1/messages/v1/messages", "/v1/chat/completion", "/v1/What is the weather?", f"/{'a' * 99}"):
+        assert 404 == keyless.client.post(path).status_code
+    assert 405 == keyless.client.get("/v1/chat/completions").status_code
+    logged = [one.__dict__["fields"].get("path") for one in caplog.records if one.getMessage() == "refused"]
+    assert ["/v1/messages/v1/messages", "/v1/chat/completion", None, None, "/v1/chat/completions"] == logged
 
 
 def test_a_page_of_another_host_may_ask_with_a_key_and_where_the_server_is_public(keyed: tuple[Stage, str]) -> None:

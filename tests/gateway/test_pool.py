@@ -224,6 +224,35 @@ def test_a_server_that_came_back_is_asked_again_what_it_is() -> None:
         assert (True, 2) == state(member)
 
 
+def test_a_server_that_was_started_anew_between_two_checks_is_known_by_what_it_says() -> None:
+    slots, busy = [2], [False]
+
+    def script(asked: Asked) -> Any:
+        if busy[0] and asked.line.endswith("/tokenize"):
+            return said({}, status=503)
+        return llama(slots[0])(asked)
+
+    @pooled(script, backend=LLAMA)
+    async def _(pool: Pool, servers: list[Scripted]) -> None:
+        [member] = pool.members
+        told: list[int | None] = []
+        pool._renewed = lambda one: told.append(one.upstream.known.slots)
+        lease = await pool.lease("a")
+        await pool.check()
+        assert (True, 2) == state(member)
+        assert member.holds("a")
+        slots[0] = 3
+        busy[0] = True
+        await pool.check()
+        assert (True, 2) == state(member), "a server that does not answer all is busy, and no other one"
+        busy[0] = False
+        await pool.check()
+        assert (True, 3) == state(member)
+        assert not member.holds("a")
+        assert [2, 2, 3] == told
+        lease.release()
+
+
 @pytest.mark.parametrize("status", [400, 422, 429, 500])
 def test_what_a_server_says_of_a_request_does_not_count_against_it(status: int) -> None:
     @pooled(said("", status=status))

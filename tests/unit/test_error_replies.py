@@ -280,7 +280,8 @@ def test_headers_say_when_to_try_again_and_whether() -> None:
     assert later == CHAT.headers(RateLimited("x", 1.5))
     assert later | {"request-id": "r"} == MESSAGES.headers(RateLimited("x", 1.5), request_id="r")
     assert {"x-should-retry": "true", "x-request-id": "r"} == RESPONSES.headers(Overloaded("x"), request_id="r")
-    assert [{"x-should-retry": "false"}] * 2 == [CHAT.headers(Conflict("x")), CHAT.headers(QUOTA)]
+    for error in (Conflict("x"), QUOTA, Unauthorized("x")):
+        assert {"x-should-retry": "false"} == CHAT.headers(error)
     assert [{}] * 3 == [CHAT.headers(Forbidden("x")), CHAT.headers(UpstreamError("x")), CHAT.headers(TooLarge(1))]
     upstream = UpstreamError("x", upstream=429, retryable=True, retry_after=0.0004)
     assert {"retry-after": "1", "retry-after-ms": "1", "x-should-retry": "true"} == CHAT.headers(upstream)
@@ -295,6 +296,7 @@ def test_headers_say_when_to_try_again_and_whether() -> None:
         (BackendDown("x", retry_after=0.001), 2),
         (Conflict("x"), 1),
         (QUOTA, 1),
+        (Unauthorized("x"), 1),
         (Forbidden("x"), 1),
     ],
     ids=lambda value: type(value).__name__,

@@ -12,7 +12,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -172,10 +172,16 @@ def _start(client: Client, gateway: Gateway, arguments: tuple[str, ...]) -> NoRe
     screen = Screen()
     if screen.is_terminal:
         screen.note(f"{client.title} uses {gateway.model} at {gateway.url}")
-    if gateway.context is not None and gateway.context < client.prompt:
-        needs = f"{client.title} needs about {client.prompt} for its instructions and tools"
-        screen.note(f"the model takes {gateway.context} tokens, but {needs}")
+    if gateway.context is not None and gateway.context < client.needs(arguments):
+        screen.note(_too_small(client, gateway.context, arguments))
     _become(path, [client.command, *made.arguments, *arguments], env)
+
+
+def _too_small(client: Client, context: int, arguments: Sequence[str]) -> str:
+    needed = client.needs(arguments)
+    lean = [f"or add {word}: about {tokens}" for word, tokens in client.lean.items() if tokens < min(needed, context)]
+    needs = f"{client.title} needs about {needed} for its instructions and tools"
+    return ", ".join([f"the model takes {context} tokens, but {needs}: give the model server more", *lean])
 
 
 def _become(path: str, command: list[str], env: dict[str, str]) -> NoReturn:

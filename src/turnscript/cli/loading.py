@@ -1,6 +1,7 @@
 """Owns Ctrl-C while the command line is being loaded: it ends in one word, as it does later, without a traceback.
 
 All of the package is loaded before its entry point can say anything, so the package itself loads this module first.
+What this module imports is there already, or small: Ctrl-C meanwhile is a traceback.
 Where it is a library of somebody else's program, nothing is done.
 """
 
@@ -12,7 +13,6 @@ import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from types import FrameType
-from typing import NoReturn
 
 INTERRUPTED = 130
 NOTE = "turnscript: interrupted\n"
@@ -36,7 +36,7 @@ def loaded() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
+def _leave(_number: int, _frame: FrameType | None) -> None:
     sys.stderr.write(NOTE)
     raise SystemExit(INTERRUPTED)
 

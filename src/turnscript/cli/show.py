@@ -72,7 +72,7 @@ def _page(page: Reference, out: Sink) -> Iterator[str]:
     if page.thinking is not None:
         yield from section("The same, where the model is to think first", _cut(page.thinking, page.text, coloured))
     yield from section("What ends an answer", _stops(page))
-    yield from section("Special tokens", [_quoted(token) for token in page.special_tokens])
+    yield from section("Special tokens", [_quoted(token) for token in page.special_tokens] or ["none"])
     yield from section("What it cannot carry", _limits(page))
     yield from section("What the example lost", [_said(loss) for loss in page.losses] or ["nothing"])
     yield from section("How content is kept apart from tags", _escapes(page.escapes))

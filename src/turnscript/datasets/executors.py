@@ -30,6 +30,10 @@ Run = Callable[[Sequence[int], Tell], None]
 """Runs these shards of a folder. Raises what a shard raised, and WorkerDied."""
 
 
+_GRACE = 5.0
+"""Seconds that a worker has to tidy up."""
+
+
 class Executor(ABC):
     """Runs the shards of a folder that is prepared. `takes` says which of so many; `partial`: others do the rest."""
 
@@ -107,6 +111,7 @@ class Processes(Executor):
         def run(numbers: Sequence[int], tell: Tell) -> None:
             wanted = min(self.count, len(numbers))
             while len(workers) > wanted:
+                workers[-1].stop()
                 workers.pop().end()
             while len(workers) < wanted:
                 workers.append(_Worker(out, tokenizer, heard))
@@ -117,6 +122,8 @@ class Processes(Executor):
                 workers.append(_Worker(out, tokenizer, heard))
             yield run
         finally:
+            for worker in workers:
+                worker.stop()
             for worker in workers:
                 worker.end()
 
@@ -175,10 +182,17 @@ class _Worker:
         self.shard = number
         self._say(number)
 
+    def stop(self) -> None:
+        """Ask it to stop, and to remove what it has half written."""
+        self._process.terminate()
+
     def end(self) -> None:
-        """Stop at once. What is not finished is made again."""
-        self._process.kill()
-        self._process.wait()
+        """Wait until it has stopped, but not for long. What is not finished is made again."""
+        try:
+            self._process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             try:

@@ -154,8 +154,16 @@ def find_prepared(out: Path) -> Prepared | None:
     return prepared if (prepared.version, prepared.layout) == (turnscript.__version__, LAYOUT) else None
 
 
+def check_folder(out: str | os.PathLike[str]) -> None:
+    """Raises InvalidInput where there is no such folder: most likely a typo, and no build that was not finished."""
+    if not Path(out).is_dir():
+        message = f"{os.fspath(out)}: there is no such folder; check the path"
+        raise InvalidInput(message, expected="the folder that a build wrote to", got=os.fspath(out))
+
+
 def load_prepared(out: str | os.PathLike[str]) -> Prepared:
     """What was prepared in a folder. Raises InvalidInput if nothing was, or by another version."""
+    check_folder(out)
     prepared = find_prepared(Path(out))
     if prepared is None:
         message = f"{os.fspath(out)} holds no plan of this version of turnscript; build there first"

@@ -9,10 +9,9 @@ Everything comes from the encoder that the build uses, so what is shown is what 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from itertools import groupby, islice
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from turnscript.datasets.plan import Plan
@@ -120,6 +119,9 @@ class Preview(NamedTuple):
 def preview(path: str, row: int = 1, *, format: str, tokenizer: str, **options: Any) -> Preview:  # noqa: A002
     """A row of a file, the first by default, as the tokens that a build would write; `options` as those of a Plan.
 
+    `row` is the number by which errors and reports name it: the line of JSON Lines, else its place in the file. Of a
+    blank line it is the next row.
+
     Raises InvalidInput for a file that cannot be read, or that has no such row. A row that cannot be used is a preview
     with a `problem`.
     """
@@ -135,11 +137,14 @@ def preview_of(plan: Plan, path: str, number: int = 1) -> Preview:
     if number < 1:
         raise InvalidInput(f"{path}: there is no row {number}: rows are counted from 1", expected="1 or more")
     encoder, reader = encoder_of(plan), RowReader(path, plan.form, plan.map)
-    last = deque(enumerate(islice(reader.rows(), number), 1), maxlen=1)
-    there, row = last[0] if last else (0, None)
-    if row is None or there < number:
-        message = f"there is no row {number}: the file has {there}, counted from 1"
-        raise InvalidInput(f"{path}: {message}", expected=f"a row from 1 to {there}")
+    last = 0
+    for row in reader.rows():
+        last = row.line
+        if last >= number:
+            break
+    else:
+        there = f"the last one is row {last}" if last else "the file has none"
+        raise InvalidInput(f"{path}: there is no row {number}: {there}", expected=f"a row from 1 to {last}")
     samples = RowSamples(encoder, plan)
     examples = [_shown(encoder, part) for example in row.examples for part in samples.parts(example)]
     names = (reader.form, plan.format, plan.tokenizer)

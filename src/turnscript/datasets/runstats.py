@@ -14,7 +14,7 @@ import numpy as np
 from turnscript.datasets.manifest import Manifest, read_manifest
 from turnscript.datasets.opened import RowReader
 from turnscript.datasets.output_registry import get_output
-from turnscript.datasets.preparation import encoder_of
+from turnscript.datasets.preparation import check_folder, encoder_of
 from turnscript.datasets.rowsamples import RowSamples
 from turnscript.datasets.stats import Stats
 from turnscript.errors import InvalidInput, TurnscriptError
@@ -28,6 +28,7 @@ def stats_of(folder: str | os.PathLike[str], *, roles: int = LOOKED_AT) -> Stats
 
     `roles`: how many rows are read once more to tell whose the tokens are; 0 for none.
     """
+    check_folder(folder)
     manifest = read_manifest(folder)
     if manifest is None:
         message = f"{os.fspath(folder)} holds no finished build; give the folder that one was written to"

@@ -38,7 +38,7 @@ from turnscript.datasets.output_registry import get_output
 from turnscript.datasets.outputs._samples import document_starts
 from turnscript.datasets.packingnames import read_packing
 from turnscript.datasets.plan import EXACT
-from turnscript.datasets.preparation import Prepared, load_prepared
+from turnscript.datasets.preparation import Prepared, check_folder, load_prepared
 from turnscript.datasets.sample_checks import Checker, SampleCounts, difference
 from turnscript.errors import InvalidInput
 
@@ -129,6 +129,7 @@ def verify(out: str | os.PathLike[str], *, every: int = 1, tell: Tell | None = N
     if every < 1:
         raise InvalidInput(f"one row in {every} cannot be looked at; give 1 or more", got=str(every))
     folder = Path(out)
+    check_folder(folder)
     manifest = read_manifest(folder)
     if manifest is None:
         message = f"{folder} holds no {MANIFEST} of this version of turnscript: it was not finished; build there first"

@@ -1,6 +1,7 @@
 """Owns the life of a worker process: numbers of shards come in on standard input, and words on them go out.
 
-When its input ends, so does it, in the middle of a shard too: whoever started it is gone.
+When its input ends, so does it, in the middle of a shard too: whoever started it is gone. Where it is asked to stop, it
+removes what it has half written, which may be what fills the disk.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import json
 import os
 import pickle
 import queue
+import signal
 import threading
 import time
 from contextlib import suppress
-from typing import IO
+from types import FrameType
+from typing import IO, NoReturn
 
 from turnscript.datasets.form_registry import forms
 from turnscript.datasets.shard import Done, run_shard_in
@@ -26,6 +29,7 @@ _INTERVAL = 0.2
 
 def work(out: str, tokenizer: str = "") -> None:
     """Make the shards that are asked for, one after the other. `tokenizer`: the spec of theirs, if that is known."""
+    signal.signal(signal.SIGTERM, _leave)
     # What a library prints would be taken for a word of ours.
     words = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)
@@ -42,6 +46,10 @@ def work(out: str, tokenizer: str = "") -> None:
             telling.say({"error": base64.b64encode(pickle.dumps(error)).decode("ascii")})
             return
         telling.finish()
+
+
+def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(0)
 
 
 def _load(tokenizer: str) -> None:

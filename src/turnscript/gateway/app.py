@@ -5,6 +5,7 @@ Starlette routes and turns what nobody expected into an answer; what answers are
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
@@ -33,6 +34,9 @@ from turnscript.gateway.service import Service
 from turnscript.registry import apis, get_api
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
+
+_SLASHES = re.compile("/{2,}")
+_AGAIN = re.compile("^(/v1)+(?=/|$)")
 
 
 class Application:
@@ -65,7 +69,8 @@ class Application:
         yield self._at("/health", GET=Health(service))
         yield self._at("/metrics", GET=MetricsPage(service))
         yield self._at("/turnscript/reports/{id}", GET=Report(service, default))
-        yield self._at("/", GET=Welcome(service))
+        for base in ("/", "/v1"):
+            yield self._at(base, GET=Welcome(service))
         # Clients that report their own use: taken and forgotten, so that they do not try again.
         yield self._at("/api/event_logging/batch", POST=Welcome(service))
 
@@ -85,6 +90,10 @@ class Application:
         )
 
     async def _nothing_here(self, scope: Any, receive: Any, send: Any) -> None:
+        meant = _meant(scope["path"])
+        if meant != scope["path"]:
+            await self._route({**scope, "path": meant}, receive, send)
+            return
         error = NotFound("path", scope["path"])
         await self._refusal(scope, error)(scope, receive, send)
 
@@ -95,7 +104,7 @@ class Application:
         return response
 
     def _refusal(self, scope: Any, error: TurnscriptError) -> HttpResponse:
-        return refusal(self.api_of(by_name(scope["headers"]), scope["path"]), error)
+        return refusal(self.api_of(by_name(scope["headers"]), scope["path"]), error, scope["path"])
 
     def _routes_of(self, api: Api) -> Iterator[BaseRoute]:
         """The paths of one API: its own, and the same without the version for clients whose base URL has none."""
@@ -112,6 +121,11 @@ class Application:
                 yield self._at(f"{path}/{{id}}/cancel", POST=Cancel(service, api))
                 yield self._at(f"{path}/{{id}}/input_items", GET=InputItems(service, api))
                 yield self._at(f"{path}/{{id}}", GET=Fetch(service, api), DELETE=Delete(service, api))
+
+
+def _meant(path: str) -> str:
+    """The path that a client means whose base URL ends in a slash, or in the version that it puts there itself."""
+    return _AGAIN.sub("/v1", _SLASHES.sub("/", path)).rstrip("/") or "/"
 
 
 class _ByMethod:

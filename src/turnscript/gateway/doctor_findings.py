@@ -103,5 +103,6 @@ _BY_STATUS = {
     405: _PATH,
     422: _MEMBERS,
     429: _BUSY,
+    501: _PATH,
     503: _BUSY,
 }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from urllib.parse import urlsplit
 
 from turnscript.backend import Facts
-from turnscript.errors import UpstreamError
+from turnscript.detection import detect
+from turnscript.errors import TurnscriptError, UpstreamError
 from turnscript.events import PartDelta
 from turnscript.faults import fault_of
 from turnscript.gateway.doctor_findings import LOG, Check, Findings
@@ -16,7 +16,6 @@ from turnscript.gateway.kinds import AUTO
 
 SAMPLE = 48
 """Tokens of the answer that the checks compare with."""
-_SHORT = 10.0
 _LONGEST_CONTEXT = 300_000
 """A context that is longer than this many tokens is not filled to see what happens."""
 _BUFFERED = 0.8
@@ -39,8 +38,9 @@ _NO_REASON = "use a version of the server that says `finish_reason`; without it,
 async def reachable(patient: Patient) -> Check:
     """Whether it answers, and which kind of server it is taken for."""
     found, upstream = Findings("reachable"), patient.upstream
-    if not await upstream.healthy():
-        found.failed(await _why_not(patient))
+    trouble = await upstream.trouble()
+    if trouble is not None:
+        found.failed(trouble)
         return found.check
     patient.facts = await upstream.facts()
     if upstream.wants_key:
@@ -50,21 +50,6 @@ async def reachable(patient: Patient) -> Check:
     found.say(f"{upstream.url} answers; it is taken for {title} {why}")
     found.figures = {"kind": upstream.backend.name, "why": why}
     return found.check
-
-
-async def _why_not(patient: Patient) -> UpstreamError:
-    """Why it is not healthy."""
-    upstream = patient.upstream
-    try:
-        async with asyncio.timeout(_SHORT):
-            reply = await upstream.transport.send(upstream.backend.health_call())
-            reply.close()
-    except UpstreamError as error:
-        return error
-    except TimeoutError:
-        return UpstreamError(f"{upstream.url} does not answer within {_SHORT:g} s", upstream=503, retryable=True)
-    message = f"{upstream.url} answers {reply.status} when asked whether it is well"
-    return UpstreamError(message, upstream=reply.status, retryable=True)
 
 
 def _why(patient: Patient) -> str:
@@ -99,7 +84,7 @@ async def about(patient: Patient) -> Check:
             "say --format NAME, or `format` in the configuration; `turnscript formats` lists them",
         )
         return found.check
-    found.say(f"format {format_.name} ({model.why})")
+    found.say(f"format {format_.name} ({model.why}{_told_besides(facts.model, format_.name)})")
     found.figures["format"] = format_.name
     start = format_.document.start
     ids = await patient.upstream.tokens(f"{start}Hi") if start else None
@@ -111,6 +96,15 @@ async def about(patient: Patient) -> Check:
     elif facts.adds_bos and facts.bos_token:
         found.say(f"it puts {facts.bos_token!r} before each prompt")
     return found.check
+
+
+def _told_besides(model: str | None, format_: str) -> str:
+    """What the model's own name tells, if that is another format."""
+    try:
+        told = detect(model).format if model else None
+    except (TurnscriptError, OSError):  # a file of that name lies here, and is no model
+        told = None
+    return f"; its name tells {told}" if told not in (None, format_) else ""
 
 
 # Streams.

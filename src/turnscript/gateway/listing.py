@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -20,6 +21,8 @@ from turnscript.gateway.service import Service
 
 ApiOf = Callable[[dict[str, str]], Api]
 
+_PLAIN = re.compile(r"[A-Za-z0-9._/-]{1,80}")
+"""A path that a program was told to use, and no text of anybody."""
 _WELCOME = "turnscript is running. /v1/models lists the models, /health says how their servers are.\n"
 
 
@@ -90,11 +93,12 @@ class MethodNotAllowed(TurnscriptError):
         return f"{self.place} takes {self.known}, not {self.method}"
 
 
-def refusal(api: Api, error: TurnscriptError) -> HttpResponse:
-    """An error as an answer."""
+def refusal(api: Api, error: TurnscriptError, path: str = "") -> HttpResponse:
+    """An error as an answer. `path`: where nothing is, or nothing of that method: it goes to the log if it is plain."""
     request_id = new_request_id()
     status, body = api.render_error(error, request_id=request_id)
-    say(logging.INFO, "refused", request=request_id, status=status, error=error.code)
+    asked = {"path": path} if _PLAIN.fullmatch(path) else {}
+    say(logging.INFO, "refused", request=request_id, **asked, status=status, error=error.code)
     headers = {LOSSES: "0", **api.headers(error, request_id=request_id)}
     if isinstance(error, MethodNotAllowed):
         headers["allow"] = error.known

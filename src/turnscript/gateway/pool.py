@@ -5,7 +5,8 @@ was, on a server and in its place there (a slot). A recurrent model cannot go ba
 another conversation has taken meanwhile is lost: a new conversation takes the place that was idle for longest.
 
 A server that fails is left out until it answers its health check again. Nothing is tried twice once the client has
-been given a part of an answer.
+been given a part of an answer. A server that was started anew, with a longer context or another model, may be back
+before any check finds it gone: so each check asks what it is, too.
 """
 
 from __future__ import annotations
@@ -86,6 +87,12 @@ class Member:
         self.places = None
         self.upstream.forget()
 
+    async def renew(self) -> None:
+        """Ask what it is; if that is another server than before, its conversations are gone."""
+        if await self.upstream.renew():
+            self.places = None
+        await self.learn()
+
     def holds(self, session: str | None) -> bool:
         """Whether one of its places holds a conversation."""
         return session is not None and any(place.owner == session for place in self.places or ())
@@ -143,6 +150,7 @@ class Pool:
     """Several servers of one model. As a context it checks their health every `interval` seconds, and closes them.
 
     `failures`: after how many in a row a server is left out. `sessions`: how many conversations are remembered.
+    `renewed` is told of each server that has answered a check, and so has said what it is by now.
     """
 
     def __init__(
@@ -152,6 +160,7 @@ class Pool:
         interval: float = 10.0,
         failures: int = 2,
         sessions: int = 10_000,
+        renewed: Callable[[Member], None] | None = None,
     ) -> None:
         self.members = [one if isinstance(one, Member) else Member(one) for one in members]
         if not self.members:
@@ -159,6 +168,7 @@ class Pool:
         self._interval = interval
         self._failures = failures
         self._most_sessions = sessions
+        self._renewed = renewed
         self._sessions: OrderedDict[str, Member] = OrderedDict()
         self._clock = 0
         self._checks: asyncio.Task[None] | None = None
@@ -267,7 +277,9 @@ class Pool:
     async def _check(self, member: Member) -> None:
         if await member.upstream.healthy():
             member.healthy, member.failures = True, 0
-            await member.learn()
+            await member.renew()
+            if self._renewed is not None:
+                self._renewed(member)
         elif member.healthy:
             member.failures += 1
             if member.failures >= self._failures:

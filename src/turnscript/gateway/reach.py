@@ -12,7 +12,7 @@ from turnscript.gateway.config import Config
 from turnscript.gateway.invalidconfig import InvalidConfig
 
 _LOCAL = "localhost"
-_REMEDY = "set keys to a file made with `turnscript keys add`, or set public = true if that is meant"
+_REMEDY = "set keys to a file made with `turnscript keys add`, or set public = true (`--public`) if that is meant"
 _AT_HOME = (".local", ".internal", ".lan", ".home.arpa")
 
 

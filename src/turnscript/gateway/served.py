@@ -1,19 +1,19 @@
 """Owns a model that is served: its servers, the wire they speak, its prompt format, and how many tokens texts have.
 
 What the configuration leaves open the servers tell: which kind they are, how long their context is, which model they
-run and so which format it takes. They are asked when the gateway starts, and again with the next request if they did
-not answer then.
+run and so which format it takes. They are asked when the gateway starts, again with the next request if they did not
+answer then, and with each check of their health: a server may be started anew with another context, or another model.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from secrets import token_urlsafe
 from time import monotonic
-from urllib.parse import urlsplit
 
-from msgspec.structs import asdict, astuple, replace
+from msgspec.structs import asdict, replace
 
 from turnscript.backend import Backend, Facts
 from turnscript.errors import InvalidInput, UpstreamError
@@ -23,10 +23,12 @@ from turnscript.gateway.config import Config, Limits, Model
 from turnscript.gateway.embedded import Embedded
 from turnscript.gateway.kinds import AUTO
 from turnscript.gateway.limits import Gate
+from turnscript.gateway.logs import say
 from turnscript.gateway.pool import Member, Pool
+from turnscript.gateway.recognizing import generic, taken_for
 from turnscript.gateway.replay import Replay
 from turnscript.gateway.upstream import Timeouts, Upstream
-from turnscript.registry import backends, get_backend
+from turnscript.registry import get_backend
 from turnscript.serving import ModelCard
 
 _FIRST_GUESS = 3.5
@@ -51,6 +53,8 @@ class Served:
         self._engines: list[Embedded] = []
         self._pool: Pool | None = None
         self._facts = Facts()
+        self._teller: Upstream | None = None
+        self._attempts = 0
         self._refused = False
         self._tags: tuple[Format, list[str]] | None = None
         self._asking: asyncio.Lock = asyncio.Lock()
@@ -134,24 +138,42 @@ class Served:
 
     async def _learn(self) -> None:
         async with self._asking:
+            self._attempts += 1
             await self._ask()
 
     async def _ask(self) -> None:
         if self._pool is None:
-            self._pool = Pool([Member(upstream, self._most_running) for upstream in await self._upstreams()])
+            members = [Member(upstream, self._most_running) for upstream in await self._upstreams()]
+            self._pool = Pool(members, renewed=self._heed)
             await self._pool.__aenter__()
             self.counts_tokens = self._pool.members[0].upstream.backend.tokens_call("") is not None
         if self._facts == Facts():
             for member in self._pool.members:
                 facts = await member.upstream.facts()
                 if facts != Facts():
-                    self._facts = facts
                     await member.learn()  # or the first conversation begins in a place that nobody knows
+                    self._take(member, facts)
                     break
-            if self._facts.model:
-                self.model = self.model.told(self._facts.model)
-            if self._facts.adds_bos:
-                self.model = self.model.begun_with(self._facts.bos_token)
+
+    def _take(self, member: Member, facts: Facts) -> None:
+        """What a server says of itself holds from now on: its context, and its model where nothing else says which."""
+        late = self._attempts > 1 or self._teller is not None
+        self._teller, self._facts, self.model = member.upstream, facts, self.configured
+        if facts.model:
+            self.model = self.model.told(facts.model)
+        if facts.adds_bos:
+            self.model = self.model.begun_with(facts.bos_token)
+        if late:  # whoever started the server now, or anew, waits for this line
+            takes = self.model.takes
+            told = {"context": self.context, "format": takes.name if takes is not None else None}
+            say(logging.INFO, "model ready", model=self.name, server=facts.model, **told)
+
+    def _heed(self, member: Member) -> None:
+        """A server has said what it is by now. It counts if its word did before."""
+        facts = member.upstream.known
+        if self._teller is member.upstream and facts not in (Facts(), self._facts):
+            self._take(member, facts)
+        self._fit_gate()
 
     async def _upstreams(self) -> list[Upstream]:
         """Its servers. One that does not answer yet is taken for what the others are: they serve the same model."""
@@ -163,14 +185,14 @@ class Served:
             if isinstance(one, BaseException):
                 if known is None or not isinstance(one, UpstreamError):
                     raise one
-                upstreams.append(self._over_the_web(address, known))
+                upstreams.append(self._over_the_web(address.target, known))
             else:
                 upstreams.append(one)
         return upstreams
 
-    def _over_the_web(self, address: Address, backend: Backend) -> Upstream:
+    def _over_the_web(self, url: str, backend: Backend) -> Upstream:
         timeouts = Timeouts(**asdict(self.model.timeouts))
-        return Upstream(address.target, self._wire(backend), self._key, timeouts)
+        return Upstream(url, self._wire(backend), self._key, timeouts)
 
     def _wire(self, backend: Backend) -> Backend:
         """The wire of its kind, as the settings say that this deployment has it."""
@@ -184,17 +206,17 @@ class Served:
     async def _upstream(self, address: Address) -> Upstream:
         model = self.model
         if address.is_web:
-            backend, refused = await _kind(address.target, model.kind, self._key)
-            self._refused = self._refused or refused
-            return self._over_the_web(address, backend)
+            taken = await taken_for(address.target, model.kind, self._key)
+            self._refused = self._refused or taken.refused
+            return self._over_the_web(taken.url, taken.backend)
         if str(address).startswith(EMBEDDED):
             slots = {"context": model.context or 4096, "parallel": model.slots or 2}
             key = token_urlsafe()
             engine = await asyncio.to_thread(lambda: Embedded(address.path, **slots, key=key))
             self._engines.append(engine)
-            backend, _ = await _kind(engine.url, model.kind, key)
-            return Upstream(engine.url, self._wire(backend), key, Timeouts(**asdict(model.timeouts)))
-        return Replay(address.path, self._wire(_generic() if model.kind == AUTO else get_backend(model.kind)))
+            taken = await taken_for(engine.url, model.kind, key)
+            return Upstream(engine.url, self._wire(taken.backend), key, Timeouts(**asdict(model.timeouts)))
+        return Replay(address.path, self._wire(generic() if model.kind == AUTO else get_backend(model.kind)))
 
     async def close(self) -> None:
         """Let go of the servers; engines that run in here are stopped."""
@@ -260,49 +282,6 @@ class Served:
         """All names under which it can be asked for that are no patterns."""
         plain = [alias for alias in self.model.aliases if "*" not in alias and "?" not in alias]
         return [self.card(), *map(self.card, plain)]
-
-
-async def _kind(url: str, kind: str, key: str | None) -> tuple[Backend, bool]:
-    """The wire of a server: as configured, else that of the path in its URL, else the one to which it tells most; and
-    whether it refused to tell for want of a key."""
-    if kind != AUTO:
-        return get_backend(kind), False
-    known = [get_backend(name) for name in backends()]
-    path = urlsplit(url).path.rstrip("/")
-    if path:
-        of_path = [backend for backend in known if backend.default_path and path.endswith(backend.default_path)]
-        return max(of_path or known, key=lambda backend: len(backend.default_path)), False
-    asked = await asyncio.gather(*(_told(url, backend, key) for backend in known))
-    told, refused = [much for much, _ in asked], any(refused for _, refused in asked)
-    if not any(told) and await _answers(url, _generic(), key):
-        return _generic(), refused
-    if not any(told):
-        kinds = ", ".join(backend.name for backend in known)
-        message = f"the model server at {url} does not answer, so its kind cannot be told; start it, or say `kind`"
-        raise UpstreamError(f"{message} ({kinds})", retryable=True)
-    return known[max(range(len(known)), key=told.__getitem__)], refused
-
-
-def _generic() -> Backend:
-    """The kind that a server is taken for that tells nothing of itself."""
-    return next(backend for backend in map(get_backend, backends()) if backend.generic)
-
-
-async def _told(url: str, backend: Backend, key: str | None) -> tuple[int, bool]:
-    """How much a server tells if it is asked in this way, and whether it wants a key for that."""
-    if not backend.facts_calls():
-        return 0, False
-    async with Upstream(url, backend, key, Timeouts(connect=5.0)) as upstream:
-        return _known(await upstream.facts()), upstream.wants_key
-
-
-async def _answers(url: str, backend: Backend, key: str | None) -> bool:
-    async with Upstream(url, backend, key, Timeouts(connect=5.0)) as upstream:
-        return await upstream.healthy()
-
-
-def _known(facts: Facts) -> int:
-    return sum(value is not None for value in astuple(facts))
 
 
 def served_models(config: Config, created: int) -> list[Served]:

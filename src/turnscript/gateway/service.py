@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from time import time
 
@@ -46,6 +47,8 @@ STALL = 120.0
 PATIENCE = 2.0
 """Seconds that a start may take without a word about what it waits for."""
 
+AGAIN = 5.0
+"""Seconds until servers that did not answer are asked again."""
 _BROKEN = (InvalidInput, Unsupported)
 """What is wrong with a model that cannot be run here at all, such as a damaged file: waiting does not mend it."""
 
@@ -88,6 +91,9 @@ class Service:
         broken = next((error for error in errors if isinstance(error, _BROKEN)), None)
         if broken is not None:
             raise broken
+        for served, error in zip(self._models.values(), errors, strict=True):
+            if error is not None:
+                self._run(self._ask_later(served))
 
     async def _get_ready(self, served: Served) -> TurnscriptError | None:
         """Ask a model's servers what they are. Returns why they cannot be asked."""
@@ -100,6 +106,18 @@ class Service:
         finally:
             waited.cancel()
         return None
+
+    async def _ask_later(self, served: Served) -> None:
+        """Ask a model's servers until one answers, whether a request comes or not: `/health` tells of them."""
+        while self._models.get(served.name) is served:
+            await asyncio.sleep(AGAIN)
+            with suppress(TurnscriptError):
+                await served.ready()
+                return
+
+    async def _get_ready_later(self, served: Served) -> None:
+        if await self._get_ready(served) is not None:
+            await self._ask_later(served)
 
     async def stop(self) -> None:
         """Close everything."""
@@ -154,7 +172,7 @@ class Service:
         for served in gone:
             self._run(self._close_later(served))
         for served in self._models.values():
-            self._run(self._get_ready(served))
+            self._run(self._get_ready_later(served))
 
     async def _close_later(self, served: Served) -> None:
         """Let go of a model that nobody asks any more; some may just be about to."""

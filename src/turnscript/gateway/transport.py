@@ -214,7 +214,8 @@ class HttpReply:
 def _failure(error: aiohttp.ClientError | OSError, url: str, connect: float) -> UpstreamError:
     """Why no answer came, and what to do about it."""
     if isinstance(error, TimeoutError):
-        message = f"{url} has not accepted a connection after {connect:g} s: check that the server runs and is reached"
+        check = "runs, is reached and speaks https" if url.startswith("https:") else "runs and is reached"
+        message = f"{url} has not accepted a connection after {connect:g} s: check that the server {check}"
         return UpstreamTimeout(message, retryable=True)
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return BackendDown(f"there is no host of that name: {url}; correct the URL")

@@ -12,7 +12,7 @@ been waiting, and only for the server; the time that the reader of the pieces ta
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -30,6 +30,7 @@ _AFTER = 0.1  # seconds to wait for the end of a body whose answer is over
 _READS = 4  # and how often to look for it
 _SHORT = 10.0  # seconds for a small question
 _NO_KEY = 401
+_LOADING = 503
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
@@ -63,6 +64,7 @@ class Upstream:
         self.wants_key = False
         """Whether it has refused the last small question for want of a key, or of another one."""
         self._facts: Facts | None = None
+        self._silent: list[bool] = []
 
     def open(self, ask: Completion) -> Answer:
         """Ask for a completion: `async with upstream.open(ask) as answer: async for pieces in answer: ...`"""
@@ -71,16 +73,44 @@ class Upstream:
     async def facts(self) -> Facts:
         """What the server says of itself; asked once it answers. Nothing if it cannot be asked now."""
         if self._facts is None:
-            bodies = [await self._told(call) for call in self.backend.facts_calls()]
-            facts = self.backend.read_facts([body or b"" for body in bodies]) if any(bodies) else Facts()
+            bodies = await self._bodies()
+            facts = self._read(bodies)
             if bodies and bodies[0] is None:
                 return facts
-            self._facts = facts
+            self._facts, self._silent = facts, _silent(bodies)
         return self._facts
+
+    @property
+    def known(self) -> Facts:
+        """What it has said of itself so far."""
+        return self._facts or Facts()
 
     def forget(self) -> None:
         """Ask for the facts again: the server may be another one now."""
         self._facts = None
+
+    async def renew(self) -> bool:
+        """Ask for the facts again. Returns whether they are others now; where less is answered than before, they are
+        not, because a server that is busy is no other one."""
+        known = self._facts
+        if known is None:
+            return False
+        bodies = await self._bodies()
+        told = self._read(bodies)
+        if _silent(bodies) != self._silent or told == known:
+            return False
+        self._facts = told
+        return True
+
+    async def _bodies(self) -> list[bytes | None]:
+        """The answers to the questions for the facts; where the first tells nothing, the others are not asked."""
+        first, *others = self.backend.facts_calls() or (None,)
+        bodies = [await self._told(first)] if first is not None else []
+        tells = self._read([*bodies, *(None for _ in others)]) != Facts()
+        return bodies + [await self._told(call) if tells else None for call in others]
+
+    def _read(self, bodies: Sequence[bytes | None]) -> Facts:
+        return self.backend.read_facts([body or b"" for body in bodies]) if any(bodies) else Facts()
 
     async def tokens(self, text: str, *, plain: bool = False) -> list[int] | None:
         """The ids of a text's tokens, as a prompt or, `plain`, as content; None if the server cannot tell."""
@@ -98,13 +128,23 @@ class Upstream:
 
     async def healthy(self) -> bool:
         """Whether the server can answer, as far as it says so itself."""
+        return await self.trouble() is None
+
+    async def trouble(self) -> UpstreamError | None:
+        """Why the server cannot answer, as far as it says so itself; None if it can."""
         try:
             async with asyncio.timeout(_SHORT):
                 reply = await self.transport.send(self.backend.health_call())
                 reply.close()
-        except (UpstreamError, TimeoutError):
-            return False
-        return self.backend.is_well(reply.status)
+        except UpstreamError as error:
+            return error
+        except TimeoutError:
+            return UpstreamError(f"{self.url} does not answer within {_SHORT:g} s", upstream=503, retryable=True)
+        if self.backend.is_well(reply.status):
+            return None
+        loading = "; it may still be loading its model" if reply.status == _LOADING else ""
+        message = f"{self.url} answers {reply.status} when asked whether it is well{loading}"
+        return UpstreamError(message, upstream=reply.status, retryable=True)
 
     async def close(self) -> None:
         """Let go of all connections."""
@@ -288,6 +328,11 @@ class Answer:
 
     def _timeout(self, what: str) -> UpstreamTimeout:
         return UpstreamTimeout(f"the model server at {self._upstream.url} {what}")
+
+
+def _silent(bodies: Sequence[bytes | None]) -> list[bool]:
+    """Which of several questions got no answer."""
+    return [body is None for body in bodies]
 
 
 def _seconds(said: str) -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPException
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import ProxyHandler, Request, build_opener
@@ -21,12 +21,14 @@ from turnscript.cli.failures import Failed
 
 _PATIENCE = 5.0
 _LONGEST = 1 << 20
-_ANOTHER = "what answers here is no gateway of turnscript"
 _START = "start one: turnscript serve --backend URL; or say where it is: --url URL"
 
 
 class _Health(Struct):
+    """What a gateway says of its health. Model servers may say `status` too, and list models as a gateway does."""
+
     status: str
+    models: dict[str, Any]
 
 
 class _Entry(Struct):
@@ -81,7 +83,7 @@ def _answering(url: str, key: str | None) -> Iterator[None]:
         reason = str(getattr(error.reason, "strerror", None) or error.reason).lower()
         raise Failed(f"no gateway answers: {reason}", place=url, remedy=_START) from error
     except msgspec.MsgspecError as error:
-        raise Failed(_ANOTHER, place=url, remedy=_START) from error
+        raise _another(url) from error
     except (OSError, HTTPException) as error:
         raise Failed(f"no gateway answers: {str(error) or type(error).__name__}", place=url, remedy=_START) from error
 
@@ -92,11 +94,16 @@ def _refused(error: HTTPError, place: str, key: str | None) -> Failed:
     if error.code in (401, 403):
         remedy = "this one is not known there; `turnscript keys` makes one" if key else "give it with --key KEY"
         return Failed(f"the gateway asks for a key: {said}", place=place, remedy=remedy)
-    if error.code == 503:
+    if error.code == 503 and not said:
         return Failed("the gateway is shutting down", place=place, remedy="wait until it is back")
     if said:
         return Failed(f"the gateway refuses: {said}", place=place)
-    return Failed(_ANOTHER, place=place, remedy=_START)
+    return _another(place)
+
+
+def _another(url: str) -> Failed:
+    remedy = f"start one; if this is a model server: turnscript serve --backend {url}; or say where it is: --url URL"
+    return Failed("what answers here is no gateway of turnscript", place=url, remedy=remedy)
 
 
 def _message(body: bytes) -> str:

@@ -7,7 +7,7 @@ Texts of a recipe hold `$root` (the gateway's address), `$v1` (the same and `/v1
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any, Literal
@@ -57,7 +57,8 @@ class Client(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A program with a `command`, or a library with `code`: what a program says, by the path of the API it speaks.
 
     `unset`: variables that would send it elsewhere. `prompt`: about how many tokens its instructions and tools take.
-    `versions`: what was tested, by package. `notes`: its limits.
+    `lean`: an argument with which they take fewer, and how many. `versions`: what was tested, by package. `notes`: its
+    limits.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Client(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     versions: dict[str, str]
     notes: tuple[str, ...] = ()
     prompt: int = 0
+    lean: dict[str, int] = {}
     command: str = ""
     arguments: tuple[str, ...] = ()
     variables: dict[str, str] = {}
@@ -73,6 +75,10 @@ class Client(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     settings: Settings | None = None
     language: Literal["", "python", "js"] = ""
     code: dict[str, str] = {}
+
+    def needs(self, arguments: Sequence[str]) -> int:
+        """How many tokens its instructions and tools take if it is started with these arguments."""
+        return min((tokens for word, tokens in self.lean.items() if word in arguments), default=self.prompt)
 
 
 class Setup(Struct, frozen=True):

@@ -59,11 +59,14 @@ _SECOND = {114: 150, 71: 108, 153: 189, 215: 222}
 _BYTES = re.compile("([\udc80-\udcff]+)")
 
 
+_ROW = "Which row, as errors and reports number it: by the line of JSON Lines, else by its place in the file."
+
+
 @click.command("preview", cls=SectionedCommand, epilog=_EPILOG)
 @click.argument("file", metavar="FILE")
 @encoding_options
 @reading_options
-@option(SHOWN, "--row", type=click.IntRange(1), default=1, show_default=True, help="Which row.")
+@option(SHOWN, "--row", type=click.IntRange(1), default=1, show_default=True, help=_ROW)
 @option(SHOWN, "--tokens", is_flag=True, help="A line for each token, with its id and weight.")
 @option(SHOWN, "--html", metavar="FILE", help="Write a page for the browser instead.")
 @option(SHOWN, "--json", "json_wanted", is_flag=True, help="For programs.")

@@ -1,0 +1,87 @@
+"""Owns telling which kind a model server is: as configured, by the path in its URL, or by asking it.
+
+A path says which API is meant, and many write `/v1` out of habit, before a server that has an API of its own besides.
+That one can do more, such as counting tokens and showing control tokens, so it is looked for above the path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from turnscript.backend import Backend, Facts
+from turnscript.gateway.kinds import AUTO
+from turnscript.gateway.upstream import Timeouts, Upstream
+from turnscript.registry import backends, get_backend
+
+_PATIENCE = Timeouts(connect=5.0)
+
+
+class Taken(Struct, frozen=True):
+    """What a server is taken for, and its URL for that; and whether it refused to tell for want of a key."""
+
+    backend: Backend
+    url: str
+    refused: bool = False
+
+
+async def taken_for(url: str, kind: str, key: str | None) -> Taken:
+    """The kind of a server: as configured, else of its path, else that to which it tells most.
+
+    Raises UpstreamError where it must be asked and does not answer.
+    """
+    if kind != AUTO:
+        return Taken(get_backend(kind), url)
+    known = [get_backend(name) for name in backends()]
+    path = urlsplit(url).path.rstrip("/")
+    of_path = [backend for backend in known if backend.default_path and path.endswith(backend.default_path)]
+    if not of_path:
+        return await _asked(url, known, key)
+    found = max(of_path, key=lambda backend: len(backend.default_path))
+    return (await _above(url, known, key) if found.generic else None) or Taken(found, url)
+
+
+def generic() -> Backend:
+    """The kind that a server is taken for that tells nothing of itself."""
+    return next(backend for backend in map(get_backend, backends()) if backend.generic)
+
+
+async def _asked(url: str, known: Sequence[Backend], key: str | None) -> Taken:
+    """The kind to which a server tells most."""
+    asked = await asyncio.gather(*(_told(url, backend, key) for backend in known))
+    told, refused = [much for much, _ in asked], any(refused for _, refused in asked)
+    if any(told):
+        _, _, number = max((much, known[number].generic, number) for number, much in enumerate(told))
+        return Taken(known[number], url, refused)
+    async with Upstream(url, generic(), key, _PATIENCE) as upstream:
+        trouble = await upstream.trouble()
+    if trouble is not None:
+        raise trouble
+    return Taken(generic(), url, refused)
+
+
+async def _above(url: str, known: Sequence[Backend], key: str | None) -> Taken | None:
+    """The kind that has no path of its own, if the server is of it above the path that its URL names."""
+    root = url.rstrip("/").removesuffix(generic().default_path)
+    for backend in known:
+        if not backend.default_path and (await _told(root, backend, key))[0]:
+            async with Upstream(root, backend, key, _PATIENCE) as upstream:
+                if await upstream.count("a") is not None:  # others tell of themselves in the same words, and no more
+                    return Taken(backend, root)
+    return None
+
+
+async def _told(url: str, backend: Backend, key: str | None) -> tuple[int, bool]:
+    """How much a server tells if it is asked in this way, and whether it wants a key for that."""
+    if not backend.facts_calls():
+        return 0, False
+    async with Upstream(url, backend, key, _PATIENCE) as upstream:
+        return _known(await upstream.facts()), upstream.wants_key
+
+
+def _known(facts: Facts) -> int:
+    return sum(value is not None for value in astuple(facts))
