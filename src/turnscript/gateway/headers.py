@@ -19,6 +19,8 @@ CUT = "turnscript.cut"
 """In the scope of a request: what cuts its connection."""
 WATCH = "turnscript.watch"
 """The same: what is given a function to call when the client leaves before its answer is whole."""
+ARRIVED = "turnscript.arrived"
+"""The same: what tells whether all of the body has come."""
 
 _JSON = b"application/json"
 _EVENTS = b"text/event-stream; charset=utf-8"
