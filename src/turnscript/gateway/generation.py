@@ -360,9 +360,7 @@ class Generation:
 
 
 def _keep(events: Sequence[Event], items: list[Item]) -> None:
-    for event in events:
-        if type(event) is PartEnd and event.part is not None:
-            items.append(event.part)
+    items += [event.part for event in events if type(event) is PartEnd and event.part is not None]
 
 
 def _thought(items: Sequence[Item]) -> str:
