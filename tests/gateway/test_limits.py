@@ -113,7 +113,7 @@ def test_a_server_that_says_no_slots_has_those_of_the_configuration(api: Api) ->
         stage.play([0.1, *answer("Hello")])
         gate = stage.gateway.service.models()[0].gate
         told = [clients.submit(stage.ask, api, stream=False, text=f"Hello {number}") for number in range(4)]
-        stage.until(lambda: gate.waiting == 2)
+        stage.until(lambda: gate.waiting == 2 and len(stage.asks[0]) > 1)  # who has a place may not have asked yet
         assert 2 == len(stage.asks[0])
         assert ["Hello"] * 4 == [one.result().text for one in told]
 

@@ -134,6 +134,19 @@ def test_a_body_that_comes_too_slowly_is_refused(hurried: Stage, api: Api, drop:
     assert head.startswith(b"HTTP/1.1 408 "), head
 
 
+@EACH
+def test_a_slow_body_behind_a_whole_request_is_refused(hurried: Stage, api: Api) -> None:
+    """All of the first has come: that says nothing of the one behind it, which came in the same read."""
+
+    async def run() -> bytes:
+        async with connected(hurried.url) as (reader, writer):
+            writer.write(post(api, body_of(api, stream=False)) + post(api, b"{", content_length="1000"))
+            return await asyncio.wait_for(reader.readuntil(b"HTTP/1.1 408 "), 20)
+
+    hurried.play(answer("The first."))
+    assert b"The first." in asyncio.run(run())
+
+
 def test_an_idle_connection_is_closed(hurried: Stage) -> None:
     async def run() -> None:
         async with connected(hurried.url) as (reader, writer):

@@ -387,8 +387,9 @@ def _forced(request: Request) -> ToolChoice | None:
 
 def _must_call(composer: Composer, request: Request, thinks: bool) -> bool:
     """Whether the prompt opens a call: the model may do nothing else, no answer goes on, and there is a place."""
-    able = ToolCall.kind in composer.layout.places
-    return able and not thinks and not _goes_on(request) and _forced(request) is not None
+    if _forced(request) is None or thinks or _goes_on(request):
+        return False
+    return ToolCall.kind in composer.layout.places
 
 
 def _thinks(request: Request, asked: bool | None) -> bool:

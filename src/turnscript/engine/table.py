@@ -292,8 +292,7 @@ class Document(Struct, frozen=True):
     files: Files | None = None
     also_read: tuple[Turn, ...] = ()
 
-    def __hash__(self) -> int:
-        return id(self)
+    __hash__ = object.__hash__
 
     @property
     def known_turns(self) -> tuple[Turn, ...]:

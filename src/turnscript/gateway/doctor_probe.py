@@ -93,6 +93,11 @@ class _WatchedReply:
         self._inner = inner
         self._watched = watched
 
+    @property
+    def ended(self) -> bool:
+        """Whether all of the body was read."""
+        return self._inner.ended
+
     async def read(self) -> bytes:
         """More of the body."""
         data = await self._inner.read()

@@ -19,7 +19,10 @@ CUT = "turnscript.cut"
 """In the scope of a request: what cuts its connection."""
 WATCH = "turnscript.watch"
 """The same: what is given a function to call when the client leaves before its answer is whole."""
+ARRIVED = "turnscript.arrived"
+"""The same: what tells whether all of the body has come."""
 
+_LOSSES, _PREFIX, _REPORT = LOSSES.encode(), PREFIX.encode(), REPORT.encode()
 _JSON = b"application/json"
 _EVENTS = b"text/event-stream; charset=utf-8"
 
@@ -50,10 +53,10 @@ class Told(Struct):
 
     def raw(self) -> RawHeaders:
         """The headers."""
-        headers = [] if self.losses is None else [(LOSSES.encode(), b"%d" % self.losses)]
-        headers.append((PREFIX.encode(), b"%d/%d" % (self.reused, self.total)))
+        headers = [] if self.losses is None else [(_LOSSES, b"%d" % self.losses)]
+        headers.append((_PREFIX, b"%d/%d" % (self.reused, self.total)))
         if self.report:
-            headers.append((REPORT.encode(), self.report.encode()))
+            headers.append((_REPORT, self.report.encode()))
         return headers
 
 

@@ -318,7 +318,7 @@ class _Cleaning:
             item = replace(item, signature=None, encrypted=None, redacted=None)
         extra, hints, id_ = self._said_by(_once(item)), self._hints(item), _ID_OF.get(type(item), "")
         content: list[Part] | None = getattr(item, "content", None)
-        parts = content if content is None else [self._part(part) for part in content]
+        parts = content if content is None else [self._part(part) if part.extra else part for part in content]
         if isinstance(item, System) and parts is not None:
             parts = self._still(item, parts)
         if parts is not None and self._rules.empty_texts:
@@ -338,8 +338,10 @@ class _Cleaning:
 
     def _said_by(self, extra: Extra) -> Extra:
         """Unnamed members without those that say nothing, to a model or at all."""
+        if not extra:
+            return extra
         extra = self._plain(extra)
-        if extra and any(bytes(value).strip() in _NOTHING for value in extra.values()):
+        if any(bytes(value).strip() in _NOTHING for value in extra.values()):
             return {key: value for key, value in extra.items() if bytes(value).strip() not in _NOTHING}
         return extra
 

@@ -138,19 +138,19 @@ class History:
         return self._hash.digest()
 
 
-def _said(item: Item) -> Iterator[object]:
+def _said(item: Item) -> tuple[object, ...]:
     """What an item says. The name of a participant counts; one that follows from an id does not, nor does the id of an
     item that nothing refers to."""
-    yield item.kind
-    yield [_part(part) for part in getattr(item, "content", ())]
+    more: tuple[object, object]
     if isinstance(item, ToolResult):
-        yield _bytes(item.id or ""), item.is_error
+        more = _bytes(item.id or ""), item.is_error
     elif isinstance(item, ToolsChange):
-        yield _bytes_of(item.added), _bytes_of(item.removed)
+        more = _bytes_of(item.added), _bytes_of(item.removed)
     elif isinstance(item, Opaque):
-        yield _bytes(item.type), _bytes_of(item.value)
+        more = _bytes(item.type), _bytes_of(item.value)
     else:
-        yield getattr(item, "role", ""), _bytes(getattr(item, "name", None) or "")
+        more = getattr(item, "role", ""), _bytes(getattr(item, "name", None) or "")
+    return item.kind, [_part(part) for part in getattr(item, "content", ())], more
 
 
 def _part(part: Part) -> object:

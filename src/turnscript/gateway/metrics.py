@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -16,6 +16,13 @@ _SHARE = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 
 
 MetricT = TypeVar("MetricT", Counter, Gauge, Histogram)
+
+
+class Kinded(Protocol):
+    """What is counted by its kind: losses, issues, findings."""
+
+    @property
+    def kind(self) -> str: ...
 
 
 class Labelled(Generic[MetricT]):
@@ -68,10 +75,10 @@ class Metrics:
     def _histogram(self, name: str, about: str, buckets: Sequence[float], *labels: str) -> Labelled[Histogram]:
         return Labelled(Histogram(f"turnscript_{name}", about, labels, buckets=buckets, registry=self._registry))
 
-    def count_each(self, counter: Labelled[Counter], first: str, kinds: Iterable[str]) -> None:
-        """Add one for every kind."""
-        for kind in kinds:
-            counter.labels(first, kind).inc()
+    def count_each(self, counter: Labelled[Counter], first: str, found: Iterable[Kinded]) -> None:
+        """Add one for each of what was found, by its kind."""
+        for one in found:
+            counter.labels(first, one.kind).inc()
 
     def text(self) -> bytes:
         """All metrics as Prometheus reads them."""

@@ -60,8 +60,10 @@ class Member:
     @property
     def capacity(self) -> int | None:
         """How many requests it can do at a time, None if nobody said."""
-        known = (self.max_running, len(self.places) if self.places else None)
-        return min((most for most in known if most is not None), default=None)
+        most = self.max_running
+        if not self.places:
+            return most
+        return len(self.places) if most is None else min(most, len(self.places))
 
     @property
     def free(self) -> bool:
@@ -99,7 +101,9 @@ class Member:
 
     def place_for(self, session: str | None) -> Place | None:
         """The place of a conversation, or the one that was idle for longest; None if all are busy."""
-        idle = [place for place in self.places or () if not place.running]
+        if not self.places:
+            return None
+        idle = [place for place in self.places if not place.running]
         own = next((place for place in idle if session is not None and place.owner == session), None)
         return own or min(idle, key=lambda place: place.used, default=None)
 
@@ -195,14 +199,16 @@ class Pool:
         Where no server is healthy, one of them is tried nevertheless. `avoid`: those that have failed already. Raises
         UpstreamError if no other is left.
         """
-        left = [member for member in self._usable() if member not in avoid]
-        left = left or [member for member in self.members if member not in avoid]
+        left = self._usable()
+        if avoid:
+            left = [member for member in left if member not in avoid]
+            left = left or [member for member in self.members if member not in avoid]
         if not left:
             raise UpstreamError(f"all {len(self.members)} model servers failed", retryable=True)
         unknown = [member.learn() for member in left if member.unknown]
         if unknown:
             await asyncio.gather(*unknown)
-        member = self._sticky(session, left) or min(left, key=lambda one: (not one.free, one.running, _idle_since(one)))
+        member = left[0] if len(left) == 1 else self._sticky(session, left) or min(left, key=_busyness)
         place = member.place_for(session)
         self._clock += 1
         member.running += 1
@@ -288,6 +294,11 @@ class Pool:
 
 
 _DOWN = (None, 502, 503, 504)
+
+
+def _busyness(member: Member) -> tuple[bool, int, int]:
+    """The least of it is the best server for a conversation that none knows."""
+    return not member.free, member.running, _idle_since(member)
 
 
 def _idle_since(member: Member) -> int:

@@ -201,12 +201,14 @@ class Preparation(Struct, kw_only=True):
         quiet = self._judge(losses, policy)
 
         def controls() -> Controls:
-            stages: list[Stage] = [offered.restorer(), Unrepeated(request), Seals(self.signing_key)]
+            calls = bool(prompt.offered)  # where none can be read, nothing has to look for them in each event
+            stages: list[Stage] = [offered.restorer(), Unrepeated(request)] if calls else []
+            stages.append(Seals(self.signing_key))
             compacting = self.serving.compacting if self.serving is not None else None
             if compacting is not None and compacting.wished(request):
                 stages.append(Compacted(compacting, self.signing_key))
             return Controls(
-                ids=CallIds(),
+                ids=CallIds() if calls else None,
                 meter=forcing.ThoughtMeter(plan.budget, served.estimate) if plan.budget is not None else None,
                 gate=CallGate(offered.tools, _call_policy(policy)) if offered.tools else None,
                 one_call=forcing.OneCall() if request.settings.parallel_tool_calls is False else None,

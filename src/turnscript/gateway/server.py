@@ -23,7 +23,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from turnscript.gateway.app import Application
-from turnscript.gateway.headers import CUT, WATCH
+from turnscript.gateway.headers import ARRIVED, CUT, WATCH
 from turnscript.gateway.service import Service
 
 if sys.platform != "win32":
@@ -73,6 +73,10 @@ class Protocol(HttpToolsProtocol):
         self.flow.resume_reading()
         self._left = left
 
+    def _arrived(self) -> bool:
+        """Whether all of a request has come: that of the last one, and so of all before it."""
+        return not self.cycle.more_body
+
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         while self._offer is not None:
@@ -87,6 +91,7 @@ class Protocol(HttpToolsProtocol):
         super().on_message_begin()
         self.scope[CUT] = self.transport.abort  # type: ignore[literal-required]
         self.scope[WATCH] = self._watch  # type: ignore[literal-required]
+        self.scope[ARRIVED] = self._arrived  # type: ignore[literal-required]
         self._head_size = 0
         if self._head_timer is None:
             self._head_timer = self.loop.call_later(self.head_timeout, self._too_slow)

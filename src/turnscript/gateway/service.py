@@ -409,9 +409,9 @@ class Service:
         metrics.tokens.labels(model, "input").inc(usage.input)
         metrics.tokens.labels(model, "output").inc(usage.output)
         prepared.caller.budget.use(usage.input + usage.output)
-        metrics.count_each(metrics.losses, visit.api.name, [loss.kind for loss in prepared.reported])
-        metrics.count_each(metrics.issues, model, [issue.kind for issue in generation.response.issues])
-        metrics.count_each(metrics.findings, model, [finding.kind for finding in prepared.findings])
+        metrics.count_each(metrics.losses, visit.api.name, prepared.reported)
+        metrics.count_each(metrics.issues, model, generation.response.issues)
+        metrics.count_each(metrics.findings, model, prepared.findings)
         if prepared.told.total:
             metrics.reuse.labels(model).observe(prepared.told.reused / prepared.told.total)
         took = visit.age - ((generation.first or visit.began) - visit.began)

@@ -16,11 +16,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from turnscript.conversation import Request
+from turnscript.conversation import Request, Settings
 from turnscript.gateway.meaning import MODEL, History, digest
 from turnscript.jsontext import Json
 
 MB = 1024 * 1024
+_SETTINGS = frozenset(Settings.__struct_fields__)
 _LONGEST = 512  # characters of a name that a client gives
 _PLACE = 300  # bytes
 
@@ -119,7 +120,7 @@ def _short(*parts: object) -> str:
 def _told(request: Request, members: Sequence[str]) -> str:
     """The text at a path in a request; nothing where there is none."""
     first = members[0]
-    value: Any = getattr(request.settings, first, None)
+    value: Any = getattr(request.settings, first) if first in _SETTINGS else None
     if value is None:
         value = request.extra.get(first)
         if value is None:
@@ -179,12 +180,13 @@ class Prefixes:
 
     def measure(self, session: str, text: str) -> Prefix:
         """How much of a prompt is known, which from now on is known itself."""
-        branches = self._said.get(session, [])
+        branches = self._said.get(session)
+        if not branches:
+            self._keep(session, text)
+            return Prefix(0, len(text), True)
         shared = [common(branch, text) for branch in branches]
-        best = max(range(len(branches)), key=lambda at: (shared[at], at), default=-1)
-        if best < 0:
-            prefix = Prefix(0, len(text), True)
-        elif shared[best] == len(branches[best]):
+        best = len(shared) - 1 - shared[::-1].index(max(shared))  # the last of the longest
+        if shared[best] == len(branches[best]):
             prefix = Prefix(shared[best], len(text), True)
             self._drop(session, best)
         else:

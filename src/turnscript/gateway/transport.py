@@ -33,6 +33,11 @@ class Reply(Protocol):
     status: int
     headers: Mapping[str, str]
 
+    @property
+    def ended(self) -> bool:
+        """Whether it is known that all of the body was read."""
+        ...
+
     async def read(self) -> bytes:
         """More of the body as soon as there is any; empty at its end. Raises UpstreamError."""
         ...
@@ -145,12 +150,9 @@ class HttpTransport:
         url = self._urls.get(call.path)
         if url is None:
             url = self._urls[call.path] = URL(self._base + call.path)
-        body = call.body
-        data = _Large(body) if body is not None and len(body) > _LARGE else body
+        data = None if call.body is None else _payload(call.body)
         session = self._session or self._opened()
-        response = await session.request(
-            call.method, url, data=data, headers=_JSON if body is not None else None, allow_redirects=False
-        )
+        response = await session.request(call.method, url, data=data, allow_redirects=False)
         return HttpReply(response, self._shown)
 
     def _opened(self) -> aiohttp.ClientSession:
@@ -165,7 +167,12 @@ class HttpTransport:
 
 
 _HEADERS = {"User-Agent": "turnscript", "Accept": "application/json, text/event-stream", "Accept-Encoding": "identity"}
-_JSON = {"Content-Type": "application/json"}
+_JSON = "application/json"
+
+
+def _payload(body: bytes) -> aiohttp.Payload:
+    """A body that knows its type: the library need not find out what it is, nor merge headers for it."""
+    return _Large(body) if len(body) > _LARGE else aiohttp.BytesPayload(body, content_type=_JSON)
 
 
 class _Large(aiohttp.Payload):
@@ -174,7 +181,7 @@ class _Large(aiohttp.Payload):
     _value: bytes
 
     def __init__(self, body: bytes) -> None:
-        super().__init__(body)
+        super().__init__(body, content_type=_JSON)
         self._size = len(body)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
@@ -197,6 +204,11 @@ class HttpReply:
         self.headers: Mapping[str, str] = response.headers
         self._response = response
         self._url = url
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of the body was read, its end too."""
+        return self._response.content.at_eof()
 
     async def read(self) -> bytes:
         """More of the body."""

@@ -223,8 +223,9 @@ class Answer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if error is None and self._reader.over and self._reply is not None:
-                await self._reach_end(self._reply)
+            reply = self._reply
+            if error is None and self._reader.over and reply is not None and not reply.ended:
+                await self._reach_end(reply)
         finally:
             self._leave()
 

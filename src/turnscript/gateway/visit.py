@@ -16,7 +16,7 @@ from turnscript.conversation import Item
 from turnscript.errors import LossyConversion, Timeout, TooLarge, TurnscriptError
 from turnscript.gateway.callers import Caller
 from turnscript.gateway.generation import Outcome
-from turnscript.gateway.headers import CUT, WATCH, RawHeaders, Told, by_name, json_headers, new_request_id
+from turnscript.gateway.headers import ARRIVED, CUT, WATCH, RawHeaders, Told, by_name, json_headers, new_request_id
 from turnscript.gateway.outlet import Frame, Outlet, Receive, Send
 from turnscript.gateway.preparing import Prepared
 from turnscript.gateway.served import Served
@@ -69,6 +69,7 @@ class Visit:
         self._served: Served | None = None
         self._cut: Callable[[], None] = scope.get(CUT, _nothing)
         self._watch: Callable[[Callable[[], None]], None] | None = scope.get(WATCH)
+        self._arrived: Callable[[], bool] = scope.get(ARRIVED, _not_known)
         self._receive = receive
         self._send = send
         self._task = asyncio.current_task()
@@ -81,13 +82,19 @@ class Visit:
         length = self.headers.get("content-length", "")
         if length.isdigit() and int(length) > limit:
             raise TooLarge(limit, int(length))
-        try:
-            async with asyncio.timeout(timeout):
-                body = await self._whole_body(limit)
-        except TimeoutError:
-            raise SlowBody(f"the request's body did not arrive within {timeout:g} s") from None
+        if self._arrived():
+            body = await self._whole_body(limit)
+        else:
+            body = await self._arriving_body(limit, timeout)
         self._check_encoding(body)
         return body
+
+    async def _arriving_body(self, limit: int, timeout: float) -> bytes:
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._whole_body(limit)
+        except TimeoutError:
+            raise SlowBody(f"the request's body did not arrive within {timeout:g} s") from None
 
     def _check_encoding(self, body: bytes) -> None:
         """Refuse what is not readable as it came. Some clients name an encoding and send plain JSON: that is read."""
@@ -267,6 +274,11 @@ def let_go(error: BaseException | None) -> None:
     while error is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
+
+
+def _not_known() -> bool:
+    """Whether all of the body has come, where the server does not tell."""
+    return False
 
 
 def _nothing() -> None:
