@@ -150,7 +150,7 @@ def test_other_engines_make_the_same_bytes(what: str, folder: Path) -> None:
 def test_the_page_names_every_command_and_every_extra() -> None:
     text = page()
     assert [] == [name for name in COMMANDS if f"`{name}`" not in text and f"turnscript data {name}" not in text]
-    assert [] == [extra for extra in set(EXTRAS.values()) if f"turnscript[{extra}]" not in text]
+    assert [] == [extra for extra in set(EXTRAS.values()) if f"'.[{extra}]'" not in text]
 
 
 def test_every_option_on_the_page_exists() -> None:

@@ -469,3 +469,12 @@ def test_a_last_text_is_named_though_an_answer_of_which_nothing_is_left_follows_
     said = Assistant(content=[Text(text="a")], at="$.messages[0]")
     (_,), losses = messages(said, Assistant(content=[gone], at="$.messages[1]"))
     assert [path for path, kind in losses if kind == "approximated"] == ["$.messages[0]"]
+
+
+def test_an_answer_that_ends_with_a_file_is_not_gone_on_with() -> None:
+    """Neither where it is written nor where it is read, or they would tell different things of one body."""
+    said = Assistant(content=[Text(text="a"), Document(url="https://a/b")], at="$.input[0]")
+    body, losses = written(said)
+    assert [] == losses
+    (again,) = API.parse_request({"model": "m", "max_tokens": 1, **body}).items
+    assert said == again

@@ -45,7 +45,7 @@ from turnscript.apis.anthropic_messages.stream_writing import StreamWriter
 from turnscript.apis.anthropic_messages.tools import TOOLS, ToolWriter, tools_of
 from turnscript.apis.anthropic_messages.writing import JOINS, Writer
 from turnscript.byhand import MISTAKES, refuse_mistakes
-from turnscript.conversation import Assistant, Request, Response, System, ToolCall, ToolResult
+from turnscript.conversation import Assistant, Request, Response, System, Text, ToolCall, ToolResult
 from turnscript.errors import TurnscriptError
 from turnscript.given import Source
 from turnscript.grouping import hints, mark_turns
@@ -96,8 +96,8 @@ class AnthropicMessages(Api):
             mark_turns(items, message, JOINS)
         _pair(request)
         # In a request, a last text of the assistant's is to be continued; in bare messages it is what was said.
-        if items and type(items[-1]) is Assistant and "max_tokens" in members:
-            items[-1].open = True
+        if items and type(last := items[-1]) is Assistant and "max_tokens" in members:
+            last.open = not last.content or type(last.content[-1]) is Text
         tools = _take(members, "tools")
         if tools is not None:
             request.conversation.tools = tools_of(tools)
