@@ -80,7 +80,10 @@ class References:
 
     def _enter(self, schema: Schema, base: str) -> str:
         """Note the names that an object has; returns the base of what is in it."""
-        if isinstance(id_ := schema.get(self._id), str):
+        id_ = schema.get(self._id)
+        if isinstance(id_, str) and id_[:1] == "#":  # what older dialects say for an anchor
+            self._note(f"{base}{id_}", schema)
+        elif isinstance(id_, str):
             name = urljoin(base, id_)
             base = urldefrag(name)[0] or base
             self._note(name, schema)
@@ -89,9 +92,11 @@ class References:
             if isinstance(schema.get(key), str):
                 self._note(f"{base}#{schema[key]}", schema)
         if schema is not self.schema:
-            other = isinstance(schema.get(_DIALECT), str) and schema[_DIALECT] != self._dialect
-            # Older dialects see nothing beside a reference, newer ones do.
-            self.unclear = self.unclear or other or ("$ref" in schema and id_ is not None)
+            # Dialects differ in what is an id. Older ones see nothing beside a reference, newer ones do.
+            dialect = schema.get(_DIALECT)
+            other = isinstance(dialect, str) and (_OLD in dialect) != (_OLD in self._dialect)
+            beside = isinstance(id_, str) and isinstance(schema.get("$ref"), str)
+            self.unclear = self.unclear or other or beside
         return base
 
     def _note(self, name: str, schema: Schema) -> None:
