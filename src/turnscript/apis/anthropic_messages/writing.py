@@ -449,8 +449,13 @@ def is_text(block: Any) -> bool:
 
 def _is_blank(blocks: Sequence[Any]) -> bool:
     """Whether the texts of a message are white space: the server refuses them, and takes them beside another text."""
-    texts = [block["text"] for block in blocks if is_text(block)]
-    return bool(texts) and all(map(str.isspace, texts))
+    said = False
+    for block in blocks:  # of nearly every message the first one tells
+        if is_text(block):
+            if not block["text"].isspace():
+                return False
+            said = True
+    return said
 
 
 def message_path(at: str) -> str:
