@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -207,6 +208,18 @@ def test_a_schema_that_stands_twice_under_its_name_is_applied() -> None:
     one = {"$id": "http://x/n", "type": "string"}
     (found,) = checks.check_value({"a": 1}, json_of({"$defs": {"a": one, "b": one}, "properties": {"a": one}}))
     assert ("schema_mismatch", ".a") == found[:2]
+
+
+def test_a_schema_of_many_parts_takes_no_memory_for_those_that_refer_to_nothing() -> None:
+    schema = {"allOf": [{"type": "string"} for _ in range(20_000)]}
+    tracemalloc.start()
+    try:
+        references = References(schema)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert references.schema is schema
+    assert held < 20 * 20_000
 
 
 @pytest.mark.parametrize("levels", [400, 900, 1_500, 5_000])

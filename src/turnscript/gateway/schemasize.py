@@ -40,7 +40,7 @@ class References:
         self.unclear = False
         self._dialect = str(schema.get(_DIALECT)) if isinstance(schema, dict) else ""
         self._id = "id" if _OLD in self._dialect else "$id"
-        self._bases: dict[int, str] = {}  # of each object, by its identity
+        self._bases: dict[int, str] = {}  # of each object that refers to something, by its identity
         self._named: dict[str, Any] = {"": schema}
         self._targets: dict[int, list[Any]] = {}
         waiting: list[tuple[Any, str]] = [(schema, "")]
@@ -48,20 +48,23 @@ class References:
             value, base = waiting.pop()
             if isinstance(value, dict):
                 base = self._enter(value, base)
-                self._bases[id(value)] = base
+                if any(key in value for key in _REFERENCES):
+                    self._bases[id(value)] = base
                 waiting += [(one, base) for one in value.values()]
             elif isinstance(value, list):
                 waiting += [(one, base) for one in value]
 
     def of(self, schema: Schema) -> list[str]:
         """The references of an object itself, as absolute as they can be."""
-        base = self._bases[id(schema)]
+        base = self._bases.get(id(schema), "")
         found = [str(schema[key]) for key in _REFERENCES if key in schema]
         # `urljoin` knows no base but those of the web.
         return [f"{base}{one}" if one[:1] == "#" else urljoin(base, one) for one in found]
 
     def targets(self, schema: Schema) -> list[Any]:
         """What the references of an object itself lead to."""
+        if id(schema) not in self._bases:
+            return []
         found = self._targets.get(id(schema))
         if found is None:
             found = self._targets[id(schema)] = [self.target(one) for one in self.of(schema)]
