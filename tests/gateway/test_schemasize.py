@@ -154,6 +154,8 @@ UNCLEAR: list[dict[str, Any]] = [
     {"$defs": {"a": {"$id": "n", "$ref": "#"}}, "$ref": "n"},
     {"$defs": {"a": {"$schema": "http://json-schema.org/draft-04/schema#"}}},
     {"$ref": "#/$defs/none"},
+    {"$dynamicAnchor": "n", "$defs": {"a": {"$id": "a", "$dynamicRef": "#n", "$defs": {"b": {"$dynamicAnchor": "n"}}}}},
+    {"$recursiveAnchor": True, "$defs": {"a": {"$id": "a", "$recursiveAnchor": True, "$recursiveRef": "#"}}},
 ]
 
 
@@ -191,6 +193,11 @@ CLEAR: dict[str, dict[str, Any]] = {
     },
     "a value with a dialect": {
         "properties": {"x": {"type": "string"}, "y": {"default": {"$schema": "https://x/config.json"}}}
+    },
+    "a dynamic anchor that stands below one id": {
+        "$id": "http://x/r",
+        "$dynamicAnchor": "n",
+        "properties": {"x": {"type": "string"}, "y": {"$dynamicRef": "#n"}},
     },
     "members called like keywords": {
         "properties": {"x": {"type": "string"}, "$id": {"type": "string"}, "$ref": {"type": "string"}}

@@ -14,6 +14,8 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _ANCHORS = ("$anchor", "$dynamicAnchor")
+_DYNAMIC = ("$dynamicAnchor", "$recursiveAnchor")
+"""With the same one below several ids, the way that a validator came decides where a reference leads."""
 _DIALECT = "$schema"
 _OLD = "draft-04"
 """Of the dialect in which an id is called `id`; in later ones that is a member like any other."""
@@ -43,6 +45,7 @@ class References:
         self._bases: dict[int, str] = {}  # of each object that refers to something, by its identity
         self._named: dict[str, Any] = {"": schema}
         self._targets: dict[int, list[Any]] = {}
+        self._dynamic: dict[str | bool, str] = {}
         waiting: list[tuple[Any, str]] = [(schema, "")]
         while waiting:
             value, base = waiting.pop()
@@ -94,6 +97,9 @@ class References:
         for key in _ANCHORS:
             if isinstance(schema.get(key), str):
                 self._note(f"{base}#{schema[key]}", schema)
+        for key in _DYNAMIC:
+            if isinstance(schema.get(key), str) or schema.get(key) is True:
+                self.unclear = self.unclear or self._dynamic.setdefault(schema[key], base) != base
         if schema is not self.schema:
             # Dialects differ in what is an id. Older ones see nothing beside a reference, newer ones do.
             dialect = schema.get(_DIALECT)
