@@ -26,9 +26,21 @@ class Loss(Struct, frozen=True):
         return f"{self.path}: {self.kind}: {self.detail}"
 
 
-class UnnamedLoss(Loss, frozen=True):
+class UnnamedLoss(Loss, frozen=True, eq=False):
     """A loss of what waits in an `extra`, told by whoever renders. The model may call another member the same; once
-    the path is in the words of the source, it is a plain `Loss`."""
+    the path is in the words of the source, it is a plain `Loss`. To who compares or shows it, it is one before."""
+
+    def _plain(self) -> Loss:
+        return Loss(self.path, self.kind, self.detail)
+
+    def __eq__(self, other: object) -> bool:
+        return self._plain() == (other._plain() if isinstance(other, UnnamedLoss) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._plain())
+
+    def __repr__(self) -> str:
+        return repr(self._plain())
 
 
 def part_path(at: str, index: int) -> str:

@@ -14,8 +14,8 @@ from turnscript.jsontext import Json, is_json, read_object, utf8
 from turnscript.recording import api_of, is_stream
 from turnscript.registry import apis, formats, get_api, get_format, is_format
 
-_FILE = re.compile(r"[/\\]\S*$|\.(json|jsonl|txt|md|sse)$")
-"""How the name of a file ends that is given in place of what it holds."""
+_FILE = re.compile(r"[/\\]|\.(json|jsonl|txt|md|sse)$")
+"""What the last word of a file's name has, where one is given in place of what it holds."""
 
 AUTO = "auto"
 REQUEST, ANSWER = "request", "response"
@@ -148,7 +148,9 @@ def _detect_format(text: str) -> str:
     if not text.strip() or is_json(text):
         read_object(text)  # says that it is empty, or what it is instead of an object
     first, *more = text.strip().split("\n", 1)
-    remedy = "name the format" if more or not _FILE.search(first) else "give what a file holds, not its name"
+    word = first.rsplit(None, 1)[-1]
+    is_name = not more and "://" not in word and _FILE.search(word)
+    remedy = "give what a file holds, not its name" if is_name else "name the format"
     first = first[:40]
     message = f"neither JSON nor a transcript of a known format (it begins {first!r}); {remedy}"
     raise InvalidInput(message, line=1, column=1, expected=f"JSON or one of: {', '.join(formats())}", got=first)

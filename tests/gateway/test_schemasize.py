@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -153,6 +154,8 @@ UNCLEAR: list[dict[str, Any]] = [
     {"$defs": {"a": {"$id": "n", "$ref": "#"}}, "$ref": "n"},
     {"$defs": {"a": {"$schema": "http://json-schema.org/draft-04/schema#"}}},
     {"$ref": "#/$defs/none"},
+    {"$dynamicAnchor": "n", "$defs": {"a": {"$id": "a", "$dynamicRef": "#n", "$defs": {"b": {"$dynamicAnchor": "n"}}}}},
+    {"$recursiveAnchor": True, "$defs": {"a": {"$id": "a", "$recursiveAnchor": True, "$recursiveRef": "#"}}},
 ]
 
 
@@ -165,10 +168,65 @@ def test_a_schema_of_which_it_is_not_clear_where_it_leads_is_not_applied(schema:
     assert "schema_unusable" == found[0]
 
 
+_DRAFT = "http://json-schema.org/draft-07/schema#"
+CLEAR: dict[str, dict[str, Any]] = {
+    "an id that is an anchor": {
+        "$schema": _DRAFT,
+        "definitions": {"a": {"$id": "#a", "type": "string"}},
+        "properties": {"x": {"$ref": "#a"}},
+    },
+    "an id that is an anchor below another": {
+        "$schema": _DRAFT,
+        "$id": "urn:x:y",
+        "definitions": {"a": {"$id": "#a", "type": "string"}},
+        "properties": {"x": {"$ref": "#a"}},
+    },
+    "ids as generators of schemas write them": {
+        "$schema": _DRAFT,
+        "$id": "http://x/root.json",
+        "properties": {"x": {"$id": "#/properties/x", "type": "string"}, "y": {"$id": "#/properties/y"}},
+    },
+    "a part that says its dialect": {"properties": {"x": {"$schema": _DRAFT, "type": "string"}}},
+    "a part that says its dialect in other words": {
+        "$schema": _DRAFT,
+        "properties": {"x": {"$schema": _DRAFT[:-1], "type": "string"}},
+    },
+    "a value with a dialect": {
+        "properties": {"x": {"type": "string"}, "y": {"default": {"$schema": "https://x/config.json"}}}
+    },
+    "a dynamic anchor that stands below one id": {
+        "$id": "http://x/r",
+        "$dynamicAnchor": "n",
+        "properties": {"x": {"type": "string"}, "y": {"$dynamicRef": "#n"}},
+    },
+    "members called like keywords": {
+        "properties": {"x": {"type": "string"}, "$id": {"type": "string"}, "$ref": {"type": "string"}}
+    },
+}
+
+
+@pytest.mark.parametrize("schema", CLEAR.values(), ids=CLEAR)
+def test_a_schema_of_which_it_is_clear_where_it_leads_is_applied(schema: Any) -> None:
+    (found,) = checks.check_value({"x": 1}, json_of(schema))
+    assert ("schema_mismatch", ".x") == found[:2]
+
+
 def test_a_schema_that_stands_twice_under_its_name_is_applied() -> None:
     one = {"$id": "http://x/n", "type": "string"}
     (found,) = checks.check_value({"a": 1}, json_of({"$defs": {"a": one, "b": one}, "properties": {"a": one}}))
     assert ("schema_mismatch", ".a") == found[:2]
+
+
+def test_a_schema_of_many_parts_takes_no_memory_for_those_that_refer_to_nothing() -> None:
+    schema = {"allOf": [{"type": "string"} for _ in range(20_000)]}
+    tracemalloc.start()
+    try:
+        references = References(schema)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert references.schema is schema
+    assert held < 20 * 20_000
 
 
 @pytest.mark.parametrize("levels", [400, 900, 1_500, 5_000])

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 import turnscript as ts
 
@@ -52,6 +53,13 @@ def test_white_space_beside_a_picture_or_a_call_is_not_sent() -> None:
     assert [(path, "dropped") for path in paths] == losses
 
 
+def test_a_refusal_of_white_space_is_told_like_a_text() -> None:
+    answer = {"role": "assistant", "content": None, "refusal": " ", "tool_calls": [CALL]}
+    messages, losses = said({"role": "user", "content": "Hi"}, answer, RESULT)
+    assert ["tool_use"] == [block["type"] for block in messages[1]["content"]]
+    assert ("$.messages[1].refusal", "dropped") in losses
+
+
 def test_an_answer_of_white_space_is_not_gone_on_with() -> None:
     """The text before it is, and is named: what ends a request for Messages is the beginning of the answer."""
     hello, blank = ({"role": "assistant", "content": text} for text in ("Hi", " "))
@@ -93,3 +101,11 @@ def test_a_schema_says_that_it_is_of_an_object(parameters: dict[str, Any], schem
 @pytest.mark.parametrize("parameters", [{"type": "object"}, {"properties": {}, "type": "object"}, {"type": "string"}])
 def test_a_type_that_is_said_stays(parameters: dict[str, Any]) -> None:
     assert (json.dumps(parameters).encode(), []) == offered(parameters)
+
+
+def test_white_space_around_a_schema_that_a_program_gave_is_no_member() -> None:
+    body = {"model": "m", "messages": [], "tools": [{"type": "function", "function": {"name": "f"}}]}
+    request = ts.parse(body, "openai-chat")
+    request.tools[0].parameters = Raw(b"{}\n")
+    (tool,) = json.loads(ts.render(request, "anthropic-messages").data)["tools"]
+    assert {"type": "object"} == tool["input_schema"]

@@ -368,3 +368,16 @@ def test_why_counts_that_are_not_whole_are_not_told_is_said_at_each(source: str,
     found = {loss.path: loss.detail for loss in losses if loss.path.startswith("$.usage.")}
     why = "not all of the counts are known, so none of what stands here is told"
     assert {"$.usage.input_tokens": why, "$.usage.new": why} == found
+
+
+def test_the_loss_of_an_unnamed_member_is_a_loss_like_any_other() -> None:
+    api = ts.get_api("openai-chat")
+    answer = {"id": "a", "type": "message", "content": [], "stop_reason": "end_turn", "container": {"id": "c"}}
+    response = ts.get_api("anthropic-messages").parse_response(json.dumps(answer).encode())
+    wanted = ts.Loss("$.container", "dropped", "openai-chat has no such member here")
+    lost = [loss for loss in api.render_response(response, ts.Request()).losses if loss.path == "$.container"]
+    assert [wanted] == lost == [wanted]
+    assert lost == lost[:]
+    assert {wanted} == {*lost, wanted}
+    assert repr(wanted) == repr(lost[0])
+    assert lost[0] != ts.Loss("$.container", "dropped", "for another reason")

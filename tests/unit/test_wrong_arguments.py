@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
+from tests.growth import assert_grows_below
 from turnscript.errors import type_of
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
@@ -127,6 +128,24 @@ def test_a_foreign_value_inside_a_body_is_told_its_place() -> None:
 def test_the_name_of_a_file_is_no_transcript(read: Callable[[Any], object]) -> None:
     with pytest.raises(ts.InvalidInput, match="give what a file holds, not its name"):
         read("examples/chat_request.json")
+
+
+def test_a_text_that_ends_in_an_address_is_no_name_of_a_file() -> None:
+    with pytest.raises(ts.InvalidInput, match=r"name the format$"):
+        ts.parse("Please read https://example.com/page")
+
+
+def test_a_long_line_that_is_no_name_of_a_file_is_refused_in_linear_time() -> None:
+    def refuse(size: int) -> Callable[[], object]:
+        text = "/" * size + " x"
+
+        def refused() -> None:
+            with pytest.raises(ts.InvalidInput, match="name the format"):
+                ts.detect_api(text)
+
+        return refused
+
+    assert_grows_below(24, refuse, 10_000, 80_000)
 
 
 @pytest.mark.parametrize("api", ts.apis())

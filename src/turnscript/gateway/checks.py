@@ -56,7 +56,7 @@ _MOST_FOLLOWED, _MOST_APPLIED = 10_000, 10_000
 """References in a schema, and parts of it applied to parts of a value. So many take some 200 ms at the worst: those to
 be compiled, these to say what is wrong."""
 _LONGEST = 300
-_COMPILED = 20  # times the size of a schema
+_COMPILED = 30  # times the size of a schema, with what is known of its references
 _SEPARATORS = ("__", "::", ".", "/", ":")
 _JSON_SPACE = " \t\n\r"
 

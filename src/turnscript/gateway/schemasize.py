@@ -14,6 +14,8 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _ANCHORS = ("$anchor", "$dynamicAnchor")
+_DYNAMIC = ("$dynamicAnchor", "$recursiveAnchor")
+"""With the same one below several ids, the way that a validator came decides where a reference leads."""
 _DIALECT = "$schema"
 _OLD = "draft-04"
 """Of the dialect in which an id is called `id`; in later ones that is a member like any other."""
@@ -40,28 +42,32 @@ class References:
         self.unclear = False
         self._dialect = str(schema.get(_DIALECT)) if isinstance(schema, dict) else ""
         self._id = "id" if _OLD in self._dialect else "$id"
-        self._bases: dict[int, str] = {}  # of each object, by its identity
+        self._bases: dict[int, str] = {}  # of each object that refers to something, by its identity
         self._named: dict[str, Any] = {"": schema}
         self._targets: dict[int, list[Any]] = {}
+        self._dynamic: dict[str | bool, str] = {}
         waiting: list[tuple[Any, str]] = [(schema, "")]
         while waiting:
             value, base = waiting.pop()
             if isinstance(value, dict):
                 base = self._enter(value, base)
-                self._bases[id(value)] = base
+                if any(key in value for key in _REFERENCES):
+                    self._bases[id(value)] = base
                 waiting += [(one, base) for one in value.values()]
             elif isinstance(value, list):
                 waiting += [(one, base) for one in value]
 
     def of(self, schema: Schema) -> list[str]:
         """The references of an object itself, as absolute as they can be."""
-        base = self._bases[id(schema)]
+        base = self._bases.get(id(schema), "")
         found = [str(schema[key]) for key in _REFERENCES if key in schema]
         # `urljoin` knows no base but those of the web.
         return [f"{base}{one}" if one[:1] == "#" else urljoin(base, one) for one in found]
 
     def targets(self, schema: Schema) -> list[Any]:
         """What the references of an object itself lead to."""
+        if id(schema) not in self._bases:
+            return []
         found = self._targets.get(id(schema))
         if found is None:
             found = self._targets[id(schema)] = [self.target(one) for one in self.of(schema)]
@@ -80,7 +86,10 @@ class References:
 
     def _enter(self, schema: Schema, base: str) -> str:
         """Note the names that an object has; returns the base of what is in it."""
-        if isinstance(id_ := schema.get(self._id), str):
+        id_ = schema.get(self._id)
+        if isinstance(id_, str) and id_[:1] == "#":  # what older dialects say for an anchor
+            self._note(f"{base}{id_}", schema)
+        elif isinstance(id_, str):
             name = urljoin(base, id_)
             base = urldefrag(name)[0] or base
             self._note(name, schema)
@@ -88,10 +97,15 @@ class References:
         for key in _ANCHORS:
             if isinstance(schema.get(key), str):
                 self._note(f"{base}#{schema[key]}", schema)
+        for key in _DYNAMIC:
+            if isinstance(schema.get(key), str) or schema.get(key) is True:
+                self.unclear = self.unclear or self._dynamic.setdefault(schema[key], base) != base
         if schema is not self.schema:
-            other = isinstance(schema.get(_DIALECT), str) and schema[_DIALECT] != self._dialect
-            # Older dialects see nothing beside a reference, newer ones do.
-            self.unclear = self.unclear or other or ("$ref" in schema and id_ is not None)
+            # Dialects differ in what is an id. Older ones see nothing beside a reference, newer ones do.
+            dialect = schema.get(_DIALECT)
+            other = isinstance(dialect, str) and (_OLD in dialect) != (_OLD in self._dialect)
+            beside = isinstance(id_, str) and isinstance(schema.get("$ref"), str)
+            self.unclear = self.unclear or other or beside
         return base
 
     def _note(self, name: str, schema: Schema) -> None:

@@ -174,7 +174,7 @@ class ToolWriter:
         if _TYPED.match(schema) or "type" in read_object(schema):
             return schema
         self.rendering.lose(f"{at}.parameters", "invented", 'a schema says its type here: "object"')
-        rest = bytes(schema)[1:].lstrip()
+        rest = bytes(schema)[1:].strip()
         return Json(b'{"type":"object"' + (b"" if rest == b"}" else b",") + rest)
 
     def _own(self, tool: Tool, at: str) -> Body:

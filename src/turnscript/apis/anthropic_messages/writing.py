@@ -22,6 +22,7 @@ from turnscript.conversation import (
     Item,
     Opaque,
     Part,
+    Refusal,
     System,
     Text,
     Thinking,
@@ -315,7 +316,7 @@ class Writer:
     def _lose_blanks(self, items: Sequence[Item]) -> None:
         for item in items:
             for index, part in enumerate(item.content if isinstance(item, User | Assistant) else ()):
-                if isinstance(part, Text) and part.text:
+                if isinstance(part, Text | Refusal) and part.text:
                     why = "white space alone is not accepted here"
                     self.rendering.lose(self.parts.path(item, index), "dropped", why)
 
