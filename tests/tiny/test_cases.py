@@ -25,27 +25,6 @@ from tiny.dialogs.topics import MORE, TOPICS, UNSEEN, Topic
 TRAINED = 20_000
 
 
-# What asks for training rows stands together, so that of several processes that share the tests one makes them.
-
-
-@pytest.fixture(scope="module")
-def trained() -> list[dict[str, object]]:
-    """Training rows as a file has them."""
-    return [json.loads(row) for row in rows.rows(TRAINED)]
-
-
-@pytest.fixture(scope="module")
-def known(trained: list[dict[str, object]]) -> set[str]:
-    """What users say in them."""
-    return {normal(text) for row in trained for text in said(row)}
-
-
-@pytest.fixture(scope="module")
-def every(known: set[str]) -> list[Case]:
-    """All cases."""
-    return cases.every(known)
-
-
 def said(row: dict[str, object]) -> list[str]:
     """What the users of a row say."""
     messages = row["messages"]
@@ -53,22 +32,27 @@ def said(row: dict[str, object]) -> list[str]:
     return [message["content"] for message in messages if message["role"] == "user"]
 
 
-def test_what_is_known_is_what_users_say_in_the_rows(trained: list[dict[str, object]]) -> None:
+# Training rows.
+
+
+def test_no_model_is_asked_what_it_was_trained_on() -> None:
+    """One test, because to make the rows takes longer than all that is said of them."""
+    trained = [json.loads(row) for row in rows.rows(TRAINED)]
+    known = {normal(text) for row in trained for text in said(row)}
+    every = cases.every(known)
     assert {normal(text) for row in trained[:1000] for text in said(row)} == cases.seen(1000)
+    no_request_of_a_case_is_in_a_training_row(known, every)
+    held_values_and_names_of_new_tools_are_in_no_training_row(trained)
+    the_suites_have_their_sizes(every)
+    arguments_that_are_wanted_are_what_the_tools_declare(every)
 
 
-def test_no_request_of_a_case_is_in_a_training_row(known: set[str], every: list[Case]) -> None:
+def no_request_of_a_case_is_in_a_training_row(known: set[str], every: list[Case]) -> None:
     assert len(known) > TRAINED
     assert [] == [case.text for case in every if normal(case.text) in known]
 
 
-def test_the_suites_have_their_sizes(every: list[Case]) -> None:
-    assert {"held": 300, "unseen": 100, "free": 60} == Counter(case.suite for case in every)
-    assert HELD_COUNTS == Counter(case.kind for case in every if case.suite == "held")
-    assert UNSEEN_COUNTS == Counter(case.kind for case in every if case.suite == "unseen")
-
-
-def test_held_values_and_names_of_new_tools_are_in_no_training_row(trained: list[dict[str, object]]) -> None:
+def held_values_and_names_of_new_tools_are_in_no_training_row(trained: list[dict[str, object]]) -> None:
     names = [name for topic in UNSEEN for name in topic.names]
     words = [
         *values.HELD_CITIES,
@@ -86,7 +70,13 @@ def test_held_values_and_names_of_new_tools_are_in_no_training_row(trained: list
     assert [] == [name for text in texts for name in chinese if name in text]
 
 
-def test_arguments_that_are_wanted_are_what_the_tools_declare(every: list[Case]) -> None:
+def the_suites_have_their_sizes(every: list[Case]) -> None:
+    assert {"held": 300, "unseen": 100, "free": 60} == Counter(case.suite for case in every)
+    assert HELD_COUNTS == Counter(case.kind for case in every if case.suite == "held")
+    assert UNSEEN_COUNTS == Counter(case.kind for case in every if case.suite == "unseen")
+
+
+def arguments_that_are_wanted_are_what_the_tools_declare(every: list[Case]) -> None:
     for case in every:
         declared = {tool["function"]["name"]: tool["function"]["parameters"] for tool in case.row.get("tools", [])}
         for name, arguments in case.calls:
@@ -99,14 +89,14 @@ def test_the_lines_that_are_told_apart_are_those_of_training() -> None:
     assert [] == [text for row in first for text in said(row) if not fits(text)]
 
 
-@pytest.mark.parametrize("topic", [*TOPICS, *MORE, *UNSEEN], ids=lambda topic: topic.name)
-def test_each_line_has_an_expression_that_tells_its_texts(topic: Topic) -> None:
-    random, known = Random(topic.name), {one.line: one for one in lines()}
-    for zh, asks in ((False, topic.asks), (True, topic.asks_zh)):
-        for line in asks:
+def test_each_line_has_an_expression_that_tells_its_texts() -> None:
+    known = {one.line: one for one in lines()}
+    for topic in (*TOPICS, *MORE, *UNSEEN):
+        random = Random(topic.name)
+        for line, zh in [*((line, False) for line in topic.asks), *((line, True) for line in topic.asks_zh)]:
             values = tools._values(topic, random, zh, held=False)
             text = say(line, tools._spoken(topic, values) if zh else values, random)
-            assert known[line].makes(text), text
+            assert known[line].makes(text), f"{topic.name}: {text}"
 
 
 def test_no_line_of_training_makes_a_request_that_was_written_by_hand() -> None:
