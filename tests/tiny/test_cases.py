@@ -20,7 +20,7 @@ from tiny.cases import FAMILIAR, HELD_COUNTS, UNSEEN_COUNTS, Case, normal
 from tiny.dialogs import tools, values
 from tiny.dialogs.conversations import conversation
 from tiny.dialogs.phrases import say
-from tiny.dialogs.topics import MORE, TOPICS, UNSEEN, Topic
+from tiny.dialogs.topics import MORE, TOPICS, UNSEEN
 
 TRAINED = 20_000
 
