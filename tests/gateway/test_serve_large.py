@@ -37,7 +37,7 @@ async def startup(self, sockets=None):
     await start(self, sockets)
 Server.startup = startup
 """
-"""What a gateway tells of its loop: how long the process ran from turn to turn. Wall clocks would tell of the machine."""
+"""What a gateway tells: how long it ran from turn to turn of its loop. Wall clocks would tell of the machine."""
 
 
 def written(asked: Asked) -> Script:
