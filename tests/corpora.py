@@ -13,15 +13,15 @@
 Both are read strictly: a key that nobody declared is an error.
 """
 
-import inspect
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
 
+from tests.every import every
 from turnscript import (
     Assistant,
     Conversation,
@@ -179,25 +179,8 @@ def names() -> list[str]:
 
 
 def on_every(law: Callable[..., None]) -> Callable[..., None]:
-    """A test that holds a law, which takes a `name`, on every conversation.
-
-    In one test, because pytest takes as long to start one as most laws take; the error of a law says of which
-    conversation it is.
-    """
-
-    @wraps(law)
-    def test(**given: Any) -> None:
-        for name in names():
-            try:
-                law(name=name, **given)
-            except BaseException as error:
-                error.add_note(f"conversation: {name}")
-                raise
-
-    signature = inspect.signature(law)
-    wanted = [parameter for parameter in signature.parameters.values() if parameter.name != "name"]
-    test.__signature__ = signature.replace(parameters=wanted)  # type: ignore[attr-defined]
-    return test
+    """A test that holds a law, which takes a `name`, on every conversation."""
+    return every("name", names())(law)
 
 
 def load(name: str) -> Request:

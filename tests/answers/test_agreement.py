@@ -26,6 +26,7 @@ from tests.answers.seen import chunks, seen, without_made_up_ids
 from tests.answers.verdict import SDK_OF, Sdk, Verdict
 from tests.answers.wanted import wanted
 from tests.answers.wires import APIS, Server, awkward, stream, whole
+from tests.every import every
 from tests.loopback import JSON
 from turnscript.conversation import ToolCall
 from turnscript.jsontext import is_object
@@ -51,8 +52,8 @@ def ask_stream(sdk: Sdk, server: Server, wire: str, data: bytes, size: int = 0, 
 # Answers.
 
 
-@pytest.mark.parametrize("name", [answer.name for answer in WHOLE])
 @pytest.mark.parametrize("wire", APIS)
+@every("name", [answer.name for answer in WHOLE])
 def test_a_whole_answer_is_told_as_it_was(sdk: Sdk, server: Server, wire: str, name: str) -> None:
     answer = BY_NAME[name]
     status, body = whole(wire, answer)
@@ -72,8 +73,8 @@ def test_a_whole_answer_is_told_as_it_was(sdk: Sdk, server: Server, wire: str, n
         assert all(call.arguments.encode() in body for call in calls)
 
 
-@pytest.mark.parametrize("name", [answer.name for answer in WHOLE])
 @pytest.mark.parametrize("wire", APIS)
+@every("name", [answer.name for answer in WHOLE])
 def test_a_stream_is_told_as_it_was_in_any_pieces(sdk: Sdk, server: Server, wire: str, name: str) -> None:
     answer = BY_NAME[name]
     data = stream(wire, answer)

@@ -14,6 +14,7 @@ from tests.answers.test_agreement import LIMITS, ask_stream, check_stream
 from tests.answers.verdict import Sdk
 from tests.answers.wanted import NO_ID, View, wanted
 from tests.answers.wires import APIS, Server, stream, whole
+from tests.every import every
 from turnscript.recording import Recording
 from turnscript.retelling import Retelling, stream_of
 
@@ -49,16 +50,16 @@ def words(view: View) -> set[str]:
     return {word for part in view.parts for word in part[1:] if isinstance(word, str)} - {NO_ID}
 
 
-@pytest.mark.parametrize("name", [answer.name for answer in WHOLE])
 @pytest.mark.parametrize("wire", APIS)
+@every("name", [answer.name for answer in WHOLE])
 def test_a_recording_that_is_told_again_is_told_as_it_was(sdk: Sdk, server: Server, wire: str, name: str) -> None:
     answer = BY_NAME[name]
     again = retold(stream(wire, answer), wire, answer.asked.of(APIS[wire].origin))
     check_stream(sdk, wire, answer, ask_stream(sdk, server, wire, again))
 
 
-@pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize(("source", "wire"), list(permutations(APIS, 2)))
+@every("name", KINDS)
 def test_a_recording_of_one_api_is_understood_as_that_of_another(
     sdk: Sdk, server: Server, source: str, wire: str, name: str
 ) -> None:
@@ -69,8 +70,8 @@ def test_a_recording_of_one_api_is_understood_as_that_of_another(
     assert set() == {word for word in both if not any(word in one for one in told)}  # an API may join two texts
 
 
-@pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("wire", APIS)
+@every("name", KINDS)
 def test_a_whole_answer_as_a_stream_is_understood(sdk: Sdk, server: Server, wire: str, name: str) -> None:
     answer = BY_NAME[name]
     status, body = whole(wire, answer)
@@ -84,9 +85,9 @@ def test_a_whole_answer_as_a_stream_is_understood(sdk: Sdk, server: Server, wire
     check_stream(sdk, wire, answer, ask_stream(sdk, server, wire, data))
 
 
-@pytest.mark.parametrize("name", BROKEN)
 @pytest.mark.parametrize("wire", [wire for wire in APIS if wire != "responses"])
 @pytest.mark.parametrize("source", APIS)
+@every("name", BROKEN)
 def test_a_recording_that_broke_off_is_an_error_to_an_sdk(
     sdk: Sdk, server: Server, source: str, wire: str, name: str
 ) -> None:
