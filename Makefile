@@ -8,9 +8,9 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 JS := tests/js
 JS_STAMP := $(JS)/node_modules/.installed
-# Tests wait as well as work, so one more of them than there are processors; each more would import everything once again.
-# Files take from milliseconds to a minute: a worker that has nothing left takes from the others.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1)
+# Tests wait as well as work, so two more of them than there are processors. Files take from milliseconds to a minute: a
+# worker that has nothing left takes from the others.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 2)
 PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 # `make test TESTS=tests/unit` or `make fuzz TESTS=tests/conformance` narrows a run; by default pyproject.toml says what runs.
 TESTS ?=

@@ -231,12 +231,16 @@ def test_a_server_that_is_started_later_is_found_without_a_request(
         assert not model.health()["up"]
         started.append(True)
         deadline = time.monotonic() + 60
-        while not model.health()["up"] and time.monotonic() < deadline:
+        while told_of_models(caplog)[-1:] != ["model ready"] and time.monotonic() < deadline:
             time.sleep(0.02)
         health = httpx2.get(f"{gateway.url}/health", verify=NO_TLS).json()["models"]["default"]
         assert (True, "rwkv-universal") == (health["up"], model.format.name)
-    events = [one.getMessage() for one in caplog.records]
-    assert ["model not ready", "model ready"] == [event for event in events if event.startswith("model ")]
+    assert ["model not ready", "model ready"] == told_of_models(caplog)
+
+
+def told_of_models(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the log says of models so far."""
+    return [event for one in list(caplog.records) if (event := one.getMessage()).startswith("model ")]
 
 
 def test_a_server_that_is_started_anew_with_another_model_is_believed(caplog: pytest.LogCaptureFixture) -> None:
