@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import importlib
 import json
 import re
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.clocks import scaled
 from tests.gateway import tinygguf
 from tests.gateway.ailing import SMILES, TOKENS, Model
 from tests.gateway.scripted import Asked, Script, Scripted, said
@@ -288,8 +290,10 @@ FAULTS: list[tuple[str, Model, str, str, str]] = [
 @pytest.mark.parametrize(
     ("model", "name", "state", "words"), [one[1:] for one in FAULTS], ids=[one[0].replace(" ", "-") for one in FAULTS]
 )
-def test_a_fault_is_found(model: Model, name: str, state: str, words: str) -> None:
-    check = see(model)[name]
+@scaled
+def test_a_fault_is_found(model: Model, name: str, state: str, words: str, scale: float) -> None:
+    times = {one: getattr(model, one) * scale for one in ("buffered", "late", "serial")}
+    check = see(dataclasses.replace(model, said=[], free_at=0, **times))[name]
     assert state == check.state, check
     assert words in check.detail
     assert check.remedy
@@ -400,15 +404,16 @@ def test_a_server_that_takes_one_request_at_a_time_only_is_found() -> None:
 @pytest.mark.parametrize(
     ("slow", "state"), [(lambda longer: 0.3, "warning"), (lambda longer: 0.01 if longer else 0.3, "ok")]
 )
+@scaled
 def test_a_server_that_does_not_say_what_it_had_is_judged_by_its_time(
-    slow: Callable[[bool], float], state: str
+    slow: Callable[[bool], float], state: str, scale: float
 ) -> None:
     model = Model(cached=False)
 
     def script(asked: Asked) -> Script:
         steps = list(model(asked))
         prompt = asked.json["prompt"] if asked.body else ""
-        wait = slow(prompt.endswith("And then?")) if prompt.startswith("Diary") else 0
+        wait = scale * slow(prompt.endswith("And then?")) if prompt.startswith("Diary") else 0
         return [wait, *steps]
 
     assert state == see(script)["prefix reuse"].state
