@@ -359,23 +359,43 @@ class Api(ABC):
         """Every answer in a response body: one, but for an API that gives several at once. Raises the same."""
         return [self.parse_response(body)]
 
-    @abstractmethod
     def render_response(
         self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
     ) -> Rendered[Body]:
         """A response as the body that a client of this API gets, with the losses.
 
         The model's name is the request's; ids that the response has not are made up, and always the same for the same
-        response. `strict` raises LossyConversion.
+        response. `strict` raises LossyConversion. Raises UpstreamError for an answer that failed, InvalidConversation
+        for what a program has put together wrongly.
         """
+        try:
+            body, losses = self.write_response(response, request, reply)
+        except MISTAKES:
+            refuse_mistakes(response=response, request=request)
+            raise
+        if strict and losses:
+            raise LossyConversion(losses, self.name)
+        return Rendered(body, losses)
+
+    @abstractmethod
+    def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
+        """The body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
 
     @abstractmethod
     def stream_parser(self) -> StreamParser:
         """A parser for a stream of this API."""
 
-    @abstractmethod
     def stream_renderer(self, request: Request, reply: Reply = PLAIN) -> StreamRenderer:
         """A writer of the stream that answers a request."""
+        try:
+            return self.write_stream(request, reply)
+        except MISTAKES:
+            refuse_mistakes(request=request)
+            raise
+
+    @abstractmethod
+    def write_stream(self, request: Request, reply: Reply) -> StreamRenderer:
+        """A writer of the stream that answers a request, before anything is said."""
 
     @abstractmethod
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:

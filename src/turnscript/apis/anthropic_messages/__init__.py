@@ -33,26 +33,24 @@ from typing import Any, ClassVar
 
 from msgspec import Raw
 
-from turnscript.api import OFFICIAL, PLAIN, SEED, Api, Body, Option, Rendering, Reply
+from turnscript.api import OFFICIAL, SEED, Api, Body, Option, Rendering, Reply
 from turnscript.apis.anthropic_messages.blocks import MESSAGES, SYSTEM, WORDS, items_of, read_messages, system_items
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
 from turnscript.apis.anthropic_messages.response import ORIGIN, read_response
-from turnscript.apis.anthropic_messages.response_writing import render
+from turnscript.apis.anthropic_messages.response_writing import write_response
 from turnscript.apis.anthropic_messages.serving import IN_MESSAGES, SERVING
 from turnscript.apis.anthropic_messages.settings import OPTIONS
 from turnscript.apis.anthropic_messages.stream_reading import StreamReader, claims_event
 from turnscript.apis.anthropic_messages.stream_writing import StreamWriter
 from turnscript.apis.anthropic_messages.tools import TOOLS, ToolWriter, tools_of
 from turnscript.apis.anthropic_messages.writing import JOINS, Writer
-from turnscript.byhand import MISTAKES, refuse_mistakes
 from turnscript.conversation import Assistant, Request, Response, System, Text, ToolCall, ToolResult
 from turnscript.errors import TurnscriptError
 from turnscript.given import Source
 from turnscript.grouping import hints, mark_turns
 from turnscript.jsontext import Json, plain
-from turnscript.losses import Indexed
+from turnscript.losses import Indexed, Loss
 from turnscript.pairing import drop_generated_ids
-from turnscript.rendered import Rendered
 from turnscript.wire import missing
 
 # A value that there is nothing to make of: null, or a list without elements.
@@ -127,15 +125,9 @@ class AnthropicMessages(Api):
         ended = "stop_reason" in members
         return 2 if named and (ended or "usage" in members) else int(ended)
 
-    def render_response(
-        self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
-    ) -> Rendered[Body]:
+    def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
         """A response as a body. A request whose `display` is `omitted` gets the signatures of thoughts without text."""
-        try:
-            return render(response, request, self, reply, strict)
-        except MISTAKES:
-            refuse_mistakes(response=response, request=request)
-            raise
+        return write_response(response, request, self, reply)
 
     def stream_parser(self) -> StreamReader:
         """A parser for a stream."""
@@ -145,13 +137,9 @@ class AnthropicMessages(Api):
         """A type that only events of this API have. Others have errors too, but not one inside the other."""
         return claims_event(members)
 
-    def stream_renderer(self, request: Request, reply: Reply = PLAIN) -> StreamWriter:
+    def write_stream(self, request: Request, reply: Reply) -> StreamWriter:
         """A writer of the stream that answers a request."""
-        try:
-            return StreamWriter(request, self, reply)
-        except MISTAKES:
-            refuse_mistakes(request=request)
-            raise
+        return StreamWriter(request, self, reply)
 
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         """Status and body of an error; `request_id` is that of the response's header `request-id`."""

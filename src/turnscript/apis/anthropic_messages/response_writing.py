@@ -29,10 +29,9 @@ from turnscript.conversation import (
     Usage,
     text_content,
 )
-from turnscript.errors import LossyConversion, UpstreamError
+from turnscript.errors import UpstreamError
 from turnscript.jsontext import Json, is_object, json_of
-from turnscript.losses import LossKind
-from turnscript.rendered import Rendered
+from turnscript.losses import Loss, LossKind
 from turnscript.sources import NOT_HERE
 
 _FAILURES = frozenset({"error", "failed", "cancelled", "abort"})
@@ -259,8 +258,8 @@ class AnswerWriter:
             merge(body, extra)
 
 
-def render(response: Response, request: Request, api: Api, reply: Reply, strict: bool) -> Rendered[Body]:
-    """A whole response as a body."""
+def write_response(response: Response, request: Request, api: Api, reply: Reply) -> tuple[Body, list[Loss]]:
+    """A whole response as a body, and what could not be said."""
     writer = AnswerWriter(request, api, whole=True)
     writer.origin = response.origin
     id_ = reply.id if reply.id is not None else response.id
@@ -279,9 +278,7 @@ def render(response: Response, request: Request, api: Api, reply: Reply, strict:
     last = response.items[-1] if response.items else None
     if response.finish_reason in CUTTING and isinstance(last, ToolCall) and is_whole(last):
         writer.lose(last, "", "approximated", "who reads this must take the last call for one that the limit cut off")
-    if strict and writer.losses:
-        raise LossyConversion(writer.losses, api.name)
-    return Rendered(body, writer.losses)
+    return body, writer.losses
 
 
 def _said(response: Response) -> str:

@@ -33,7 +33,6 @@ from typing import Any, ClassVar
 from turnscript.answers import claims_choices, of_each_choice
 from turnscript.api import (
     OFFICIAL,
-    PLAIN,
     SEED,
     Api,
     Body,
@@ -53,15 +52,14 @@ from turnscript.apis.openai_chat.stream import Assembly
 from turnscript.apis.openai_chat.target import Target
 from turnscript.apis.openai_chat.tools import read_tools, write_tools
 from turnscript.apis.openai_chat.writing import write_messages
-from turnscript.byhand import MISTAKES, refuse_mistakes
 from turnscript.chunked import ChunkParser
 from turnscript.conversation import Assistant, Request, Response
 from turnscript.errorobject import encoded, error_body
-from turnscript.errors import InvalidRequest, LossyConversion, TurnscriptError
+from turnscript.errors import InvalidRequest, TurnscriptError
 from turnscript.given import Source
 from turnscript.jsontext import Json
+from turnscript.losses import Loss
 from turnscript.openai_models import model_body, model_list
-from turnscript.rendered import Rendered
 from turnscript.serving import Serving, unasked
 
 
@@ -136,30 +134,18 @@ class OpenAIChat(Api):
         bare = "error" in members and "type" not in members and "choices" not in members
         return 1 if bare else claims_choices(members, OBJECTS[1], "delta")
 
-    def render_response(
-        self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
-    ) -> Rendered[Body]:
+    def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
         """An answer with one choice, of the number that the reply says."""
-        try:
-            body, rendering = write_response(self, response, request, reply)
-        except MISTAKES:
-            refuse_mistakes(response=response, request=request)
-            raise
-        if strict and rendering.losses:
-            raise LossyConversion(rendering.losses, self.name)
-        return Rendered(body, rendering.losses)
+        body, rendering = write_response(self, response, request, reply)
+        return body, rendering.losses
 
     def stream_parser(self) -> StreamParser:
         """A parser of chunks."""
         return ChunkParser(Assembly())
 
-    def stream_renderer(self, request: Request, reply: Reply = PLAIN) -> StreamRenderer:
+    def write_stream(self, request: Request, reply: Reply) -> StreamRenderer:
         """A writer of chunks."""
-        try:
-            return ChatStreamRenderer(self, request, reply)
-        except MISTAKES:
-            refuse_mistakes(request=request)
-            raise
+        return ChatStreamRenderer(self, request, reply)
 
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         """Status and body of an error."""

@@ -21,7 +21,6 @@ from typing import Any, ClassVar
 
 from turnscript.answers import claims_choices, of_each_choice
 from turnscript.api import (
-    PLAIN,
     Api,
     Body,
     Option,
@@ -39,17 +38,17 @@ from turnscript.apis.openai_completions.answer import (
     CompletionStreamRenderer,
     write_response,
 )
-from turnscript.byhand import MISTAKES, kind_of, refuse_mistakes
+from turnscript.byhand import kind_of
 from turnscript.chunked import ChunkParser
 from turnscript.conversation import Item, Part, Request, Response, System, Text, User
 from turnscript.errorobject import encoded, error_body
-from turnscript.errors import InvalidRequest, LossyConversion, TurnscriptError
+from turnscript.errors import InvalidRequest, TurnscriptError
 from turnscript.events import fold
 from turnscript.given import Source, body_bytes
 from turnscript.grouping import envelope_of, hints, shape_of
 from turnscript.jsontext import Json, plain, read_list, read_object
+from turnscript.losses import Loss
 from turnscript.openai_models import model_body, model_list
-from turnscript.rendered import Rendered
 from turnscript.serving import Serving
 from turnscript.sources import around, part_path
 from turnscript.wire import Reader
@@ -215,30 +214,17 @@ class OpenAICompletions(Api):
         """The same: a chunk has the shape of a whole answer."""
         return self.claims_response(members)
 
-    def render_response(
-        self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
-    ) -> Rendered[Body]:
+    def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
         """An answer with one choice."""
-        try:
-            body, losses = write_response(self, response, request, reply)
-        except MISTAKES:
-            refuse_mistakes(response=response, request=request)
-            raise
-        if strict and losses:
-            raise LossyConversion(losses, self.name)
-        return Rendered(body, losses)
+        return write_response(self, response, request, reply)
 
     def stream_parser(self) -> StreamParser:
         """A parser of chunks."""
         return ChunkParser(Assembly())
 
-    def stream_renderer(self, request: Request, reply: Reply = PLAIN) -> StreamRenderer:
+    def write_stream(self, request: Request, reply: Reply) -> StreamRenderer:
         """A writer of chunks."""
-        try:
-            return CompletionStreamRenderer(self, request, reply)
-        except MISTAKES:
-            refuse_mistakes(request=request)
-            raise
+        return CompletionStreamRenderer(self, request, reply)
 
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         """Status and body of an error."""

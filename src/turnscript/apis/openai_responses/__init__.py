@@ -31,25 +31,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from turnscript.api import OFFICIAL, PLAIN, SEED, Api, Body, Rendering, Reply
+from turnscript.api import OFFICIAL, SEED, Api, Body, Rendering, Reply
 from turnscript.apis.openai_responses.objects import WORDS
 from turnscript.apis.openai_responses.options import OPTIONS, ORIGIN
 from turnscript.apis.openai_responses.reading import drop_reasoning_ids, read_instructions, read_items, reopen
-from turnscript.apis.openai_responses.response import parse_response, render_response
+from turnscript.apis.openai_responses.response import parse_response, write_response
 from turnscript.apis.openai_responses.searches import name_searches
 from turnscript.apis.openai_responses.serving import SERVING
 from turnscript.apis.openai_responses.stream_reading import StreamReader, claims_event
 from turnscript.apis.openai_responses.stream_writing import StreamWriter
 from turnscript.apis.openai_responses.tools import SEARCH, read_tools, write_tools
 from turnscript.apis.openai_responses.writing import write_items
-from turnscript.byhand import MISTAKES, refuse_mistakes
 from turnscript.conversation import Hints, Item, Request, Response, Text, User
 from turnscript.errorobject import encoded, error_body
 from turnscript.errors import TurnscriptError
 from turnscript.given import Source
 from turnscript.jsontext import Json, plain, read_list
+from turnscript.losses import Loss
 from turnscript.pairing import drop_generated_ids, name_results
-from turnscript.rendered import Rendered
 from turnscript.wire import mismatch
 
 _SEARCH = SEARCH.encode()
@@ -139,24 +138,14 @@ class OpenAIResponses(Api):
     def parse_response(self, body: Source) -> Response:
         return parse_response(body)
 
-    def render_response(
-        self, response: Response, request: Request, *, strict: bool = False, reply: Reply = PLAIN
-    ) -> Rendered[Body]:
-        try:
-            return render_response(self, response, request, reply, strict=strict)
-        except MISTAKES:
-            refuse_mistakes(response=response, request=request)
-            raise
+    def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
+        return write_response(self, response, request, reply)
 
     def stream_parser(self) -> StreamReader:
         return StreamReader()
 
-    def stream_renderer(self, request: Request, reply: Reply = PLAIN) -> StreamWriter:
-        try:
-            return StreamWriter(self, request, reply)
-        except MISTAKES:
-            refuse_mistakes(request=request)
-            raise
+    def write_stream(self, request: Request, reply: Reply) -> StreamWriter:
+        return StreamWriter(self, request, reply)
 
     def render_error(self, error: TurnscriptError, *, request_id: str | None = None) -> tuple[int, bytes]:
         status, body = error_body(error)

@@ -29,12 +29,11 @@ from turnscript.apis.openai_responses.outcome import (
 )
 from turnscript.apis.openai_responses.output import Output, read_output
 from turnscript.conversation import Extra, Issue, Item, Request, Response
-from turnscript.errors import InvalidRequest, LossyConversion
+from turnscript.errors import InvalidRequest
 from turnscript.events import MessageEnd
 from turnscript.given import Source, body_bytes
 from turnscript.jsontext import Json, excerpt, plain, read_object
 from turnscript.losses import Loss
-from turnscript.rendered import Rendered
 
 _NO_NAME = Json(b'""')
 
@@ -108,8 +107,8 @@ def ending(wire: ResponseObject, items: list[Item]) -> MessageEnd:
 # Writing.
 
 
-def render_response(api: Api, response: Response, request: Request, reply: Reply, *, strict: bool) -> Rendered[Body]:
-    """The body that answers a request."""
+def write_response(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
+    """The body that answers a request, and what could not be said."""
     id_ = reply.id or response.id or response_id(request, response.items)
     output = Output(api, request, id_)
     output.came_from(response.origin)
@@ -123,9 +122,7 @@ def render_response(api: Api, response: Response, request: Request, reply: Reply
     end = MessageEnd(usage=response.usage, model=response.model, extra=extra)
     body = report.body(status, written, end, reason=reason)
     lose_stop(response.stop_sequence, output.losses)
-    if strict and output.losses:
-        raise LossyConversion(output.losses, api.name)
-    return Rendered(body, output.losses)
+    return body, output.losses
 
 
 def lose_stop(stop_sequence: str | None, losses: list[Loss]) -> None:
