@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -81,6 +82,20 @@ def test_what_is_no_switch_stays_as_it_was(members: dict[str, Any]) -> None:
 def test_what_the_api_itself_has_counts() -> None:
     request = ts.parse(TURNS | {"reasoning_effort": "low", "enable_thinking": False}, CHAT.name)
     assert switched(request) is request
+
+
+@pytest.mark.parametrize(
+    "paths", [*permutations(["$.thinking_budget", "$.reasoning.max_tokens", "$.thinking"])], ids=" ".join
+)
+def test_of_several_that_say_as_much_the_first_counts(paths: tuple[str, ...]) -> None:
+    """So a request means the same in every process."""
+    said: dict[str, dict[str, Any]] = {
+        "$.thinking_budget": {"thinking_budget": 50},
+        "$.reasoning.max_tokens": {"reasoning": {"max_tokens": 60}},
+        "$.thinking": {"thinking": {"type": "enabled", "budget_tokens": 70}},
+    }
+    members = {key: value for path in paths for key, value in said[path].items()}
+    assert paths[0] == meant(**members)[1]
 
 
 def test_the_request_that_is_given_stays() -> None:

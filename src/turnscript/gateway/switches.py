@@ -8,7 +8,7 @@
 | `reasoning`: `enabled`, `effort`, `max_tokens` | OpenRouter | whether; an effort; how many tokens |
 
 What the API itself has for this counts, where a request says that, too. Of several switches one that says no is the
-strongest, then a number, then an effort.
+strongest, then a number, then an effort; of two that say as much, the first in the request.
 """
 
 from __future__ import annotations
@@ -90,15 +90,14 @@ def _rank(wish: Wish) -> int:
 
 
 def _read(request: Request) -> tuple[dict[str, Wish], dict[str, Any]]:
-    """What the switches say, by their paths, and the unnamed members without them."""
+    """What the switches say, by their paths in the order of the request, and the unnamed members without them."""
     wishes: dict[str, Wish] = {}
     extra = dict(request.extra)
-    for key in request.extra.keys() & (_ALONE.keys() | _INSIDE.keys()):
-        value = plain(request.extra[key])
-        if key in _ALONE and (wish := _ALONE[key](value)) is not None:
+    for key, raw in request.extra.items():
+        if key in _ALONE and (wish := _ALONE[key](plain(raw))) is not None:
             wishes[f"$.{key}"] = wish
             del extra[key]
-        elif key in _INSIDE and isinstance(value, dict):
+        elif key in _INSIDE and isinstance(value := plain(raw), dict):
             told = {name: read(value.get(name)) for name, read in _INSIDE[key].items()}
             said = {name: wish for name, wish in told.items() if wish is not None}
             wishes |= {f"$.{key}.{name}": wish for name, wish in said.items()}
