@@ -40,16 +40,23 @@ def _command(*words: str) -> dict[str, Any]:
 
 
 _PATH = _string("The file or folder.")
-_RANGE = {
-    "type": "array",
-    "items": {"type": "integer"},
-    "description": "For view: the first and the last line to show, counted from 1; -1 is the end of the file.",
+_INSERTED = {"insert_text": _string("For insert: the text to put in.")}
+_EDIT: dict[str, Any] = {
+    "view_range": {
+        "type": "array",
+        "items": {"type": "integer"},
+        "description": "For view: the first and the last line to show, counted from 1; -1 is the end of the file.",
+    },
+    "file_text": _string("For create: all that the file is to hold."),
+    "old_str": _string("For str_replace: the text to replace, exactly as it stands in the file, where it stands once."),
+    "new_str": _string("For str_replace: what to put in its place."),
+    "insert_line": {
+        "type": "integer",
+        "description": "For insert: the line behind which the text goes; 0 is the beginning.",
+    },
 }
-_LINE = {"type": "integer", "description": "For insert: the line behind which the text goes; 0 is the beginning."}
-_FILE = _string("For create: all that the file is to hold.")
-_OLD = _string("For str_replace: the text to replace, exactly as it stands in the file, where it must stand only once.")
-_NEW = _string("For str_replace: what to put in its place.")
-_INSERTED = _string("For insert: the text to put in.")
+"""What all editors of text take, the memory too."""
+_REPLACED_OR_INSERTED = _string("For str_replace: what to put in its place. For insert: the text to put in.")
 
 _BASH = _known(
     "Run a command in a shell that stays open between calls.",
@@ -59,45 +66,23 @@ _BASH = _known(
         "restart": {"type": "boolean", "description": "Whether to start the shell anew."},
     },
 )
-_FIRST_EDITOR = _known(
-    "Look at text files and folders, create files, and change them.",
-    ["command", "path"],
-    {
-        "command": _command("view", "create", "str_replace", "insert", "undo_edit"),
-        "path": _PATH,
-        "view_range": _RANGE,
-        "file_text": _FILE,
-        "old_str": _OLD,
-        "new_str": _string("For str_replace: what to put in its place. For insert: the text to put in."),
-        "insert_line": _LINE,
-    },
-)
-_EDITOR = _known(
-    "Look at text files and folders, create files, and change them.",
-    ["command", "path"],
-    {
-        "command": _command("view", "create", "str_replace", "insert"),
-        "path": _PATH,
-        "view_range": _RANGE,
-        "file_text": _FILE,
-        "old_str": _OLD,
-        "new_str": _NEW,
-        "insert_line": _LINE,
-        "insert_text": _INSERTED,
-    },
-)
+
+
+def _editor(*commands: str, **more: dict[str, Any]) -> Known:
+    about = "Look at text files and folders, create files, and change them."
+    return _known(about, ["command", "path"], {"command": _command(*commands), "path": _PATH} | _EDIT | more)
+
+
+_FIRST_EDITOR = _editor("view", "create", "str_replace", "insert", "undo_edit", new_str=_REPLACED_OR_INSERTED)
+_EDITOR = _editor("view", "create", "str_replace", "insert", **_INSERTED)
 _MEMORY = _known(
     "Keep notes for later conversations in files below /memories: look there first, and write down what matters.",
     ["command"],
     {
         "command": _command("view", "create", "str_replace", "insert", "delete", "rename"),
         "path": _string("The file or folder, below /memories. Needed for all but rename."),
-        "view_range": _RANGE,
-        "file_text": _FILE,
-        "old_str": _OLD,
-        "new_str": _NEW,
-        "insert_line": _LINE,
-        "insert_text": _INSERTED,
+        **_EDIT,
+        **_INSERTED,
         "old_path": _string("For rename: the file or folder."),
         "new_path": _string("For rename: where it goes."),
     },
