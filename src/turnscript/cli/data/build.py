@@ -35,7 +35,8 @@ from turnscript.cli.report import Screen, plural
 from turnscript.datasets.build import Progress, build
 from turnscript.datasets.executors import Executor, Inline, Processes, Shard
 from turnscript.datasets.files import expand, survey
-from turnscript.datasets.plan import Plan
+from turnscript.datasets.manifest import read_manifest
+from turnscript.datasets.plan import Plan, names
 
 _EPILOG = """\b
 Examples:
@@ -116,6 +117,8 @@ def command(inputs: tuple[str, ...], plan_file: str | None, **options: Any) -> i
         say_unread(survey(plan.inputs))
     executor = _executor(plan, run["workers"], run["part"], run["ray"])
     out = os.fspath(run["out"])
+    if not run["quiet"]:
+        _say_replaced(out, plan)
     watch = Watch(quiet=run["quiet"])
     try:
         with watch:
@@ -156,6 +159,18 @@ def write(text: str) -> None:
     """To standard output."""
     with Sinks() as files:
         files.open(STREAM).write(text.encode("utf-8", "backslashreplace"))
+
+
+def _say_replaced(out: str, plan: Plan) -> None:
+    """A folder holds one build. Whoever forgets that learns it before hours of work are gone, not after."""
+    earlier = read_manifest(out)
+    if earlier is None or earlier.plan == plan:
+        return
+    others = [name for name in plan.__struct_fields__ if getattr(plan, name) != getattr(earlier.plan, name)]
+    Screen().note(
+        f"{out} holds a finished build with other options ({', '.join(others)}): its files "
+        f"({names(earlier.report.outputs, 4)}) are replaced once this one is finished"
+    )
 
 
 def _executor(plan: Plan, workers: int, part: tuple[int, int] | None, ray: str | None) -> Executor:
