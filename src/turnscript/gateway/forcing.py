@@ -45,6 +45,9 @@ from turnscript.losses import Loss
 
 # Length.
 
+NO_LIMIT = -1
+"""What clients of local models send for "as many as there is room for": llama.cpp and LM Studio take it so."""
+
 
 class Overflow(Struct, frozen=True):
     """A prompt that does not fit: with an answer it would have `asked` tokens, and there may be `limit`."""
@@ -67,7 +70,8 @@ def fit(max_tokens: int | None, prompt_tokens: int, context: int | None, *, path
     Too many are not an error: agents ask for 32000 and more of any model. Raises InvalidRequest for less than none.
     """
     if max_tokens is not None and max_tokens < 0:
-        raise InvalidRequest("there cannot be fewer tokens than none", path=path, expected="at least 0")
+        message = f"there cannot be fewer tokens than none; {NO_LIMIT} says that there is no limit"
+        raise InvalidRequest(message, path=path, expected="at least 0")
     if context is None:
         return Fit(UNLIMITED if max_tokens is None else max_tokens, [])
     room = context - prompt_tokens

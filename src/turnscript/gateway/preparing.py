@@ -298,6 +298,8 @@ class Preparation(Struct, kw_only=True):
     async def _fitted(self, request: Request, text: str | list[int], losses: list[Loss]) -> tuple[int, int]:
         """The tokens of the prompt, and how many the answer may have."""
         served, said = self.served, request.settings.max_tokens
+        if said == forcing.NO_LIMIT:
+            said = None
         tokens = served.estimate(text) if isinstance(text, str) else len(text)
         if not self.fits:
             return tokens, 1
