@@ -4,7 +4,8 @@ A clean row goes to the API's reader as it is. What stands in data sets and in n
 - members that are null because a table has a column for them, on messages, calls and parts (never inside of arguments);
 - `tool_calls` or whole lists as a string of JSON; calls without `type`, or without the object `function` around them;
 - `arguments` as an object, which becomes its text, byte by byte;
-- the answer of a tool as an object, or null, in place of a text; `thinking` for `reasoning_content`;
+- the answer of a tool as an object, or null, in place of a text; `thinking` for `reasoning_content`, and a thought that
+  stands as tagged text before its answer;
 - marks of what is trained, which become weights.
 
 An error is told at its place in the row.
@@ -35,6 +36,7 @@ from turnscript.datasets.members import (
 )
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.row_checks import check_items
+from turnscript.datasets.tagged_thoughts import has_doubt, may_think, split_thought
 from turnscript.datasets.tool_lists import chat_tools
 from turnscript.datasets.weights import common_weight, take_weight, weights_by_item
 from turnscript.errors import InvalidInput, InvalidRequest
@@ -50,6 +52,8 @@ _OWN = frozenset({"tool_calls", "function_call", "tool_call_id", "reasoning_cont
 _CALL = ("name", "arguments", "parameters")
 _NOT_READ = frozenset({"parameters", "args", "input", "kwargs", "params", "argument"})
 """Where calls of other programs have their arguments. Without this, such a call would be one without arguments."""
+_NULL = Json(b"null")
+_THOUGHTS = frozenset({"reasoning_content", "reasoning"})
 _PARTS = frozenset({"text", "image_url", "input_audio", "file", "refusal"})
 
 
@@ -68,7 +72,7 @@ def chat_api() -> Api:
 
 
 def read_clean(data: bytes) -> Request | None:
-    """A row with nothing but messages and tools, if nothing in it has to be put right."""
+    """A row with nothing but messages and tools, if nothing in it has to be put right, and nothing taken apart."""
     items = items_said(data)
     if items is not None:
         request = Request(conversation=Conversation(items=items), origin=chat_api().origin, words=chat_api().words)
@@ -79,6 +83,8 @@ def read_clean(data: bytes) -> Request | None:
             request = chat_api().parse_request(data)
         except InvalidRequest:
             return None  # the careful reader says what is wrong, if it is
+    if may_think(data) and any(map(has_doubt, request.items)):
+        return None
     check_items(request.conversation.items)
     return request
 
@@ -174,6 +180,8 @@ def _repaired(value: Json, at: str, by_turn: dict[str, float]) -> list[Members]:
         weight = take_weight(members, where)
         _repair(members, where)
         parts = _repaired_parts(members, where)
+        if bytes(members.get("role", b"")) == b'"assistant"' and _THOUGHTS.isdisjoint(members):
+            _take_thought(members, where)
         if weight is not None and parts is not None and parts != weight:
             message = f"the parts of this message say {parts:g}, the message says {weight:g}; let both say the same"
             raise BadRow(Code.WEIGHT, message, path=where)
@@ -209,6 +217,23 @@ def _repair_result(members: Members) -> None:
         members["content"] = Json(b'""')
     elif first_byte(content) == b"{":
         members["content"] = quoted(bytes(content).decode())
+
+
+def _take_thought(members: Members, at: str) -> None:
+    """Give a thought that stands as tagged text before an answer the place that thoughts have."""
+    content, where = members.get("content", _NULL), f"{at}.content"
+    parts = list_of(content, where) if first_byte(content) == b"[" else []
+    first = object_of(parts[0], where) if parts else {"text": content}
+    value = first.get("text", _NULL)
+    thought, said = split_thought(text(value, where), where) if first_byte(value) == b'"' else (None, "")
+    if thought is None:
+        return
+    members["reasoning_content"] = quoted(thought)
+    rest = ([spelled({**first, "text": quoted(said)})] if said else []) + parts[1:]
+    if rest:
+        members["content"] = spelled_list(rest) if parts else quoted(said)
+    else:
+        del members["content"]
 
 
 def _repair_calls(members: Members, at: str) -> None:

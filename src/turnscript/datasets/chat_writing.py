@@ -9,7 +9,7 @@ that; an answer that goes on has `prefix`. What messages have no place for is a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -35,12 +35,14 @@ from turnscript.conversation import (
 from turnscript.datasets.chat_rows import Chat, chat_api, read_messages
 from turnscript.datasets.form import Example
 from turnscript.datasets.members import record
+from turnscript.datasets.tagged_thoughts import has_doubt
 from turnscript.grouping import group
 from turnscript.jsontext import Json
 from turnscript.losses import Loss
 from turnscript.sources import around, at_source, part_path
 
 _NOT_HERE = "messages have no such member"
+_THOUGHT = "a text with the tag of a thought is read as one, or refused"
 _NULL, _TRUE = b"null", Json(b"true")
 _ROLES: dict[type[Item], str] = {User: "user", Assistant: "assistant", System: "system"}
 _encode = msgspec.json.Encoder().encode
@@ -95,7 +97,7 @@ def _texts(items: Sequence[Item]) -> list[_Said] | None:
         part = item.content[0] if len(item.content) == 1 else None
         if type(part) is not Text or part.extra or item.name is not None or item.id is not None:
             return None
-        if isinstance(item, Assistant) and item.phase is not None:
+        if isinstance(item, Assistant) and (item.phase is not None or has_doubt(item)):
             return None
         found.append(_Said(item.role if isinstance(item, System) else role, part.text))
     return found
@@ -111,6 +113,7 @@ def _messages(example: Example, losses: list[Loss]) -> list[Body]:
     items = [_own(item) if own else _foreign(item, losses) for _, item in pairs]
     if items and items[-1].open:
         items[-1] = _ended(items[-1], losses)
+    losses += _doubts(items)
     if weights:
         items = _weighed(items, [weights.get(at) for at, _ in pairs])
     written = Request(conversation=Conversation(items=items), origin=api.origin if exact else None, words=request.words)
@@ -120,6 +123,13 @@ def _messages(example: Example, losses: list[Loss]) -> list[Body]:
     losses += at_source(request, rendering.losses)
     messages: list[Body] = body["messages"]
     return messages
+
+
+def _doubts(items: Sequence[Item]) -> Iterator[Loss]:
+    """Texts of messages without a thought that reading takes for one, or for half of one."""
+    for members in group(items):
+        if not any(isinstance(item, Thinking) for item in members):
+            yield from [Loss(item.at, "approximated", _THOUGHT) for item in members if has_doubt(item)]
 
 
 def _says_more(item: Item) -> bool:

@@ -24,6 +24,7 @@ from turnscript.datasets.form import Example
 from turnscript.datasets.members import first_byte, is_null, list_of, object_of, text
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.row_checks import Unanswered, check_items
+from turnscript.datasets.tagged_thoughts import split_thought
 from turnscript.jsontext import Json, excerpt
 
 _CALL_MEMBERS = frozenset({"name", "arguments", "parameters", "id", "type", "function"})
@@ -51,8 +52,12 @@ class Turns:
         self.items.append(User(content=[Text(text=said)], at=at))
 
     def assistant(self, said: str, at: str) -> None:
-        """What the model says."""
-        self.items.append(Assistant(content=[Text(text=said)], at=at))
+        """What the model says, behind a thought if the text begins with one."""
+        thought, said = split_thought(said, at)
+        if thought is not None:
+            self.thinking(thought, at)
+        if said or thought is None:
+            self.items.append(Assistant(content=[Text(text=said)], at=at))
 
     def thinking(self, said: str, at: str) -> None:
         """What the model thinks."""

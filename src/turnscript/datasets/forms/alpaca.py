@@ -60,8 +60,9 @@ class Alpaca(Form):
         check_wanted(members)
         turns = Turns()
         begin(turns, members, self.given)
+        first = len(turns.items)
         turns.assistant(required_text(members, self.answer), f"$.{self.answer}")
-        turns.weigh(len(turns.items) - 1, take_weight(members, "$"))
+        turns.weigh(first, take_weight(members, "$"))
         return [turns.example(read_tools(members.get("tools")))]
 
 

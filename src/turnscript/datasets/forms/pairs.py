@@ -74,8 +74,9 @@ class Pairs(Form):
             if said := text_member(members, key):
                 turns.system(said, f"$.{key}")
         turns.user(required_text(members, first), f"$.{first}")
+        asked = len(turns.items)
         turns.assistant(required_text(members, second), f"$.{second}")
-        turns.weigh(len(turns.items) - 1, take_weight(members, "$"))
+        turns.weigh(asked, take_weight(members, "$"))
         return [turns.example(read_tools(members.get("tools")))]
 
 
