@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from tests.datasets.test_data_forms_kinds import read, refused
-from turnscript.datasets.form_detection import detect_form
+from turnscript.datasets.chat_writing import write_chat
 from turnscript.datasets.problems import Code
-from turnscript.datasets.rows import RawRow
 
 
 def answer(**more: Any) -> dict[str, Any]:
@@ -17,11 +16,6 @@ def answer(**more: Any) -> dict[str, Any]:
 
 def turns_with(**more: Any) -> dict[str, Any]:
     return {"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a", **more}]}
-
-
-def form_of(*rows: Any) -> str:
-    raw = [RawRow(line=at, byte=0, data=json.dumps(row).encode()) for at, row in enumerate(rows, 1)]
-    return detect_form(raw, "x.jsonl").form
 
 
 # Marks.
@@ -47,3 +41,50 @@ def test_measures_of_a_row_are_no_marks() -> None:
     row = {"instruction": "q", "output": "a", "eval_loss": 1.25, "attention_mask": [1, 1]}
     assert {} == read("alpaca", row)[0].weights
     assert {} == read("messages", answer(glossary=True, mask_token="[MASK]"))[0].weights
+
+
+# Pieces of the conversation.
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"images": ["a.png"]},
+        {"thought": "Hm."},
+        {"tools": '[{"name": "f"}]'},
+        {"function_calls": "f(a=1)"},
+        {"tool_plan": "I look."},
+        {"context": "A page."},
+    ],
+)
+def test_a_message_with_more_to_say_than_its_content_is_refused(more: dict[str, Any]) -> None:
+    (name,) = more
+    assert (Code.FORM, f"$.messages[1].{name}") == refused("messages", answer(**more))
+    assert [] == read("messages", answer(**{name: None}))[0].request.tools
+    row = {"prompt": [{"role": "user", "content": "q"}], "completion": answer(**more)["messages"][1:]}
+    assert (Code.FORM, f"$.completion[0].{name}") == refused("prompt-completion", row)
+
+
+def test_notes_on_a_message_are_no_reason_to_refuse_it() -> None:
+    (example,) = read("messages", answer(id="m1", timestamp=3, annotations=[], audio=None, refusal=None, model="x"))
+    assert 2 == len(example.request.items)
+
+
+def test_what_is_said_in_another_channel_is_no_answer() -> None:
+    assert [] == list(read("messages", answer(channel="final", recipient="all"))[0].weights)
+    assert (Code.SHAPE, "$.messages[1].channel") == refused("messages", answer(channel="analysis"))
+    assert (Code.SHAPE, "$.messages[1].recipient") == refused("messages", answer(recipient="functions.f"))
+
+
+def test_a_thought_that_a_message_has_twice_is_one() -> None:
+    (example,) = read("messages", answer(thinking="t", reasoning_content="t"))
+    assert ["user", "thinking", "assistant"] == [item.kind for item in example.request.items]
+    assert (Code.FORM, "$.messages[1].thinking") == refused("messages", answer(thinking="t", reasoning_content="u"))
+
+
+def test_a_log_with_such_a_member_is_written_as_messages_that_read_back() -> None:
+    row = answer(images=["a.png"], loss_mask=1, weight=0, channel="analysis") | {"model": "m"}
+    (example,) = read("openai-chat", row)
+    line = write_chat(example)
+    assert {"images", "loss_mask", "weight", "channel"} == {loss.path.rpartition(".")[2] for loss in line.losses}
+    assert {} == read("messages", json.loads(line.data))[0].weights

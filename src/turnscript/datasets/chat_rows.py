@@ -22,8 +22,10 @@ from turnscript.api import Api
 from turnscript.conversation import Conversation, Item, Request, Tool
 from turnscript.datasets.clean_rows import is_clean, items_said
 from turnscript.datasets.members import (
+    CONVERSATIONAL,
     Members,
     absent,
+    check_unread,
     embedded,
     first_byte,
     is_null,
@@ -38,9 +40,9 @@ from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.row_checks import check_items
 from turnscript.datasets.tagged_thoughts import has_doubt, may_think, split_thought
 from turnscript.datasets.tool_lists import chat_tools
-from turnscript.datasets.weights import common_weight, take_weight, weights_by_item
+from turnscript.datasets.weights import common_weight, is_mark, take_weight, weights_by_item
 from turnscript.errors import InvalidInput, InvalidRequest
-from turnscript.jsontext import Json
+from turnscript.jsontext import Json, same
 from turnscript.registry import apis, get_api
 
 CHAT_PATH = "/v1/chat/completions"
@@ -49,6 +51,11 @@ CHAT_PATH = "/v1/chat/completions"
 _MESSAGES = "$.messages"
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _OWN = frozenset({"tool_calls", "function_call", "tool_call_id", "reasoning_content"})
+_SAID = frozenset({"reasoning_content", "reasoning", "tool_calls", "function_call", "audio"})
+"""Members of a message, beside its content, that are a piece of the conversation and are read."""
+_ADDRESSES = {"channel": (b'"final"',), "recipient": (b'"all"', b'"user"', b'"assistant"')}
+"""Whom a message is for, in sets made with Harmony, and the words that say nothing more than its role does."""
+_HERE = "calls in 'tool_calls'"
 _CALL = ("name", "arguments", "parameters")
 _NOT_READ = frozenset({"parameters", "args", "input", "kwargs", "params", "argument"})
 """Where calls of other programs have their arguments. Without this, such a call would be one without arguments."""
@@ -179,6 +186,7 @@ def _repaired(value: Json, at: str, by_turn: dict[str, float]) -> list[Members]:
         members = object_of(entry, where)
         weight = take_weight(members, where)
         _repair(members, where)
+        _check_said(members, where)
         parts = _repaired_parts(members, where)
         if bytes(members.get("role", b"")) == b'"assistant"' and _THOUGHTS.isdisjoint(members):
             _take_thought(members, where)
@@ -199,7 +207,7 @@ def _repair(members: Members, at: str) -> None:
     if role == b'"tool"':
         _repair_result(members)
     elif role == b'"assistant"':
-        if "thinking" in members and "reasoning_content" not in members:
+        if "thinking" in members and same(members["thinking"], members.get("reasoning_content", members["thinking"])):
             members["reasoning_content"] = members.pop("thinking")
         if "tool_calls" in members:
             _repair_calls(members, at)
@@ -207,6 +215,20 @@ def _repair(members: Members, at: str) -> None:
             call = object_of(members["function_call"], f"{at}.function_call")
             _repair_arguments(call, f"{at}.function_call")
             members["function_call"] = spelled(call)
+
+
+def _check_said(members: Members, at: str) -> None:
+    """Refuse a message that says more than is read of it."""
+    check_unread(members, _SAID, "messages", at)
+    for key, plain in _ADDRESSES.items():
+        if not is_null(members.get(key)) and bytes(members[key]) not in plain:
+            message = f"what is said there is no answer to the user; thoughts stand in 'reasoning_content', {_HERE}"
+            raise BadRow(Code.SHAPE, message, path=f"{at}.{key}")
+
+
+def is_taken(key: str) -> bool:
+    """Whether a member of a message is read as more than a note on it, or refused."""
+    return key in _ADDRESSES or (key in CONVERSATIONAL and key not in _SAID) or is_mark(key)
 
 
 def _repair_result(members: Members) -> None:

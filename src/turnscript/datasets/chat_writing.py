@@ -32,7 +32,7 @@ from turnscript.conversation import (
     ToolsChange,
     User,
 )
-from turnscript.datasets.chat_rows import Chat, chat_api, read_messages
+from turnscript.datasets.chat_rows import Chat, chat_api, is_taken, read_messages
 from turnscript.datasets.form import Example
 from turnscript.datasets.members import record
 from turnscript.datasets.tagged_thoughts import has_doubt
@@ -110,7 +110,7 @@ def _messages(example: Example, losses: list[Loss]) -> list[Body]:
     exact = own and not any(map(_says_more, request.items))
     weights = {**example.weights, **dict.fromkeys(example.context, 0.0)}
     pairs = [(at, item) for at, item in enumerate(request.items) if type(item) is not ToolsChange]
-    items = [_own(item) if own else _foreign(item, losses) for _, item in pairs]
+    items = [_own(item, losses) if own else _foreign(item, losses) for _, item in pairs]
     if items and items[-1].open:
         items[-1] = _ended(items[-1], losses)
     losses += _doubts(items)
@@ -140,12 +140,12 @@ def _says_more(item: Item) -> bool:
     return isinstance(item, ToolResult) and (item.status, item.item_id, item.namespace) != (None, None, None)
 
 
-def _own(item: Item) -> Item:
+def _own(item: Item, losses: list[Loss]) -> Item:
     """An item of the API itself: as it came, but that how a content is written does not depend on how it was."""
     own = item.hints
     shape = own is not None and own.shape and getattr(item, "content", True)
-    envelope = _told(own.envelope) if own is not None else {}
-    extra = _told(item.extra)
+    envelope = _told(own.envelope, around(item.at), losses) if own is not None else {}
+    extra = _told(item.extra, item.at, losses)
     if not shape and len(extra) == len(item.extra) and (own is None or len(envelope) == len(own.envelope)):
         return item
     found = copy(item)
@@ -155,8 +155,11 @@ def _own(item: Item) -> Item:
     return found
 
 
-def _told(extra: Extra) -> Extra:
-    return {key: value for key, value in extra.items() if bytes(value) != _NULL} if extra else extra
+def _told(extra: Extra, at: str, losses: list[Loss]) -> Extra:
+    """Unnamed members, without those that say nothing here or would say another thing."""
+    said = {key: value for key, value in extra.items() if bytes(value) != _NULL}
+    losses += [Loss(f"{at}.{key}", "dropped", _NOT_HERE) for key in said if is_taken(key)]
+    return {key: value for key, value in said.items() if not is_taken(key)}
 
 
 def _foreign(item: Item, losses: list[Loss]) -> Item:

@@ -24,7 +24,7 @@ CONVERSATIONAL = frozenset(
     | {"query", "question", "answer", "context", "chosen", "rejected", "tools", "functions", "text", "segments"}
     | {"choices", "options", "passage", "documents", "image", "images", "audio", "audios", "video", "videos"}
     | {"reasoning", "reasoning_content", "thinking", "thought", "rationale", "chain_of_thought", "cot"}
-    | {"tool_calls", "function_call", "request", "trajectory", "traj", "utterances"}
+    | {"tool_calls", "function_call", "function_calls", "tool_plan", "request", "trajectory", "traj", "utterances"}
     | {"system_message", "available_tools", "tool_definitions"}
 )
 """Names of members that hold a piece of the conversation in some form. Beside what a form reads, one of them means that

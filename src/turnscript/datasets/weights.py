@@ -50,6 +50,11 @@ def take_weight(members: Members, at: str) -> float | None:
     return found
 
 
+def is_mark(key: str) -> bool:
+    """Whether a member of a turn is a mark, of a known name or not."""
+    return key in MARKS or key in _FINER or _LIKE_A_MARK.search(key) is not None
+
+
 def _check_others(members: Members, at: str) -> None:
     for key, value in members.items():
         if _LIKE_A_MARK.search(key) and first_byte(value) in _SETTINGS:
