@@ -7,7 +7,10 @@ import pytest
 
 from tests.datasets.test_data_forms_kinds import read, refused
 from turnscript.datasets.chat_writing import write_chat
-from turnscript.datasets.problems import Code
+from turnscript.datasets.form_detection import Verdict, detect_form
+from turnscript.datasets.form_registry import get_form
+from turnscript.datasets.problems import BadRow, Code
+from turnscript.datasets.rows import RawRow
 
 
 def answer(**more: Any) -> dict[str, Any]:
@@ -16,6 +19,11 @@ def answer(**more: Any) -> dict[str, Any]:
 
 def turns_with(**more: Any) -> dict[str, Any]:
     return {"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a", **more}]}
+
+
+def verdict_of(*rows: Any) -> Verdict:
+    raw = [RawRow("x.jsonl", at, 0, json.dumps(row).encode()) for at, row in enumerate(rows, 1)]
+    return detect_form(raw, "x.jsonl")
 
 
 # Marks.
@@ -88,3 +96,61 @@ def test_a_log_with_such_a_member_is_written_as_messages_that_read_back() -> Non
     line = write_chat(example)
     assert {"images", "loss_mask", "weight", "channel"} == {loss.path.rpartition(".")[2] for loss in line.losses}
     assert {} == read("messages", json.loads(line.data))[0].weights
+
+
+# Texts that are none.
+
+
+@pytest.mark.parametrize("key", ["role", "speaker"])
+def test_a_text_that_somebody_says_is_a_turn_and_no_text(key: str) -> None:
+    row = {"text": "Hi!", key: "prompter", "parent_message_id": None}
+    assert "" == verdict_of(row).form
+    assert f"text, but also {key}" in verdict_of(row).refusal
+    assert (Code.FORM, f"$.{key}") == refused("text", row)
+    assert "text" == verdict_of({"text": "Hi!", key: None}).form
+
+
+@pytest.mark.parametrize("value", ["How are\nyou?", ["How are you?"], {"text": "How are you?"}])
+def test_a_text_file_is_not_made_of_json(value: Any) -> None:
+    with pytest.raises(BadRow, match="no text"):
+        get_form("text-file").read(json.dumps(value).encode())
+
+
+@pytest.mark.parametrize("text", ['"Quoted", he said.', '"', "[1] A note.", "{x}", "42", "null"])
+def test_a_text_file_may_begin_as_json_does(text: str) -> None:
+    (example,) = get_form("text-file").read(text.encode())
+    assert text == example.text
+
+
+# Conversations without a name.
+
+BARE = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "<think>t</think>a", "loss": False}]
+
+
+def test_a_row_may_be_nothing_but_its_messages() -> None:
+    verdict = verdict_of(BARE, BARE)
+    assert ("messages", "2 of 2 rows: messages with role and content") == (verdict.form, verdict.reasons[0])
+    (example,) = read("messages", BARE)
+    assert ["user", "thinking", "assistant"] == [item.kind for item in example.request.items]
+    assert {1: 0.0, 2: 0.0} == example.weights
+    assert ["$[0]", "$[1].reasoning_content", "$[1]"] == [item.at for item in example.request.items]
+    assert [] == example.request.tools
+    assert (Code.ROLE, "$[0].role") == refused("messages", [{"role": "bot", "content": "x"}])
+    assert (Code.SHAPE, "$[0]") == refused("messages", [7])
+    assert Code.EMPTY == refused("messages", [])[0]
+    with pytest.raises(BadRow, match="not JSON"):
+        get_form("messages").read(json.dumps(BARE).encode() + b',"tools":[]')
+
+
+@pytest.mark.parametrize(
+    ("row", "remedy"),
+    [
+        ("How are you?", '{"text": ...}'),
+        (["How are you?", "Fine."], '{"messages": [...]}'),
+        ([["user", "Hi"]], '{"messages": [...]}'),
+    ],
+)
+def test_a_row_that_is_no_object_is_told_what_it_could_be(row: Any, remedy: str) -> None:
+    verdict = verdict_of(row)
+    assert "" == verdict.form
+    assert remedy in verdict.refusal

@@ -4,10 +4,10 @@
 
 Spec: https://platform.openai.com/docs/guides/supervised-fine-tuning, https://huggingface.co/docs/trl/dataset_formats.
 
-Quirks: the dialects that `chat_rows` lists are understood. `system` beside the messages is the first message, unless it
-repeats that. `prompt` is understood where it repeats the first user's text, as in UltraChat. Members that are settings
-of a request, such as `model` or `temperature`, say nothing about the conversation and are not read. Calls as tagged
-text are refused: another form reads them.
+Quirks: the dialects that `chat_rows` lists are understood. A row may be the array of its messages alone. `system`
+beside the messages is the first message, unless it repeats that. `prompt` is understood where it repeats the first
+user's text, as in UltraChat. Members that are settings of a request, such as `model` or `temperature`, say nothing
+about the conversation and are not read. Calls as tagged text are refused: another form reads them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ from turnscript.datasets.members import (
     embedded,
     first_byte,
     is_null,
+    json_in,
     record,
     spelled,
     text_member,
     unread,
+    whole,
 )
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.tagged_calls import SIGN, refuse_tagged
@@ -65,6 +67,9 @@ class Messages(Form):
         return [example]
 
     def _read(self, data: bytes) -> Example:
+        if data.lstrip()[:1] == b"[":
+            chat = read_messages(json_in(whole(data).decode(), "$"), at="$")
+            return Example(chat.request, weights=chat.weights)
         members = record(data)
         check_unread(members, _READS, self.name)
         check_wanted(members)
