@@ -98,6 +98,19 @@ def test_a_log_with_such_a_member_is_written_as_messages_that_read_back() -> Non
     assert {} == read("messages", json.loads(line.data))[0].weights
 
 
+@pytest.mark.parametrize(
+    ("form", "row"),
+    [
+        ("prompt-completion", {"question": "q", "answer": "a", "article": "What it is about."}),
+        ("alpaca", {"instruction": "q", "output": "a", "reflection": "Wrong.", "corrected": "b"}),
+        ("alpaca", {"instruction": "q", "output": "a", "reflection": "", "corrected": "b"}),
+    ],
+)
+def test_what_an_answer_is_about_and_what_corrects_it_is_not_passed_over(form: str, row: dict[str, Any]) -> None:
+    assert Code.FORM == refused(form, row)[0]
+    assert "" == verdict_of(row).form
+
+
 # Texts that are none.
 
 

@@ -34,7 +34,7 @@ from turnscript.datasets.members import (
     whole,
 )
 from turnscript.datasets.problems import BadRow, Code
-from turnscript.datasets.tagged_calls import SIGN, refuse_tagged
+from turnscript.datasets.tagged_calls import may_be_tagged, refuse_tagged
 
 _BESIDE = ("functions", "system", "prompt")
 _READS = ("messages", "tools", *_BESIDE)
@@ -62,7 +62,7 @@ class Messages(Form):
         """One conversation."""
         request = read_clean(data)
         example = self._read(data) if request is None else Example(request)
-        if SIGN in data:
+        if may_be_tagged(data):
             refuse_tagged(example.request.conversation.items)
         return [example]
 

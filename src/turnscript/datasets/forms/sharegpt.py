@@ -40,7 +40,7 @@ from turnscript.datasets.members import (
     unread,
 )
 from turnscript.datasets.problems import BadRow, Code
-from turnscript.datasets.tagged_calls import SIGN, refuse_tagged
+from turnscript.datasets.tagged_calls import may_be_tagged, refuse_tagged
 from turnscript.datasets.tagged_thoughts import OPENING, may_think, split_thought
 from turnscript.datasets.turns import Turns
 from turnscript.datasets.weights import take_weight
@@ -107,7 +107,7 @@ class ShareGpt(Form):
                 first = len(turns.items)
                 add_turn(turns, turn, at)
                 turns.weigh(first, take_weight(turn, at))
-        if SIGN in data:
+        if may_be_tagged(data):
             refuse_tagged(turns.items)
         return [turns.example(read_tools(members.get("tools")))]
 
