@@ -149,8 +149,8 @@ def test_a_row_may_be_nothing_but_its_messages() -> None:
     assert ["$[0]", "$[1].reasoning_content", "$[1]"] == [item.at for item in example.request.items]
     assert [] == example.request.tools
     assert (Code.ROLE, "$[0].role") == refused("messages", [{"role": "bot", "content": "x"}])
-    assert (Code.SHAPE, "$[0]") == refused("messages", [7])
-    assert Code.EMPTY == refused("messages", [])[0]
+    assert (Code.SHAPE, "$[1]") == refused("messages", [BARE[0], 7])
+    assert {(Code.JSON, "$")} == {refused("messages", row) for row in ([], [7], "q")}
     with pytest.raises(BadRow, match="not JSON"):
         get_form("messages").read(json.dumps(BARE).encode() + b',"tools":[]')
 

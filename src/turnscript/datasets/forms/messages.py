@@ -12,6 +12,7 @@ about the conversation and are not read. Calls as tagged text are refused: anoth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,6 +38,7 @@ from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.tagged_calls import may_be_tagged, refuse_tagged
 
 _BESIDE = ("functions", "system", "prompt")
+_BARE = re.compile(rb"\s*\[\s*\{")
 _READS = ("messages", "tools", *_BESIDE)
 
 
@@ -67,7 +69,7 @@ class Messages(Form):
         return [example]
 
     def _read(self, data: bytes) -> Example:
-        if data.lstrip()[:1] == b"[":
+        if _BARE.match(data):
             chat = read_messages(json_in(whole(data).decode(), "$"), at="$")
             return Example(chat.request, weights=chat.weights)
         members = record(data)
