@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.datasets.test_data_forms_kinds import read, refused
+from tests.datasets.test_data_forms_kinds import read, refused, said
 from turnscript.datasets.chat_writing import write_chat
 from turnscript.datasets.form_detection import Verdict, detect_form
 from turnscript.datasets.form_registry import get_form
@@ -167,3 +167,27 @@ def test_a_row_that_is_no_object_is_told_what_it_could_be(row: Any, remedy: str)
     verdict = verdict_of(row)
     assert "" == verdict.form
     assert remedy in verdict.refusal
+
+
+# Earlier exchanges.
+
+
+def test_earlier_exchanges_may_stand_beside_a_query() -> None:
+    """As ms-swift has them, whose rows have no history, an empty one, or pairs."""
+    row = {"system": "s", "query": "c", "response": "d", "history": [["a", "<think>t</think>b"]], "weight": 0}
+    assert "prompt-completion" == verdict_of(row, row | {"history": []}, {"query": "c", "response": "d"}).form
+    (example,) = read("prompt-completion", row)
+    assert [
+        ("system", "s"),
+        ("user", "a"),
+        ("thinking", "t"),
+        ("assistant", "b"),
+        ("user", "c"),
+        ("assistant", "d"),
+    ] == (said(example))
+    assert {5: 0.0} == example.weights
+    assert 3 == len(read("prompt-completion", row | {"history": None})[0].request.items)
+    assert (Code.SHAPE, "$.history[0]") == refused("prompt-completion", row | {"history": [["a"]]})
+    messages = {"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}
+    assert (Code.SHAPE, "$.history") == refused("prompt-completion", messages | {"history": [["a", "b"]]})
+    assert 2 == len(read("prompt-completion", messages | {"history": [], "system": ""})[0].request.items)

@@ -59,6 +59,16 @@ class Turns:
         if said or thought is None:
             self.items.append(Assistant(content=[Text(text=said)], at=at))
 
+    def history(self, value: Json, at: str) -> None:
+        """Earlier exchanges: pairs of what the user said and what was answered."""
+        for index, entry in enumerate(list_of(value, at)):
+            where = f"{at}[{index}]"
+            pair = list_of(entry, where)
+            if len(pair) != 2:
+                raise BadRow(Code.SHAPE, f"expected the user's text and the answer, got {len(pair)} values", path=where)
+            self.user(text(pair[0], f"{where}[0]"), f"{where}[0]")
+            self.assistant(text(pair[1], f"{where}[1]"), f"{where}[1]")
+
     def thinking(self, said: str, at: str) -> None:
         """What the model thinks."""
         self.items.append(Thinking(content=[Text(text=said)], at=at))

@@ -22,10 +22,8 @@ from turnscript.datasets.members import (
     check_unread,
     check_wanted,
     is_null,
-    list_of,
     record,
     required_text,
-    text,
     text_member,
     unread,
 )
@@ -82,22 +80,12 @@ def begin(turns: Turns, members: Members, given: str) -> None:
     if said := text_member(members, "system"):
         turns.system(said, "$.system")
     if not is_null(members.get("history")):
-        _add_history(turns, members)
+        turns.history(members["history"], "$.history")
     question, more = required_text(members, "instruction"), text_member(members, given)
     said = f"{question}\n{more}" if question and more else question or more
     if not said:
         raise BadRow(Code.EMPTY, "the instruction is empty", path="$.instruction")
     turns.user(said, "$.instruction")
-
-
-def _add_history(turns: Turns, members: Members) -> None:
-    for index, entry in enumerate(list_of(members["history"], "$.history")):
-        at = f"$.history[{index}]"
-        pair = list_of(entry, at)
-        if len(pair) != 2:
-            raise BadRow(Code.SHAPE, f"expected the user's text and the answer, got {len(pair)} values", path=at)
-        turns.user(text(pair[0], f"{at}[0]"), f"{at}[0]")
-        turns.assistant(text(pair[1], f"{at}[1]"), f"{at}[1]")
 
 
 FORMS = (Alpaca(), Dolly())
