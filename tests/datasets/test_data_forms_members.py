@@ -191,3 +191,13 @@ def test_earlier_exchanges_may_stand_beside_a_query() -> None:
     messages = {"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}
     assert (Code.SHAPE, "$.history") == refused("prompt-completion", messages | {"history": [["a", "b"]]})
     assert 2 == len(read("prompt-completion", messages | {"history": [], "system": ""})[0].request.items)
+
+
+def test_a_response_may_have_an_input_beside_its_instruction() -> None:
+    """As GPTeacher has them, which axolotl's documentation names."""
+    row = {"instruction": "Translate.", "input": "Good day", "response": "Bonjour"}
+    assert "dolly" == verdict_of(row, row | {"input": ""}).form
+    assert [("user", "Translate.\nGood day"), ("assistant", "Bonjour")] == said(read("dolly", row)[0])
+    assert [("user", "Translate."), ("assistant", "Bonjour")] == said(read("dolly", row | {"input": ""})[0])
+    assert (Code.SHAPE, "$") == refused("dolly", row | {"context": "French."})
+    assert [("user", "Translate.\nFrench.")] == said(read("dolly", row | {"input": None, "context": "French."})[0])[:1]

@@ -6,8 +6,9 @@ Spec: https://github.com/tatsu-lab/stanford_alpaca,
 https://llamafactory.readthedocs.io/en/latest/getting_started/data_preparation.html.
 
 Quirks: instruction and input are one user text with a line break between them; the prompt around them that Alpaca was
-trained with is not written, because the format has turns for that. `history` is earlier pairs of user and model. `text`
-is Alpaca's own copy of all of it and is not read. Dolly calls the members `context` and `response`.
+trained with is not written, because the format has turns for that. `history` is earlier pairs of user and model.
+`text` is Alpaca's own copy of all of it and is not read. Dolly calls the members `context` and `response`, GPTeacher
+and others call them `input` and `response`.
 """
 
 from __future__ import annotations
@@ -57,22 +58,32 @@ class Alpaca(Form):
         check_unread(members, self.reads, self.name)
         check_wanted(members)
         turns = Turns()
-        begin(turns, members, self.given)
+        begin(turns, members, self._given(members))
         first = len(turns.items)
         turns.assistant(required_text(members, self.answer), f"$.{self.answer}")
         turns.weigh(first, take_weight(members, "$"))
         return [turns.example(read_tools(members.get("tools")))]
+
+    def _given(self, members: Members) -> str:
+        """The member beside the instruction."""
+        return self.given
 
 
 class Dolly(Alpaca):
     """Alpaca with other names."""
 
     name = "dolly"
-    title = "Dolly: instruction, context and response"
-    fields = "instruction, context, response"
+    title = "Dolly: instruction, context (or GPTeacher's input) and response"
+    fields = "instruction, context (or input), response"
     given = "context"
     answer = "response"
-    reads = ("instruction", "context", "response")
+    reads = ("instruction", "context", "input", "response")
+
+    def _given(self, members: Members) -> str:
+        found = [key for key in ("context", "input") if bytes(members.get(key, b"null")) not in (b"null", b'""')]
+        if len(found) > 1:
+            raise BadRow(Code.SHAPE, "a context and an input stand beside the instruction; make one of them", path="$")
+        return found[0] if found else self.given
 
 
 def begin(turns: Turns, members: Members, given: str) -> None:
