@@ -155,6 +155,13 @@ def test_a_row_may_be_nothing_but_its_messages() -> None:
         get_form("messages").read(json.dumps(BARE).encode() + b',"tools":[]')
 
 
+def test_a_file_that_is_one_conversation_is_told_to_be_one() -> None:
+    """Each element of an array is a row, so each message is one."""
+    verdict = verdict_of(*BARE)
+    assert "" == verdict.form
+    assert "messages: one message, and a row is a conversation" in verdict.refusal
+
+
 @pytest.mark.parametrize(
     ("row", "remedy"),
     [

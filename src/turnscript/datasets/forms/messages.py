@@ -54,6 +54,8 @@ class Messages(Form):
         messages = record.get("messages")
         if isinstance(messages, str):
             return (0.6, "messages as a string of JSON") if messages.lstrip()[:1] == "[" else (0, "")
+        if "messages" not in record and isinstance(record.get("role"), str) and "content" in record:
+            return 0.1, "one message, and a row is a conversation: all of them in a list of `messages`"
         if not isinstance(messages, list) or not messages:
             return 0, ""
         if extra := unread(record, _READS):
