@@ -8,7 +8,7 @@ import pytest
 from tests.datasets.samples import rows_of
 from tests.datasets.test_data_forms_kinds import read, refused, said, turns
 from turnscript.datasets.form_registry import get_form
-from turnscript.datasets.problems import Code
+from turnscript.datasets.problems import BadRow, Code, problem_of
 
 
 def test_hermes_calls_tools_and_results_become_real_ones() -> None:
@@ -137,3 +137,15 @@ def test_results_may_stand_in_a_turn_of_the_user() -> None:
 @pytest.mark.parametrize("inside", ["[" * 100_000, "{'a':" * 3000, "-" * 100_000, "(" * 3000 + ")" * 3000])
 def test_a_call_nested_too_deep_is_refused(inside: str) -> None:
     assert refused("hermes", hermes(f"<tool_call>{inside}</tool_call>"))[0] is Code.ARGS
+
+
+@pytest.mark.parametrize("bracket", ["<", "\\u003c", "\\u003C"])
+def test_tags_are_seen_however_their_brackets_are_spelled(bracket: str) -> None:
+    call = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
+    for form, row in (
+        ("sharegpt", turns(("human", "Hi"), ("gpt", call))),
+        ("messages", {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": call}]}),
+    ):
+        with pytest.raises(BadRow) as caught:
+            get_form(form).read(json.dumps(row).replace("<", bracket).encode())
+        assert Code.FORM is problem_of(caught.value).code

@@ -125,7 +125,11 @@ def test_forms_that_cannot_be_told_are_refused_with_the_file(tmp_path: Path) -> 
     (tmp_path / "empty.jsonl").write_bytes(b"\n")
     with pytest.raises(InvalidInput, match=r"odd\.jsonl"):
         prepare(plan_for(tmp_path, form="auto"), tmp_path / "out")
+    written(tmp_path / "strange.jsonl", [b'{"shape": "round"}'] * 5)
+    with pytest.raises(InvalidInput, match=r"2 files: .*odd\.jsonl, .*strange\.jsonl; `turnscript data inspect`"):
+        prepare(plan_for(tmp_path, form="auto"), tmp_path / "out")
     (tmp_path / "odd.jsonl").unlink()
+    (tmp_path / "strange.jsonl").unlink()
     prepared = prepare(plan_for(tmp_path, form="auto"), tmp_path / "out")
     assert [("empty.jsonl", ""), ("good.jsonl", "messages")] == [
         (Path(file.name).name, file.form) for file in prepared.files

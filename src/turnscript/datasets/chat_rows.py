@@ -4,7 +4,8 @@ A clean row goes to the API's reader as it is. What stands in data sets and in n
 - members that are null because a table has a column for them, on messages, calls and parts (never inside of arguments);
 - `tool_calls` or whole lists as a string of JSON; calls without `type`, or without the object `function` around them;
 - `arguments` as an object, which becomes its text, byte by byte;
-- the answer of a tool as an object, or null, in place of a text; `thinking` for `reasoning_content`;
+- the answer of a tool as an object, or null, in place of a text; `thinking` for `reasoning_content`, and a thought that
+  stands as tagged text before its answer;
 - marks of what is trained, which become weights.
 
 An error is told at its place in the row.
@@ -21,8 +22,10 @@ from turnscript.api import Api
 from turnscript.conversation import Conversation, Item, Request, Tool
 from turnscript.datasets.clean_rows import is_clean, items_said
 from turnscript.datasets.members import (
+    CONVERSATIONAL,
     Members,
     absent,
+    check_unread,
     embedded,
     first_byte,
     is_null,
@@ -35,10 +38,11 @@ from turnscript.datasets.members import (
 )
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.row_checks import check_items
+from turnscript.datasets.tagged_thoughts import has_doubt, may_think, split_thought
 from turnscript.datasets.tool_lists import chat_tools
-from turnscript.datasets.weights import common_weight, take_weight, weights_by_item
+from turnscript.datasets.weights import common_weight, is_mark, take_weight, weights_by_item
 from turnscript.errors import InvalidInput, InvalidRequest
-from turnscript.jsontext import Json
+from turnscript.jsontext import Json, same
 from turnscript.registry import apis, get_api
 
 CHAT_PATH = "/v1/chat/completions"
@@ -47,9 +51,16 @@ CHAT_PATH = "/v1/chat/completions"
 _MESSAGES = "$.messages"
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _OWN = frozenset({"tool_calls", "function_call", "tool_call_id", "reasoning_content"})
+_SAID = frozenset({"reasoning_content", "reasoning", "tool_calls", "function_call", "audio"})
+"""Members of a message, beside its content, that are a piece of the conversation and are read."""
+_ADDRESSES = {"channel": (b'"final"',), "recipient": (b'"all"', b'"user"', b'"assistant"')}
+"""Whom a message is for, in sets made with Harmony, and the words that say nothing more than its role does."""
+_HERE = "calls in 'tool_calls'"
 _CALL = ("name", "arguments", "parameters")
 _NOT_READ = frozenset({"parameters", "args", "input", "kwargs", "params", "argument"})
 """Where calls of other programs have their arguments. Without this, such a call would be one without arguments."""
+_NULL = Json(b"null")
+_THOUGHTS = frozenset({"reasoning_content", "reasoning"})
 _PARTS = frozenset({"text", "image_url", "input_audio", "file", "refusal"})
 
 
@@ -68,7 +79,7 @@ def chat_api() -> Api:
 
 
 def read_clean(data: bytes) -> Request | None:
-    """A row with nothing but messages and tools, if nothing in it has to be put right."""
+    """A row with nothing but messages and tools, if nothing in it has to be put right, and nothing taken apart."""
     items = items_said(data)
     if items is not None:
         request = Request(conversation=Conversation(items=items), origin=chat_api().origin, words=chat_api().words)
@@ -79,6 +90,8 @@ def read_clean(data: bytes) -> Request | None:
             request = chat_api().parse_request(data)
         except InvalidRequest:
             return None  # the careful reader says what is wrong, if it is
+    if may_think(data) and any(map(has_doubt, request.items)):
+        return None
     check_items(request.conversation.items)
     return request
 
@@ -173,7 +186,10 @@ def _repaired(value: Json, at: str, by_turn: dict[str, float]) -> list[Members]:
         members = object_of(entry, where)
         weight = take_weight(members, where)
         _repair(members, where)
+        _check_said(members, where)
         parts = _repaired_parts(members, where)
+        if bytes(members.get("role", b"")) == b'"assistant"' and _THOUGHTS.isdisjoint(members):
+            _take_thought(members, where)
         if weight is not None and parts is not None and parts != weight:
             message = f"the parts of this message say {parts:g}, the message says {weight:g}; let both say the same"
             raise BadRow(Code.WEIGHT, message, path=where)
@@ -191,7 +207,7 @@ def _repair(members: Members, at: str) -> None:
     if role == b'"tool"':
         _repair_result(members)
     elif role == b'"assistant"':
-        if "thinking" in members and "reasoning_content" not in members:
+        if "thinking" in members and same(members["thinking"], members.get("reasoning_content", members["thinking"])):
             members["reasoning_content"] = members.pop("thinking")
         if "tool_calls" in members:
             _repair_calls(members, at)
@@ -199,6 +215,20 @@ def _repair(members: Members, at: str) -> None:
             call = object_of(members["function_call"], f"{at}.function_call")
             _repair_arguments(call, f"{at}.function_call")
             members["function_call"] = spelled(call)
+
+
+def _check_said(members: Members, at: str) -> None:
+    """Refuse a message that says more than is read of it."""
+    check_unread(members, _SAID, "messages", at)
+    for key, plain in _ADDRESSES.items():
+        if not is_null(members.get(key)) and bytes(members[key]) not in plain:
+            message = f"what is said there is no answer to the user; thoughts stand in 'reasoning_content', {_HERE}"
+            raise BadRow(Code.SHAPE, message, path=f"{at}.{key}")
+
+
+def is_taken(key: str) -> bool:
+    """Whether a member of a message is read as more than a note on it, or refused."""
+    return key in _ADDRESSES or (key in CONVERSATIONAL and key not in _SAID) or is_mark(key)
 
 
 def _repair_result(members: Members) -> None:
@@ -209,6 +239,23 @@ def _repair_result(members: Members) -> None:
         members["content"] = Json(b'""')
     elif first_byte(content) == b"{":
         members["content"] = quoted(bytes(content).decode())
+
+
+def _take_thought(members: Members, at: str) -> None:
+    """Give a thought that stands as tagged text before an answer the place that thoughts have."""
+    content, where = members.get("content", _NULL), f"{at}.content"
+    parts = list_of(content, where) if first_byte(content) == b"[" else []
+    first = object_of(parts[0], where) if parts else {"text": content}
+    value = first.get("text", _NULL)
+    thought, said = split_thought(text(value, where), where) if first_byte(value) == b'"' else (None, "")
+    if thought is None:
+        return
+    members["reasoning_content"] = quoted(thought)
+    rest = ([spelled({**first, "text": quoted(said)})] if said else []) + parts[1:]
+    if rest:
+        members["content"] = spelled_list(rest) if parts else quoted(said)
+    else:
+        del members["content"]
 
 
 def _repair_calls(members: Members, at: str) -> None:

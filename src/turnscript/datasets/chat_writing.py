@@ -9,7 +9,7 @@ that; an answer that goes on has `prefix`. What messages have no place for is a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -32,15 +32,17 @@ from turnscript.conversation import (
     ToolsChange,
     User,
 )
-from turnscript.datasets.chat_rows import Chat, chat_api, read_messages
+from turnscript.datasets.chat_rows import Chat, chat_api, is_taken, read_messages
 from turnscript.datasets.form import Example
 from turnscript.datasets.members import record
+from turnscript.datasets.tagged_thoughts import has_doubt
 from turnscript.grouping import group
 from turnscript.jsontext import Json
 from turnscript.losses import Loss
 from turnscript.sources import around, at_source, part_path
 
 _NOT_HERE = "messages have no such member"
+_THOUGHT = "a text with the tag of a thought is read as one, or refused"
 _NULL, _TRUE = b"null", Json(b"true")
 _ROLES: dict[type[Item], str] = {User: "user", Assistant: "assistant", System: "system"}
 _encode = msgspec.json.Encoder().encode
@@ -95,7 +97,7 @@ def _texts(items: Sequence[Item]) -> list[_Said] | None:
         part = item.content[0] if len(item.content) == 1 else None
         if type(part) is not Text or part.extra or item.name is not None or item.id is not None:
             return None
-        if isinstance(item, Assistant) and item.phase is not None:
+        if isinstance(item, Assistant) and (item.phase is not None or has_doubt(item)):
             return None
         found.append(_Said(item.role if isinstance(item, System) else role, part.text))
     return found
@@ -108,9 +110,10 @@ def _messages(example: Example, losses: list[Loss]) -> list[Body]:
     exact = own and not any(map(_says_more, request.items))
     weights = {**example.weights, **dict.fromkeys(example.context, 0.0)}
     pairs = [(at, item) for at, item in enumerate(request.items) if type(item) is not ToolsChange]
-    items = [_own(item) if own else _foreign(item, losses) for _, item in pairs]
+    items = [_own(item, losses) if own else _foreign(item, losses) for _, item in pairs]
     if items and items[-1].open:
         items[-1] = _ended(items[-1], losses)
+    losses += _doubts(items)
     if weights:
         items = _weighed(items, [weights.get(at) for at, _ in pairs])
     written = Request(conversation=Conversation(items=items), origin=api.origin if exact else None, words=request.words)
@@ -122,6 +125,13 @@ def _messages(example: Example, losses: list[Loss]) -> list[Body]:
     return messages
 
 
+def _doubts(items: Sequence[Item]) -> Iterator[Loss]:
+    """Texts of messages without a thought that reading takes for one, or for half of one."""
+    for members in group(items):
+        if not any(isinstance(item, Thinking) for item in members):
+            yield from [Loss(item.at, "approximated", _THOUGHT) for item in members if has_doubt(item)]
+
+
 def _says_more(item: Item) -> bool:
     """Whether an item says what no message does, so that the API must be asked to write it as one from elsewhere."""
     if isinstance(item, Thinking):
@@ -130,12 +140,12 @@ def _says_more(item: Item) -> bool:
     return isinstance(item, ToolResult) and (item.status, item.item_id, item.namespace) != (None, None, None)
 
 
-def _own(item: Item) -> Item:
+def _own(item: Item, losses: list[Loss]) -> Item:
     """An item of the API itself: as it came, but that how a content is written does not depend on how it was."""
     own = item.hints
     shape = own is not None and own.shape and getattr(item, "content", True)
-    envelope = _told(own.envelope) if own is not None else {}
-    extra = _told(item.extra)
+    envelope = _told(own.envelope, around(item.at), losses) if own is not None else {}
+    extra = _told(item.extra, item.at, losses)
     if not shape and len(extra) == len(item.extra) and (own is None or len(envelope) == len(own.envelope)):
         return item
     found = copy(item)
@@ -145,8 +155,11 @@ def _own(item: Item) -> Item:
     return found
 
 
-def _told(extra: Extra) -> Extra:
-    return {key: value for key, value in extra.items() if bytes(value) != _NULL} if extra else extra
+def _told(extra: Extra, at: str, losses: list[Loss]) -> Extra:
+    """Unnamed members, without those that say nothing here or would say another thing."""
+    said = {key: value for key, value in extra.items() if bytes(value) != _NULL}
+    losses += [Loss(f"{at}.{key}", "dropped", _NOT_HERE) for key in said if is_taken(key)]
+    return {key: value for key, value in said.items() if not is_taken(key)}
 
 
 def _foreign(item: Item, losses: list[Loss]) -> Item:

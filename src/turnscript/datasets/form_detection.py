@@ -28,6 +28,10 @@ _FITS = 0.5
 _MAJORITY = 2 / 3
 _MARGIN = 0.04
 _CONTESTED = 0.02
+_HINTS = {
+    "[": 'write each row as an object, such as {"messages": [...]}',
+    '"': 'write each row as an object, such as {"text": ...}',
+}
 _TEXT_FILES = frozenset({".txt", ".text", ".md"})
 
 
@@ -94,6 +98,8 @@ def _record(data: bytes) -> Mapping[str, Any] | None:
         value = json.loads(data)
     except (ValueError, RecursionError):
         return None
+    if isinstance(value, list) and value and all(isinstance(one, dict) and "role" in one for one in value):
+        return {"messages": value}
     return value if isinstance(value, dict) else None
 
 
@@ -159,7 +165,7 @@ def _of_texts(rows: Sequence[RawRow], file: str) -> Verdict:
                 refusal = f"{file}: no row is a JSON object; the first is none: {told.pointer}: {told.message}"
                 return Verdict(rows=len(rows), refusal=refusal)
         first = texts[0].strip()[:40]
-        remedy = "name the form (--from FORM), a format for transcripts"
+        remedy = _HINTS.get(first[:1], "name the form (--from FORM), a format for transcripts")
         return Verdict(rows=len(rows), refusal=f"{file}: no row is a JSON object; it begins {first!r}; {remedy}")
     claimed = [name for name in formats() if all(get_format(name).claims(text) for text in texts)]
     plain = next((name for name in forms() if get_form(name).row == TRANSCRIPT and name not in formats()), "")

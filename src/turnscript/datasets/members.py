@@ -24,8 +24,9 @@ CONVERSATIONAL = frozenset(
     | {"query", "question", "answer", "context", "chosen", "rejected", "tools", "functions", "text", "segments"}
     | {"choices", "options", "passage", "documents", "image", "images", "audio", "audios", "video", "videos"}
     | {"reasoning", "reasoning_content", "thinking", "thought", "rationale", "chain_of_thought", "cot"}
-    | {"tool_calls", "function_call", "request", "trajectory", "traj", "utterances"}
-    | {"system_message", "available_tools", "tool_definitions"}
+    | {"tool_calls", "function_call", "function_calls", "tool_plan", "request", "trajectory", "traj", "utterances"}
+    | {"system_message", "available_tools", "tool_definitions", "article", "reflection", "corrected"}
+    | {"preferred_output", "non_preferred_output", "chosen_messages"}
 )
 """Names of members that hold a piece of the conversation in some form. Beside what a form reads, one of them means that
 the record is of another form, or would lose something. All other members are taken for notes about the record."""

@@ -307,7 +307,7 @@ def _forms(plan: Plan, paths: Sequence[str]) -> list[str]:
     from turnscript.datasets.form_detection import detect_form  # noqa: PLC0415  (it knows all forms)
 
     forms: list[str] = []
-    refused: list[str] = []
+    refused: dict[str, str] = {}
     for path in paths:
         rows = sample(path)
         if not rows:
@@ -316,9 +316,12 @@ def _forms(plan: Plan, paths: Sequence[str]) -> list[str]:
         verdict = detect_form(rows, path)
         forms.append(verdict.form)
         if not verdict.form:
-            refused.append(verdict.refusal)
+            refused[path] = verdict.refusal
+    if len(refused) > 1:
+        remedy = "`turnscript data inspect` says why; leave them out, or name their form in a build of their own"
+        raise InvalidInput(f"cannot tell the form of {len(refused)} files: {names(list(refused))}; {remedy}")
     if refused:
-        raise InvalidInput(names(refused, 3))
+        raise InvalidInput(*refused.values())
     return forms
 
 

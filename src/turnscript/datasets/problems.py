@@ -53,7 +53,7 @@ class Code(StrEnum):
     TOO_LONG = "E_TOO_LONG"
     """It has more tokens than a sample may have."""
     WEIGHT = "E_WEIGHT"
-    """A weight is no number from 0 to 1, or a fraction where the mask holds only 0 and 1."""
+    """A mark is not known, a weight is no number from 0 to 1, or a fraction where the mask holds only 0 and 1."""
     ID_RANGE = "E_ID_RANGE"
     """A token id does not fit the type of the output."""
     INTERNAL = "E_INTERNAL"

@@ -19,15 +19,19 @@ from turnscript.jsontext import Json
 _MOST = 1 << 18
 """How much Python text is read at most: its parser is slow."""
 
-
-SIGN = b"<tool"
-"""What stands in the bytes of every row that may have tagged calls."""
+_SIGNS = (b"<tool", b"u003ctool", b"u003Ctool")
+"""What stands in the bytes of every row that may have tagged calls; some writers of JSON escape the bracket."""
 
 _TAGGED = {
     System: (re.compile(r"<tools>\s*[\[{]"), "</tools>"),
     Assistant: (re.compile(r"<tool_call>\s*[\[{]"), "</tool_call>"),
     ToolResult: (re.compile(r"\A\s*<tool_response>"), "</tool_response>"),
 }
+
+
+def may_be_tagged(data: bytes) -> bool:
+    """Whether a row may have tagged calls, told from its bytes: cheap, and never False for one that has."""
+    return any(sign in data for sign in _SIGNS)
 
 
 def is_tagged(kind: type[Item], said: str) -> bool:

@@ -24,6 +24,7 @@ from turnscript.datasets.form import Example
 from turnscript.datasets.members import first_byte, is_null, list_of, object_of, text
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.row_checks import Unanswered, check_items
+from turnscript.datasets.tagged_thoughts import split_thought
 from turnscript.jsontext import Json, excerpt
 
 _CALL_MEMBERS = frozenset({"name", "arguments", "parameters", "id", "type", "function"})
@@ -51,8 +52,22 @@ class Turns:
         self.items.append(User(content=[Text(text=said)], at=at))
 
     def assistant(self, said: str, at: str) -> None:
-        """What the model says."""
-        self.items.append(Assistant(content=[Text(text=said)], at=at))
+        """What the model says, behind a thought if the text begins with one."""
+        thought, said = split_thought(said, at)
+        if thought is not None:
+            self.thinking(thought, at)
+        if said or thought is None:
+            self.items.append(Assistant(content=[Text(text=said)], at=at))
+
+    def history(self, value: Json, at: str) -> None:
+        """Earlier exchanges: pairs of what the user said and what was answered."""
+        for index, entry in enumerate(list_of(value, at)):
+            where = f"{at}[{index}]"
+            pair = list_of(entry, where)
+            if len(pair) != 2:
+                raise BadRow(Code.SHAPE, f"expected the user's text and the answer, got {len(pair)} values", path=where)
+            self.user(text(pair[0], f"{where}[0]"), f"{where}[0]")
+            self.assistant(text(pair[1], f"{where}[1]"), f"{where}[1]")
 
     def thinking(self, said: str, at: str) -> None:
         """What the model thinks."""

@@ -1,24 +1,30 @@
 """Owns the marks by which rows say what is trained: `weight`, `train`, `loss` and the like, of turns and parts.
 
 A mark is a number from 0 to 1 or a boolean; `masked` says the opposite. Several on one turn must agree. None of them
-belongs to the conversation.
+belongs to the conversation. A mark of another name, such as `loss_mask`, is refused: it could mean either, and passed
+over it would train what it leaves out.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from turnscript.conversation import Item
-from turnscript.datasets.members import Members, is_null
+from turnscript.datasets.members import Members, first_byte, is_null
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.jsontext import Json, excerpt
 
-MARKS = ("weight", "train", "trainable", "training", "loss", "loss_weight")
+MARKS = ("weight", "train", "trainable", "training", "loss", "loss_weight", "loss_scale")
 _MASKED = "masked"
 _FINER = ("train_detail", "training_detail")
 """Marks of single characters, which are refused: a weight is that of a whole item."""
+
+_LIKE_A_MARK = re.compile(r"(?:\A|_)(?:loss|mask|masked)(?:_|\Z)")
+_SETTINGS = (b"t", b"f", b"[", *[b"%d" % digit for digit in range(10)])
+"""How values begin that can say what is trained: texts and objects are notes."""
 
 _decode = msgspec.json.Decoder(bool | int | float).decode
 
@@ -39,7 +45,22 @@ def take_weight(members: Members, at: str) -> float | None:
         if found is not None and found != weight:
             raise BadRow(Code.WEIGHT, f"{mark} says {weight:g}, another mark of the same turn says {found:g}", path=at)
         found = weight
+    if at != "$":
+        _check_others(members, at)
     return found
+
+
+def is_mark(key: str) -> bool:
+    """Whether a member of a turn is a mark, of a known name or not."""
+    return key in MARKS or key in _FINER or _LIKE_A_MARK.search(key) is not None
+
+
+def _check_others(members: Members, at: str) -> None:
+    for key, value in members.items():
+        if _LIKE_A_MARK.search(key) and first_byte(value) in _SETTINGS:
+            known = ", ".join([*MARKS, _MASKED])
+            message = f"it looks like a mark of what is trained, and is none that is known ({known})"
+            raise BadRow(Code.WEIGHT, message, path=f"{at}.{key}")
 
 
 def weight_of(value: Json, at: str) -> float:

@@ -6,8 +6,9 @@ Spec: https://github.com/tatsu-lab/stanford_alpaca,
 https://llamafactory.readthedocs.io/en/latest/getting_started/data_preparation.html.
 
 Quirks: instruction and input are one user text with a line break between them; the prompt around them that Alpaca was
-trained with is not written, because the format has turns for that. `history` is earlier pairs of user and model. `text`
-is Alpaca's own copy of all of it and is not read. Dolly calls the members `context` and `response`.
+trained with is not written, because the format has turns for that. `history` is earlier pairs of user and model.
+`text` is Alpaca's own copy of all of it and is not read. Dolly calls the members `context` and `response`, GPTeacher
+and others call them `input` and `response`.
 """
 
 from __future__ import annotations
@@ -22,10 +23,8 @@ from turnscript.datasets.members import (
     check_unread,
     check_wanted,
     is_null,
-    list_of,
     record,
     required_text,
-    text,
     text_member,
     unread,
 )
@@ -59,21 +58,32 @@ class Alpaca(Form):
         check_unread(members, self.reads, self.name)
         check_wanted(members)
         turns = Turns()
-        begin(turns, members, self.given)
+        begin(turns, members, self._given(members))
+        first = len(turns.items)
         turns.assistant(required_text(members, self.answer), f"$.{self.answer}")
-        turns.weigh(len(turns.items) - 1, take_weight(members, "$"))
+        turns.weigh(first, take_weight(members, "$"))
         return [turns.example(read_tools(members.get("tools")))]
+
+    def _given(self, members: Members) -> str:
+        """The member beside the instruction."""
+        return self.given
 
 
 class Dolly(Alpaca):
     """Alpaca with other names."""
 
     name = "dolly"
-    title = "Dolly: instruction, context and response"
-    fields = "instruction, context, response"
+    title = "Dolly: instruction, context (or GPTeacher's input) and response"
+    fields = "instruction, context (or input), response"
     given = "context"
     answer = "response"
-    reads = ("instruction", "context", "response")
+    reads = ("instruction", "context", "input", "response")
+
+    def _given(self, members: Members) -> str:
+        found = [key for key in ("context", "input") if bytes(members.get(key, b"null")) not in (b"null", b'""')]
+        if len(found) > 1:
+            raise BadRow(Code.SHAPE, "a context and an input stand beside the instruction; make one of them", path="$")
+        return found[0] if found else self.given
 
 
 def begin(turns: Turns, members: Members, given: str) -> None:
@@ -81,22 +91,12 @@ def begin(turns: Turns, members: Members, given: str) -> None:
     if said := text_member(members, "system"):
         turns.system(said, "$.system")
     if not is_null(members.get("history")):
-        _add_history(turns, members)
+        turns.history(members["history"], "$.history")
     question, more = required_text(members, "instruction"), text_member(members, given)
     said = f"{question}\n{more}" if question and more else question or more
     if not said:
         raise BadRow(Code.EMPTY, "the instruction is empty", path="$.instruction")
     turns.user(said, "$.instruction")
-
-
-def _add_history(turns: Turns, members: Members) -> None:
-    for index, entry in enumerate(list_of(members["history"], "$.history")):
-        at = f"$.history[{index}]"
-        pair = list_of(entry, at)
-        if len(pair) != 2:
-            raise BadRow(Code.SHAPE, f"expected the user's text and the answer, got {len(pair)} values", path=at)
-        turns.user(text(pair[0], f"{at}[0]"), f"{at}[0]")
-        turns.assistant(text(pair[1], f"{at}[1]"), f"{at}[1]")
 
 
 FORMS = (Alpaca(), Dolly())

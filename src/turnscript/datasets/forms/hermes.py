@@ -39,6 +39,7 @@ from turnscript.datasets.members import (
 )
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.tagged_calls import is_tagged, split_tagged, value_in
+from turnscript.datasets.tagged_thoughts import split_thought
 from turnscript.datasets.turns import Turns
 from turnscript.datasets.weights import take_weight
 from turnscript.jsontext import Json
@@ -192,13 +193,13 @@ def _tool_list(inside: str, at: str) -> Json:
 
 
 def _add_answer(turns: Turns, said: str, at: str) -> None:
-    if said.startswith("<think>") and "</think>" in said:
-        thought, _, said = said[len("<think>") :].partition("</think>")
-        turns.thinking(thought.strip("\n"), at)
-        said = said.lstrip("\n")
+    thought, said = split_thought(said, at)
+    if thought is not None:
+        turns.thinking(thought, at)
     pieces = split_tagged(said, "tool_call", at)
     if len(pieces) < 2 and not (pieces and pieces[0][0]):
-        turns.assistant(said, at)
+        if said or thought is None:
+            turns.assistant(said, at)
         return
     for is_call, piece in pieces:
         if is_call:

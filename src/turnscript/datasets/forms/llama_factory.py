@@ -5,7 +5,8 @@
 Spec: https://github.com/hiyouga/LLaMA-Factory, `src/llamafactory/v1`.
 
 Quirks: the types are `text`, `reasoning`, `tool_call` (an object, or a string of JSON) and `tool_result`; media are
-refused. Texts of one message that follow each other are one text. Each call and each stretch of text is an item.
+refused. Texts of one message that follow each other are one text. Each call and each stretch of text is an item. Of a
+preference pair (`chosen_messages`, `rejected_messages`) the chosen conversation is read, by its own weights.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from turnscript.datasets.turns import Turns
 from turnscript.datasets.weights import take_weight
 
 _READS = ("messages", "tools")
+_PAIR = ("chosen_messages", "rejected_messages")
+"""In the place of `messages`: two conversations, of which the first is the better."""
 _ROLES = ("system", "user", "assistant", "tool")
 _TYPES = frozenset({"text", "reasoning", "tool_call", "tool_result"})
 
@@ -45,8 +48,9 @@ class LlamaFactory(Form):
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
         """Contents of objects with `type` and `value`."""
-        messages = record.get("messages")
-        if not isinstance(messages, list) or not messages or unread(record, _READS):
+        pair = all(isinstance(record.get(key), list) for key in _PAIR)
+        messages = record.get(_PAIR[0] if pair else "messages")
+        if not isinstance(messages, list) or not messages or unread(record, (*_READS[pair:], *_PAIR)):
             return 0, ""
         parts = [part for one in messages if isinstance(one, dict) for part in _list(one.get("content"))]
         if len(parts) < len(messages) or not all(isinstance(part, dict) and "value" in part for part in parts):
@@ -56,13 +60,16 @@ class LlamaFactory(Form):
     def read(self, data: bytes) -> list[Example]:
         """One conversation."""
         members = record(data)
-        check_unread(members, _READS, self.name)
+        pair = not members.keys().isdisjoint(_PAIR)
+        check_unread(members, (*_READS[pair:], *_PAIR), self.name)
         check_wanted(members)
-        if "messages" not in members:
-            raise absent("$.messages", "an array of messages")
+        for name in _PAIR if pair else _READS[:1]:
+            if name not in members:
+                raise absent(f"$.{name}", "an array of messages")
+        key = _PAIR[0] if pair else "messages"
         turns = Turns()
-        for index, entry in enumerate(list_of(members["messages"], "$.messages")):
-            at = f"$.messages[{index}]"
+        for index, entry in enumerate(list_of(members[key], f"$.{key}")):
+            at = f"$.{key}[{index}]"
             message = object_of(entry, at)
             check_unread(message, (), self.name, at)
             first = len(turns.items)

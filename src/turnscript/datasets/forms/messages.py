@@ -4,14 +4,15 @@
 
 Spec: https://platform.openai.com/docs/guides/supervised-fine-tuning, https://huggingface.co/docs/trl/dataset_formats.
 
-Quirks: the dialects that `chat_rows` lists are understood. `system` beside the messages is the first message, unless it
-repeats that. `prompt` is understood where it repeats the first user's text, as in UltraChat. Members that are settings
-of a request, such as `model` or `temperature`, say nothing about the conversation and are not read. Calls as tagged
-text are refused: another form reads them.
+Quirks: the dialects that `chat_rows` lists are understood. A row may be the array of its messages alone. `system`
+beside the messages is the first message, unless it repeats that. `prompt` is understood where it repeats the first
+user's text, as in UltraChat. Members that are settings of a request, such as `model` or `temperature`, say nothing
+about the conversation and are not read. Calls as tagged text are refused: another form reads them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,15 +27,18 @@ from turnscript.datasets.members import (
     embedded,
     first_byte,
     is_null,
+    json_in,
     record,
     spelled,
     text_member,
     unread,
+    whole,
 )
 from turnscript.datasets.problems import BadRow, Code
-from turnscript.datasets.tagged_calls import SIGN, refuse_tagged
+from turnscript.datasets.tagged_calls import may_be_tagged, refuse_tagged
 
 _BESIDE = ("functions", "system", "prompt")
+_BARE = re.compile(rb"\s*\[\s*\{")
 _READS = ("messages", "tools", *_BESIDE)
 
 
@@ -50,6 +54,8 @@ class Messages(Form):
         messages = record.get("messages")
         if isinstance(messages, str):
             return (0.6, "messages as a string of JSON") if messages.lstrip()[:1] == "[" else (0, "")
+        if "messages" not in record and isinstance(record.get("role"), str) and "content" in record:
+            return 0.1, "one message, and a row is a conversation: all of them in a list of `messages`"
         if not isinstance(messages, list) or not messages:
             return 0, ""
         if extra := unread(record, _READS):
@@ -60,11 +66,14 @@ class Messages(Form):
         """One conversation."""
         request = read_clean(data)
         example = self._read(data) if request is None else Example(request)
-        if SIGN in data:
+        if may_be_tagged(data):
             refuse_tagged(example.request.conversation.items)
         return [example]
 
     def _read(self, data: bytes) -> Example:
+        if _BARE.match(data):
+            chat = read_messages(json_in(whole(data).decode(), "$"), at="$")
+            return Example(chat.request, weights=chat.weights)
         members = record(data)
         check_unread(members, _READS, self.name)
         check_wanted(members)

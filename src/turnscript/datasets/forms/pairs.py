@@ -4,10 +4,11 @@
 
 Spec: https://huggingface.co/docs/trl/dataset_formats.
 
-Quirks: the names of the two members may be any pair of a short list, with `system` or `system_prompt` beside it. Both
-may be lists of messages; then the messages of the prompt are not trained. Texts are what user and model say, as they
-stand: nothing is trimmed, no separator is taken off. `label` beside them says, as a boolean, whether the completion is
-wanted (KTO): a row with an unwanted one is refused, because what a row marks as bad is never trained.
+Quirks: the names of the two members may be any pair of a short list, with `system` or `system_prompt` beside it, and
+`history`, earlier pairs, as ms-swift has it. Both may be lists of messages; then the messages of the prompt are not
+trained. Texts are what user and model say, as they stand: nothing is trimmed, no separator is taken off. `label`
+beside them says, as a boolean, whether the completion is wanted (KTO): a row with an unwanted one is refused, because
+what a row marks as bad is never trained.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ _PAIRS = (
     ("input", "output"),
 )
 _NULL = Json(b"null")
+_NOTHING = (b"null", b'""', b"[]")
 _SYSTEM = ("system", "system_prompt")
+_BESIDE = (*_SYSTEM, "history", "tools")
 
 
 class Pairs(Form):
@@ -50,13 +53,13 @@ class Pairs(Form):
 
     name = "prompt-completion"
     title = "A prompt and its completion, as texts or as messages"
-    fields = "prompt, completion (or query, response; question, answer; input, output), system, tools, label"
+    fields = "prompt, completion (or query, response; question, answer; input, output), system, history, tools, label"
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
         """A known pair of members."""
         for first, second in _PAIRS:
             if _fits(record.get(first)) and type(record.get(first)) is type(record.get(second)):
-                if extra := unread(record, (first, second, *_SYSTEM, "tools")):
+                if extra := unread(record, (first, second, *_BESIDE)):
                     return 0.2, f"{first} and {second}, but also {extra[0]}"
                 return 0.85, f"{first} and {second}"
         return 0, ""
@@ -65,7 +68,7 @@ class Pairs(Form):
         """One conversation."""
         members = record(data)
         first, second = next((pair for pair in _PAIRS if members.keys() >= set(pair)), _PAIRS[0])
-        check_unread(members, (first, second, *_SYSTEM, "tools"), self.name)
+        check_unread(members, (first, second, *_BESIDE), self.name)
         check_wanted(members)
         if first_byte(members.get(first, _NULL)) == b"[":
             return [_of_messages(members, first, second)]
@@ -73,9 +76,12 @@ class Pairs(Form):
         for key in _SYSTEM:
             if said := text_member(members, key):
                 turns.system(said, f"$.{key}")
+        if not is_null(members.get("history")):
+            turns.history(members["history"], "$.history")
         turns.user(required_text(members, first), f"$.{first}")
+        asked = len(turns.items)
         turns.assistant(required_text(members, second), f"$.{second}")
-        turns.weigh(len(turns.items) - 1, take_weight(members, "$"))
+        turns.weigh(asked, take_weight(members, "$"))
         return [turns.example(read_tools(members.get("tools")))]
 
 
@@ -84,9 +90,10 @@ def _fits(value: Any) -> bool:
 
 
 def _of_messages(members: Members, first: str, second: str) -> Example:
-    if any(not is_null(members.get(key)) for key in _SYSTEM):
-        message = "a system text beside messages that are a prompt is not read; make it the first message"
-        raise BadRow(Code.SHAPE, message, path="$.system")
+    for key in (*_SYSTEM, "history"):
+        if bytes(members.get(key, _NULL)) not in _NOTHING:
+            message = f"{key} beside messages that are a prompt is not read; make messages of it"
+            raise BadRow(Code.SHAPE, message, path=f"$.{key}")
     chat = read_joined(members, first, second)
     return Example(chat.request, weights=chat.weights, context=chat.context)
 

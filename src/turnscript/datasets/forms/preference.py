@@ -1,8 +1,10 @@
 """Two answers to one prompt, the better and the worse: DPO and reward data. Only the better one is an example.
 
     {"prompt": "Hi", "chosen": "Hello, how can I help?", "rejected": "What."}
+    {"input": {"messages": [...], "tools": []}, "preferred_output": [...], "non_preferred_output": [...]}
 
 Spec: https://huggingface.co/docs/trl/dataset_formats,
+https://platform.openai.com/docs/guides/direct-preference-optimization,
 https://llamafactory.readthedocs.io/en/latest/getting_started/data_preparation.html.
 
 Quirks: `chosen` and `rejected` are texts, messages (the whole conversation, or what follows the prompt's messages), or
@@ -40,6 +42,8 @@ from turnscript.jsontext import Json, same
 
 _CHOSEN = "chosen"
 _ANSWERS = (_CHOSEN, "rejected")
+_OUTPUTS = ("preferred_output", "non_preferred_output")
+_AS_OUTPUTS = "of preferred outputs"
 _ASKED = ("prompt", "question", "query", "input")
 _PROMPTS = (*_ASKED, "instruction", "conversations")
 _BESIDE = (*_ANSWERS, "messages", "tools")
@@ -57,6 +61,9 @@ class Preference(Form):
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
         """The members `chosen` and `rejected`."""
+        if all(isinstance(record.get(key), list) for key in _OUTPUTS) and isinstance(record.get("input"), dict):
+            extra = unread(record, ("input", *_OUTPUTS))
+            return (0.2, f"outputs, but also {extra[0]}") if extra else (1, "a preferred output and another")
         chosen, rejected = record.get("chosen"), record.get("rejected")
         if type(chosen) is not type(rejected) or not isinstance(chosen, str | list | dict):
             return 0, ""
@@ -71,6 +78,8 @@ class Preference(Form):
     def read(self, data: bytes) -> list[Example]:
         """The chosen example. The rejected one must be there, and is left out."""
         members = record(data)
+        if not members.keys().isdisjoint(_OUTPUTS):
+            return [_of_outputs(members)]
         for key in _ANSWERS:
             if key not in members:
                 raise absent(f"$.{key}", "an answer")
@@ -79,6 +88,23 @@ class Preference(Form):
             message = "stands beside chosen and rejected, and is no copy of one of them"
             raise BadRow(Code.FORM, message, path="$.messages")
         return [_example(members)]
+
+
+def _of_outputs(members: Members) -> Example:
+    """OpenAI's: a request, and what shall be answered to it."""
+    check_unread(members, ("input", *_OUTPUTS), _AS_OUTPUTS)
+    for key in ("input", *_OUTPUTS):
+        if key not in members:
+            raise absent(f"$.{key}", "a request" if key == "input" else "an array of messages")
+    asked = object_of(members["input"], "$.input")
+    check_unread(asked, ("messages", "tools"), _AS_OUTPUTS, "$.input")
+    if "messages" not in asked:
+        raise absent("$.input.messages", "an array of messages")
+    joined = {"input.messages": asked["messages"], _OUTPUTS[0]: members[_OUTPUTS[0]]}
+    if not is_null(asked.get("tools")):
+        joined["tools"] = asked["tools"]
+    chat = read_joined(joined, "input.messages", _OUTPUTS[0])
+    return Example(chat.request, weights=chat.weights, context=chat.context)
 
 
 def _example(members: Members) -> Example:

@@ -5,8 +5,8 @@
 Spec: https://llamafactory.readthedocs.io/en/latest/getting_started/data_preparation.html for `function_call`,
 `observation` and `tools`; https://docs.nvidia.com/nemo-framework for `mask` and `type`.
 
-Quirks: `function_call` is a turn of its own, one call or an array of them, maybe behind a thought in `<think>`, which
-is part of the text in other turns. `system` beside the turns is the first turn, unless it repeats that. NeMo's rows
+Quirks: `function_call` is a turn of its own, one call or an array of them, maybe behind a thought in `<think>`, as a
+text of the model may be. `system` beside the turns is the first turn, unless it repeats that. NeMo's rows
 name in `mask` the side that is not trained; its labels of attributes are refused, because they are part of what its
 models read. Calls as tagged text are refused: another form reads them.
 """
@@ -40,13 +40,13 @@ from turnscript.datasets.members import (
     unread,
 )
 from turnscript.datasets.problems import BadRow, Code
-from turnscript.datasets.tagged_calls import SIGN, refuse_tagged
+from turnscript.datasets.tagged_calls import may_be_tagged, refuse_tagged
+from turnscript.datasets.tagged_thoughts import OPENING, may_think, split_thought
 from turnscript.datasets.turns import Turns
 from turnscript.datasets.weights import take_weight
 from turnscript.jsontext import Json
 from turnscript.losses import Indexed
 
-_THOUGHT, _THOUGHT_END = "<think>", "</think>"
 _LISTS = ("conversations", "conversation")
 _READS = (*_LISTS, "system", "tools")
 _ROLES = {
@@ -101,13 +101,13 @@ class ShareGpt(Form):
         check_wanted(members)
         turns = Turns()
         add_system(turns, members)
-        if not _add_said(turns, members):
+        if may_think(data) or not _add_said(turns, members):
             for at, turn in turns_of(members):
                 check_unread(turn, (), self.name, at)
                 first = len(turns.items)
                 add_turn(turns, turn, at)
                 turns.weigh(first, take_weight(turn, at))
-        if SIGN in data:
+        if may_be_tagged(data):
             refuse_tagged(turns.items)
         return [turns.example(read_tools(members.get("tools")))]
 
@@ -219,10 +219,9 @@ def add_turn(turns: Turns, turn: Members, at: str) -> None:
 
 def _add_calls(turns: Turns, value: Json, at: str) -> None:
     """A turn of calls, maybe behind the thought that led to them."""
-    said = text(value, at).lstrip() if first_byte(value) == b'"' else ""
-    if said.startswith(_THOUGHT) and _THOUGHT_END in said:
-        thought, _, said = said.removeprefix(_THOUGHT).partition(_THOUGHT_END)
-        turns.thinking(thought.strip("\n"), at)
+    if first_byte(value) == b'"' and (said := text(value, at).lstrip()).startswith(OPENING):
+        thought, said = split_thought(said, at)
+        turns.thinking(thought or "", at)
         value = json_in(said.strip(), at)
     turns.calls(embedded(value, at), at)
 

@@ -6,7 +6,8 @@
 Spec: https://docs.axolotl.ai/docs/dataset-formats, "Template-Free".
 
 Quirks: a text is never taken apart, whatever tags it holds. To read it as a transcript, name its format. A file that
-is one JSON object is refused: it is a record.
+is JSON is refused: an object is a record, and a string or an array would be trained with its quotes and escapes. So is
+a text with a `role` or a `speaker` beside it: it is a turn of a conversation.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from turnscript.datasets.members import (
     absent,
     check_unread,
     is_null,
+    json_in,
     list_of,
     object_of,
     record,
@@ -30,6 +32,9 @@ from turnscript.datasets.members import (
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.weights import weight_of
 from turnscript.jsontext import is_object
+
+_SPEAKERS = ("role", "speaker")
+"""Members of rows that are turns: their text is what one side of a conversation says."""
 
 
 class Plain(Form):
@@ -43,12 +48,19 @@ class Plain(Form):
         """The member `text`."""
         if not isinstance(record.get("text"), str) or unread(record, ("text",)):
             return 0, ""
+        for who in _SPEAKERS:
+            if record.get(who):
+                return 0.2, f"text, but also {who}"
         return 0.8, "text, and no member of a conversation"
 
     def read(self, data: bytes) -> list[Example]:
         """The text."""
         members = record(data)
         check_unread(members, ("text",), self.name)
+        for who in _SPEAKERS:
+            if bytes(members.get(who, b"null")) not in (b"null", b'""'):
+                message = "somebody says this text, so it is a turn; a map file can say that it is a text all the same"
+                raise BadRow(Code.FORM, message, path=f"$.{who}")
         return [_of_text(required_text(members, "text"), "$.text")]
 
 
@@ -69,6 +81,9 @@ class File(Form):
         text = whole(data).decode()
         if is_object(text):
             raise BadRow(Code.FORM, "this is a record and no text; name the form of the record")
+        if text.lstrip()[:1] in ('"', "[") and _is_json(text):
+            message = 'this is a value of JSON and no text; write it as {"text": ...} or {"messages": [...]}'
+            raise BadRow(Code.FORM, message)
         return [_of_text(text, "")]
 
 
@@ -106,6 +121,14 @@ class Segments(Form):
         example = _of_text("".join([piece for piece, _ in mask]), "$.segments")
         example.mask = mask
         return [example]
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json_in(text, "$")
+    except BadRow:
+        return False
+    return True
 
 
 def _of_text(text: str, at: str) -> Example:
