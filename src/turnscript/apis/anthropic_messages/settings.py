@@ -7,6 +7,7 @@ from msgspec import UNSET, UnsetType
 from turnscript.api import Body, Option, Rendering, extra_of, leftover, setting
 from turnscript.conversation import Extra, Request, ResponseFormat, ThinkingMode, ToolChoice
 from turnscript.jsontext import Json, json_of, read_object
+from turnscript.toolchoice import left_choice, offers_none
 from turnscript.wire import Reader, Wire
 
 DEFAULT_MAX_TOKENS = 4096
@@ -241,7 +242,10 @@ def _read_tool_choice(request: Request, value: Json, path: str) -> None:
 
 
 def _write_tool_choice(rendering: Rendering) -> Body | None:
-    choice, parallel = rendering.request.settings.tool_choice, rendering.request.settings.parallel_tool_calls
+    choice, parallel = (
+        left_choice(rendering, separator="__", lists=False),
+        rendering.request.settings.parallel_tool_calls,
+    )
     member: Body | None = None
     if choice is not None:
         member = _chosen(choice, rendering)
@@ -252,7 +256,8 @@ def _write_tool_choice(rendering: Rendering) -> Body | None:
     if member is not None and member["type"] == "none" and not is_native(rendering):
         rendering.lose_setting("parallel_tool_calls", "dropped", "no tool is called at all")
         return member
-    if member is None and not is_native(rendering) and not rendering.request.tools:
+    without = not rendering.request.tools or offers_none(rendering)
+    if member is None and without and not is_native(rendering):
         rendering.lose_setting("parallel_tool_calls", "dropped", "there are no tools to call")
         return None
     if member is None:
