@@ -307,6 +307,14 @@ def test_a_service_tier_of_another_api_is_dropped() -> None:
     assert ({}, [("$.service_tier", "dropped")]) == written(Settings(service_tier="flex"))
 
 
+@pytest.mark.parametrize(("stop", "left"), [(["\n", "END", ""], ["END"]), ([" \t"], None), (["\nQ:"], ["\nQ:"])])
+def test_a_stop_sequence_of_white_space_is_dropped(stop: list[str], left: list[str] | None) -> None:
+    """The server refuses a request that has one."""
+    body, losses = written(Settings(stop=stop))
+    assert ({} if left is None else {"stop_sequences": left}) == body
+    assert ([] if stop == left else [("$.stop", "dropped")]) == losses
+
+
 def test_settings_without_a_counterpart_are_listed() -> None:
     body, losses = written(Settings(seed=1, user="u", metadata=json_of({"a": "b"})))
     assert {"metadata": {"user_id": "u"}} == body

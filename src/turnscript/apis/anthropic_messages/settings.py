@@ -92,6 +92,20 @@ def _write_max_tokens(rendering: Rendering) -> int | None:
     return limit
 
 
+_stop = setting("stop_sequences", "stop", list[str])
+
+
+def _write_stop(rendering: Rendering) -> list[str] | None:
+    stop = rendering.request.settings.stop
+    if not stop or not rendering.foreign:
+        return stop
+    blank = [text for text in stop if not text.strip()]
+    if blank:
+        detail = f"white space alone is not accepted as a stop sequence: {', '.join(map(repr, blank))}"
+        rendering.lose_setting("stop", "dropped", detail)
+    return [text for text in stop if text.strip()] or None
+
+
 _service_tier = setting("service_tier", "service_tier", str)
 
 
@@ -285,7 +299,7 @@ def _chosen(choice: ToolChoice, rendering: Rendering) -> Body | None:
 OPTIONS = (
     setting("model", "model", str),
     Option("max_tokens", ("max_tokens",), _max_tokens.read, _write_max_tokens),
-    setting("stop_sequences", "stop", list[str]),
+    Option("stop_sequences", ("stop",), _stop.read, _write_stop),
     setting("stream", "stream", bool),
     setting("temperature", "temperature", int | float),
     setting("top_p", "top_p", int | float),
