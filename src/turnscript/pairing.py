@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from copy import copy
 
 from turnscript.conversation import Assistant, Conversation, Item, Request, Thinking, ToolCall, ToolResult
@@ -156,7 +156,7 @@ class _Distinct:
         return waiting.popleft() if waiting else self._last.get(source, source)
 
 
-def unused_id(id_: str, used: Collection[str], numbers: dict[str, int]) -> str:
+def unused_id(id_: str, used: Container[object], numbers: dict[str, int]) -> str:
     """An id like another one, with a number. `numbers`: the last one of each, so that no search begins anew."""
     number = numbers.get(id_, 1) + 1
     while (found := f"{id_}-{number}") in used:
