@@ -182,7 +182,7 @@ _CHOICES, _INDEX = "choices", "index"
 def of_each_choice(body: Source, read: Callable[[Source], Response]) -> list[Response]:
     """An answer for each choice of a body; `read` reads one that has the choice of index 0 and no other.
 
-    The index of any other stays with the unnamed members of its choice.
+    An index stays with the unnamed members of its choice, but for the 0 of the first one.
     """
     data = body_bytes(body)
     said = read_object(data)
@@ -207,11 +207,19 @@ def of_each_choice(body: Source, read: Callable[[Source], Response]) -> list[Res
             raise
         for item in response.items:
             item.at = item.at.replace(_FIRST, place, 1)
-        if read_count(index) != 0:
+        if number or read_count(index) != 0:
             rest = read_object(response.extra[_CHOICES]) if _CHOICES in response.extra else {}
             response.extra[_CHOICES] = leftover({_INDEX: index, **rest})
         found.append(response)
     return found
+
+
+def of_first_choice(body: Source, read: Callable[[Source], Response]) -> Response:
+    """The answer of the first choice of a body; that there are others is an issue."""
+    first, *others = of_each_choice(body, read)
+    if others:
+        first.issues = [only_first(others), *first.issues]
+    return first
 
 
 def only_first(others: Collection[object]) -> Issue:
@@ -220,8 +228,8 @@ def only_first(others: Collection[object]) -> Issue:
 
 
 def index_of(choice: Extra, asked: int = 0) -> Json | int:
-    """The index of a choice: as it is `asked` for, else as its unnamed members have it."""
-    return asked or choice.get(_INDEX, 0)
+    """The index of a choice: as its unnamed members have it, else as it is `asked` for."""
+    return choice.get(_INDEX, asked)
 
 
 def claims_choices(members: Mapping[str, Json], object_: str, member: str) -> int:

@@ -16,7 +16,7 @@ Five rules keep a body whole (requirements D-X-1, L2):
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import msgspec
@@ -141,12 +141,18 @@ class Rendering:
             kind = last.kind.replace("_", " ")
             self.lose(at, "approximated", f"an unfinished {kind} is written as a finished one")
 
-    def put_extra(self, body: Body, extra: Extra, at: str) -> None:
-        """Write unnamed members into `body` where they came from, or report each when the target is another API."""
+    def put_extra(self, body: Body, extra: Extra, at: str, shared: Container[str] = ()) -> None:
+        """Write unnamed members into `body` where they came from, or report each when the target is another API.
+
+        `shared`: those that mean the same there as here, whichever API they came from; a null says nothing.
+        """
         if extra and not self.foreign:
             merge(body, extra)
         elif extra:
-            self.losses += [not_here(self.target, f"{at}.{path}") for path in unnamed(extra, self.request.words)]
+            same = {key: value for key, value in extra.items() if key in shared and bytes(value) != b"null"}
+            body |= same
+            strange = {key: value for key, value in extra.items() if key not in same}
+            self.losses += [not_here(self.target, f"{at}.{path}") for path in unnamed(strange, self.request.words)]
 
 
 # The contract.

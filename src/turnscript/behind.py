@@ -15,6 +15,9 @@ from turnscript.sse import SseReader
 BEHIND = "behind_the_end"
 """The kind of the issue."""
 
+HALF = "half_character"
+"""The kind of the issue of half a character, which no text can hold: it is left out."""
+
 DONE = "[DONE]"
 """What most streams end with, whatever their API; some end with it twice."""
 
@@ -33,6 +36,8 @@ class Behind:
         self._first = ""
         self._told: Issue | None = None
         self._broken = False
+        if reader.half:
+            issues.append(Issue(HALF, f"the server sent half of a character and not the other half: {reader.half}"))
 
     def feed(self, data: bytes) -> None:
         """More bytes. None of them can fail any more."""

@@ -1,8 +1,8 @@
 """Owns streams of JSON chunks that end with `[DONE]`: the loop around whatever the chunks say.
 
 A stream is over with its `[DONE]`, or where the body ends behind a finish reason, because some servers send no
-`[DONE]`. Anything else that ends it is an UpstreamError, and so is an `error` in a chunk. What comes behind its end is
-an issue of that.
+`[DONE]`. A finish reason behind which the answer went on was none, so there only `[DONE]` ends it. Anything else that
+ends it is an UpstreamError, and so is an `error` in a chunk. What comes behind its end is an issue of that.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class Assembly(Protocol):
 
     reason: str | None
     """Why it ended, once that was said."""
+    late: bool
+    """Whether the answer went on behind that."""
 
     def head(self) -> Head:
         """What the chunks have said of themselves so far."""
@@ -94,7 +96,7 @@ class ChunkParser:
             for name, payload in self._reader.close():
                 if self._take(name, payload):
                     return self._end()
-            if self._answer.reason is None:
+            if self._answer.reason is None or self._answer.late:
                 what = "in the middle of the answer" if self._begun else "before an answer began"
                 raise UpstreamError(f"the server ended the stream {what}", body=self._reader.stray, retryable=True)
         except UpstreamError as error:
@@ -104,7 +106,11 @@ class ChunkParser:
 
     def salvage(self) -> list[Event]:
         """What can be kept of a stream that failed."""
-        return self._end() if self._begun and self._behind is None else []
+        if not self._begun or self._behind is not None:
+            return []
+        if self._answer.late:
+            self._answer.reason = None
+        return self._end()
 
     def _end(self, rest: Iterable[tuple[str, str]] = ()) -> list[Event]:
         """The last events. `rest`: what came with the end, behind it."""

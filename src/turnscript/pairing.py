@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from copy import copy
 
-from turnscript.conversation import Conversation, Item, Request, ToolCall, ToolResult
+from turnscript.conversation import Assistant, Conversation, Item, Request, Thinking, ToolCall, ToolResult
 
 GUESSED = "the id of the call that it seems to answer"
 """What a loss says of a result that had no id, and gets that of a call which has one."""
@@ -101,6 +101,68 @@ class _OpenCalls:
     def first(self, name: str | None) -> str | None:
         named = self._by_name.get(name) if name is not None else None
         return next(iter(named or self._names), None)
+
+
+def distinct_ids(items: Sequence[Item], id_of: Callable[[ToolCall | ToolResult], str]) -> dict[int, str]:
+    """Ids for calls that have that of an earlier one, and for their results, by `id(item)`.
+
+    Some servers begin to count with each answer. A result answers the first call of its turn with its id that has none
+    yet, else the last one.
+    """
+    called = [id_of(item) for item in items if isinstance(item, ToolCall)]
+    if len(called) == len(set(called)):
+        return {}
+    ids = _Distinct(set(called))
+    found: dict[int, str] = {}
+    for item in items:
+        if isinstance(item, ToolCall | ToolResult):
+            source = id_of(item)
+            written = ids.call(source) if isinstance(item, ToolCall) else ids.result(source)
+            if written != source:
+                found[id(item)] = written
+        elif not isinstance(item, Assistant | Thinking):
+            ids.turn_over()
+    return found
+
+
+class _Distinct:
+    """The ids of calls, told apart as they come."""
+
+    def __init__(self, used: set[str]) -> None:
+        self._used = used
+        self._numbers: dict[str, int] = {}  # how often each id has come
+        self._last: dict[str, str] = {}  # what the last call with it is called
+        self._open: dict[str, deque[str]] = {}  # and those of this turn without a result
+        self._over = False
+
+    def turn_over(self) -> None:
+        """What calls come now are of another turn."""
+        self._over = True
+
+    def call(self, source: str) -> str:
+        if self._over:
+            self._open, self._over = {}, False
+        written = source
+        if source in self._last:
+            written = unused_id(source, self._used, self._numbers)
+            self._used.add(written)
+        self._last[source] = written
+        self._open.setdefault(source, deque()).append(written)
+        return written
+
+    def result(self, source: str) -> str:
+        self._over = True
+        waiting = self._open.get(source)
+        return waiting.popleft() if waiting else self._last.get(source, source)
+
+
+def unused_id(id_: str, used: Container[object], numbers: dict[str, int]) -> str:
+    """An id like another one, with a number. `numbers`: the last one of each, so that no search begins anew."""
+    number = numbers.get(id_, 1) + 1
+    while (found := f"{id_}-{number}") in used:
+        number += 1
+    numbers[id_] = number
+    return found
 
 
 def drop_generated_ids(request: Request) -> None:

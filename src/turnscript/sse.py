@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from turnscript.errors import UpstreamError, type_of
+from turnscript.halves import Halves
 
 LIMIT = 16 * 1024 * 1024
 """The most bytes that a line, or the data of one event, may have."""
@@ -33,6 +34,12 @@ class SseReader:
         self._data: list[str] = []
         self._size = 0
         self._error: UpstreamError | None = None
+        self._halves = Halves()
+
+    @property
+    def half(self) -> str:
+        """Half of a character in the data whose other half has not come."""
+        return self._halves.waiting
 
     def feed(self, data: bytes) -> list[tuple[str, str]]:
         """More bytes; returns the events that are complete now."""
@@ -112,7 +119,9 @@ class SseReader:
 
     def _dispatch(self, events: list[tuple[str, str]]) -> None:
         if self._data:
-            events.append((self._event, "\n".join(self._data)))
+            data = "\n".join(self._data)
+            cut = "\\u" in data or self._halves.waiting
+            events.append((self._event, self._halves.joined(data) if cut else data))
             self._data.clear()
             self._size = 0
         self._event = ""

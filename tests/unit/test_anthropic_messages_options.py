@@ -296,14 +296,23 @@ def test_only_the_allowed_tools_are_offered(entry: Any) -> None:
     assert [("$.tool_choice", "approximated"), ("$.tools[0]", "dropped")] == losses
 
 
-def test_all_tools_are_offered_when_none_of_them_is_among_the_allowed() -> None:
+def test_no_tool_may_be_called_when_none_of_them_is_among_the_allowed() -> None:
     choice = ToolChoice("allowed", tools=json_of([{"type": "web"}]))
-    assert [("$.tool_choice", "approximated")] == written(Settings(tool_choice=choice), F)[1]
+    told = [("$.tool_choice", "approximated")]
+    assert ({"tool_choice": {"type": "none"}}, told) == written(Settings(tool_choice=choice), F)
 
 
 def test_a_service_tier_of_another_api_is_dropped() -> None:
     assert ({"service_tier": "auto"}, []) == written(Settings(service_tier="auto"))
     assert ({}, [("$.service_tier", "dropped")]) == written(Settings(service_tier="flex"))
+
+
+@pytest.mark.parametrize(("stop", "left"), [(["\n", "END", ""], ["END"]), ([" \t"], None), (["\nQ:"], ["\nQ:"])])
+def test_a_stop_sequence_of_white_space_is_dropped(stop: list[str], left: list[str] | None) -> None:
+    """The server refuses a request that has one."""
+    body, losses = written(Settings(stop=stop))
+    assert ({} if left is None else {"stop_sequences": left}) == body
+    assert ([] if stop == left else [("$.stop", "dropped")]) == losses
 
 
 def test_settings_without_a_counterpart_are_listed() -> None:

@@ -127,10 +127,23 @@ def test_a_stream_of_its_last_event_alone_is_read_whole() -> None:
     assert ITEMS == without_made_up(response.items, ITEMS)
 
 
-def test_items_that_the_last_event_adds_are_an_issue() -> None:
-    body = GOOD[-1] | {"response": GOOD[-1]["response"] | {"output": [*GOOD[-1]["response"]["output"], {"type": "x"}]}}
+def test_items_that_the_last_event_adds_are_told_and_are_an_issue() -> None:
+    """As the official SDKs do, which take the last event for all of the answer."""
+    whole = GOOD[-1]["response"]["output"]
+    for known in range(1, len(whole)):
+        told = [body for body in GOOD[:-1] if body.get("output_index", 0) < known]
+        response = fold(parsed(of_payloads(*told, GOOD[-1])))
+        assert ITEMS == without_made_up(response.items, ITEMS)
+        assert "tool_calls" == response.finish_reason
+        assert {"missing_event"} == {issue.kind for issue in response.issues}
+
+
+def test_items_that_may_be_those_that_were_announced_are_left_out_and_are_an_issue() -> None:
+    output = [one | {"id": f"other_{at}"} for at, one in enumerate(GOOD[-1]["response"]["output"])]
+    body = GOOD[-1] | {"response": GOOD[-1]["response"] | {"output": [*output, {"type": "x"}]}}
     response = fold(parsed(of_payloads(*GOOD[:-1], body)))
-    assert ["unannounced_item"] == [issue.kind for issue in response.issues]
+    assert ITEMS == without_made_up(response.items, ITEMS)
+    assert "unannounced_item" in [issue.kind for issue in response.issues]
 
 
 def test_items_that_the_last_event_leaves_out_are_kept_and_are_an_issue() -> None:

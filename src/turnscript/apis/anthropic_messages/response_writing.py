@@ -14,7 +14,7 @@ from turnscript.answers import is_whole, lose_foreign
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, merge
 from turnscript.apis.anthropic_messages.parts import PartWriter
 from turnscript.apis.anthropic_messages.response import CUTTING, OWN_REASONS, STOP_REASONS, usage_object
-from turnscript.apis.anthropic_messages.writing import NO_ARGUMENTS, is_text, legal_id, no_arguments
+from turnscript.apis.anthropic_messages.writing import NO_ARGUMENTS, TAKEN, is_text, legal_id, no_arguments
 from turnscript.conversation import (
     Assistant,
     Extra,
@@ -32,6 +32,7 @@ from turnscript.conversation import (
 from turnscript.errors import UpstreamError
 from turnscript.jsontext import Json, is_object, json_of
 from turnscript.losses import Loss, LossKind
+from turnscript.pairing import unused_id
 from turnscript.sources import NOT_HERE
 
 _FAILURES = frozenset({"error", "failed", "cancelled", "abort"})
@@ -190,11 +191,18 @@ class AnswerWriter:
     def _call_id(self, item: ToolCall) -> str:
         """The call's own id in the characters that are allowed here, or a new one that no earlier call has."""
         if item.id is not None:
-            legal = item.id if self.origin == self._api_origin else legal_id(item.id)
+            if self.origin == self._api_origin:
+                return item.id
+            legal = legal_id(item.id)
             if legal != item.id:
                 self.lose(
                     item, "", "renamed", f"the id {item.id!r} has characters that are not allowed here: {legal!r}"
                 )
+            if self._foreign and legal in self._taken:  # as of servers that begin to count with each answer
+                distinct = unused_id(legal, self._taken, {})
+                self.lose(item, "", "renamed", TAKEN.format(legal, distinct))
+                legal = distinct
+            self._taken.add(legal)
             return legal
         number = self._calls
         while (made := f"toolu_{_digest(self._seed, str(number), item.name, item.arguments)}") in self._taken:

@@ -7,6 +7,7 @@ from msgspec import UNSET, UnsetType
 from turnscript.api import Body, Option, Rendering, extra_of, leftover, setting
 from turnscript.conversation import Extra, Request, ResponseFormat, ThinkingMode, ToolChoice
 from turnscript.jsontext import Json, json_of, read_object
+from turnscript.toolchoice import left_choice, offers_none
 from turnscript.wire import Reader, Wire
 
 DEFAULT_MAX_TOKENS = 4096
@@ -89,6 +90,20 @@ def _write_max_tokens(rendering: Rendering) -> int | None:
         rendering.lose_setting("max_tokens", "invented", f"required here: {DEFAULT_MAX_TOKENS}")
         return DEFAULT_MAX_TOKENS
     return limit
+
+
+_stop = setting("stop_sequences", "stop", list[str])
+
+
+def _write_stop(rendering: Rendering) -> list[str] | None:
+    stop = rendering.request.settings.stop
+    if not stop or not rendering.foreign:
+        return stop
+    blank = [text for text in stop if not text.strip()]
+    if blank:
+        detail = f"white space alone is not accepted as a stop sequence: {', '.join(map(repr, blank))}"
+        rendering.lose_setting("stop", "dropped", detail)
+    return [text for text in stop if text.strip()] or None
 
 
 _service_tier = setting("service_tier", "service_tier", str)
@@ -241,7 +256,10 @@ def _read_tool_choice(request: Request, value: Json, path: str) -> None:
 
 
 def _write_tool_choice(rendering: Rendering) -> Body | None:
-    choice, parallel = rendering.request.settings.tool_choice, rendering.request.settings.parallel_tool_calls
+    choice, parallel = (
+        left_choice(rendering, separator="__", lists=False),
+        rendering.request.settings.parallel_tool_calls,
+    )
     member: Body | None = None
     if choice is not None:
         member = _chosen(choice, rendering)
@@ -252,7 +270,8 @@ def _write_tool_choice(rendering: Rendering) -> Body | None:
     if member is not None and member["type"] == "none" and not is_native(rendering):
         rendering.lose_setting("parallel_tool_calls", "dropped", "no tool is called at all")
         return member
-    if member is None and not is_native(rendering) and not rendering.request.tools:
+    without = not rendering.request.tools or offers_none(rendering)
+    if member is None and without and not is_native(rendering):
         rendering.lose_setting("parallel_tool_calls", "dropped", "there are no tools to call")
         return None
     if member is None:
@@ -280,7 +299,7 @@ def _chosen(choice: ToolChoice, rendering: Rendering) -> Body | None:
 OPTIONS = (
     setting("model", "model", str),
     Option("max_tokens", ("max_tokens",), _max_tokens.read, _write_max_tokens),
-    setting("stop_sequences", "stop", list[str]),
+    Option("stop_sequences", ("stop",), _stop.read, _write_stop),
     setting("stream", "stream", bool),
     setting("temperature", "temperature", int | float),
     setting("top_p", "top_p", int | float),

@@ -193,6 +193,7 @@ class StreamReader:
         self._behind: Behind | None = None  # once it has ended
         self._tokens = Tokens()
         self._reason: str | None = None
+        self._closing = False  # whether a message_delta has come behind the last block
         self._stop_sequence: str | None = None
         self._extra: Extra = {}
         self._issues: dict[tuple[str, str], Issue] = {}
@@ -239,7 +240,7 @@ class StreamReader:
                 self._frame(text, events)
             if self._ended:
                 return events
-            if self._reason is None or self._open is not None:
+            if self._reason is None or not self._closing:
                 what = "it broke off before its end" if self._began else "it holds no message"
                 error = unreadable(self._api, what, self._sse.stray)
                 error.retryable = True
@@ -256,6 +257,8 @@ class StreamReader:
         events: list[Event] = []
         if not self._began or self._ended:
             return events
+        if not self._closing:  # the answer went on behind a reason that was told early
+            self._reason = None
         try:
             self._end_missed(events)
             self._settle(True, events)
@@ -313,6 +316,7 @@ class StreamReader:
 
     def _message_delta(self, wire: MessageDelta, events: list[Event]) -> None:
         self._end_missed(events)
+        self._closing = True
         self._note(read_object(wire.delta), None if wire.usage is UNSET else wire.usage)
         self._keep({name: value for name, value in (wire.rest or {}).items() if name != "usage"})
         if self._reason is not None:
@@ -335,8 +339,8 @@ class StreamReader:
 
     def _message_stop(self, events: list[Event]) -> None:
         self._end_missed(events)
+        self._settle(self._reason is None or self._reason in CUTTING, events)
         if self._reason is None:
-            self._settle(True, events)
             self._issue("missing_reason", "message_delta", "the message ended without a stop_reason")
         self._ended = True
         usage, issues = self._tokens.end()
@@ -357,6 +361,7 @@ class StreamReader:
     def _block_start(self, wire: BlockStart, events: list[Event]) -> None:
         self._end_missed(events)
         self._settle(False, events)
+        self._closing = False
         if wire.index <= self._last:
             raise unreadable(self._api, f"block {wire.index} begins after block {self._last}", "")
         if wire.index != self._last + 1:

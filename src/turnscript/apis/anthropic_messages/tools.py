@@ -10,7 +10,8 @@ from msgspec import UNSET, UnsetType
 
 from turnscript.api import Body, Rendering, extra_of
 from turnscript.conversation import Tool, ToolsChange
-from turnscript.jsontext import Json, json_of, plain, read_list, read_object
+from turnscript.jsontext import Json, json_of, read_list, read_object
+from turnscript.toolchoice import name_of
 from turnscript.wire import Reader, Wire, missing
 
 FUNCTION = "function"
@@ -102,7 +103,8 @@ class ToolWriter:
         choice = self.rendering.request.settings.tool_choice
         if choice is None or choice.mode != "allowed" or choice.tools is None:
             return set()
-        names = set(_choice_names(choice.tools))
+        entries = read_list(choice.tools) if bytes(choice.tools)[:1] == b"[" else []
+        names = {name for name in map(name_of, entries) if name is not None}
         return names if any(_named_in(tool, names) for tool in tools) else set()
 
     def _change(self, change: ToolsChange, place: str, names: set[str]) -> Iterator[Body]:
@@ -193,17 +195,6 @@ class ToolWriter:
         if tool.envelope:
             self.rendering.put_extra(body, tool.envelope, at)
         return body
-
-
-def _choice_names(tools: Json) -> Iterator[str]:
-    """The names in the list of an `allowed` choice, whose entries are `{type, name}` or `{type, <type>: {name}}`."""
-    for element in read_list(tools) if bytes(tools)[:1] == b"[" else ():
-        entry: Any = plain(element)
-        if isinstance(entry, dict):
-            inner = entry.get(str(entry.get("type")))
-            name = inner.get("name") if isinstance(inner, dict) else entry.get("name")
-            if isinstance(name, str):
-                yield name
 
 
 def _named_in(tool: Tool, names: set[str]) -> bool:

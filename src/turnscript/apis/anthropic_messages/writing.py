@@ -34,7 +34,7 @@ from turnscript.conversation import (
 from turnscript.grouping import group, shape_of, side_of, slot_of
 from turnscript.jsontext import Json, is_object
 from turnscript.losses import LossKind
-from turnscript.pairing import call_ids, told
+from turnscript.pairing import call_ids, distinct_ids, told
 from turnscript.sources import NOT_HERE
 
 # All results of a turn go into one user message.
@@ -52,6 +52,7 @@ def legal_id(id_: str) -> str:
     return _ID_ESCAPED.sub(lambda found: f"-x{ord(found[0]):x}-", id_) or "-x-"
 
 
+TAKEN = "an earlier call has the id {!r}, and no two may have the same here: {!r}"
 NO_ARGUMENTS = "no arguments are an empty object here"
 
 
@@ -75,6 +76,7 @@ class Writer:
         self.changes: list[tuple[ToolsChange, str]] = []
         self.spoken: Assistant | None = None
         self._ids: dict[int, str] | None = None
+        self._distinct: dict[int, str] | None = None
         self._names: dict[str, str] = {}
 
     # Losses and ids.
@@ -110,7 +112,12 @@ class Writer:
         legal = legal_id(source)
         if legal != source:
             self.lose(item, "", "renamed", f"the id {source!r} has characters that are not allowed here: {legal!r}")
-        return legal
+        if self._distinct is None:
+            self._distinct = distinct_ids(self.items, lambda one: legal_id(self._source_id(one)))
+        distinct = self._distinct.get(id(item), legal)
+        if distinct != legal:
+            self.lose(item, "", "renamed", TAKEN.format(legal, distinct))
+        return distinct
 
     # The order of things.
 

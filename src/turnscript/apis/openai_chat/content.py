@@ -37,6 +37,7 @@ from turnscript.sources import content_path, part_path
 from turnscript.wire import Verbatim
 
 BREAKPOINT = "prompt_cache_breakpoint"
+_SHARED = (BREAKPOINT,)
 _PLAIN_TEXT = {"type", "text"}
 
 EMPTY_SHAPES: dict[str, Any] = {"null": None, "empty": []}
@@ -173,7 +174,7 @@ def written_parts(
 def _write_text(rendering: Rendering, part: Text, item: Item, index: int) -> Body:
     body: Body = {"type": "text", "text": part.text}
     if part.extra:
-        rendering.put_extra(body, part.extra, part_path(item, index))
+        rendering.put_extra(body, part.extra, part_path(item, index), _SHARED)
     return body
 
 
@@ -198,7 +199,7 @@ def _write_image(rendering: Rendering, part: Image, item: Item, index: int) -> B
     if part.detail is not None:
         image["detail"] = part.detail
     body: Body = {"type": "image_url", "image_url": image}
-    rendering.put_extra(body, part.extra, at)
+    rendering.put_extra(body, part.extra, at, _SHARED)
     return body
 
 
@@ -208,7 +209,7 @@ def _write_audio(rendering: Rendering, part: Audio, item: Item, index: int) -> B
         rendering.lose(at, "dropped", "sound without data or format has no form here")
         return None
     body: Body = {"type": "input_audio", "input_audio": {"data": part.data, "format": part.format}}
-    rendering.put_extra(body, part.extra, at)
+    rendering.put_extra(body, part.extra, at, _SHARED)
     return body
 
 
@@ -237,7 +238,7 @@ def _write_document(rendering: Rendering, part: Document, item: Item, index: int
         rendering.lose(at, "dropped", "this document has no form here")
         return None
     body: Body = {"type": "file", "file": file}
-    rendering.put_extra(body, part.extra, at)
+    rendering.put_extra(body, part.extra, at, _SHARED)
     return body
 
 

@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 from turnscript.api import Body, Option, Rendering, leftover, object_setting, setting
 from turnscript.conversation import Extra, Request, ResponseFormat, ToolChoice
 from turnscript.jsontext import Json, plain, read_list, read_object
+from turnscript.toolchoice import left_choice, offers_none
 from turnscript.wire import Reader, Verbatim, Wire, mismatch
 
 DEPRECATED = ("max_tokens", "function_call")
@@ -130,7 +131,7 @@ def _keep_rest(request: Request, key: str, outer: Wire, inner_key: str, inner: W
 
 
 def _write_tool_choice(rendering: Rendering) -> Any:
-    choice = rendering.request.settings.tool_choice
+    choice = left_choice(rendering, separator="__")
     if choice is None or _is_deprecated(rendering, "tool_choice", "function_call"):
         return None
     path = rendering.request.paths.get("tool_choice", "$.tool_choice")
@@ -145,6 +146,14 @@ def _write_tool_choice(rendering: Rendering) -> Any:
         return {"type": "allowed_tools", "allowed_tools": allowed}
     rendering.lose(path, "dropped", f"a choice of a tool of type {choice.type!r} has no form here")
     return None
+
+
+def _write_parallel(rendering: Rendering) -> bool | None:
+    parallel = rendering.request.settings.parallel_tool_calls
+    if parallel is not None and offers_none(rendering):
+        rendering.lose_setting("parallel_tool_calls", "dropped", "there are no tools to call")
+        return None
+    return parallel
 
 
 def _nested_tools(tools: Json | None) -> Any:
@@ -324,6 +333,7 @@ def _write_cache_options(rendering: Rendering) -> Any:
 
 
 NUMBER = int | float
+_parallel = setting("parallel_tool_calls", "parallel_tool_calls", bool)
 
 OPTIONS: tuple[Option, ...] = (
     setting("model", "model", str),
@@ -337,7 +347,7 @@ OPTIONS: tuple[Option, ...] = (
     object_setting("stream_options"),
     Option("tool_choice", ("tool_choice",), _read_tool_choice, _write_tool_choice),
     Option("function_call", ("tool_choice",), _read_function_call, _write_function_call),
-    setting("parallel_tool_calls", "parallel_tool_calls", bool),
+    Option("parallel_tool_calls", ("parallel_tool_calls",), _parallel.read, _write_parallel),
     Option("response_format", ("response_format",), _read_response_format, _write_response_format),
     Option("reasoning_effort", ("effort", "thinking"), _read_effort, _write_effort),
     setting("verbosity", "verbosity", str),

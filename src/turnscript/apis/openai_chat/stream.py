@@ -47,6 +47,7 @@ class Assembly:
         self._id: str | None = None
         self._model: str | None = None
         self.reason: str | None = None
+        self.late = False
         self._stop: str | None = None
         self._usage: Usage | None = None
         self._extra: Extra = {}
@@ -136,6 +137,7 @@ class Assembly:
     def _late(self, choice: Choice, pieces: list[Piece]) -> None:
         """Something behind the end: it is read, but the end may have been none, or this another answer's."""
         if any(getattr(piece, member) for piece in pieces for member in _SAYS):
+            self.late = True
             self._lanes.issue("late_content", "the answer went on behind its finish_reason")
         if choice.finish_reason and choice.finish_reason != self.reason:
             told = f"the finish_reason {self.reason!r} was followed by {choice.finish_reason!r}, which counts"

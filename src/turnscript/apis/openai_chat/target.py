@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from turnscript.api import SEED, Body, Rendering
-from turnscript.apis.openai_chat.content import EMPTY_SHAPES, contents, written_parts
+from turnscript.apis.openai_chat.content import BREAKPOINT, EMPTY_SHAPES, contents, written_parts
 from turnscript.conversation import Assistant, Item, Part, System, Text, ToolCall, ToolResult, ToolsChange, User
 from turnscript.pairing import call_ids, told
 from turnscript.sources import part_path
@@ -70,7 +70,7 @@ class Target:
         hints = item.hints
         if len(parts) == 1 and (hints is None or not self.exact):
             part = parts[0]
-            if type(part) is Text and (self.rendering.foreign or not part.extra):
+            if type(part) is Text and (not part.extra or (self.rendering.foreign and BREAKPOINT not in part.extra)):
                 if part.extra:
                     self.rendering.put_extra({}, part.extra, part_path(item, 0))
                 message["content"] = part.text

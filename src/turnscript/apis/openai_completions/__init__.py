@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from turnscript.answers import claims_choices, of_each_choice
+from turnscript.answers import claims_choices, of_each_choice, of_first_choice
 from turnscript.api import (
     Api,
     Body,
@@ -191,6 +191,10 @@ class OpenAICompletions(Api):
 
     def parse_response(self, body: Source) -> Response:
         """A whole answer; of several choices only the first."""
+        return of_first_choice(body, self._parse_one)
+
+    def _parse_one(self, body: Source) -> Response:
+        """A whole answer with one choice."""
         data = Json(body_bytes(body))
         assembly = Assembly()
         assembly.take(data)
@@ -204,7 +208,7 @@ class OpenAICompletions(Api):
 
     def parse_responses(self, body: Source) -> list[Response]:
         """An answer for each choice."""
-        return of_each_choice(body, self.parse_response)
+        return of_each_choice(body, self._parse_one)
 
     def claims_response(self, members: Mapping[str, Json]) -> int:
         """Choices with a text each."""

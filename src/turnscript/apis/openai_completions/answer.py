@@ -117,6 +117,7 @@ class Assembly:
 
     def __init__(self) -> None:
         self.reason: str | None = None
+        self.late = False
         self._events: list[Event] = []
         self._texts: list[str] = []
         self._seen = False  # a text, though it be empty
@@ -198,6 +199,7 @@ class Assembly:
     def _choice(self, choice: Choice) -> None:
         text = choice.text or (choice.delta.content if isinstance(choice.delta, Delta) else choice.text)
         if self.reason is not None and text:
+            self.late = True
             self._issue("late_content", "the answer went on behind its finish_reason")
         if self.reason is not None and choice.finish_reason and choice.finish_reason != self.reason:
             told = f"the finish_reason {self.reason!r} was followed by {choice.finish_reason!r}, which counts"

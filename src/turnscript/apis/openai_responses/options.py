@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 from turnscript.api import Body, Option, Rendering, extra_of, leftover, object_setting, setting
 from turnscript.conversation import Request, ResponseFormat, ToolChoice
 from turnscript.jsontext import Json, plain, read_list, read_object
+from turnscript.toolchoice import left_choice
 from turnscript.wire import Reader, Verbatim, Wire, mismatch
 
 ORIGIN = "openai-responses"
@@ -57,7 +58,7 @@ def _read_tool_choice(request: Request, value: Json, path: str) -> None:
 
 
 def _write_tool_choice(rendering: Rendering) -> Any:
-    choice = rendering.request.settings.tool_choice
+    choice = left_choice(rendering)
     if choice is None:
         return None
     if choice.mode == "named":

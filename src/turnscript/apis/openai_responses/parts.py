@@ -32,6 +32,9 @@ from turnscript.sources import part_path
 from turnscript.wire import Verbatim, Wire
 
 INPUT, OUTPUT, SUMMARY, REASONING = "input_text", "output_text", "summary_text", "reasoning_text"
+_BREAKPOINT = "prompt_cache_breakpoint"
+_SHARED = (_BREAKPOINT,)
+"""Members of what goes in that another API has as well, and that mean the same there."""
 
 
 def extra_with(wire: Wire, *names: str) -> Extra:
@@ -65,7 +68,7 @@ def _text(part: Any, kind: str, usual: str, *names: str) -> Part:
 def _input_text(part: InputText, usual: str) -> Part:
     if usual is INPUT and part.rest is None and part.prompt_cache_breakpoint is UNSET:
         return Text(text=part.text)
-    return _text(part, INPUT, usual, "prompt_cache_breakpoint")
+    return _text(part, INPUT, usual, _BREAKPOINT)
 
 
 def _output_text(part: OutputText, usual: str) -> Part:
@@ -79,7 +82,7 @@ def _refusal(part: OutputRefusal, _usual: str) -> Part:
 
 
 def _image(part: InputImage, _usual: str) -> Part:
-    image = Image(extra=extra_with(part, "prompt_cache_breakpoint"))
+    image = Image(extra=extra_with(part, _BREAKPOINT))
     if part.image_url is not UNSET:
         split = split_data_url(part.image_url)
         if split:
@@ -94,7 +97,7 @@ def _image(part: InputImage, _usual: str) -> Part:
 
 
 def _file(part: InputFile, _usual: str) -> Part:
-    document = Document(extra=extra_with(part, "detail", "prompt_cache_breakpoint"))
+    document = Document(extra=extra_with(part, "detail", _BREAKPOINT))
     if part.file_data is not UNSET:
         split = split_data_url(part.file_data)
         if split:
@@ -177,7 +180,8 @@ def _write_text(place: Place, part: Text, index: int) -> Any:
     kind = part.extra.get("type")
     if kind is not None and not place.rendering.foreign:
         body["type"] = plain(kind)
-    place.rendering.put_extra(body, part.extra, place.path(index))
+    shared = _SHARED if body["type"] == INPUT else ()
+    place.rendering.put_extra(body, part.extra, place.path(index), shared)
     return body
 
 
@@ -207,7 +211,7 @@ def _write_image(place: Place, part: Image, index: int) -> Any:
     if part.detail is not None:
         body["detail"] = part.detail
     if part.extra:
-        place.rendering.put_extra(body, part.extra, place.path(index))
+        place.rendering.put_extra(body, part.extra, place.path(index), _SHARED)
     return body
 
 
@@ -236,7 +240,7 @@ def _write_document(place: Place, part: Document, index: int) -> Any:
     if part.filename is not None:
         body["filename"] = part.filename
     _lose_title(place, part, path, body)
-    rendering.put_extra(body, part.extra, path)
+    rendering.put_extra(body, part.extra, path, _SHARED)
     return body
 
 

@@ -114,6 +114,7 @@ class StreamReader:
     """Reads a stream, cut anywhere."""
 
     def __init__(self) -> None:
+        self._begun = self._over = False
         self._sse = SseReader()
         self._events: list[Event] = []
         self._issues: list[Issue] = []
@@ -123,8 +124,6 @@ class StreamReader:
         self._by_name: dict[tuple[object, ...], _Part] = {}
         self._waiting: deque[_Part] = deque()  # in the order of the output, not ended yet
         self._items: list[Item] = []
-        self._begun = False
-        self._over = False
         self._behind: Behind | None = None  # once it is over
         self._said = MessageEnd(origin=ORIGIN)  # what the response said of itself at the beginning
 
@@ -364,17 +363,31 @@ class StreamReader:
         self._behind = Behind(self._sse, end.issues)
 
     def _complete(self, output: list[Json]) -> None:
-        """End the items that were not, with what the last event says of them."""
-        if not self._parts:
-            for index, value in enumerate(output):
-                item = read_output(value, "$.output", index)
-                if item is None:
-                    self._issues_add(untold_call(value))
-                else:
-                    self._end(self._new(index, item), item)
-            return
-        if len(output) > len(self._parts):
+        """End the items that were not, with what the last event says of them; tell those that it alone has."""
+        known = len(self._parts)
+        self._end_announced(output)
+        if len(output) > known and not self._begins_with_announced(output):
             self._issue("unannounced_item", "the last event has more items than were announced; they are left out")
+            return
+        for index, value in enumerate(output[known:], known):
+            item = read_output(value, "$.output", index)
+            if known:
+                self._issue("missing_event", f"item {index} was never announced")
+            if item is None:
+                self._issues_add(untold_call(value))
+            else:
+                self._end(self._new(index, item), item)
+
+    def _begins_with_announced(self, output: list[Json]) -> bool:
+        """Whether the last event begins with what was announced: its other items are more, not the same renamed."""
+        announced = [_names(self._parts[index].item) for index in sorted(self._parts)]
+        try:
+            items = [read_output(value, "$.output", at) for at, value in enumerate(output[: len(announced)])]
+            return announced == [None if item is None else _names(item) for item in items]
+        except InvalidRequest:
+            return False
+
+    def _end_announced(self, output: list[Json]) -> None:
         unended = [part for part in self._waiting if part.final is None]
         if output and len(output) < len(self._parts) - len(unended):
             self._issue("missing_item", "the last event has fewer items than were done; all that were done are kept")

@@ -1,0 +1,116 @@
+"""Owns what is left of a tool choice in an API that has not all of the tools: it never speaks of one that is not there.
+
+Only what a conversion takes away is looked at. A choice of a tool that its own request does not declare stays as it is:
+servers refuse it in their own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from turnscript.api import Rendering
+from turnscript.conversation import Request, Tool, ToolChoice, ToolsChange
+from turnscript.jsontext import Json, excerpt, plain, read_list
+
+_CALLED = ("function", "custom")
+"""The types of tools that every API with tools can offer, as they are or as functions."""
+
+Names = dict[str, list[str]]
+"""What the tools of a request are called in the other API, by the name that a choice has for them."""
+
+
+def left_choice(rendering: Rendering, *, separator: str = "", lists: bool = True) -> ToolChoice | None:
+    """The tool choice as another API can have it, or None; what is lost of it is reported.
+
+    `separator`: what stands between a namespace and a name, where there are no namespaces. `lists`: whether a choice
+    may list the tools that are allowed.
+    """
+    choice = rendering.request.settings.tool_choice
+    if choice is None or not rendering.foreign:
+        return choice
+    if offers_none(rendering):
+        rendering.lose_setting("tool_choice", "dropped", "none of the tools has a form here")
+        return None
+    names = _names(rendering.request, separator)
+    if choice.mode == "allowed" and choice.tools is not None and (names or not lists):
+        return _allowed(rendering, choice, names, lists)
+    if choice.mode == "named" and choice.name is not None and names:
+        return _named(rendering, choice, choice.name, names)
+    return choice
+
+
+def offers_none(rendering: Rendering) -> bool:
+    """Whether a request has tools, and another API none of them."""
+    request = rendering.request
+    return rendering.foreign and any(True for _ in _declared(request)) and not _names(request, "")
+
+
+def _declared(request: Request) -> Iterator[Tool]:
+    """The tools of a request, and those that come in the course of its conversation."""
+    yield from request.tools
+    for item in request.items:
+        if isinstance(item, ToolsChange):
+            yield from item.added
+
+
+def _names(request: Request, separator: str) -> Names:
+    names: Names = {}
+    for tool in _declared(request):
+        for inner in tool.tools or (tool,):
+            if inner.name is not None and inner.type in _CALLED:
+                written = f"{tool.name}{separator}{inner.name}" if separator and inner is not tool else inner.name
+                names.setdefault(inner.name, []).append(written)
+    return names
+
+
+def _named(rendering: Rendering, choice: ToolChoice, name: str, names: Names) -> ToolChoice | None:
+    written = names.get(name, [])
+    if name in written or not (written or any(tool.name == name for tool in _declared(rendering.request))):
+        return choice
+    if not written:
+        rendering.lose_setting("tool_choice", "dropped", "the tool that it names has no form here")
+        return None
+    rendering.lose_setting("tool_choice", "renamed", f"the tool is called {written[0]!r} here")
+    return replace(choice, name=written[0])
+
+
+def _allowed(rendering: Rendering, choice: ToolChoice, names: Names, lists: bool) -> ToolChoice:
+    """The choice with the tools that are there. If none is, none may be called: never more than was allowed."""
+    assert choice.tools is not None
+    entries = read_list(choice.tools) if bytes(choice.tools).lstrip()[:1] == b"[" else []
+    there = [entry for entry in entries if name_of(entry) in names]
+    if not there and (entries or not lists):
+        detail = "no tool that it allows has a form here: none may be called"
+        rendering.lose_setting("tool_choice", "approximated", detail)
+        return ToolChoice(mode="none")
+    if not lists:  # then only these tools are offered
+        return choice
+    kept = [one for entry in entries for one in _entries(rendering, entry, names)]
+    return replace(choice, tools=Json(msgspec.json.encode(kept)))
+
+
+def _entries(rendering: Rendering, entry: Json, names: Names) -> list[Any]:
+    """One allowed tool with the names that it has here; none if it is not there. Both are reported."""
+    name = name_of(entry)
+    written = names.get(name, []) if name is not None else []
+    if name in written:
+        return [entry]
+    if not written:
+        rendering.lose_setting("tool_choice", "dropped", f"it allows {excerpt(entry, 100)}, which has no form here")
+        return []
+    rendering.lose_setting("tool_choice", "renamed", f"the tool {name!r} that it allows is called otherwise here")
+    return [{"type": plain(entry)["type"], "name": one} for one in written]
+
+
+def name_of(entry: Json) -> str | None:
+    """The name in an entry of a list of allowed tools, which is `{type, name}` or `{type, <type>: {name}}`."""
+    said: Any = plain(entry)
+    if not isinstance(said, dict):
+        return None
+    inner = said.get(str(said.get("type")))
+    name = inner.get("name") if isinstance(inner, dict) else said.get("name")
+    return name if isinstance(name, str) else None
