@@ -211,6 +211,7 @@ class _Reader:
         names = lines_before(named.open, text) if named is not None else ()
         states = states_of(self.document, turn, True, (), True, names)
         parser = TurnParser(states, tools, strict=True, may_stay_open=cut.last)
+        parser.lead = ""  # which is gone; more white space is of the text
         try:
             events = [*parser.feed(text), *parser.close()]
             self._stays_open = parser.stays_open
