@@ -6,6 +6,7 @@ import turnscript as ts
 from tests.conformance.test_format_laws import check_document
 from turnscript.format import Format
 from turnscript.registry import load_formats
+from turnscript.tableio import dump_format
 from turnscript.tableio.tables import InvalidFormat
 
 BARS = """
@@ -133,3 +134,37 @@ def test_a_table_that_is_read_as_something_else_says_as_what() -> None:
     """With nothing between a text and a call, an empty text before the call cannot be told from none."""
     with pytest.raises(InvalidFormat, match=r"thinking, assistant, tool_call.* and not as .*thinking, tool_call"):
         load_formats(BARS.replace('"assistant tool_call" = "\\n"', '"assistant tool_call" = ""'))
+
+
+VARIANTS = [(name, option) for name in ts.formats() for option in ts.get_format(name).variants]
+
+
+@pytest.mark.parametrize(("name", "option"), VARIANTS, ids=[f"{name}-{option}" for name, option in VARIANTS])
+def test_an_option_of_a_format_comes_back_from_its_dump(name: str, option: str) -> None:
+    """Somebody may begin a format of their own with any table that there is."""
+    variant = ts.get_format(name).variant(option)
+    [loaded] = load_formats(dump_format(variant))
+    assert dump_format(variant) == dump_format(loaded)
+    said_twice = request(ts.User(content=said("a")), ts.User(content=said("b")), ts.Assistant(content=said("```json")))
+    expected, actual = (one.render(said_twice) for one in (variant, loaded))
+    assert (expected.value, expected.losses) == (actual.value, actual.losses)
+
+
+def test_two_texts_with_a_joint_are_one_turn_and_a_loss_says_so() -> None:
+    """As the page on such files has it."""
+    [format_] = load_formats(BARS.replace("[format.joints]", '[format.joints]\n"user user" = "\\n\\n"'))
+    rendered = format_.render(request(ts.User(content=said("a")), ts.User(content=said("b"))))
+    assert "[USER] a\n\nb[/USER]" == rendered.value
+    assert [("items[1]", "moved")] == [(loss.path, loss.kind) for loss in rendered.losses]
+
+
+def test_a_list_of_tools_needs_no_more_than_its_beginning() -> None:
+    """What stands around it is nothing unless something is said."""
+    system = '[[format.turn]]\nrole = "system"\nopen = "[S]"\nclose = "[/S]"\n'
+    system += 'segment = [{ kind = "system", body = "text" }]\n\n'
+    text = BARS.replace("[[format.turn]]", f"{system}[[format.turn]]", 1)
+    [format_] = load_formats(f'{text}\n[format.tools]\nbody = "json"\nopen = "<|tools|>"\n')
+    tools = [ts.Tool(name="f")]
+    rendered = format_.render(ts.Request(conversation=ts.Conversation([ts.System(content=said("a"))], tools)))
+    assert '[S]a<|tools|>{"name": "f"}[/S]' == rendered.value
+    assert tools == format_.parse(str(rendered.value)).tools

@@ -139,11 +139,14 @@ def _check_protected(document: Document, table: Table) -> None:
 
 
 def _ends_of(document: Document, turn: Turn, segment: Segment) -> Iterator[str]:
-    """The literals that end a text: its own closing and its turn's, and what opens others in a turn of plain text."""
+    """The literals that end a text: its own closing and its turn's, and what opens others in a turn of plain text.
+
+    What a turn also reads is looked for in a model's answer alone, and not in what is written.
+    """
     yield segment.close.strip()
     if not document.flattened:
         yield turn.close.strip()
-    for other in (*turn.segments, *turn.also_read):
+    for other in turn.segments:
         if segment.bare and other.open and not other.tentative:
             yield (other.group or other).open.lstrip()
 

@@ -39,6 +39,8 @@ def check_reading(format_: Format, table: Table) -> None:
     for request in _conversations(format_.document):
         request.locate()
         rendered = format_.render(request)
+        if any(loss.kind == "moved" for loss in rendered.losses):
+            continue  # texts that the table joins read as one, and that is told
         gone = {loss.path for loss in rendered.losses if loss.kind == "dropped"}
         expected = [_outline(item) for item in request.items if item.at not in gone]
         try:
