@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import AnyStr
 
 from turnscript.api import Api, leftover
 from turnscript.errorobject import upstream_error
@@ -94,24 +95,32 @@ def recognised(source: Source) -> tuple[str, bool]:
 
 
 def wrapped(source: Source) -> Source:
-    """A bare list of messages as a body that holds it; any other source as it is."""
+    """A bare list of messages as a body that holds it; any other source as it is, and so a transcript that begins
+    with `[`."""
     if isinstance(source, list | tuple):
         return {"messages": source}
     if isinstance(source, bytes) and source.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
-        return b'{"messages":' + source.removeprefix(b"\xef\xbb\xbf") + b"}"
+        bare = source.removeprefix(b"\xef\xbb\xbf")
+        return source if _format_of(_beginning(bare).decode(errors="ignore")) else b'{"messages":' + bare + b"}"
     if isinstance(source, str) and source.lstrip().startswith("["):
-        return f'{{"messages":{source}}}'
+        return source if _format_of(_beginning(source)) else f'{{"messages":{source}}}'
     return source
+
+
+def _beginning(text: AnyStr) -> AnyStr:
+    """As much of a text as is needed to tell what it is, because the whole may be long."""
+    return text.lstrip()[:1024]
 
 
 def _members_of(source: Source) -> dict[str, Json] | str:
     """The members of a body; of a transcript the name of its format."""
+    source = wrapped(source)
     text = source if isinstance(source, str) else None
     if isinstance(source, bytes):
         text = utf8(source).decode()
-    if text is not None and not text.lstrip().startswith(("{", "[")):
+    if text is not None and not text.lstrip().startswith("{"):
         return _detect_format(text)
-    return read_object(body_bytes(wrapped(source)))
+    return read_object(body_bytes(source))
 
 
 def _claimed(members: Mapping[str, Json], *, answers: bool = False) -> str:
@@ -141,10 +150,15 @@ def _nobodys(members: Mapping[str, Json], expected: str) -> InvalidRequest:
     return InvalidRequest(message, path="$", expected=expected, got=keys)
 
 
+def _format_of(text: str) -> str:
+    """The format of which a text looks like a transcript; empty if it looks like none."""
+    return next((name for name in formats() if get_format(name).claims(text)), "")
+
+
 def _detect_format(text: str) -> str:
-    for name in formats():
-        if get_format(name).claims(text):
-            return name
+    name = _format_of(text)
+    if name:
+        return name
     if not text.strip() or is_json(text):
         read_object(text)  # says that it is empty, or what it is instead of an object
     first, *more = text.strip().split("\n", 1)

@@ -345,3 +345,10 @@ def assert_shape(stderr: str) -> None:
     assert others, "no remedy"
     assert all(line.startswith("  ") for line in others)
     assert "Traceback" not in stderr
+
+
+def test_a_transcript_that_begins_with_a_bracket_is_not_said_to_be_json() -> None:
+    result = convert("--to", "openai-chat", stdin="[BOS]<|im_start|>user\nhi<|im_end|>\nwhat")
+    assert 1 == result.exit_code
+    assert "JSON" not in result.stderr
+    assert "it was read as openchatml; if it is something else, name that with --from" in result.stderr

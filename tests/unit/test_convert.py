@@ -33,6 +33,9 @@ DETECTED: list[tuple[Any, str]] = [
     (b'\xef\xbb\xbf [{"role": "user", "content": "hi"}]', "openai-chat"),
     ("<<USER>>\nhi\n<<USER_END>>", "rwkv-universal"),
     ("\n\n<<SYS>>\r\nhi\r\n<<SYS_END>>", "rwkv-universal"),
+    ("[BOS]<|im_start|>user\nhi\n<|im_end|>[EOS]", "openchatml"),
+    (b"\xef\xbb\xbf\n[BOS]<|im_start|>user name=Eric\nhi\n<|im_end|>", "openchatml"),
+    ('[{"role": "user", "content": "[BOS]<|im_start|>user"}]', "openai-chat"),
 ]
 
 
@@ -40,6 +43,19 @@ DETECTED: list[tuple[Any, str]] = [
 def test_an_unlabelled_source_is_told(source: Any, name: str) -> None:
     assert name == ts.detect_api(source)
     assert ts.parse(source, "auto").items
+
+
+@pytest.mark.parametrize("name", ts.formats())
+def test_what_a_format_writes_is_told_from_json(name: str) -> None:
+    """Another format may begin alike, but its reader takes that, too."""
+    written = str(ts.render(ts.parse({"messages": [SAY]}), name, view="prompt").value)
+    for source in (written, written.encode()):
+        assert ts.detect_api(source) in ts.formats()
+        assert ["user"] == [item.kind for item in ts.parse(source).items]
+        assert (
+            ts.convert(source, "auto", "openai-chat").value
+            == ts.convert({"messages": [SAY]}, "auto", "openai-chat").value
+        )
 
 
 @pytest.mark.parametrize("source", [{}, {"model": "m"}, "hello there", "", b"17", '"text"'])

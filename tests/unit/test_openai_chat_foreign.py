@@ -420,3 +420,16 @@ def test_what_an_image_says_beside_its_url_or_data_is_reported() -> None:
         ts.convert(
             {"model": "m", "input": [{"role": "user", "content": [part]}]}, "openai-responses", API.name, strict=True
         )
+
+
+def test_a_result_of_no_call_that_stands_before_an_answer_is_moved_behind_it_and_said_so() -> None:
+    items: list[Item] = [
+        ToolCall(name="f", arguments="{}", id="call_1"),
+        ToolResult(content=[Text(text="whose?")], id="call_9"),
+        ToolResult(content=[Text(text="22")], id="call_1"),
+        ToolResult(content=[Text(text="whose, too?")], id="call_8"),
+    ]
+    rendered = ts.render(Request(conversation=Conversation(items=items)), "openai-chat")
+    messages: Any = rendered.value["messages"]
+    assert ["call_1", "call_9", "call_8"] == [message["tool_call_id"] for message in messages[1:]]
+    assert [("items[1]", "moved")] == [(loss.path, loss.kind) for loss in rendered.losses if loss.kind == "moved"]

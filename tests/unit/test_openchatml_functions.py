@@ -77,6 +77,24 @@ def test_the_list_tag_is_a_word_unless_a_list_follows() -> None:
     assert ([STOCKS], [forged]) == ([tool.name for tool in request.tools], texts(request))
 
 
+JSON = ["{}", "[1] is no tool", '\n\n{"name": "g"}', '[{"name": "g"}]', "{name}", '{"x": "[BOS]"} stays']
+
+
+@pytest.mark.parametrize("behind", [*JSON, "[x", "\n\n{y"])
+def test_instructions_behind_a_list_are_no_tool_though_they_begin_like_one(behind: str) -> None:
+    """A reader takes all JSON behind the tag for tools, so JSON of somebody else stands before it."""
+    content: list[ts.Part] = [ts.Text(text="Be brief."), ts.Text(text=behind)]
+    request = ts.Request(conversation=ts.Conversation(items=[ts.System(content=content)], tools=[stocks()]))
+    rendered = FORMAT.render(request)
+    again = FORMAT.parse(str(rendered.value))
+    [item] = again.items
+    assert isinstance(item, ts.System)
+    assert [stocks()] == again.tools
+    assert f"Be brief.\n{behind}" == "\n".join(part.text for part in item.content if isinstance(part, ts.Text))
+    assert bool(rendered.losses) == (len(item.content) == 1)
+    assert rendered.value == FORMAT.render(again).value
+
+
 def test_a_call_is_one_json_object_behind_its_tag() -> None:
     """R-O-12, R-O-29, R-O-30."""
     call = ts.ToolCall(name=STOCKS, arguments='{"symbol": "TSLA"}')

@@ -21,6 +21,7 @@ class _Passing(Machine):
         super().__init__()
         self.name, self.id = reading.head.get("name"), reading.head.get("id")
         self._unescaper = Unescaper(reading.escape)
+        self._lead, self._space = reading.lead, reading.space
         self._begun = False
 
     def _pass_on(self, text: str) -> None:
@@ -33,7 +34,7 @@ class _Passing(Machine):
 
 
 class ArgumentsMachine(_Passing):
-    """Passes one JSON object on as it comes."""
+    """Passes one JSON object on as it comes; in a transcript with the white space around it, which somebody wrote."""
 
     def __init__(self, reading: Reading) -> None:
         super().__init__(reading)
@@ -48,16 +49,22 @@ class ArgumentsMachine(_Passing):
 
     def feed(self, text: str, start: int) -> int:
         if not self._begun:
-            start = _SPACE.match(text, start).end()  # type: ignore[union-attr]
+            space, start = start, _SPACE.match(text, start).end()  # type: ignore[union-attr]
             if start == len(text):
                 return start
             self._begun = True
             self.failed = text[start] != "{"
+            if self._lead is not None:
+                self._pass_on(text[space:start].removeprefix(self._lead))
         if self.failed:
             return start
         end = self._scanner.feed(text, start)
         self.done, self.failed = self._scanner.done, self._scanner.failed
         self._pass_on(text[start:end])
+        if self.done and self._lead is not None:
+            behind = _SPACE.match(text, end).group().removesuffix(self._space)  # type: ignore[union-attr]
+            self._pass_on(behind)
+            end += len(behind)
         return end
 
     def fields(self) -> dict[str, Any] | None:
@@ -77,7 +84,7 @@ class FreeTextMachine(_Passing):
     def feed(self, text: str, start: int) -> int:
         if not self._begun and start < len(text):
             self._begun = True
-            start += text.startswith("\n", start)
+            start += len(self._lead) if self._lead and text.startswith(self._lead, start) else 0
         found = self._scanner.find(text, start, closing=False)
         end = self._scanner.hold(text, start) if found is None else found.start()
         self.done = found is not None

@@ -124,7 +124,8 @@ class CallSteps(Teller):
 
     def _begin_payload(self, place: Place, read: dict[str, Any]) -> None:
         read = read if self._strict else {}  # a model is to write JSON, whatever its tag says
-        reading = Reading(place.escape, self._head | read, self._tools or {}, *self._states.tags(place))
+        lead = place.head_end[len(place.head_end.rstrip()) :] if self._strict else None
+        reading = Reading(place.escape, self._head | read, self._tools or {}, *self._states.tags(place), lead)
         machine = place.body.machine(reading)
         if machine is None:
             self._end_part()
@@ -259,9 +260,11 @@ class CallSteps(Teller):
 
 @lru_cache(maxsize=64)
 def _inside_head(core: str) -> re.Pattern[str]:
-    """What may stand in an opening tag before its `core` (`>>`): inside quotes anything but a line end."""
-    angles = rf"|{re.escape(core[0])}(?!{re.escape(core[1:])}|\Z)" if len(core) > 1 else ""
-    return re.compile(rf'(?:[^"<>\n]+|"(?:[^"\\\n]+|\\[^\n])*+"{angles})*+')
+    """What may stand in an opening tag before its `core` (`>>`, `|>`): inside quotes anything but a line end."""
+    first, rest = re.escape(core[0]), core[1:]
+    ends = [re.escape(rest), *(rf"{re.escape(rest[:size])}\Z" for size in range(len(rest)))]  # whole, or cut off
+    no_end = rf"|{first}(?!{'|'.join(ends)})" if rest else ""
+    return re.compile(rf'(?:[^"<>\n{first}]+|"(?:[^"\\\n]+|\\[^\n])*+"{no_end})*+')
 
 
 def _head_end(text: str, start: int, core: str) -> int:

@@ -75,8 +75,7 @@ def names_of(items: Sequence[Item], document: Document, earlier: Earlier = NOTHI
     `earlier`: what was said before. A result may answer a call there, which is looked for only if it has to be.
     """
     style, table = document.results, shows(document)
-    named = style in ("named", "") or (style == "on_results" and (table.name_for_id or table.result_name))
-    if not named:
+    if style and not (table.name_for_id or table.result_name):
         return {}
     nameless = {at for at, item in enumerate(items) if isinstance(item, ToolResult) and item.name is None}
     if not nameless:

@@ -229,3 +229,17 @@ class ObjectScanner:
             self.key = "".join(self._text)
             self._expects = ":"
         return end
+
+
+def values_end(text: str) -> int:
+    """Where the objects and arrays end with which a text begins, white space between them; 0 if it begins with none."""
+    end = 0
+    while True:
+        start = _SPACE.match(text, end).end()  # type: ignore[union-attr]
+        if not text.startswith(("{", "["), start):
+            return end
+        scanner = ValueScanner()
+        behind = scanner.feed(text, start)
+        if not scanner.done:
+            return end
+        end = behind

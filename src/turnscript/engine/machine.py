@@ -18,7 +18,8 @@ class Reading(Struct):
     """What a payload's reader may know: the escape, the fields of the opening tag, and the offered tools by name.
 
     `ends`: tags that end the turn, where the payload is no JSON. `closes`: what closes the payload; `space`: the white
-    space before that which belongs to it.
+    space before that which belongs to it. `lead`: the white space behind the opening tag which belongs to that; None
+    where white space around a payload says nothing, as in what a model writes.
     """
 
     escape: Escape
@@ -27,6 +28,7 @@ class Reading(Struct):
     ends: tuple[str, ...] = ()
     closes: tuple[str, ...] = ()
     space: str = ""
+    lead: str | None = None
 
 
 class Machine(ABC):

@@ -24,7 +24,7 @@ from turnscript.engine.layout import Place
 from turnscript.engine.names import name_line
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.render import Composer
-from turnscript.engine.replay import Generated, Replays, kept
+from turnscript.engine.replay import Generated, Replays, kept, stranger_behind
 from turnscript.engine.spans import Span, Writer
 from turnscript.engine.states import model_turn, named_call, states_of
 from turnscript.engine.table import Document
@@ -141,14 +141,13 @@ class Prompt:
         What goes on behind the end of the turn and the client's own stop string are left out, because no client has
         seen them. None where there is nothing to replay.
         """
-        document = self._composer.document
         opening = "".join(self._composer.out.pieces[self._begun : self._count])
         if response.raw is None or not response.items or (opening and not opening.strip()):
             return None
         last = response.items[-1]
         return Generated(
             opening=opening,
-            text=kept(response.raw, response, states_of(document, model_turn(document), False).strangers),
+            text=kept(response.raw, response, self._strangers()),
             before=self._before,
             last=last.kind,
             of=last.of if isinstance(last, Thinking) else "",
@@ -156,12 +155,18 @@ class Prompt:
             flags=self._composer.flags,
         )
 
+    def _strangers(self) -> list[str]:
+        """What ends the model's turn and belongs to somebody else's."""
+        document = self._composer.document
+        return states_of(document, model_turn(document), False, (), bool(self.offered)).strangers
+
     def extend(self, response: Response, items: Sequence[Item]) -> Prompt | None:
         """The next prompt: this one, the text generated for it, then new items. Its text starts with both.
 
         Only what is new is rendered, so a session costs what it says and not the square of that. None where it cannot
-        be: the response has no text of its own, went on behind the end of its turn, or has another issue that leaves
-        in doubt what its text says. Then render the whole again: all items of the session, with these.
+        be: the response has no text of its own, went on behind the end of its turn or ends with the opening of
+        somebody else's, or has another issue that leaves in doubt what its text says. Then render the whole again: all
+        items of the session, with these.
         """
         try:
             return self._extend(response, items)
@@ -171,11 +176,10 @@ class Prompt:
 
     def _extend(self, response: Response, items: Sequence[Item]) -> Prompt | None:
         raw = response.raw
-        end = self._composer.document.end
         if (
             raw is None
-            or (end and raw.rstrip().endswith(end))
             or any(issue.kind not in _HARMLESS for issue in response.issues)
+            or stranger_behind(raw, response, self._strangers())
         ):
             return None
         composer, losses = self._composer, self._composer.out.all_losses()

@@ -108,6 +108,7 @@ class _Tags:
             for kind in kinds
             for closing in (kind.close.strip(), *kind.also_closed_by)
         }
+        self.escape = layout_of(document).escape
         closing, opening = _alternatives(self.closings), _alternatives(self.openings)
         tag_end = re.escape(document.tag_end)
         self.pattern = re.compile(
@@ -148,7 +149,7 @@ def _fail_inside(tags: _Tags, opening: re.Match[str], tag: re.Match[str], lines:
     found = tag[0].strip()
     message = (
         f"{found[:60]} found before {kind.close.strip()}, inside the block that {opening['opening']} opened "
-        f"on line {line}; close that block first, or put a backslash after << if this line is content"
+        f"on line {line}; close that block first, or write {tags.escape.apply(found)[:60]} if this line is content"
     )
     lines.fail(tag.start(), message, kind.close.strip())
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from turnscript.conversation import Hints, Item, Request, System, Text, Tool
 from turnscript.engine.correlate import correlate
-from turnscript.engine.jsonscan import ValueScanner
+from turnscript.engine.jsonscan import values_end
 from turnscript.engine.layout import layout_of
 from turnscript.engine.lines import Lines
 from turnscript.engine.names import lines_before
@@ -211,6 +211,7 @@ class _Reader:
         names = lines_before(named.open, text) if named is not None else ()
         states = states_of(self.document, turn, True, (), True, names)
         parser = TurnParser(states, tools, strict=True, may_stay_open=cut.last)
+        parser.lead = ""  # which is gone; more white space is of the text
         try:
             events = [*parser.feed(text), *parser.close()]
             self._stays_open = parser.stays_open
@@ -255,7 +256,7 @@ class _Reader:
         if place.close:
             inner = self._closed(start + found.end(), place, inner)
         elif place.continued:
-            end = _values_end(inner)
+            end = values_end(inner)
             after = inner[end:]
             inner = inner[:end]
             rest = after.removeprefix(place.continued) if after.strip() else None
@@ -348,16 +349,3 @@ def _loose(literal: str, flattened: bool) -> str:
     """A pattern for a literal. Where blank lines mean nothing, others may have written some."""
     escaped = re.escape(literal)
     return escaped.replace("\\\n", "\n+") if flattened else escaped
-
-
-def _values_end(text: str) -> int:
-    """Where a run of JSON values ends."""
-    end = 0
-    while True:
-        start = _BLANK.match(text, end).end()  # type: ignore[union-attr]
-        if not text.startswith(("{", "["), start):
-            return end
-        scanner = ValueScanner()
-        end = scanner.feed(text, start)
-        if not scanner.done:
-            return start

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from turnscript.conversation import Response
+from turnscript.conversation import Assistant, Response, Thinking, text_content
 from turnscript.engine.layout import Layout, Place
 from turnscript.engine.spans import Literal
 
@@ -50,12 +50,24 @@ def kept(raw: str, response: Response, strangers: Sequence[str]) -> str:
         while bare.endswith(stop):
             text = bare = bare[: len(bare) - len(stop)]
         return text
-    while True:
-        bare = text.rstrip()
-        stranger = max((one for one in strangers if bare.endswith(one)), key=len, default="")
-        if not stranger:
-            return text
-        text = bare[: len(bare) - len(stranger)].rstrip()
+    while stranger := stranger_behind(text, response, strangers):
+        text = text.rstrip().removesuffix(stranger).rstrip()
+    return text
+
+
+def stranger_behind(text: str, response: Response, strangers: Sequence[str]) -> str:
+    """The opening of somebody else's turn at the end of a generated text, without white space; empty if there is none.
+
+    `strangers`: what the parser takes for one, such as a label behind a blank line. An answer that ends with the word
+    alone says that word.
+    """
+    bare = text.rstrip()
+    core = max((one for one in map(str.strip, strangers) if bare.endswith(one)), key=len, default="")
+    last = response.items[-1] if response.items else None
+    said = text_content(last.content) if isinstance(last, Assistant | Thinking) else ""
+    if core and said.rstrip().endswith(core):
+        return core if any(bare.endswith(one) for one in strangers if one.strip() == core) else ""
+    return core
 
 
 def hides(layout: Layout, generated: Generated) -> bool:

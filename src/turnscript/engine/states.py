@@ -158,8 +158,8 @@ class States:
     def strangers(self) -> list[str]:
         """What of all that ends the model's turn is not its own: openings of others, and the end of all."""
         end = self.layout.document.end.strip()
-        ends = [(literal.strip(), action) for literal, action in self._ends().items()]
-        return [core for core, action in ends if action.do is Do.FOREIGN or core == end]
+        ends = self._ends().items()
+        return [literal for literal, action in ends if action.do is Do.FOREIGN or literal.strip() == end]
 
     def _text_literals(self, place: Place, client: dict[str, Action]) -> dict[str, Action]:
         if self.strict:

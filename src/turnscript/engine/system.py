@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from turnscript.conversation import Item, Part, Request, System, Text, Thinking
+from turnscript.engine.jsonscan import values_end
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Body, ToolsPlace
 from turnscript.engine.toollists import is_function, report_tool
+from turnscript.readable import readable
 
 if TYPE_CHECKING:
     from turnscript.engine.render import Composer
@@ -49,7 +51,7 @@ def write_system(composer: Composer, request: Request, thought: str | None) -> i
     composer.begin_turn(place, item)
     out.escape = place.escape
     body = place.body
-    head, rest = _split(item.content, document.tools_place if tools else None, body)
+    head, rest = _split(item.content, document.tools_place if tools else None)
     shown = System(content=head, extra=item.extra)
     empty = body.is_empty(shown, out.flattened) and not flags
     if place.lead and not (empty and not tools):
@@ -74,11 +76,15 @@ def write_system(composer: Composer, request: Request, thought: str | None) -> i
     return 1 if first is not None else 0
 
 
-def _split(content: list[Part], tools: ToolsPlace | None, body: Body) -> tuple[list[Part], list[Part]]:
-    """The content before and after the tool definitions. A blank text behind them would not be read again."""
+def _split(content: list[Part], tools: ToolsPlace | None) -> tuple[list[Part], list[Part]]:
+    """The content before and after the tool definitions.
+
+    A blank text behind them would not be read again, and one that begins with JSON would be one of them.
+    """
     if tools is None or not tools.continued or len(content) < 2 or not isinstance(content[0], Text):
         return content, []
-    if body.is_empty(System(content=content[1:]), flattened=True):
+    behind = "\n".join([text for part in content[1:] if (text := readable(part)) is not None])
+    if not behind.strip() or values_end(behind):
         return content, []
     return content[:1], content[1:]
 

@@ -212,8 +212,8 @@ class ToolsPlace(Struct, frozen=True):
 
     body: ToolsBody
     open: str
-    close: str
-    joint: str
+    close: str = ""
+    joint: str = ""
     continued: str = ""
     footer: str = ""
     also_behind: tuple[str, ...] = ()

@@ -139,13 +139,20 @@ def _check_protected(document: Document, table: Table) -> None:
 
 
 def _ends_of(document: Document, turn: Turn, segment: Segment) -> Iterator[str]:
-    """The literals that end a text: its own closing and its turn's, and what opens others in a turn of plain text."""
+    """The literals that end a text: its own closing and its turn's, and what opens others in a turn of plain text or
+    in a document of blocks.
+
+    What a turn also reads is looked for in a model's answer alone, and not in what is written.
+    """
     yield segment.close.strip()
     if not document.flattened:
         yield turn.close.strip()
-    for other in (*turn.segments, *turn.also_read):
-        if segment.bare and other.open and not other.tentative:
+    for other in turn.segments:
+        if (segment.bare or document.anchored) and other.open and not other.tentative:
             yield (other.group or other).open.lstrip()
+    for section in (document.metadata, document.tools) if document.anchored else ():
+        if section is not None:
+            yield section.open
 
 
 def _marks_of(document: Document, table: Table) -> Iterator[tuple[str, str]]:

@@ -89,7 +89,7 @@ def _check_joints(document: Document, table: Table) -> None:
             if turns[before] != turns[after]:
                 message = f"{before!r} and {after!r} stand in different turns, so nothing joins them"
                 raise unfit(path, message, "two kinds of one turn")
-            if before == after and document.segment(before).bare:
+            if key == "also_joined" and before == after and document.segment(before).bare:
                 message = f"{before!r} is the plain text of its turn, and two texts joined would read as one"
                 raise unfit(path, message, "a segment with an `open`")
 

@@ -148,6 +148,7 @@ def _write_result(target: Target, item: ToolResult, run: _Run) -> None:
         run.lifted += lifted
     else:
         run.others.append(message)
+        run.before.append(item)
         if lifted:
             run.others.append({"role": "user", "content": lifted})
 
