@@ -205,6 +205,7 @@ class Service:
         """
         served = self.served_for(name)
         visit.hold(served)
+        visit.model = served.name
         try:
             return await served.ready()
         except _BROKEN as error:
@@ -266,7 +267,6 @@ class Service:
             wish(request)
         served = await self._ready(visit, request.settings.model)
         visit.watch()  # not before: others wait for the same model to be ready
-        visit.model = served.name
         request.settings.model = request.settings.model or served.name  # an answer says who gave it
         leaned = Leaned(size=len(body))
         if serving.stored is not None:
