@@ -208,6 +208,10 @@ class Service:
         visit.model = served.name
         try:
             return await served.ready()
+        except UpstreamError as error:
+            where = ", ".join(str(address) for address in served.model.backend)
+            self.note_failure(visit.request_id, served.name, error, where)
+            raise
         except _BROKEN as error:
             say(logging.WARNING, "model not ready", model=served.name, error=str(error))
             message = f"the model {served.name!r} cannot be run; the log of this server says why"
