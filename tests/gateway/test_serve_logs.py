@@ -387,6 +387,22 @@ def test_every_metric_moves_as_it_should(stage: Stage) -> None:
     assert not {name for name in known if not any(one.startswith(name) for one in seen)}
 
 
+def test_the_line_of_a_broken_off_answer_counts_as_the_metrics_do(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.play([*sse(piece("Once upon a time there was "))[:-1], HANG])
+    caplog.set_level(logging.INFO, LOGGER)
+    before, api = numbers(stage.client), next(one for one in APIS if not one.serving.bare)
+    with stage.client.stream("POST", api.endpoint, content=body_of(api, stream=True)) as told:
+        assert any(b"Once" in data for data in told.iter_bytes())
+    stage.until(stage.idle)
+    done = moved(before, numbers(stage.client))
+    line = next(one.__dict__["fields"] for one in caplog.records if one.getMessage() == "answered")
+    assert 499 == line["status"]
+    for direction in ("input", "output"):
+        assert line[direction] == done[f"turnscript_tokens_total{{direction={direction},model=default}}"] > 0
+
+
 def test_a_server_that_never_was_there_counts_for_its_model(caplog: pytest.LogCaptureFixture) -> None:
     """The model is known by its name, whether or not anybody could be asked what runs there."""
     url = "http://127.0.0.1:9"  # nothing listens there

@@ -379,6 +379,7 @@ class Service:
             metrics.first_token.labels(api, model).observe(generation.first - visit.began)
         if prepared is not None and generation is not None and not prepared.detached:
             self.note_answer(visit, prepared, generation)
+        used = generation.used if generation is not None else None
         say(
             logging.INFO,
             "answered",
@@ -388,8 +389,8 @@ class Service:
             status=visit.status,
             by=visit.ended_by,
             seconds=round(visit.age, 4),
-            input=generation.usage.input if generation else None,
-            output=generation.usage.output if generation else None,
+            input=used.input if used else None,
+            output=used.output if used else None,
             losses=visit.told.losses,
             prefix=f"{visit.told.reused}/{visit.told.total}",
             error=getattr(visit.error, "code", None),
