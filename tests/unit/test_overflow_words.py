@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from turnscript.backend import refusal
 from turnscript.errors import UpstreamError
 from turnscript.faults import fault_of, room_said
+from turnscript.refused import refusal
 from turnscript.registry import get_api
 
 VLLM = "Make sure that `max_model_len` is no smaller than the number of text tokens."

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
-from turnscript.backend import SHOWN
 from turnscript.errors import UpstreamError
+from turnscript.refused import SHOWN
 
 _LONGEST = 1e9  # seconds; nobody waits for longer
 
