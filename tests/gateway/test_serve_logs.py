@@ -387,6 +387,32 @@ def test_every_metric_moves_as_it_should(stage: Stage) -> None:
     assert not {name for name in known if not any(one.startswith(name) for one in seen)}
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_request_that_waits_for_the_turn_of_its_key_is_seen_to_wait(n: int) -> None:
+    api = next(one for one in APIS if one.serving.together is not None)
+    with Stage(limits={"running": 1}) as stage:
+        stage.play([HANG])
+        (model,) = stage.gateway.service.models()
+
+        async def three() -> None:
+            async with (
+                connected(stage.url) as (_, one),
+                connected(stage.url) as (_, two),
+                connected(stage.url) as (_, three),
+            ):
+                for writer in (one, two, three):
+                    writer.write(post(api, body_of(api, stream=False, n=n)))
+                while model.waiting < 2:
+                    await asyncio.sleep(0.005)
+                assert 2 == numbers(stage.client)["turnscript_queue{model=default}"]
+                health = stage.client.get("/health").json()["models"]["default"]
+                assert (1, 2) == (health["running"], health["waiting"])
+
+        asyncio.run(asyncio.wait_for(three(), 60))
+        stage.until(lambda: stage.idle() and not model.waiting)
+        assert 0 == numbers(stage.client)["turnscript_queue{model=default}"]
+
+
 def test_the_line_of_a_broken_off_answer_counts_as_the_metrics_do(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:

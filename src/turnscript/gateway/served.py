@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from secrets import token_urlsafe
 from time import monotonic
 
@@ -48,6 +49,7 @@ class Served:
         self.model = model
         self.created = created
         self.gate = Gate(config.limits, None, f"the model {model.name!r}")
+        self._held_up = 0  # requests that wait for their key's turn
         self.users = 0  # requests and background answers that have it, wherever they wait
         self._limits = config.limits
         self._engines: list[Embedded] = []
@@ -81,6 +83,25 @@ class Served:
         """Let in as many requests as the servers that are up do at once. What waits for a slot waits here: there, it
         may change the answer that is made in that slot."""
         self.gate.change(self._limits, self._pool.capacity if self._pool is not None else None)
+
+    @asynccontextmanager
+    async def turn(self, first: Gate) -> AsyncIterator[None]:
+        """Inside, it is the turn of a request: that of its key, `first`, and then that of the model."""
+        self._held_up += 1
+        try:
+            await first.__aenter__()
+        finally:
+            self._held_up -= 1
+        try:
+            async with self.gate:
+                yield
+        finally:
+            await first.__aexit__()
+
+    @property
+    def waiting(self) -> int:
+        """How many requests for it wait, whichever limit holds them up."""
+        return self._held_up + self.gate.waiting
 
     def is_as(self, other: Served) -> bool:
         """Whether another one is configured in the same way. A format is what the settings say, made anew each time."""
@@ -237,7 +258,7 @@ class Served:
             "up": any(up),
             "servers": len(self.model.backend),
             "running": self.gate.running,
-            "waiting": self.gate.waiting,
+            "waiting": self.waiting,
         }
 
     def servers(self) -> list[tuple[str, bool]]:

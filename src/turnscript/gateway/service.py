@@ -232,7 +232,7 @@ class Service:
     def metrics_text(self) -> bytes:
         """The metrics as they are now."""
         for served in self._models.values():
-            self.metrics.waiting.labels(served.name).set(served.gate.waiting)
+            self.metrics.waiting.labels(served.name).set(served.waiting)
             for url, up in served.servers():
                 self.metrics.backend_up.labels(served.name, url).set(up)
         return self.metrics.text()
