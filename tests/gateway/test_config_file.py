@@ -102,6 +102,8 @@ FAULTS = [
     ("format = 'rwkv-goose'", "format", "expected an array of tables"),
     ('[models.a]\nbackend="http://h"\naliases=["x"]\n[models.b]\nbackend="http://h"\naliases=["x"]',
      "models.b.aliases", "'x' already means the model 'a'"),
+    ('[models.a]\nbackend="http://h"\naliases=["Claude-*"]\n[models.b]\nbackend="http://h"\naliases=["claude-*"]',
+     "models.b.aliases", "'claude-*' already means the model 'a'"),
     ('[models.a]\nbackend="http://h"\naliases=["b"]\n[models.b]\nbackend="http://h"',
      "models.a.aliases", "'b' already means the model 'b'"),
     (f"[memory]\nsize = 0x{'f' * 5000}", "memory.size", "an integer of 20000 bits"),
