@@ -59,7 +59,6 @@ class Served:
         self._attempts = 0
         self._refused = False
         self._tags: tuple[Format, list[str]] | None = None
-        self._asking: asyncio.Lock = asyncio.Lock()
         self._ask_again = 0.0
         self._learning: asyncio.Task[None] | None = None
         self._characters = _FIRST_GUESS
@@ -149,20 +148,23 @@ class Served:
         What would only be good to know nobody waits for: a server that is busy may say nothing for minutes.
         """
         if self._pool is None or self.model.takes is None:
-            await self._learn()
+            await asyncio.shield(self._learned())
         elif self._facts == Facts() and self.model.context is None and monotonic() >= self._ask_again:
             self._ask_again = monotonic() + _ASK_AGAIN
-            self._learning = asyncio.get_running_loop().create_task(self._learn())
-            await asyncio.wait((self._learning,), timeout=_PATIENCE)
+            await asyncio.wait((self._learned(),), timeout=_PATIENCE)
         self._fit_gate()
         return self
 
-    async def _learn(self) -> None:
-        async with self._asking:
-            self._attempts += 1
-            await self._ask()
+    def _learned(self) -> asyncio.Task[None]:
+        """What its servers are asked now. All who wait for it get what comes of it: a server that is mute would keep
+        each of them for as long again."""
+        if self._learning is None or self._learning.done():
+            self._learning = asyncio.get_running_loop().create_task(self._learn())
+            self._learning.add_done_callback(_noted)
+        return self._learning
 
-    async def _ask(self) -> None:
+    async def _learn(self) -> None:
+        self._attempts += 1
         if self._pool is None:
             members = [Member(upstream, self._most_running) for upstream in await self._upstreams()]
             self._pool = Pool(members, renewed=self._heed)
@@ -303,6 +305,12 @@ class Served:
         """All names under which it can be asked for that are no patterns."""
         plain = [alias for alias in self.model.aliases if "*" not in alias and "?" not in alias]
         return [self.card(), *map(self.card, plain)]
+
+
+def _noted(task: asyncio.Task[None]) -> None:
+    """Nobody may wait any more for what a task failed in."""
+    if not task.cancelled():
+        task.exception()
 
 
 def served_models(config: Config, created: int) -> list[Served]:
