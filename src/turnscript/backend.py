@@ -22,10 +22,10 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from turnscript.conversation import Usage
-from turnscript.errorobject import page_in, upstream_error
-from turnscript.errors import InvalidRequest, UpstreamError
-from turnscript.jsontext import Json, read_object
+from turnscript.errors import UpstreamError
+from turnscript.jsontext import Json
 from turnscript.logprobs import TokenLogprob, TokenReader
+from turnscript.refused import SHOWN, refusal, told_as_error
 from turnscript.sse import LIMIT, SseReader
 
 
@@ -290,52 +290,6 @@ def token_reader(ask: Completion) -> TokenReader | None:
     return TokenReader(ask.sampling.get("top_logprobs") or 0) if ask.sampling.get("logprobs") is True else None
 
 
-SHOWN = 2000
-"""How much of what a server said an error keeps."""
-
-
-def refusal(status: int, body: bytes) -> UpstreamError:
-    """An answer with an error's status, whatever its body holds: an error object, a `detail`, a page, or nothing."""
-    said = body[:SHOWN].decode("utf-8", "replace").strip()
-    retryable = status in (408, 429) or status >= 500
-    message = page_in(said) or _words_of(body) or said[:300] or "nothing else"
-    hint = _HINTS.get(status, "")
-    return UpstreamError(
-        f"the model server answers {status}: {message}{hint}", upstream=status, body=said, retryable=retryable
-    )
-
-
-_HINTS = {
-    401: " (check the key that the gateway has for this server)",
-    403: " (check the key that the gateway has for this server)",
-    404: " (check the path of this server's URL, and which kind of server it is)",
-    405: " (check the path of this server's URL, and which kind of server it is)",
-}
-
-
-def _words_of(body: bytes) -> str:
-    """The message in an error's body, as far as it is one of the usual shapes."""
-    try:
-        members = read_object(Json(body))
-    except InvalidRequest:
-        return ""
-    if "error" in members:
-        return str(upstream_error(members["error"], Json(body))).removeprefix("the server says: ")
-    for name in ("message", "detail"):
-        if name in members:
-            text = bytes(members[name]).decode("utf-8", "replace")
-            return str(msgspec.json.decode(text)) if text[:1] == '"' else text[:500]
-    return ""
-
-
-def _told_as_error(data: str) -> UpstreamError:
-    """An event that is called an error, and is one whatever it holds."""
-    try:
-        return upstream_error(Json(data.encode()), data)
-    except InvalidRequest:
-        return UpstreamError(f"the server says: {data[:300]}", body=data[:SHOWN], retryable=True)
-
-
 def given(value: Json | UnsetType) -> Json | None:
     """A member's value, None where it is missing or null."""
     return None if value is UNSET or bytes(value) == b"null" else value
@@ -456,7 +410,7 @@ class JsonReader(ABC):
     def _events(self, events: list[tuple[str, str]], pieces: list[Piece]) -> None:
         for name, data in events:
             if name == "error" and '"error"' not in data:
-                raise _told_as_error(data)
+                raise told_as_error(data)
             self._take(data.encode(), pieces)
 
     def _take(self, data: bytes, pieces: list[Piece]) -> None:

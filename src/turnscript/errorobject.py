@@ -84,7 +84,8 @@ def _rate_limited(fault: Fault) -> str:
     wait = fault.retry_after
     if wait is None or "try again in" in fault.message:
         return fault.message
-    return f"{fault.message.removesuffix('.')}. Please try again in {wait:g}s."
+    seconds = f"{wait:.3f}".rstrip("0").rstrip(".")  # no exponent: of "3e+06s" clients read the end
+    return f"{fault.message.removesuffix('.')}. Please try again in {seconds}s."
 
 
 _MESSAGES: dict[Kind, Callable[[Fault], str]] = {"overflow": _overflow, "rate_limited": _rate_limited}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -99,11 +99,30 @@ _ASKED = re.compile(
 _LIMIT = re.compile(
     r"(?:context length is |context size \(|context length of |tokens > |\"n_ctx\": ?)(\d+)", re.IGNORECASE
 )
+_SENTENCES = tuple(
+    re.compile(sentence, re.IGNORECASE | re.DOTALL)
+    for sentence in (
+        # vLLM, which has said it in several ways
+        r"passed (?P<asked>\d+) input tokens and requested (?P<output>\d+) .{0,60}? length is only (?P<limit>\d+)",
+        r"prompt \(length (?P<asked>\d+)\) is longer than the maximum model length of (?P<limit>\d+)",
+        r"prompt \(total length (?P<asked>\d+)\) is too long to fit into the model \(context length (?P<limit>\d+)",
+        # SGLang
+        r"input \((?P<asked>\d+) tokens\) is longer than the model's context length \((?P<limit>\d+)",
+        r"input length \((?P<asked>\d+) tokens\) .{0,80}?exceeds the .{0,80}?\((?P<limit>\d+) tokens",
+        # TGI
+        r"`max_new_tokens` must be <= (?P<limit>\d+)\. Given: (?P<asked>\d+) `inputs` tokens and (?P<output>\d+)",
+        r"`inputs` must have less than (?P<limit>\d+) tokens\. Given: (?P<asked>\d+)",
+        # llama-cpp-python, LM Studio
+        r"requested tokens \((?P<asked>\d+)\) exceed context window of (?P<limit>\d+)",
+        r"keep the first (?P<asked>\d+) tokens .{0,80}? context length of only (?P<limit>\d+)",
+    )
+)
+"""Overflows that servers tell in words of their own."""
 # As servers say how much of what they refuse is the prompt, and how much there may be: OpenAI, vLLM, SGLang, TGI.
 _PROMPT = re.compile(
     r"(at least )?\b(\d+) (?:input tokens|in (?:the|your) (?:prompt|messages)|tokens from the input|`inputs` tokens)"
 )
-_MOST = re.compile(r"(?:context length is |context length of |must be <= )(\d+)")
+_MOST = re.compile(r"(?:context length is (?:only )?|context length of |must be <= )(\d+)")
 _NO_QUOTA = re.compile(r"\"(?:code|type)\"\s*:\s*\"(?:insufficient_quota|billing_error)\"")
 
 
@@ -135,8 +154,8 @@ def fault_of(error: TurnscriptError) -> Fault:
 def _upstream(error: UpstreamError) -> Fault:
     message = str(error)
     said = f"{message}\n{error.body}"
-    if error.upstream in (None, 400, 413, 422, 500) and _OVERFLOW.search(said):
-        return Fault("overflow", 400, message, limit=_number(_LIMIT, said), asked=_number(_ASKED, said))
+    if error.upstream in (None, 400, 413, 422, 500) and (counts := _overflow(said)) is not None:
+        return Fault("overflow", 400, message, **counts)
     kind: Kind
     if error.upstream in (None, 402, 403, 429) and _NO_QUOTA.search(error.body):
         kind, status = "no_quota", 429
@@ -148,6 +167,16 @@ def _upstream(error: UpstreamError) -> Fault:
         kind, status = "server", error.status
     retry = _RETRY.get(kind, error.retryable or None)
     return Fault(kind, status, message, retry_after=error.retry_after, retry=retry)
+
+
+def _overflow(said: str) -> dict[str, Any] | None:
+    """The token counts that a server tells of a prompt that does not fit, as a `Fault` has them; None for all else."""
+    told = next((found for sentence in _SENTENCES if (found := sentence.search(said))), None)
+    if told is not None:
+        return {name: int(count[:18]) for name, count in told.groupdict().items()}
+    if _OVERFLOW.search(said):
+        return {"limit": _number(_LIMIT, said), "asked": _number(_ASKED, said)}
+    return None
 
 
 class Room(Struct, frozen=True):

@@ -102,6 +102,8 @@ FAULTS = [
     ("format = 'rwkv-goose'", "format", "expected an array of tables"),
     ('[models.a]\nbackend="http://h"\naliases=["x"]\n[models.b]\nbackend="http://h"\naliases=["x"]',
      "models.b.aliases", "'x' already means the model 'a'"),
+    ('[models.a]\nbackend="http://h"\naliases=["Claude-*"]\n[models.b]\nbackend="http://h"\naliases=["claude-*"]',
+     "models.b.aliases", "'claude-*' already means the model 'a'"),
     ('[models.a]\nbackend="http://h"\naliases=["b"]\n[models.b]\nbackend="http://h"',
      "models.a.aliases", "'b' already means the model 'b'"),
     (f"[memory]\nsize = 0x{'f' * 5000}", "memory.size", "an integer of 20000 bits"),
@@ -271,6 +273,7 @@ def test_every_setting_has_a_variable_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
+        ("SERVER_HOST", " [::1] ", lambda found: found.server.host == "::1"),
         ("SERVER_PUBLIC", "yes", lambda found: found.server.public is True),
         ("SERVER_PUBLIC", " False ", lambda found: found.server.public is False),
         ("LIMITS_RUNNING", "0", lambda found: found.limits.running is None),
@@ -366,7 +369,7 @@ def test_every_model_can_be_set_by_a_variable(name: str) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost", "LOCALHOST.", "a.localhost",
                                   "::ffff:127.0.0.1"])  # fmt: skip
 def test_this_machines_own_addresses_need_no_keys(host: str) -> None:
-    assert host == load(None, {}, {"server.host": host}).server.host
+    assert host.strip("[]") == load(None, {}, {"server.host": host}).server.host
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", "localhost.example.org", "*",

@@ -17,13 +17,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+import httpx2
 import pytest
 from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.gateway.running import Running
 from tests.gateway.scripted import END, HANG, RESET, STREAM, Asked, Script, chunk, event, said, sse
 from tests.gateway.serving import Serving
-from tests.gateway.stage import APIS, WEATHER, Stage, Threaded, answer, body_of, connected, piece, post, text_of_call
+from tests.gateway.stage import (
+    APIS,
+    NO_TLS,
+    WEATHER,
+    Stage,
+    Threaded,
+    answer,
+    body_of,
+    connected,
+    piece,
+    post,
+    text_of_call,
+)
+from turnscript.gateway.config import Config
 from turnscript.gateway.keyfile import add_key
 from turnscript.gateway.logs import LOGGER, say, set_up
 from turnscript.gateway.metrics import Metrics
@@ -306,9 +321,9 @@ def stage() -> Iterator[Stage]:
         yield made
 
 
-def numbers(stage: Stage) -> dict[str, float]:
+def numbers(client: httpx2.Client) -> dict[str, float]:
     """Every number that Prometheus reads, by its name and labels."""
-    text = stage.client.get("/metrics").text
+    text = client.get("/metrics").text
     found = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -324,11 +339,11 @@ def moved(before: dict[str, float], after: dict[str, float]) -> dict[str, float]
 def test_every_metric_moves_as_it_should(stage: Stage) -> None:
     api = next(one for one in APIS if not one.serving.bare)
     of_api, model = f"api={api.name},model=default", "model=default"
-    start = numbers(stage)
+    start = numbers(stage.client)
 
     stage.play(answer("Hello", " you", pause=0.01))
     stage.ask(api, stream=True)
-    done = moved(start, after := numbers(stage))
+    done = moved(start, after := numbers(stage.client))
     assert 1 == done[f"turnscript_requests_total{{{of_api},status=200}}"]
     assert 12 == done[f"turnscript_tokens_total{{direction=input,{model}}}"]
     assert 2 == done[f"turnscript_tokens_total{{direction=output,{model}}}"]
@@ -341,32 +356,99 @@ def test_every_metric_moves_as_it_should(stage: Stage) -> None:
 
     stage.play(said({"error": {"message": "no"}}, status=500))
     stage.ask(api, stream=False)
-    done = moved(after, after := numbers(stage))
+    done = moved(after, after := numbers(stage.client))
     assert 1 == done[f"turnscript_backend_errors_total{{kind=upstream_error,{model}}}"]
     assert 1 == done[f"turnscript_requests_total{{{of_api},status=502}}"]
 
     stage.play(answer(text_of_call().replace("city", "town")))
     stage.ask(api, stream=False, tools=[WEATHER], made_up_member=1)
-    done = moved(after, after := numbers(stage))
+    done = moved(after, after := numbers(stage.client))
     assert done[next(name for name in done if name.startswith("turnscript_call_findings_total"))] >= 1
     assert done[next(name for name in done if name.startswith("turnscript_losses_total"))] >= 1
 
     stage.play(answer(text_of_call()[:-10]))
     stage.ask(api, stream=False, tools=[WEATHER])
-    done = moved(after, after := numbers(stage))
+    done = moved(after, after := numbers(stage.client))
     assert done[next(name for name in done if name.startswith("turnscript_parse_issues_total"))] >= 1
 
     stage.play([HANG])
     asyncio.run(two_at_once(stage, api, of_api, model))
     stage.until(stage.idle)
-    done = moved(after, numbers(stage))
+    done = moved(after, numbers(stage.client))
     assert 2 == done[f"turnscript_cancelled_total{{{of_api},reason=client}}"]
     assert 2 == done[f"turnscript_requests_total{{{of_api},status=499}}"]
 
     kinds = (Counter, Gauge, Histogram)
     known = {one._name for one in vars(Metrics()).values() if isinstance(one, kinds)}
-    seen = {name.partition("{")[0] for name in moved({}, numbers(stage))} | {"turnscript_running", "turnscript_queue"}
+    seen = {name.partition("{")[0] for name in moved({}, numbers(stage.client))} | {
+        "turnscript_running",
+        "turnscript_queue",
+    }
     assert not {name for name in known if not any(one.startswith(name) for one in seen)}
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_request_that_waits_for_the_turn_of_its_key_is_seen_to_wait(n: int) -> None:
+    api = next(one for one in APIS if one.serving.together is not None)
+    with Stage(limits={"running": 1}) as stage:
+        stage.play([HANG])
+        (model,) = stage.gateway.service.models()
+
+        async def three() -> None:
+            async with (
+                connected(stage.url) as (_, one),
+                connected(stage.url) as (_, two),
+                connected(stage.url) as (_, three),
+            ):
+                for writer in (one, two, three):
+                    writer.write(post(api, body_of(api, stream=False, n=n)))
+                while model.waiting < 2:
+                    await asyncio.sleep(0.005)
+                assert 2 == numbers(stage.client)["turnscript_queue{model=default}"]
+                health = stage.client.get("/health").json()["models"]["default"]
+                assert (1, 2) == (health["running"], health["waiting"])
+
+        asyncio.run(asyncio.wait_for(three(), 60))
+        stage.until(lambda: stage.idle() and not model.waiting)
+        assert 0 == numbers(stage.client)["turnscript_queue{model=default}"]
+
+
+def test_the_line_of_a_broken_off_answer_counts_as_the_metrics_do(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.play([*sse(piece("Once upon a time there was "))[:-1], HANG])
+    caplog.set_level(logging.INFO, LOGGER)
+    before, api = numbers(stage.client), next(one for one in APIS if not one.serving.bare)
+    with stage.client.stream("POST", api.endpoint, content=body_of(api, stream=True)) as told:
+        assert any(b"Once" in data for data in told.iter_bytes())
+    stage.until(stage.idle)
+    done = moved(before, numbers(stage.client))
+    line = next(one.__dict__["fields"] for one in caplog.records if one.getMessage() == "answered")
+    assert 499 == line["status"]
+    for direction in ("input", "output"):
+        assert line[direction] == done[f"turnscript_tokens_total{{direction={direction},model=default}}"] > 0
+
+
+def test_a_server_that_never_was_there_counts_for_its_model(caplog: pytest.LogCaptureFixture) -> None:
+    """The model is known by its name, whether or not anybody could be asked what runs there."""
+    url = "http://127.0.0.1:9"  # nothing listens there
+    caplog.set_level(logging.INFO, LOGGER)
+    with (
+        Running(Config.for_backend(url, "rwkv-universal")) as gateway,
+        httpx2.Client(base_url=gateway.url, verify=NO_TLS) as client,
+    ):
+        for api in APIS:
+            assert 502 == client.post(api.endpoint, content=body_of(api, stream=True)).status_code
+        done = numbers(client)
+    for api in APIS:
+        assert 1 == done[f"turnscript_requests_total{{api={api.name},model=default,status=502}}"]
+    assert len(APIS) == done["turnscript_backend_errors_total{kind=backend_down,model=default}"]
+    assert not [name for name in done if "model=none" in name]
+    told = [(one.getMessage(), one.__dict__["fields"]) for one in caplog.records]
+    for event_, code in (("backend failed", "code"), ("answered", "error")):
+        found = [(said["model"], said[code]) for name, said in told if name == event_]
+        assert [("default", "backend_down")] * len(APIS) == found
+    assert {url} == {said["url"] for name, said in told if name == "backend failed"}
 
 
 async def two_at_once(stage: Stage, api: Any, of_api: str, model: str) -> None:
@@ -378,6 +460,6 @@ async def two_at_once(stage: Stage, api: Any, of_api: str, model: str) -> None:
         second.write(post(api, body_of(api, stream=False)))
         while not stage.gateway.service.models()[0].gate.waiting:
             await asyncio.sleep(0.005)
-        now = numbers(stage)
+        now = numbers(stage.client)
         assert 2 == now[f"turnscript_running{{{of_api}}}"]
         assert 1 == now[f"turnscript_queue{{{model}}}"]

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import gzip
 import json
+import re
 import socket
 from typing import Any
 
@@ -272,15 +273,40 @@ def test_a_refusal_is_an_error_with_its_status(status: int, retryable: bool) -> 
         assert "one two" == text_of(await pieces_of(upstream))
 
 
-@pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("-1", None)])
-def test_a_refusal_says_when_to_try_again(header: str, seconds: float | None) -> None:
-    error = failure(said("", status=429, retry_after=header))
+@pytest.mark.parametrize(
+    ("header", "date", "seconds"),
+    [
+        ("7", "", 7.0),
+        ("0.5", "", 0.5),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", "Wed, 21 Oct 2026 07:27:15 GMT", 45.0),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", "Wed, 21 Oct 2026 07:28:00 GMT", None),
+        ("Wed, 21 Oct 1998 07:28:00 GMT", "", None),
+        ("Wed, 21 Oct 2026 07:28:00", "Wed, 21 Oct 2026 07:27:15 GMT", 45.0),
+        ("Wed, 99 Oct 2026 07:28:00 GMT", "soon", None),
+        *((odd, "", None) for odd in ("-1", "soon", "", "nan", "inf", "1e400", "1e9", "1_0", "9" * 400)),
+    ],
+)
+def test_a_refusal_says_when_to_try_again(header: str, date: str, seconds: float | None) -> None:
+    """As a date, too, by the clock of the server that says it."""
+    error = failure(said("", status=429, retry_after=header, date=date))
     assert ("rate_limited", seconds) == (fault_of(error).kind, error.retry_after)
 
 
 def test_a_redirect_is_not_followed() -> None:
+    """It is told where to: the URL that the gateway should have been given, without what may be secret in it."""
     error = failure(said("", status=307, location="http://127.0.0.1:1/"))
     assert (307, False) == (error.upstream, error.retryable)
+    for location, shown in [
+        ("https://models.example.org/v1/completions", "give the gateway the URL https://models.example.org/v1"),
+        ("/api/v1/completions?key=secret#x", r"the URL http://127.0.0.1:\d+/api/v1$"),
+        ("//user:secret@models.example.org/v1/completions", "the URL http://models.example.org/v1$"),
+        ("https://login.example.org/?next=secret", "points to https://login.example.org/; check the URL"),
+        ("http://[secret", "answers 308 and does not say where to; check the URL$"),
+        ("", "answers 308 and does not say where to; check the URL$"),
+    ]:
+        error = failure(said("secret", status=308, location=location))
+        assert re.search(shown, str(error)), str(error)
+        assert "secret" not in f"{error}{error.body}"
 
 
 def test_a_refusal_without_an_end_is_read_as_far_as_it_needs_to_be() -> None:

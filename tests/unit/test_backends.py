@@ -222,6 +222,35 @@ def test_a_refusal_says_what_the_server_said(backend: Backend, status: int, said
     assert (status in (429, 500, 503)) == error.retryable
 
 
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (404, b'{"error":{"message":"model \'\' not found","type":"api_error"}}'),
+        (404, b'{"object":"error","message":"The model `x` does not exist.","type":"NotFoundError","code":404}'),
+        (400, b'{"error":{"message":"model is required","type":"invalid_request_error"}}'),
+        (400, b"missing or invalid 'model' key"),
+        (400, b'{"detail":"no such model"}'),
+        (422, b'{"detail":[{"type":"missing","loc":["body","model"],"msg":"Field required"}]}'),
+    ],
+)
+def test_a_server_that_asks_which_model_is_meant_is_answered_in_the_configuration(status: int, said: bytes) -> None:
+    assert "`upstream_model`" in str(COMPLETIONS.read_error(status, said))
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (400, b'{"error":{"message":"This model\'s maximum context length is 10 tokens. However, you requested 20"}}'),
+        (400, b'{"error":"top_k is not supported by the model"}'),
+        (500, b'{"error":"the model could not be found"}'),
+        (404, b'{"detail":"Not Found"}'),
+        (404, b"404 page not found"),
+    ],
+)
+def test_other_refusals_say_nothing_of_the_name_of_a_model(status: int, said: bytes) -> None:
+    assert "upstream_model" not in str(COMPLETIONS.read_error(status, said))
+
+
 def test_an_overflow_of_llamacpp_has_both_numbers() -> None:
     message = "request (9001 tokens) exceeds the available context size (1024 tokens), try increasing it"
     said = {"error": {"code": 400, "message": message, "type": "exceed_context_size_error", "n_ctx": 1024}}

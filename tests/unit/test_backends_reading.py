@@ -152,6 +152,21 @@ def test_a_stream_that_breaks_off_is_an_error_that_may_be_tried_again(backend: B
         assert caught.value.retryable
 
 
+@pytest.mark.parametrize("backend", [COMPLETIONS, AI00], ids=["completions", "ai00"])
+def test_an_empty_reason_is_none(backend: Backend) -> None:
+    """LocalAI and others written in Go put one into every chunk: it was taken for the end, so that nobody saw a cut."""
+    events = [event(backend, "a", ""), event(backend, "b", "")]
+    reader = backend.reader(ASK)
+    assert "ab" == text_of(reader.feed(sse(*events)))
+    assert (False, False) == (reader.finished, reader.over)
+    with pytest.raises(UpstreamError, match="broke off"):
+        reader.close()
+    assert ("ab", "length") == summary(read(backend, sse(*events, event(backend, "", "length"))))[:2]
+    assert ("ab", None) == summary(read(backend, sse(*events, "[DONE]")))[:2]
+    text, finish, _, usage = summary(read(backend, whole(backend, "a", "")))
+    assert ("a", None, backend is AI00) == (text, finish, usage is not None)
+
+
 @EACH
 def test_a_whole_answer_that_breaks_off_is_an_error(backend: Backend) -> None:
     data = whole(backend, "one")

@@ -241,6 +241,8 @@ def test_an_overflow_is_said_in_the_words_that_make_clients_shorten_their_conver
 
 def test_the_time_to_wait_stands_in_the_message_too_for_clients_of_streams() -> None:
     assert "Slow down. Please try again in 1.5s." == said(CHAT, RateLimited("Slow down.", 1.5))
+    for wait, seconds in ((3_487_345.0, "3487345s"), (0.0004, "0s"), (60.0, "60s"), (59.5971, "59.597s")):
+        assert f"Slow down. Please try again in {seconds}." == said(CHAT, RateLimited("Slow down.", wait))
     assert "wait: try again in 3s" == said(CHAT, RateLimited("wait: try again in 3s", 1.5))
     assert ("Slow down.", "Slow down.") == (
         said(CHAT, RateLimited("Slow down.")),

@@ -134,11 +134,10 @@ class _Reader(JsonReader):
             raise msgspec.ValidationError("there are no choices")
         choice = answer.choices[0]
         text = choice.text or (choice.delta.content if choice.delta is not None else None) or ""
-        finish = choice.finish_reason
-        if finish is None:
-            return Piece(text) if text else None
         usage = None if answer.usage is None else counted(answer.usage.prompt, answer.usage.completion)
-        return Piece(text, "length" if finish == "length" else "stop", None, usage)
+        if choice.finish_reason:
+            return Piece(text, "length" if choice.finish_reason == "length" else "stop", None, usage)
+        return Piece(text, None, None, usage) if text or usage is not None else None
 
 
 BACKENDS = (Ai00(),)

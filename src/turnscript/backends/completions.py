@@ -9,7 +9,7 @@
 | wire | told |
 | --- | --- |
 | `choices[0].text`, or `delta.content` | `text` |
-| `finish_reason` | `finish`; `abort` is an error |
+| `finish_reason` | `finish`, where it says something; `abort` is an error |
 | `stop_reason`, `matched_stop` | `stop` |
 | `logprobs`, in the form of text completions or of chats | `logprobs` |
 | `usage`, in any chunk, and `prompt_tokens_details.cached_tokens` | `usage` |
@@ -154,7 +154,7 @@ class _Reader(JsonReader):
             return None
         text = choice.text or (choice.delta.content if choice.delta is not None else None) or ""
         tokens = None if self._tokens is None or choice.logprobs == _NULL else self._tokens.read(choice.logprobs)
-        if choice.finish_reason is not None:
+        if choice.finish_reason:  # servers written in Go say "" for none
             return _last(choice, text, usage, tokens)
         if not text and usage is None and tokens is None:
             return None

@@ -217,7 +217,7 @@ class AnswerRequests:
 
     async def _generate(self, visit: Visit, prepared: Prepared, generation: Generation, tell: Tell) -> None:
         """Run a generation, in its turn."""
-        async with prepared.caller.gate, prepared.served.gate:
+        async with prepared.served.turn(prepared.caller.gate):
             visit.begin_in(SOON)
             await self._run(visit, prepared, generation, tell)
 

@@ -30,6 +30,7 @@ from turnscript.gateway.kinds import (
     Flag,
     FormatName,
     Hidden,
+    Host,
     Members,
     Number,
     Seconds,
@@ -66,7 +67,7 @@ class Section(Struct, frozen=True):
 class Server(Struct, frozen=True, kw_only=True):
     """Where the server listens, and what it lets in."""
 
-    host: Annotated[str, Text("an address or a host name"), RESTART] = "127.0.0.1"
+    host: Annotated[str, Host(), RESTART] = "127.0.0.1"
     port: Annotated[int, Whole(0, 65_535), RESTART] = 8400
     public: Annotated[bool, Flag()] = False
     keys: Annotated[Path | None, File()] = None

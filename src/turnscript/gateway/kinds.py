@@ -98,6 +98,16 @@ class Text(Kind, frozen=True):
         return value or '""'
 
 
+class Host(Text, frozen=True):
+    """Where to listen. The brackets that an address has in a URL are none of its own."""
+
+    what: str = "an address or a host name"
+
+    def read(self, value: Any, folder: Path) -> str:
+        host = super().read(value, folder).strip()
+        return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+
 class Choice(Kind, frozen=True):
     """One of some words."""
 

@@ -133,11 +133,11 @@ def _check_local(reader: Reads, at: Place, model: Model) -> None:
 
 
 def _check_aliases(reader: Reads, models: tuple[Model, ...]) -> None:
-    """An alias, or a name, that two models claim would hide one of them."""
-    owners = {model.name: model.name for model in models}
+    """An alias, or a name, that two models claim would hide one of them. In aliases, case does not count."""
+    names, owners = {model.name for model in models}, dict[str, str]()
     for model in models:
         for alias in model.aliases:
-            owner = owners.setdefault(alias, model.name)
+            owner = alias if alias in names else owners.setdefault(alias.lower(), model.name)
             if owner != model.name:
                 reader.wrong((MODELS, model.name, "aliases"), f"{alias!r} already means the model {owner!r}")
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from secrets import token_urlsafe
 from time import monotonic
 
@@ -48,6 +49,7 @@ class Served:
         self.model = model
         self.created = created
         self.gate = Gate(config.limits, None, f"the model {model.name!r}")
+        self._held_up = 0  # requests that wait for their key's turn
         self.users = 0  # requests and background answers that have it, wherever they wait
         self._limits = config.limits
         self._engines: list[Embedded] = []
@@ -57,7 +59,6 @@ class Served:
         self._attempts = 0
         self._refused = False
         self._tags: tuple[Format, list[str]] | None = None
-        self._asking: asyncio.Lock = asyncio.Lock()
         self._ask_again = 0.0
         self._learning: asyncio.Task[None] | None = None
         self._characters = _FIRST_GUESS
@@ -81,6 +82,25 @@ class Served:
         """Let in as many requests as the servers that are up do at once. What waits for a slot waits here: there, it
         may change the answer that is made in that slot."""
         self.gate.change(self._limits, self._pool.capacity if self._pool is not None else None)
+
+    @asynccontextmanager
+    async def turn(self, first: Gate) -> AsyncIterator[None]:
+        """Inside, it is the turn of a request: that of its key, `first`, and then that of the model."""
+        self._held_up += 1
+        try:
+            await first.__aenter__()
+        finally:
+            self._held_up -= 1
+        try:
+            async with self.gate:
+                yield
+        finally:
+            await first.__aexit__()
+
+    @property
+    def waiting(self) -> int:
+        """How many requests for it wait, whichever limit holds them up."""
+        return self._held_up + self.gate.waiting
 
     def is_as(self, other: Served) -> bool:
         """Whether another one is configured in the same way. A format is what the settings say, made anew each time."""
@@ -128,20 +148,23 @@ class Served:
         What would only be good to know nobody waits for: a server that is busy may say nothing for minutes.
         """
         if self._pool is None or self.model.takes is None:
-            await self._learn()
+            await asyncio.shield(self._learned())
         elif self._facts == Facts() and self.model.context is None and monotonic() >= self._ask_again:
             self._ask_again = monotonic() + _ASK_AGAIN
-            self._learning = asyncio.get_running_loop().create_task(self._learn())
-            await asyncio.wait((self._learning,), timeout=_PATIENCE)
+            await asyncio.wait((self._learned(),), timeout=_PATIENCE)
         self._fit_gate()
         return self
 
-    async def _learn(self) -> None:
-        async with self._asking:
-            self._attempts += 1
-            await self._ask()
+    def _learned(self) -> asyncio.Task[None]:
+        """What its servers are asked now. All who wait for it get what comes of it: a server that is mute would keep
+        each of them for as long again."""
+        if self._learning is None or self._learning.done():
+            self._learning = asyncio.get_running_loop().create_task(self._learn())
+            self._learning.add_done_callback(_noted)
+        return self._learning
 
-    async def _ask(self) -> None:
+    async def _learn(self) -> None:
+        self._attempts += 1
         if self._pool is None:
             members = [Member(upstream, self._most_running) for upstream in await self._upstreams()]
             self._pool = Pool(members, renewed=self._heed)
@@ -237,7 +260,7 @@ class Served:
             "up": any(up),
             "servers": len(self.model.backend),
             "running": self.gate.running,
-            "waiting": self.gate.waiting,
+            "waiting": self.waiting,
         }
 
     def servers(self) -> list[tuple[str, bool]]:
@@ -282,6 +305,12 @@ class Served:
         """All names under which it can be asked for that are no patterns."""
         plain = [alias for alias in self.model.aliases if "*" not in alias and "?" not in alias]
         return [self.card(), *map(self.card, plain)]
+
+
+def _noted(task: asyncio.Task[None]) -> None:
+    """Nobody may wait any more for what a task failed in."""
+    if not task.cancelled():
+        task.exception()
 
 
 def served_models(config: Config, created: int) -> list[Served]:

@@ -205,8 +205,13 @@ class Service:
         """
         served = self.served_for(name)
         visit.hold(served)
+        visit.model = served.name
         try:
             return await served.ready()
+        except UpstreamError as error:
+            where = ", ".join(str(address) for address in served.model.backend)
+            self.note_failure(visit.request_id, served.name, error, where)
+            raise
         except _BROKEN as error:
             say(logging.WARNING, "model not ready", model=served.name, error=str(error))
             message = f"the model {served.name!r} cannot be run; the log of this server says why"
@@ -227,7 +232,7 @@ class Service:
     def metrics_text(self) -> bytes:
         """The metrics as they are now."""
         for served in self._models.values():
-            self.metrics.waiting.labels(served.name).set(served.gate.waiting)
+            self.metrics.waiting.labels(served.name).set(served.waiting)
             for url, up in served.servers():
                 self.metrics.backend_up.labels(served.name, url).set(up)
         return self.metrics.text()
@@ -266,7 +271,6 @@ class Service:
             wish(request)
         served = await self._ready(visit, request.settings.model)
         visit.watch()  # not before: others wait for the same model to be ready
-        visit.model = served.name
         request.settings.model = request.settings.model or served.name  # an answer says who gave it
         leaned = Leaned(size=len(body))
         if serving.stored is not None:
@@ -375,6 +379,7 @@ class Service:
             metrics.first_token.labels(api, model).observe(generation.first - visit.began)
         if prepared is not None and generation is not None and not prepared.detached:
             self.note_answer(visit, prepared, generation)
+        used = generation.used if generation is not None else None
         say(
             logging.INFO,
             "answered",
@@ -384,8 +389,8 @@ class Service:
             status=visit.status,
             by=visit.ended_by,
             seconds=round(visit.age, 4),
-            input=generation.usage.input if generation else None,
-            output=generation.usage.output if generation else None,
+            input=used.input if used else None,
+            output=used.output if used else None,
             losses=visit.told.losses,
             prefix=f"{visit.told.reused}/{visit.told.total}",
             error=getattr(visit.error, "code", None),

@@ -14,8 +14,9 @@ import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
-from turnscript.backend import SHOWN, Backend, HttpCall
+from turnscript.backend import Backend, HttpCall
 from turnscript.errors import BackendDown, InvalidInput, UpstreamError, UpstreamTimeout
+from turnscript.refused import SHOWN
 
 READ_SIZE = 16 * 1024
 """How many bytes wait here before the server is told to pause; twice as much at most."""

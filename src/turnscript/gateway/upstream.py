@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from turnscript.backend import Backend, Completion, Facts, HttpCall, Piece
 from turnscript.errors import UpstreamError, UpstreamTimeout
+from turnscript.gateway.refusals import redirected, seconds_to_wait
 from turnscript.gateway.transport import HttpTransport, Reply, Transport, base_of, secrets_of, shown
 
 LONGEST_ERROR = 64 * 1024
@@ -214,10 +215,17 @@ class Answer:
                 body = await whole(self, LONGEST_ERROR)
             finally:
                 self._leave()
-            error = upstream.backend.read_error(self.status, body)
-            error.retry_after = _seconds(self.headers.get("retry-after", ""))
-            raise error
+            raise self._refusal(call, body)
         return self
+
+    def _refusal(self, call: HttpCall, body: bytes) -> UpstreamError:
+        upstream, location = self._upstream, self.headers.get("location", "")
+        if self.status < 400:
+            asked = base_of(upstream.url, upstream.backend) + call.path
+            return redirected(self.status, asked, call.path, location)
+        error = upstream.backend.read_error(self.status, body)
+        error.retry_after = seconds_to_wait(self.headers)
+        return error
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -334,11 +342,6 @@ class Answer:
 def _silent(bodies: Sequence[bytes | None]) -> list[bool]:
     """Which of several questions got no answer."""
     return [body is None for body in bodies]
-
-
-def _seconds(said: str) -> float | None:
-    """What a `retry-after` says in seconds; one that says a date is not read."""
-    return float(said) if said.isascii() and said.isdigit() and len(said) < 9 else None
 
 
 async def whole(source: Reply | Answer, limit: int) -> bytes:

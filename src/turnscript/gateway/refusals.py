@@ -1,0 +1,67 @@
+"""Owns what the head of a model server's refusal tells: when to try again, and where the server says that it is."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from urllib.parse import urljoin, urlsplit, urlunsplit
+
+from turnscript.errors import UpstreamError
+from turnscript.refused import SHOWN
+
+_LONGEST = 1e9  # seconds; nobody waits for longer
+
+
+def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
+    """What `retry-after` says: seconds, or a date by the server's own clock, which may be another one than ours."""
+    said = headers.get("retry-after", "")
+    when = _timestamp(said)
+    if when is None:
+        wait = _number(said)
+        return wait if wait is not None and 0 <= wait < _LONGEST else None
+    now = _timestamp(headers.get("date", ""))
+    wait = when - (time.time() if now is None else now)
+    return wait if wait > 0 else None
+
+
+def _number(said: str) -> float | None:
+    try:
+        number = float(said) if said.isascii() and "_" not in said else math.nan
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _timestamp(said: str) -> float | None:
+    try:
+        return parsedate_to_datetime(said).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def redirected(status: int, asked: str, path: str, location: str) -> UpstreamError:
+    """The error for an answer that is elsewhere. Nobody goes there: the key for this server is for no other one.
+
+    `asked`: the URL, whose end is `path`. What may be secret in a URL is not shown.
+    """
+    where = _where(asked, location) if location else None
+    if where is None:
+        said = "and does not say where to; check the URL"
+    elif where.endswith(path):
+        said = f"and points elsewhere; give the gateway the URL {where.removesuffix(path)}"
+    else:
+        said = f"and points to {where}; check the URL"
+    return UpstreamError(f"the model server answers {status} {said}", upstream=status)
+
+
+def _where(asked: str, location: str) -> str | None:
+    try:
+        parts = urlsplit(urljoin(asked, location))
+    except ValueError:
+        return None
+    host = parts.netloc.rpartition("@")[2]
+    if parts.scheme not in ("http", "https") or not host:
+        return None
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))[:SHOWN]
