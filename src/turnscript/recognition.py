@@ -10,12 +10,16 @@ from turnscript.errorobject import upstream_error
 from turnscript.errors import InvalidInput, InvalidRequest, UnknownName
 from turnscript.format import Format
 from turnscript.given import Source, body_bytes
-from turnscript.jsontext import Json, is_json, read_object, utf8
+from turnscript.jsontext import Json, is_json, read_list, read_object, utf8
 from turnscript.recording import api_of, is_stream
 from turnscript.registry import apis, formats, get_api, get_format, is_format
 
 _FILE = re.compile(r"[/\\]|\.(json|jsonl|txt|md|sse)$")
 """What the last word of a file's name has, where one is given in place of what it holds."""
+
+_MARK = "\ufeff"
+_BEGINNING = 4096
+"""So many characters of a list are looked at to tell it from a transcript."""
 
 AUTO = "auto"
 REQUEST, ANSWER = "request", "response"
@@ -94,23 +98,33 @@ def recognised(source: Source) -> tuple[str, bool]:
 
 
 def wrapped(source: Source) -> Source:
-    """A bare list of messages as a body that holds it; any other source as it is."""
+    """A bare list of messages as a body that holds it; any other source as it is. Raises InvalidRequest for a list that
+    is not JSON, with the line and column that it has there."""
     if isinstance(source, list | tuple):
         return {"messages": source}
-    if isinstance(source, bytes) and source.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
-        return b'{"messages":' + source.removeprefix(b"\xef\xbb\xbf") + b"}"
-    if isinstance(source, str) and source.lstrip().startswith("["):
-        return f'{{"messages":{source}}}'
-    return source
+    if not isinstance(source, bytes | str) or not _is_list(source):
+        return source
+    data = body_bytes(source)
+    read_list(data)
+    return b'{"messages":%b}' % data
+
+
+def _is_list(source: bytes | str) -> bool:
+    """Whether a text begins as a JSON array does, and not as a transcript does that begins with a bracket (`[BOS]`)."""
+    if isinstance(source, bytes):
+        start = source.removeprefix(_MARK.encode()).lstrip()[:_BEGINNING].decode("utf-8", "ignore")
+    else:
+        start = source.removeprefix(_MARK).lstrip()[:_BEGINNING]
+    return start.startswith("[") and not _format_of(start)
 
 
 def _members_of(source: Source) -> dict[str, Json] | str:
     """The members of a body; of a transcript the name of its format."""
-    text = source if isinstance(source, str) else None
-    if isinstance(source, bytes):
-        text = utf8(source).decode()
-    if text is not None and not text.lstrip().startswith(("{", "[")):
-        return _detect_format(text)
+    if isinstance(source, bytes | str) and not _is_list(source):
+        text = source if isinstance(source, str) else utf8(source).decode()
+        text = text.removeprefix(_MARK)
+        if not text.lstrip().startswith("{"):
+            return _detect_format(text)
     return read_object(body_bytes(wrapped(source)))
 
 
@@ -141,10 +155,15 @@ def _nobodys(members: Mapping[str, Json], expected: str) -> InvalidRequest:
     return InvalidRequest(message, path="$", expected=expected, got=keys)
 
 
+def _format_of(text: str) -> str:
+    """The first format that a text begins as a transcript of; empty if there is none."""
+    return next((name for name in formats() if get_format(name).claims(text)), "")
+
+
 def _detect_format(text: str) -> str:
-    for name in formats():
-        if get_format(name).claims(text):
-            return name
+    name = _format_of(text)
+    if name:
+        return name
     if not text.strip() or is_json(text):
         read_object(text)  # says that it is empty, or what it is instead of an object
     first, *more = text.strip().split("\n", 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turnscript.errors import InvalidInput, TurnscriptError
+from turnscript.errors import InvalidInput, InvalidTranscript, TurnscriptError
 from turnscript.jsontext import FEWER_LEVELS, UTF_8
 from turnscript.recognition import AUTO, ONE_REQUEST, ONE_SIDE, recognised
 
@@ -15,7 +15,7 @@ def advice(error: TurnscriptError, source: str, data: bytes, rows: str) -> str:
         return "--side request or --side response says it"
     if error.expected == ONE_REQUEST:
         return "give a request; `turnscript convert` reads answers, too, if --side does not say that they are none"
-    if error.line and data.lstrip()[:1] in (b"{", b"["):
+    if error.line and not isinstance(error, InvalidTranscript) and data.lstrip()[:1] in (b"{", b"["):
         return f"correct the JSON there; {rows}" if b"\n{" in data else "correct the JSON there"
     if source != AUTO:
         return f"it was read as {source}, because --from says so"
