@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from turnscript.conversation import Usage
 from turnscript.errorobject import page_in, upstream_error
 from turnscript.errors import InvalidRequest, UpstreamError
-from turnscript.jsontext import Json, read_object
+from turnscript.jsontext import Json, read_object, text_of
 from turnscript.logprobs import TokenLogprob, TokenReader
 from turnscript.sse import LIMIT, SseReader
 
@@ -298,7 +298,7 @@ def refusal(status: int, body: bytes) -> UpstreamError:
     """An answer with an error's status, whatever its body holds: an error object, a `detail`, a page, or nothing."""
     said = body[:SHOWN].decode("utf-8", "replace").strip()
     retryable = status in (408, 429) or status >= 500
-    message = page_in(said) or _words_of(body) or said[:300] or "nothing else"
+    message = page_in(said) or _words_of(body.decode("utf-8", "replace")) or said[:300] or "nothing else"
     hint = _HINTS.get(status, "")
     return UpstreamError(
         f"the model server answers {status}: {message}{hint}", upstream=status, body=said, retryable=retryable
@@ -313,17 +313,17 @@ _HINTS = {
 }
 
 
-def _words_of(body: bytes) -> str:
+def _words_of(body: str) -> str:
     """The message in an error's body, as far as it is one of the usual shapes."""
     try:
-        members = read_object(Json(body))
+        members = read_object(body)
     except InvalidRequest:
         return ""
     if "error" in members:
-        return str(upstream_error(members["error"], Json(body))).removeprefix("the server says: ")
+        return str(upstream_error(members["error"], body)).removeprefix("the server says: ")
     for name in ("message", "detail"):
         if name in members:
-            text = bytes(members[name]).decode("utf-8", "replace")
+            text = text_of(members[name])
             return str(msgspec.json.decode(text)) if text[:1] == '"' else text[:500]
     return ""
 
