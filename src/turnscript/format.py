@@ -130,7 +130,12 @@ class Format(Struct, frozen=True):
         """The same as the writer that wrote them, whose pieces are no objects, and which can tell what was lost."""
         if view not in VIEWS:
             raise UnknownName("view", view, VIEWS)
-        return write_document(self.document, request, archive=view == "archive", policy=_policy(escape))
+        policy = _policy(escape)
+        try:
+            return write_document(self.document, request, archive=view == "archive", policy=policy)
+        except MISTAKES:
+            refuse_mistakes(request=request)
+            raise
 
     def ends_late(self, item: Item) -> bool:
         """Whether nothing behind an item of the model ends its turn: only another's does, or the end of the text.
