@@ -19,8 +19,9 @@ from turnscript.errors import InvalidConversation
 Rule = tuple[str, Iterable[str]]
 """What begins a tag, and what the rest of one begins with: `("<<", ["USER", "SYS"])`."""
 
-_TOKEN = re.compile(r"<<[A-Z_]+|<[^<>\s]+>?|\[/?[A-Za-z_]+\]|```\w*")
-_TAG = re.compile(r"<<[A-Z_]+(?:>>)?|<[^<>\s]+>?|\[/?[A-Za-z_]+\]")
+_SQUARE = r"\[/?[A-Za-z_]+(?:\]|\Z)"  # whole, or an opening that attributes may follow
+_TOKEN = re.compile(rf"<<[A-Z_]+|<[^<>\s]+>?|{_SQUARE}|```\w*")
+_TAG = re.compile(rf"<<[A-Z_]+(?:>>)?|<[^<>\s]+>?|{_SQUARE}")
 _LEADS = ("<<", "<", "[", "```")
 
 

@@ -143,6 +143,8 @@ def _ends_of(document: Document, turn: Turn, segment: Segment) -> Iterator[str]:
     yield segment.close.strip()
     if not document.flattened:
         yield turn.close.strip()
+    if document.anchored:  # no block may begin inside of another
+        yield from (other.open for other in (*turn.segments, document.metadata, document.tools) if other is not None)
     for other in (*turn.segments, *turn.also_read):
         if segment.bare and other.open and not other.tentative:
             yield (other.group or other).open.lstrip()
