@@ -100,3 +100,17 @@ def test_a_block_whose_opening_a_content_may_hold_is_refused() -> None:
     (format_,) = read_formats(hashes.replace("anchored = true", f"anchored = true\nescape = {rules}"), {})
     asked = ts.Request(conversation=ts.Conversation([ts.User(content=[ts.Text(text="#BOT]\nHi")])]))
     assert asked == format_.parse(format_.render(asked).value)
+
+
+@pytest.mark.parametrize("value", ["[1]", '{"a": 1}', "5", "true", "null", '"hologram"'])
+def test_the_type_of_a_part_that_is_no_known_word_is_an_error(value: str) -> None:
+    error = fault(UNIVERSAL, f"<<USER>>\n<<PART type={value}>>\nx\n<<USER_END>>")
+    assert 2 == error.line
+    assert error.message.startswith("unknown part type ")
+
+
+@pytest.mark.parametrize("value", ["[1]", '{"a": 1}', "5", "true"])
+def test_the_shape_of_a_content_that_is_no_word_is_an_error(value: str) -> None:
+    error = fault(UNIVERSAL, f"<<SYS as={value}>>\n\n<<SYS_END>>")
+    assert 1 == error.line
+    assert error.message.startswith("the attribute 'as' must be a string in double quotes, not ")
