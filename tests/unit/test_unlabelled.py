@@ -1,5 +1,6 @@
 """Owns the checks of telling what an unlabelled source is, where its first character does not tell."""
 
+import contextlib
 import json
 
 import pytest
@@ -61,3 +62,24 @@ def test_a_list_with_a_byte_that_is_no_text_says_where_that_is() -> None:
     with pytest.raises(ts.InvalidRequest, match="0xff is not UTF-8") as caught:
         ts.parse(b'["\xff"]')
     assert (1, 3) == (caught.value.line, caught.value.column)
+
+
+ODD = ["[]", "{}", "null", "5", '"x"']
+MEMBERS = ["type", "object", "event", "choices", "output", "response", "delta", "error", "item", "messages", "input"]
+
+
+@pytest.mark.parametrize("value", ODD)
+@pytest.mark.parametrize("member", MEMBERS)
+def test_what_is_told_by_its_members_is_told_or_refused_whatever_they_are(member: str, value: str) -> None:
+    """Each API is asked whether it knows its own signs there."""
+    body = f'{{"{member}": {value}}}'
+    for source in (body, f"data: {body}\n\n", f"event: x\ndata: {body}\n\n"):
+        for read in (ts.parse, ts.parse_response, ts.parse_exchange):
+            with contextlib.suppress(ts.TurnscriptError):
+                read(source)
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_a_member_that_one_api_cannot_read_hides_nothing_from_the_others(value: str) -> None:
+    body = f'{{"type": {value}, "choices": [{{"index": 0, "delta": {{"content": "Hi"}}, "finish_reason": "stop"}}]}}'
+    assert "openai-chat" == ts.parse_response(f"data: {body}\n\ndata: [DONE]\n\n").origin
