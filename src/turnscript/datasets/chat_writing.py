@@ -38,7 +38,7 @@ from turnscript.datasets.members import record
 from turnscript.grouping import group
 from turnscript.jsontext import Json
 from turnscript.losses import Loss
-from turnscript.sources import around, at_source, part_path
+from turnscript.sources import at_source, message_path, part_path
 
 _NOT_HERE = "messages have no such member"
 _NULL, _TRUE = b"null", Json(b"true")
@@ -157,7 +157,7 @@ def _foreign(item: Item, losses: list[Loss]) -> Item:
     found, own = copy(item), item.hints
     unnamed = [(item.at, item.extra)]
     if own is not None:
-        unnamed += [(around(item.at), own.envelope), (item.at, own.attributes)]
+        unnamed += [(message_path(item.at), own.envelope), (item.at, own.attributes)]
         found.hints = Hints(turn="new") if own.turn == "new" else None
     unnamed += [(part_path(item, index), part.extra) for index, part in enumerate(content) if part.extra]
     losses += [Loss(f"{place}.{key}", "dropped", _NOT_HERE) for place, extra in unnamed for key in extra]

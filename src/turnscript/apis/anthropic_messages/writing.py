@@ -35,7 +35,7 @@ from turnscript.grouping import group, shape_of, side_of, slot_of
 from turnscript.jsontext import Json, is_object
 from turnscript.losses import LossKind
 from turnscript.pairing import call_ids, told
-from turnscript.sources import NOT_HERE
+from turnscript.sources import NOT_HERE, message_path
 
 # All results of a turn go into one user message.
 JOINS = grouping.JOINS | {("tool_result", "tool_result")}
@@ -452,11 +452,6 @@ def is_text(block: Any) -> bool:
 def _is_blank(blocks: Sequence[Any]) -> bool:
     """Whether all texts of a message are white space: the server refuses those, and takes one beside another text."""
     return all(block["text"].isspace() for block in blocks if is_text(block))
-
-
-def message_path(at: str) -> str:
-    """The path of the message around a block."""
-    return at[: at.find("]") + 1] or at
 
 
 _BLOCKS: dict[type, Callable[[Writer, Any, list[Any], Body], None]] = {

@@ -43,6 +43,7 @@ from turnscript.conversation import (
 from turnscript.grouping import is_joined, shape_of, slot_of
 from turnscript.jsontext import is_object
 from turnscript.pairing import call_ids, is_generated, kept_ids, told
+from turnscript.sources import message_path
 
 
 def write_items(body: Body, rendering: Rendering) -> None:
@@ -67,11 +68,6 @@ def only_text(content: list[Part]) -> str | None:
         if type(part) is Text and not part.extra:
             return part.text
     return None
-
-
-def message_path(at: str) -> str:
-    """The path of the message that an item was read from: up to the first index."""
-    return at[: at.find("]") + 1] or at
 
 
 class Writer:
