@@ -14,7 +14,6 @@ from typing import Any, cast
 
 from turnscript import grouping
 from turnscript.api import SEED, Body, Rendering
-from turnscript.apis.anthropic_messages.blocks import is_plain
 from turnscript.apis.anthropic_messages.parts import PartWriter, is_plain_block
 from turnscript.apis.anthropic_messages.settings import is_native
 from turnscript.conversation import (
@@ -35,6 +34,7 @@ from turnscript.grouping import group, shape_of, side_of, slot_of
 from turnscript.jsontext import Json, is_object
 from turnscript.losses import LossKind
 from turnscript.pairing import call_ids, told
+from turnscript.readable import single_text
 from turnscript.sources import NOT_HERE, message_path
 
 # All results of a turn go into one user message.
@@ -422,8 +422,9 @@ class Writer:
         blocks.append(block)
 
     def _result_parts(self, item: ToolResult) -> list[Any]:
-        if is_plain(item.content):
-            return [{"type": "text", "text": cast("Text", item.content[0]).text}]
+        text = single_text(item.content)
+        if text is not None:
+            return [{"type": "text", "text": text}]
         parts = []
         for index, part in enumerate(item.content):
             block = self._block(part, item, index)
