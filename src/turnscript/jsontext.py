@@ -247,21 +247,26 @@ def utf8(data: bytes) -> bytes:
         return data
     try:
         _check_utf8(data)
-        return data
     except UnicodeDecodeError:
-        pass
+        raise _not_utf8(data) from None
+    return data
+
+
+def _not_utf8(data: bytes) -> InvalidRequest:
+    """The error for the first byte that is not UTF-8."""
+    offset = _first_bad_byte(data)
+    line, column = position(data, offset)
+    remedy = "UTF-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "another encoding or a binary file"
+    message = f"byte 0x{data[offset]:02x} is not UTF-8; this looks like {remedy}, convert it to UTF-8 first"
+    return InvalidRequest(message, line=line, column=column, expected=UTF_8)
+
+
+def _first_bad_byte(data: bytes) -> int:
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        line, column = position(data, error.start)
-        remedy = "UTF-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "another encoding or a binary file"
-        raise InvalidRequest(
-            f"byte 0x{data[error.start]:02x} is not UTF-8; this looks like {remedy}, convert it to UTF-8 first",
-            line=line,
-            column=column,
-            expected=UTF_8,
-        ) from None
-    return data
+        return error.start
+    raise AssertionError("all of it is UTF-8")
 
 
 def _check_utf8(data: bytes) -> None:
@@ -307,7 +312,12 @@ def excerpt(value: Json, limit: int = 40) -> str:
 
 
 def syntax_error(data: bytes, error: Exception) -> InvalidRequest:
-    """The error for bytes that are not JSON: what is wrong, at which line and column."""
+    """The error for bytes that are not JSON, or that nobody can read as such: what is wrong, at which line and column.
+
+    `error`: what the decoder said, of msgspec or of UTF-8.
+    """
+    if isinstance(error, msgspec.ValidationError):
+        return InvalidRequest("a number is out of range", expected="a number that a double can hold")
     if isinstance(error, RecursionError):
         return InvalidRequest(
             f"the JSON is nested too deep (the limit is {MAX_DEPTH_HINT} levels)", path="$", expected=FEWER_LEVELS
@@ -315,6 +325,8 @@ def syntax_error(data: bytes, error: Exception) -> InvalidRequest:
     if isinstance(error, UnicodeEncodeError):
         before = error.object[: error.start].encode()
         return _half_a_character(data, len(before), ascii(error.object[error.start]))
+    if isinstance(error, UnicodeDecodeError):
+        return _not_utf8(data)
     if not data.strip():
         return InvalidRequest("the input is empty", line=1, column=1, expected="a JSON object")
     found = re.search(r"\(byte (\d+)\)", str(error))
