@@ -123,19 +123,18 @@ class Format(Struct, frozen=True):
         self, request: Request, *, view: str = "prompt", escape: str = AUTO, normalize_json: bool = False
     ) -> list[Span]:
         """The same as spans: which text is control, which is content, and what the model itself would write."""
-        request = self.normalized(request)[0] if normalize_json else request
-        return self.write(request, view=view, escape=escape).spans
+        try:
+            request = self.normalized(request)[0] if normalize_json else request
+            return self.write(request, view=view, escape=escape).spans
+        except MISTAKES:
+            refuse_mistakes(request=request)
+            raise
 
     def write(self, request: Request, *, view: str = "prompt", escape: str = AUTO) -> Writer:
         """The same as the writer that wrote them, whose pieces are no objects, and which can tell what was lost."""
         if view not in VIEWS:
             raise UnknownName("view", view, VIEWS)
-        policy = _policy(escape)
-        try:
-            return write_document(self.document, request, archive=view == "archive", policy=policy)
-        except MISTAKES:
-            refuse_mistakes(request=request)
-            raise
+        return write_document(self.document, request, archive=view == "archive", policy=_policy(escape))
 
     def ends_late(self, item: Item) -> bool:
         """Whether nothing behind an item of the model ends its turn: only another's does, or the end of the text.
