@@ -16,11 +16,11 @@ import msgspec
 from msgspec import NODEFAULT, Struct
 
 from turnscript.conversation import Item, Part, Request, Response, Text, Tool
-from turnscript.errors import InvalidConversation, type_of
+from turnscript.errors import InvalidConversation, half_a_pair, type_of
 from turnscript.jsontext import Json
 
-MISTAKES = (AttributeError, KeyError, TypeError)
-"""What values of a wrong type raise, wherever they are used."""
+MISTAKES = (AttributeError, KeyError, TypeError, UnicodeEncodeError)
+"""What values of a wrong type raise, wherever they are used, and texts that no UTF-8 can hold."""
 
 _WANTED = {"request": Request, "response": Response, "items": list[Item], "tools": list[Tool] | None}
 _READERS = {Request: "`parse` makes one of a body", Response: "`parse_response` makes one of a body"}
@@ -29,7 +29,8 @@ _ROOTS = ("conversation", "request", "response")
 
 
 def refuse_mistakes(**given: object) -> None:
-    """Raise InvalidConversation for the first value that is not of its type; nothing if all are.
+    """Raise InvalidConversation for the first value that is not of its type, or else for the first text with half of a
+    surrogate pair; nothing if there is none.
 
     `request`, `response`, `items` and `tools` are what they are called.
     """
@@ -39,6 +40,9 @@ def refuse_mistakes(**given: object) -> None:
             told = f"expected {_told(expected)}, got {type_of(got)}"
             message = f"{told}; {remedy}" if remedy else told
             raise InvalidConversation(message, path=path, expected=_told(expected), got=type_of(got)) from None
+    for name, value in given.items():
+        for path, error in _unencodable(value, name):
+            raise half_a_pair(error, "this text", path) from None
 
 
 def kind_of(part: object) -> str:
@@ -68,6 +72,22 @@ def _misfits(value: object, hint: Any, path: str) -> Iterator[tuple[str, Any, ob
     elif isinstance(value, list | tuple) and get_args(fitting):
         for index, one in enumerate(value):
             yield from _misfits(one, get_args(fitting)[0], f"{path}[{index}]")
+
+
+def _unencodable(value: object, path: str) -> Iterator[tuple[str, UnicodeEncodeError]]:
+    """The texts that UTF-8 cannot hold: where each is, and what is wrong."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            yield path, error
+    elif isinstance(value, Struct):
+        before = "" if path in _ROOTS else f"{path}."
+        for name in value.__struct_fields__:
+            yield from _unencodable(getattr(value, name), f"{before}{name}")
+    elif isinstance(value, list | tuple):
+        for index, one in enumerate(value):
+            yield from _unencodable(one, f"{path}[{index}]")
 
 
 def _fits(value: object, hint: Any) -> bool:

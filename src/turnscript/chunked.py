@@ -15,10 +15,11 @@ import msgspec
 
 from turnscript.api import Head
 from turnscript.behind import DONE, Behind
+from turnscript.conversation import Request
 from turnscript.errorobject import error_frame, upstream_error
 from turnscript.errors import InvalidRequest, TurnscriptError, UpstreamError
 from turnscript.events import Event, MessageEnd
-from turnscript.jsontext import Json
+from turnscript.jsontext import Json, read_object
 from turnscript.sse import SseReader, comment, frame
 
 _SHOWN = 2000
@@ -137,6 +138,15 @@ class ChunkParser:
             raise UpstreamError(message, body=payload[:_SHOWN]) from error
         self._begun = True
         return False
+
+
+def asks_usage(request: Request) -> bool:
+    """Whether the client wants token counts at the end of a stream."""
+    options = request.settings.stream_options
+    if options is None or bytes(options)[:1] != b"{":
+        return False
+    asked = read_object(options).get("include_usage")
+    return asked is not None and bytes(asked) == b"true"
 
 
 _encode = msgspec.json.Encoder().encode

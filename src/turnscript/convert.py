@@ -48,7 +48,7 @@ from turnscript.registry import is_format, origin_of
 from turnscript.rendered import Rendered
 from turnscript.respelling import respelled
 from turnscript.retelling import answered, losses_in_source_words
-from turnscript.sources import around, in_source_words
+from turnscript.sources import in_source_words, message_path
 
 FORMAT_OPTIONS = ("view", "escape", "variant")
 
@@ -342,7 +342,7 @@ def beyond_first(exchange: Exchange, holder: str) -> list[Loss]:
 def _place_of(answer: Response) -> str:
     """Where an answer among several stands; the body, if it says nothing."""
     at = answer.items[0].at if answer.items else ""
-    return around(at) if at.startswith("$") and "]" in at else "$"
+    return message_path(at) if at.startswith("$") and "]" in at else "$"
 
 
 def _refuse(losses: list[Loss], target: str, *, strict: bool) -> None:

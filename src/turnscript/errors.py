@@ -320,6 +320,12 @@ def type_of(value: object) -> str:
     return "None" if value is None else type(value).__name__
 
 
+def half_a_pair(error: UnicodeEncodeError, what: str, path: str = "") -> InvalidConversation:
+    """The error for a text that UTF-8 cannot hold. `what`: whose text it is; `path`: where, if that is known."""
+    message = f"{what} holds half of a surrogate pair, which UTF-8 cannot carry"
+    return InvalidConversation(message, path=path, got=ascii(error.object[error.start : error.end]))
+
+
 def _no_name(given: object, known: Sequence[str]) -> tuple[str, str]:
     """The type of what is no name, and the name that may be meant: a path as text, that of a format or API."""
     if isinstance(given, str):

@@ -30,7 +30,7 @@ from turnscript.conversation import (
     ToolCall,
     Usage,
 )
-from turnscript.errors import InvalidConversation, InvalidRequest, InvalidTranscript
+from turnscript.errors import InvalidRequest, InvalidTranscript, half_a_pair
 from turnscript.jsontext import Json, members, read_object
 from turnscript.logprobs import TokenLogprob
 
@@ -97,9 +97,8 @@ def archived(exchange: Exchange) -> Request:
         if hidden:
             fields["x"] = Json(members(hidden).encode())
         said = Json(members(fields).encode())
-    except UnicodeEncodeError:
-        message = "a text of the answer holds half of a surrogate pair, which UTF-8 cannot carry"
-        raise InvalidConversation(message, path=f"$.{RESPONSE}") from None
+    except UnicodeEncodeError as error:
+        raise half_a_pair(error, "a text of the answer", f"$.{RESPONSE}") from None
     conversation = Conversation(items, request.tools)
     return replace(request, conversation=conversation, archived=request.archived | {RESPONSE: said})
 

@@ -123,8 +123,12 @@ class Format(Struct, frozen=True):
         self, request: Request, *, view: str = "prompt", escape: str = AUTO, normalize_json: bool = False
     ) -> list[Span]:
         """The same as spans: which text is control, which is content, and what the model itself would write."""
-        request = self.normalized(request)[0] if normalize_json else request
-        return self.write(request, view=view, escape=escape).spans
+        try:
+            request = self.normalized(request)[0] if normalize_json else request
+            return self.write(request, view=view, escape=escape).spans
+        except MISTAKES:
+            refuse_mistakes(request=request)
+            raise
 
     def write(self, request: Request, *, view: str = "prompt", escape: str = AUTO) -> Writer:
         """The same as the writer that wrote them, whose pieces are no objects, and which can tell what was lost."""

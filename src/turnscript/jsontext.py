@@ -62,6 +62,14 @@ def json_string(text: str) -> str:
     return _encode(text).decode()
 
 
+def safe_json_string(text: str) -> str:
+    """The same; half of a surrogate pair, which no UTF-8 can hold, as an escape. Decoders make it of broken bytes."""
+    try:
+        return json_string(text)
+    except UnicodeEncodeError:
+        return json.dumps(text)
+
+
 def plain(value: Json) -> Any:
     """The value as Python data, as `json.loads` reads it; an integer with too many digits for that is a Decimal.
 
@@ -239,21 +247,26 @@ def utf8(data: bytes) -> bytes:
         return data
     try:
         _check_utf8(data)
-        return data
     except UnicodeDecodeError:
-        pass
+        raise _not_utf8(data) from None
+    return data
+
+
+def _not_utf8(data: bytes) -> InvalidRequest:
+    """The error for the first byte that is not UTF-8."""
+    offset = _first_bad_byte(data)
+    line, column = position(data, offset)
+    remedy = "UTF-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "another encoding or a binary file"
+    message = f"byte 0x{data[offset]:02x} is not UTF-8; this looks like {remedy}, convert it to UTF-8 first"
+    return InvalidRequest(message, line=line, column=column, expected=UTF_8)
+
+
+def _first_bad_byte(data: bytes) -> int:
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        line, column = position(data, error.start)
-        remedy = "UTF-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "another encoding or a binary file"
-        raise InvalidRequest(
-            f"byte 0x{data[error.start]:02x} is not UTF-8; this looks like {remedy}, convert it to UTF-8 first",
-            line=line,
-            column=column,
-            expected=UTF_8,
-        ) from None
-    return data
+        return error.start
+    raise AssertionError("all of it is UTF-8")
 
 
 def _check_utf8(data: bytes) -> None:
@@ -299,19 +312,27 @@ def excerpt(value: Json, limit: int = 40) -> str:
 
 
 def syntax_error(data: bytes, error: Exception) -> InvalidRequest:
-    """The error for bytes that are not JSON: what is wrong, at which line and column."""
+    """The error for bytes that are not JSON, or that nobody can read as such: what is wrong, at which line and column.
+
+    `error`: what the decoder said, of msgspec or of UTF-8.
+    """
+    if isinstance(error, msgspec.ValidationError):
+        return InvalidRequest("a number is out of range", expected="a number that a double can hold")
     if isinstance(error, RecursionError):
         return InvalidRequest(
             f"the JSON is nested too deep (the limit is {MAX_DEPTH_HINT} levels)", path="$", expected=FEWER_LEVELS
         )
+    if isinstance(error, UnicodeEncodeError):
+        before = error.object[: error.start].encode()
+        return _half_a_character(data, len(before), ascii(error.object[error.start]))
+    if isinstance(error, UnicodeDecodeError):
+        return _not_utf8(data)
     if not data.strip():
         return InvalidRequest("the input is empty", line=1, column=1, expected="a JSON object")
     found = re.search(r"\(byte (\d+)\)", str(error))
     surrogate = _LONE_SURROGATE.search(data)
     if surrogate and (not found or surrogate.start() <= int(found[1])):
-        line, column = position(data, surrogate.start())
-        message = f"{surrogate[0].decode()} is half of a surrogate pair, which no UTF-8 text can hold"
-        return InvalidRequest(message, line=line, column=column, expected="a whole character")
+        return _half_a_character(data, surrogate.start(), surrogate[0].decode())
     offset = int(found[1]) if found else len(data)
     if "trailing characters" in str(error):
         offset -= 1  # msgspec counts the first character that follows as read
@@ -320,6 +341,12 @@ def syntax_error(data: bytes, error: Exception) -> InvalidRequest:
     if not found:
         reason = "the input ends in the middle of a value"
     return InvalidRequest(f"not valid JSON: {reason}", line=line, column=column, expected="JSON")
+
+
+def _half_a_character(data: bytes, offset: int, shown: str) -> InvalidRequest:
+    line, column = position(data, offset)
+    message = f"{shown} is half of a surrogate pair, which no UTF-8 text can hold"
+    return InvalidRequest(message, line=line, column=column, expected="a whole character")
 
 
 def members(fields: Mapping[str, object]) -> str:
@@ -340,6 +367,6 @@ def _located(decode: Callable[[Any], Any], data: bytes | str | Raw) -> Any:
         value = data if isinstance(data, Raw) else Raw(data.encode() if isinstance(data, str) else data)
         message = f"expected {wanted}, got {type_name(value)}"
         raise InvalidRequest(message, path="$", expected=wanted, got=type_name(value)) from error
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
         raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
         raise syntax_error(raw, error) from None

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from turnscript.conversation import Document, Part, Raw, Refusal, Text
 from turnscript.jsontext import Json, plain
 
 SEARCH_RESULT = "search_result"
 """The kind of part that holds passages which a search found: a client's own, in what its tool answers, for example."""
+
+
+def single_text(content: Sequence[Part]) -> str | None:
+    """The text of a content that is one text without unnamed members, so that a string says all of it; else None."""
+    if len(content) == 1:
+        part = content[0]
+        if type(part) is Text and not part.extra:
+            return part.text
+    return None
 
 
 def readable(part: Part) -> str | None:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import AnyStr
 
 from turnscript.api import Api, leftover
 from turnscript.errorobject import upstream_error
 from turnscript.errors import InvalidInput, InvalidRequest, UnknownName
 from turnscript.format import Format
 from turnscript.given import Source, body_bytes
-from turnscript.jsontext import Json, is_json, read_object, utf8
+from turnscript.jsontext import Json, is_json, read_list, read_object, utf8
 from turnscript.recording import api_of, is_stream
 from turnscript.registry import apis, formats, get_api, get_format, is_format
 
 _FILE = re.compile(r"[/\\]|\.(json|jsonl|txt|md|sse)$")
 """What the last word of a file's name has, where one is given in place of what it holds."""
+
+_MARK = "\ufeff"
+_BEGINNING = 4096
+"""So many characters of a list are looked at to tell it from a transcript."""
 
 AUTO = "auto"
 REQUEST, ANSWER = "request", "response"
@@ -95,32 +98,34 @@ def recognised(source: Source) -> tuple[str, bool]:
 
 
 def wrapped(source: Source) -> Source:
-    """A bare list of messages as a body that holds it; any other source as it is, and so a transcript that begins
-    with `[`."""
+    """A bare list of messages as a body that holds it; any other source as it is. Raises InvalidRequest for a list that
+    is not JSON, with the line and column that it has there."""
     if isinstance(source, list | tuple):
         return {"messages": source}
-    if isinstance(source, bytes) and source.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
-        bare = source.removeprefix(b"\xef\xbb\xbf")
-        return source if _format_of(_beginning(bare).decode(errors="ignore")) else b'{"messages":' + bare + b"}"
-    if isinstance(source, str) and source.lstrip().startswith("["):
-        return source if _format_of(_beginning(source)) else f'{{"messages":{source}}}'
-    return source
+    if not isinstance(source, bytes | str) or not _is_list(source):
+        return source
+    data = body_bytes(source)
+    read_list(data)
+    return b'{"messages":%b}' % data
 
 
-def _beginning(text: AnyStr) -> AnyStr:
-    """As much of a text as is needed to tell what it is, because the whole may be long."""
-    return text.lstrip()[:1024]
+def _is_list(source: bytes | str) -> bool:
+    """Whether a text begins as a JSON array does, and not as a transcript does that begins with a bracket (`[BOS]`)."""
+    if isinstance(source, bytes):
+        start = source.removeprefix(_MARK.encode()).lstrip()[:_BEGINNING].decode("utf-8", "ignore")
+    else:
+        start = source.removeprefix(_MARK).lstrip()[:_BEGINNING]
+    return start.startswith("[") and not _format_of(start)
 
 
 def _members_of(source: Source) -> dict[str, Json] | str:
     """The members of a body; of a transcript the name of its format."""
-    source = wrapped(source)
-    text = source if isinstance(source, str) else None
-    if isinstance(source, bytes):
-        text = utf8(source).decode()
-    if text is not None and not text.lstrip().startswith("{"):
-        return _detect_format(text)
-    return read_object(body_bytes(source))
+    if isinstance(source, bytes | str) and not _is_list(source):
+        text = source if isinstance(source, str) else utf8(source).decode()
+        text = text.removeprefix(_MARK)
+        if not text.lstrip().startswith("{"):
+            return _detect_format(text)
+    return read_object(body_bytes(wrapped(source)))
 
 
 def _claimed(members: Mapping[str, Json], *, answers: bool = False) -> str:
@@ -151,7 +156,7 @@ def _nobodys(members: Mapping[str, Json], expected: str) -> InvalidRequest:
 
 
 def _format_of(text: str) -> str:
-    """The format of which a text looks like a transcript; empty if it looks like none."""
+    """The first format that a text begins as a transcript of; empty if there is none."""
     return next((name for name in formats() if get_format(name).claims(text)), "")
 
 

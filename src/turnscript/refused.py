@@ -8,7 +8,7 @@ import msgspec
 
 from turnscript.errorobject import page_in, upstream_error
 from turnscript.errors import InvalidRequest, UpstreamError
-from turnscript.jsontext import Json, read_object
+from turnscript.jsontext import Json, read_object, text_of
 
 SHOWN = 2000
 """How much of what a server said an error keeps."""
@@ -18,7 +18,7 @@ def refusal(status: int, body: bytes) -> UpstreamError:
     """An answer with an error's status, whatever its body holds: an error object, a `detail`, a page, or nothing."""
     said = body[:SHOWN].decode("utf-8", "replace").strip()
     retryable = status in (408, 429) or status >= 500
-    message = page_in(said) or _words_of(body) or said[:300] or "nothing else"
+    message = page_in(said) or _words_of(body.decode("utf-8", "replace")) or said[:300] or "nothing else"
     wanted = status in _OF_MODELS and _WHICH_MODEL.search(message[:SHOWN])
     hint = _HINT_MODEL if wanted else _HINTS.get(status, "")
     return UpstreamError(
@@ -44,17 +44,17 @@ _WHICH_MODEL = re.compile(
 """A server that has several models, and was not told which one or does not know the name."""
 
 
-def _words_of(body: bytes) -> str:
+def _words_of(body: str) -> str:
     """The message in an error's body, as far as it is one of the usual shapes."""
     try:
-        members = read_object(Json(body))
+        members = read_object(body)
     except InvalidRequest:
         return ""
     if "error" in members:
-        return str(upstream_error(members["error"], Json(body))).removeprefix("the server says: ")
+        return str(upstream_error(members["error"], body)).removeprefix("the server says: ")
     for name in ("message", "detail"):
         if name in members:
-            text = bytes(members[name]).decode("utf-8", "replace")
+            text = text_of(members[name])
             return str(msgspec.json.decode(text)) if text[:1] == '"' else text[:500]
     return ""
 

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Raw
 
-from turnscript.errors import InvalidConversation
+from turnscript.errors import half_a_pair
 from turnscript.jsontext import plain
 from turnscript.losses import Loss, summary
 
@@ -38,8 +38,7 @@ class Rendered(Generic[ValueT_co]):
             try:
                 self._data = self._payload.encode() if isinstance(self._payload, str) else _encode(self._payload)
             except UnicodeEncodeError as error:
-                message = "a text of the conversation holds half of a surrogate pair, which UTF-8 cannot carry"
-                raise InvalidConversation(message, got=ascii(error.object[error.start : error.end])) from None
+                raise half_a_pair(error, "a text of the conversation") from None
         return self._data
 
     @property

@@ -97,7 +97,7 @@ def _holders(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
-def around(at: str) -> str:
+def message_path(at: str) -> str:
     """The source path of the message that holds what stands at a path."""
     return at[: at.find("]") + 1] or at
 
@@ -162,11 +162,11 @@ def at_source(request: Request, losses: list[Loss]) -> list[Loss]:
 
 def texts_in_source(request: Request, losses: list[Loss]) -> list[Loss]:
     """Losses in a text that is a string in its source, at that string."""
-    messages = {around(loss.path) for loss in losses if loss.path.endswith("[0]")}
+    messages = {message_path(loss.path) for loss in losses if loss.path.endswith("[0]")}
     if request.origin is None or not messages:
         return losses
     # A long conversation has many items, and a loss in a few of them.
-    items = [item for item in request.items if around(item.at) in messages or "[" not in item.at]
+    items = [item for item in request.items if message_path(item.at) in messages or "[" not in item.at]
     strings = {part_path(item, 0): _string_path(item) for item in items if _is_string(item, request.words)}
     return [_at(loss, strings.get(loss.path, loss.path)) for loss in losses]
 

@@ -100,6 +100,14 @@ def test_the_remedy_for_json_lines_read_as_one_document_is_named() -> None:
     assert "  correct the JSON there; if these are JSON Lines, add --lines\n" in result.stderr
 
 
+def test_a_transcript_that_begins_with_a_bracket_is_not_taken_for_json() -> None:
+    broken = b"[BOS]<|im_start|>user\nHi\n<|im_end|>\nstray[EOS]"
+    for label in ([], ["--from", "openchatml"]):
+        result = convert(*label, "--to", "openai-chat", stdin=broken)
+        assert "<stdin>:4:1: a turn must begin here: " in result.stderr
+        assert "  it was read as openchatml" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "remedy"),
     [

@@ -151,9 +151,9 @@ def test_a_row_without_turns_is_refused(row: Any) -> None:
         ('[[turn]]\nkind = "user"', "", "path"),
         ('mesage_list = "a"', "", "mesage_list"),
         ("messages = 7", "", "messages"),
-        ("messages = ", "", "not TOML"),
-        (f"messages = {'7' * 5000}", "", "not TOML"),
-        (f"messages = {'[' * 5000}", "", "not TOML"),
+        ("messages = ", "", "not valid TOML"),
+        (f"messages = {'7' * 5000}", "", "not valid TOML"),
+        (f"messages = {'[' * 5000}", "", "not valid TOML"),
     ],
 )
 def test_a_fault_of_a_map_file_names_its_key(source: str, key: str, said: str) -> None:

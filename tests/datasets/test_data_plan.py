@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.datasets.jobs import built, chat, chats, plan_for, results, written
+from turnscript.datasets.mapping import read_map
 from turnscript.datasets.plan import Plan, plan_of, read_plan
 from turnscript.datasets.preparation import load_prepared, prepare
 from turnscript.datasets.runstats import stats_of
@@ -89,6 +90,35 @@ def test_a_file_that_is_no_plan_is_refused_with_its_name(tmp_path: Path, text: s
         read_plan(tmp_path / "plan.json")
     with pytest.raises(InvalidInput, match=r"cannot read the plan .*none\.json"):
         read_plan(tmp_path / "none.json")
+
+
+def test_a_byte_order_mark_before_a_plan_or_a_map_is_none_of_it(tmp_path: Path) -> None:
+    """Editors write one before UTF-8, and the other files of turnscript are read with it."""
+    plan = Plan(inputs=("a",), format="f", tokenizer="t")
+    (tmp_path / "plan.json").write_text(f"\ufeff{json.dumps(plan.facts())}", encoding="utf-8")
+    (tmp_path / "plan.toml").write_text('\ufeffinputs = ["a"]\nformat = "f"\ntokenizer = "t"\n', encoding="utf-8")
+    assert plan == read_plan(tmp_path / "plan.json") == read_plan(tmp_path / "plan.toml")
+    (tmp_path / "map.toml").write_text('\ufefftext = "said"\n', encoding="utf-8")
+    assert "a" == read_map(str(tmp_path / "map.toml")).read(b'{"said": "a"}')[0].text
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("plan.json", b'{\n"a":}', "line 2, column 5: not valid JSON"),
+        ("plan.json", b"[" * 100_000, "nested too deep"),
+        ("plan.json", b'{"max_tokens": ' + b"9" * 5000 + b"}", "a number is out of range"),
+        ("plan.json", '{"a": 1}'.encode("utf-16"), "this looks like UTF-16"),
+        ("plan.toml", b"a = 1\nb = ", "line 2, column 5: not valid TOML"),
+        ("plan.toml", b"a = " + b"[" * 5000, "nested too deep"),
+        ("plan.toml", b"a = " + b"9" * 5000, "more digits than can be read"),
+        ("plan.toml", b"a = '\xff'", "byte 0xff is not UTF-8"),
+    ],
+)
+def test_a_plan_that_cannot_be_read_says_why_and_where(tmp_path: Path, name: str, data: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InvalidInput, match=f"the plan .*{name}' cannot be read: .*{said}"):
+        read_plan(tmp_path / name)
 
 
 def test_unknown_names_are_refused_before_anything_is_read(tmp_path: Path) -> None:

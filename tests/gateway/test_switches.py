@@ -128,3 +128,19 @@ def test_a_model_thinks_where_a_switch_says_so(
     assert (200, lost) == (told.status, [loss["path"] for loss in report["losses"]])
     [asked] = stage.asks[0]
     assert thinks == ("THINK" in asked.json["prompt"])
+
+
+@pytest.mark.parametrize("beside", ["1e999", "9" * 5000, "[1.0,  1e5]", '{"a": 1, "a": 2}', '"\\u00e9"'])
+def test_what_stands_beside_a_switch_stays_as_it_was_written(beside: str) -> None:
+    """Some of it no program can hold: numbers without a double, integers of thousands of digits."""
+    for key, switch in (("chat_template_kwargs", "enable_thinking"), ("reasoning", "enabled")):
+        body = f'{{"messages": [], "{key}": {{"{switch}": false, "x": {beside}}}}}'
+        made = switched(ts.parse(body, CHAT.name))
+        assert made.settings.thinking is not None
+        assert "disabled" == made.settings.thinking.mode
+        assert f'{{"x":{beside}}}' == bytes(made.extra[key]).decode()
+
+
+def test_of_two_switches_in_one_object_that_say_as_much_the_first_counts() -> None:
+    for first, second in permutations(("thinking", "enable_thinking")):
+        assert (False, f"$.chat_template_kwargs.{first}") == meant(chat_template_kwargs={first: False, second: False})

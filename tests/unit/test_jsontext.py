@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -146,3 +147,21 @@ def test_every_member_is_found_with_its_own_text(text: str) -> None:
     inner = f'{{"a" : {text} ,"b\\"}}":{text}, "a":{text}}}'
     assert [("a", text.strip()), ('b"}', text.strip()), ("a", text.strip())] == jsontext.every_member(inner)
     assert [] == jsontext.every_member(" { } ")
+
+
+@pytest.mark.parametrize(
+    ("data", "place", "words"),
+    [
+        (b'{"a":\n "oh \xe9"}', (2, 6), "0xe9 is not UTF-8"),
+        (b'{"a": 1e999}', (0, 0), "a number is out of range"),
+        (b'{"a": ' + b"9" * 5000 + b"}", (0, 0), "a number is out of range"),
+        (b'{"a": 1', (1, 8), "ends in the middle of a value"),
+        (b'{"a" 1}', (1, 6), "expected ':'"),
+    ],
+)
+def test_why_a_decoder_gives_up_is_told_as_it_is(data: bytes, place: tuple[int, int], words: str) -> None:
+    with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)) as caught:
+        msgspec.json.decode(data)
+    error = jsontext.syntax_error(data, caught.value)
+    assert place == (error.line, error.column)
+    assert words in error.message

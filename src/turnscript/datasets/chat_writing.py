@@ -39,7 +39,7 @@ from turnscript.datasets.tagged_thoughts import has_doubt
 from turnscript.grouping import group
 from turnscript.jsontext import Json
 from turnscript.losses import Loss
-from turnscript.sources import around, at_source, part_path
+from turnscript.sources import at_source, message_path, part_path
 
 _NOT_HERE = "messages have no such member"
 _THOUGHT = "a text with the tag of a thought is read as one, or refused"
@@ -144,7 +144,7 @@ def _own(item: Item, losses: list[Loss]) -> Item:
     """An item of the API itself: as it came, but that how a content is written does not depend on how it was."""
     own = item.hints
     shape = own is not None and own.shape and getattr(item, "content", True)
-    envelope = _told(own.envelope, around(item.at), losses) if own is not None else {}
+    envelope = _told(own.envelope, message_path(item.at), losses) if own is not None else {}
     extra = _told(item.extra, item.at, losses)
     if not shape and len(extra) == len(item.extra) and (own is None or len(envelope) == len(own.envelope)):
         return item
@@ -170,7 +170,7 @@ def _foreign(item: Item, losses: list[Loss]) -> Item:
     found, own = copy(item), item.hints
     unnamed = [(item.at, item.extra)]
     if own is not None:
-        unnamed += [(around(item.at), own.envelope), (item.at, own.attributes)]
+        unnamed += [(message_path(item.at), own.envelope), (item.at, own.attributes)]
         found.hints = Hints(turn="new") if own.turn == "new" else None
     unnamed += [(part_path(item, index), part.extra) for index, part in enumerate(content) if part.extra]
     losses += [Loss(f"{place}.{key}", "dropped", _NOT_HERE) for place, extra in unnamed for key in extra]

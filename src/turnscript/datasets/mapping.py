@@ -29,7 +29,6 @@ role `skip` is left out; it is the only way to leave out something. Tools and ca
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,6 +55,7 @@ from turnscript.datasets.turns import Turns
 from turnscript.datasets.weights import weight_of
 from turnscript.errors import InvalidInput
 from turnscript.jsontext import Json
+from turnscript.tableio.tables import read_toml
 
 _KINDS = ("system", "user", "assistant", "thinking", "call", "result")
 _SKIP = "skip"
@@ -179,12 +179,12 @@ def read_map(path: str) -> Form:
 def map_of(source: str) -> Form:
     """The form that the text of a map file declares. Raises InvalidMap with the key."""
     try:
-        map_ = msgspec.convert(tomllib.loads(source), _Map)
+        map_ = msgspec.convert(read_toml(source), _Map)
     except msgspec.ValidationError as error:
         known = ", ".join(_Map.__struct_fields__)
         raise InvalidMap(f"{error}; the keys of a map file are {known}") from None
-    except (ValueError, RecursionError) as error:  # no TOML, or more digits or brackets than Python reads
-        raise InvalidMap(f"not TOML: {error}") from None
+    except InvalidInput as error:
+        raise InvalidMap(error.message, line=error.line, column=error.column) from None
     _check(map_)
     return Mapped(map_)
 

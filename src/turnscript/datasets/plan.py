@@ -22,6 +22,8 @@ from msgspec import Struct
 from turnscript.datasets.packingnames import read_packing
 from turnscript.datasets.train import parse_train
 from turnscript.errors import InvalidInput
+from turnscript.jsontext import syntax_error, utf8
+from turnscript.tableio.tables import read_toml
 
 if TYPE_CHECKING:
     from turnscript.conversation import Request
@@ -210,14 +212,26 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
             data = file.read()
     except OSError as error:
         raise InvalidInput(f"cannot read the plan {os.fspath(path)!r}: {error.strerror}") from None
-    decode = msgspec.toml.decode if os.fspath(path).endswith(".toml") else msgspec.json.decode
     try:
-        return plan_of(decode(data))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        facts = _values_in(data, is_toml=os.fspath(path).endswith(".toml"))
+    except InvalidInput as error:
         raise InvalidInput(f"the plan {os.fspath(path)!r} cannot be read: {error}") from None
+    try:
+        return plan_of(facts)
     except InvalidInput as error:
         error.message = f"{error.message} (in {os.fspath(path)})"
         raise
+
+
+def _values_in(data: bytes, *, is_toml: bool) -> Any:
+    """The plain values that a file holds. Raises InvalidInput with line and column."""
+    data = utf8(data)
+    if is_toml:
+        return read_toml(data.decode())
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise syntax_error(data, error) from None
 
 
 def plan_of(facts: Any) -> Plan:

@@ -21,7 +21,7 @@ from turnscript.engine.table import Attribute, AttributeType
 from turnscript.errors import InvalidTranscript
 from turnscript.jsontext import Json, compact, json_string, text_of, type_name, without_angles
 from turnscript.losses import UnnamedLoss
-from turnscript.sources import around
+from turnscript.sources import message_path
 
 _KEY = re.compile(r"[ \t]+([A-Za-z_][A-Za-z0-9_.-]*)=")
 _PLAIN_STRING = re.compile(r'"[^"\\\x00-\x1f]*"')
@@ -175,7 +175,7 @@ def _lose(attribute: Attribute, value: Any, out: Writer) -> None:
     if attribute.path.startswith("hints.") and attribute.type == "text":
         return  # the shape of the source; nothing that it says
     if attribute.type == "object":
-        place = around(out.place) if attribute.path == "hints.envelope" else out.place
+        place = message_path(out.place) if attribute.path == "hints.envelope" else out.place
         missing = "a prompt has no place for members without a name"
         out.losses += [UnnamedLoss(f"{place}.{key}", "dropped", missing) for key in value]
     else:

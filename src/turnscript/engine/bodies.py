@@ -166,7 +166,7 @@ class Record(PlainBody):
         out.content(text_of(item.value))
 
     def read(self, payload: Payload) -> dict[str, Any]:
-        """The JSON text, checked to be an object."""
+        """The JSON text, checked to be JSON."""
         text = payload.escape.remove(payload.text)
         if not is_json(text):
             raise _bad_payload(payload, "the payload of an item must be JSON", "JSON")
@@ -334,7 +334,8 @@ def _as_json(value: Any) -> object:
 def _has_no_parts(payload: Payload) -> bool:
     """Whether the tag says that the content has no part. Takes `parts` off; `as` is a hint and stays."""
     shape = plain(payload.attributes["as"]) if "as" in payload.attributes else ""
-    return payload.attributes.pop(NO_PARTS, None) is not None or shape in _EMPTY_SHAPES
+    empty = isinstance(shape, str) and shape in _EMPTY_SHAPES
+    return payload.attributes.pop(NO_PARTS, None) is not None or empty
 
 
 def _format(payload: Payload, known: tuple[str, ...]) -> str:

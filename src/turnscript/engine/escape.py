@@ -39,6 +39,8 @@ class Escape:
             (lead, tuple(sorted(names, key=len, reverse=True))) for lead, names in rests.items()
         )
         self.leads = tuple(rests)
+        # Whether a lead is the end of another, as `<` is of `<<`.
+        self._overlaps = any(one != other and other.endswith(one) for one in rests for other in rests)
         self._tags = tuple(
             (lead, re.compile(rf"{re.escape(lead)}(?=\\*(?:{_alternatives(names)}))")) for lead, names in self.rules
         )
@@ -50,8 +52,15 @@ class Escape:
         """Content as it may stand in a transcript."""
         for lead, tag in self._tags:
             if lead in text and tag.search(text) is not None:
+                if self._overlaps:
+                    return self._broken(text)
                 text = tag.sub(lambda match: match[0] + "\\", text)
         return text
+
+    def _broken(self, text: str) -> str:
+        """The same where two rules may mean one place, which gets one backslash for both."""
+        places = sorted({match.end() for _, tag in self._tags for match in tag.finditer(text)})
+        return "\\".join([text[start:end] for start, end in pairwise([0, *places, len(text)])])
 
     def remove(self, text: str, start: int = 0) -> str:
         """Content as it was before `apply`: what follows `start`, where an escape may have begun before."""

@@ -34,6 +34,7 @@ class JsonCall(PlainBody):
 
     carries: tuple[str, ...] = ("name", "arguments")
     plain = True
+    says_name = True
 
     def __init__(self, arguments: str = "arguments", spaced: bool = False, arguments_first: bool = False) -> None:
         self._spaced, self.compact = spaced, not spaced

@@ -15,7 +15,7 @@ from turnscript.engine.spans import TRAINABLE, Glue, Literal, Writer
 from turnscript.engine.table import Document, Segment, Turn
 from turnscript.losses import Loss
 from turnscript.respelling import COMPACT, SPACED, Spelling
-from turnscript.sources import around
+from turnscript.sources import message_path
 
 _BARE = frozenset({"system", "user", "assistant", "thinking", "tools_change"})
 """Kinds of items that ordinarily have nothing to say in the attributes of an opening."""
@@ -341,7 +341,7 @@ def report_unshown(place: Place, item: Item, out: Writer) -> None:
             out.lose(f".{field}", "dropped", "this format does not show it")
     if item.hints is not None and not out.archive and place.speaks:
         missing = "this format has no place for members without a name"
-        out.losses += [Loss(f"{around(item.at)}.{key}", "dropped", missing) for key in item.hints.envelope]
+        out.losses += [Loss(f"{message_path(item.at)}.{key}", "dropped", missing) for key in item.hints.envelope]
         for key in item.hints.attributes:
             out.lose(f".{key}", "dropped", missing)
 

@@ -100,6 +100,7 @@ class PlainBody:
     formats = False
     plain = False
     begins = ""
+    says_name = False
     name_last = False
     compact = False
 

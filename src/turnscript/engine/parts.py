@@ -156,7 +156,7 @@ def read_parts(payload: Payload) -> Iterator[tuple[str, Part]]:
 def _read_part(match: re.Match[str], own: str | None, number: int) -> tuple[str, Part]:
     found = scan_attributes(match.string, match.start(1), match.end(1), number, 1 + len(PART_TAG))
     word = plain(found.pop("type")) if "type" in found else ""
-    line = _BY_WORD.get(word, _BY_CLASS[Text] if word in (SUMMARY, "reasoning") else None)
+    line = _line_of(word)
     if line is None:
         known = ", ".join(sorted(one for one in _BY_WORD if one))
         message = f"unknown part type {word!r}; known: {known}, summary, reasoning"
@@ -174,6 +174,13 @@ def _read_part(match: re.Match[str], own: str | None, number: int) -> tuple[str,
     elif line.text == "text":
         fields["text"] = ""
     return place, line.part(**fields)
+
+
+def _line_of(word: object) -> PartLine | None:
+    """How parts of a type are written; None for what is no known type, and maybe no text."""
+    if word in (SUMMARY, "reasoning"):
+        return _BY_CLASS[Text]
+    return _BY_WORD.get(word) if isinstance(word, str) else None
 
 
 def _is_in_summary(found: dict[str, RawJson]) -> bool:

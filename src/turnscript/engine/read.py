@@ -46,8 +46,12 @@ def read_document(document: Document, text: str) -> Request:
     if not document.anchored:
         return read_turns(document, text)
     request = Request()
+    told = False  # whether there was metadata
     for block in cut_blocks(document, text):
         if block.kind is document.metadata:
+            if told or not all(map(_is_system, request.items)):
+                _misplaced(block, "metadata comes once, before the first turn")
+            told = True
             _read_metadata(document, block, request)
         elif block.kind is document.tools:
             _read_tools(document, block, request)
@@ -89,7 +93,7 @@ def cut_blocks(document: Document, text: str) -> Iterator[Block]:
             yield _block(document, opening, text[end : max(tag.start() - 1, end)], lines, open_=False)
             opening, end = None, tag.end()
         else:
-            _fail_inside(tags, opening, tag, lines)
+            _fail_inside(document, opening, tag, lines)
     if opening is None:
         _require_blank(text, end, len(text), lines)
     else:
@@ -108,7 +112,6 @@ class _Tags:
             for kind in kinds
             for closing in (kind.close.strip(), *kind.also_closed_by)
         }
-        self.escape = layout_of(document).escape
         closing, opening = _alternatives(self.closings), _alternatives(self.openings)
         tag_end = re.escape(document.tag_end)
         self.pattern = re.compile(
@@ -143,13 +146,15 @@ def _require_blank(text: str, start: int, end: int, lines: Lines) -> None:
         lines.fail(position, f"text outside any block: {word!r}; put it between an opening and a closing tag", "a tag")
 
 
-def _fail_inside(tags: _Tags, opening: re.Match[str], tag: re.Match[str], lines: Lines) -> NoReturn:
-    kind = tags.openings[opening["opening"]]
+def _fail_inside(document: Document, opening: re.Match[str], tag: re.Match[str], lines: Lines) -> NoReturn:
+    kind = _tags(document).openings[opening["opening"]]
     line = lines.at(opening.start())[0]
-    found = tag[0].strip()
+    found = tag[0].strip()[:60]
+    content = layout_of(document).escape.apply(found)
+    remedy = f", or write {content} if this line is content" if content != found else ""
     message = (
-        f"{found[:60]} found before {kind.close.strip()}, inside the block that {opening['opening']} opened "
-        f"on line {line}; close that block first, or write {tags.escape.apply(found)[:60]} if this line is content"
+        f"{found} found before {kind.close.strip()}, inside the block that {opening['opening']} opened "
+        f"on line {line}; close that block first{remedy}"
     )
     lines.fail(tag.start(), message, kind.close.strip())
 
@@ -181,8 +186,6 @@ def _read_item(document: Document, turn: Segment, block: Block) -> Item:
 
 
 def _read_metadata(document: Document, block: Block, request: Request) -> None:
-    if request.origin or request.extra or request.archived or any(not _is_system(item) for item in request.items):
-        _misplaced(block, "metadata comes once, before the first turn")
     _no_attributes(block)
     fields = _METADATA.read(_payload(document, block))
     request.origin = fields["origin"]

@@ -139,13 +139,15 @@ class _Reader:
         if turn.attributes and not text[position : position + 1].isspace() and position < len(text):
             self._no_turn(position - len(turn.open))
         attributes: dict[str, str] = {}
+        known = {attribute.key for attribute in turn.attributes}
         for found in _WORD.finditer(text, position, line_end):
             word = found[0]
             key, equals, value = word.partition("=")
-            known = {attribute.key for attribute in turn.attributes}
             if not equals or key not in known:
                 expected = " or ".join(f"{one}=..." for one in sorted(known)) or "the end of the line"
                 self.lines.fail(found.start(), f"{word!r} is no attribute of {turn.open.strip()}", expected)
+            if key in attributes:
+                self.lines.fail(found.start(), f"the attribute {key!r} is given twice", "each attribute once")
             attributes[key] = self.layout.escape.remove(value)
         if not text.startswith(newlines, line_end):
             if line_end < len(text):

@@ -24,11 +24,11 @@ from turnscript.engine.scanner import Unescaper
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
-from turnscript.jsontext import is_json, json_string, plain, read_object, text_of
+from turnscript.jsontext import is_json, json_string, plain, read_object, safe_json_string, text_of
 
 Kind = Literal["string", "json", "either"]
 _SPACE = re.compile(r"\s*")
-_NOT_PLAIN = re.compile(r'[<"\\\x00-\x1f\x7f]').search
+_NOT_PLAIN = re.compile(r'[<"\\\x00-\x1f\x7f\ud800-\udfff]').search
 _FURTHEST = 256  # white space behind a closing tag, and a value that waits, are looked at no further than this
 _LONGEST_HEADER = 4096
 
@@ -225,14 +225,14 @@ class _Parameters(Machine):
         if piece:
             text = self._unescaper.feed(piece)
             if self._kind == "string":
-                self._say(json_string(text)[1:-1])
+                self._say(safe_json_string(text)[1:-1])
             else:
                 self._value.append(text)
 
     def _close_value(self) -> None:
         rest = self._unescaper.close()
         if self._kind == "string":
-            self._say(json_string(rest)[1:-1] + '"')
+            self._say(safe_json_string(rest)[1:])
         else:
             self._say(argument_text("".join(self._value) + rest, self._kind))
 
@@ -241,7 +241,7 @@ def argument_text(shown: str, kind: Kind) -> str:
     """The JSON text that a parameter's text stands for."""
     if kind != "string" and is_json(shown):
         return shown
-    return json_string(shown)
+    return safe_json_string(shown)
 
 
 def _spelled(kinds: Mapping[str, Kind], key: str, value: str) -> str:

@@ -57,7 +57,7 @@ from turnscript.gateway.toolset import AT, defined, names_of, place_of, split, t
 from turnscript.grouping import is_joined
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.losses import Loss, LossKind
-from turnscript.sources import around, part_path, texts_in_source, unnamed
+from turnscript.sources import message_path, part_path, texts_in_source, unnamed
 
 VOLATILE = (r"x-anthropic-billing-header:[^\n]*(?:\n|\Z)",)
 """What of instructions changes with every request: patterns that match from the beginning of a line."""
@@ -136,7 +136,7 @@ class _Cleaning:
         self._seen: dict[str, Tool] = {}  # all definitions so far, those of removed tools too
         self._known: set[str] = set()
         self._searched = False
-        self._calling = {around(item.at) for item in request.items if isinstance(item, ToolCall)}
+        self._calling = {message_path(item.at) for item in request.items if isinstance(item, ToolCall)}
 
     def run(self) -> Cleaned:
         request = self._request
@@ -383,7 +383,7 @@ class _Cleaning:
         kept = [part for part in parts if not (type(part) is Text and not part.text)]
         if len(kept) == len(parts) or (not kept and item.kind not in ("system", "assistant")):
             return parts
-        if kept or around(item.at) not in self._calling:
+        if kept or message_path(item.at) not in self._calling:
             for index, part in enumerate(parts):
                 if type(part) is Text and not part.text:
                     self._lose(part_path(item, index), "dropped", "an empty text says nothing")

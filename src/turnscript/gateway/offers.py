@@ -15,7 +15,6 @@ Choices of tools, and the law that a session's prompts only grow:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from fnmatch import fnmatchcase
@@ -43,7 +42,7 @@ from turnscript.errors import InvalidRequest
 from turnscript.format import Format
 from turnscript.gateway.naming import INPUT, Origin, Restorer
 from turnscript.gateway.toolset import AT, NAMESPACE, place_of, tool_paths
-from turnscript.jsontext import Json, json_of, json_string, plain
+from turnscript.jsontext import Json, json_of, plain, safe_json_string
 from turnscript.losses import Loss, LossKind
 
 FUNCTION = "function"
@@ -264,7 +263,7 @@ class _Offering:
         flat = copy(call)
         flat.name, flat.namespace = self._named(call.namespace, call.name), None
         if shim:
-            flat.arguments, flat.custom = f'{{"{INPUT}": {_string(call.arguments)}}}', False
+            flat.arguments, flat.custom = f'{{"{INPUT}": {safe_json_string(call.arguments)}}}', False
         return flat
 
     def _change(self, change: ToolsChange, later: list[Tool]) -> Item:
@@ -411,14 +410,6 @@ def _in_words(added: Sequence[Tool], removed: Sequence[str]) -> str:
     if removed:
         lines.append(f"From here on these tools can no longer be called: {', '.join(removed)}")
     return "\n".join(lines)
-
-
-def _string(text: str) -> str:
-    """A JSON string; half of a surrogate pair, which no UTF-8 can hold, as an escape."""
-    try:
-        return json_string(text)
-    except UnicodeEncodeError:
-        return json.dumps(text)
 
 
 def _entries(tools: Json | None) -> list[dict[str, Any]]:

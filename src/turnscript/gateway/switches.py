@@ -19,8 +19,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from turnscript.api import leftover
 from turnscript.conversation import Request, ThinkingMode
-from turnscript.jsontext import json_of, plain
+from turnscript.jsontext import plain, read_object
 
 Wish = bool | int | str
 """Whether to think, in how many tokens, or with which effort."""
@@ -97,12 +98,13 @@ def _read(request: Request) -> tuple[dict[str, Wish], dict[str, Any]]:
         if key in _ALONE and (wish := _ALONE[key](plain(raw))) is not None:
             wishes[f"$.{key}"] = wish
             del extra[key]
-        elif key in _INSIDE and isinstance(value := plain(raw), dict):
-            told = {name: read(value.get(name)) for name, read in _INSIDE[key].items()}
+        elif key in _INSIDE and bytes(raw)[:1] == b"{":
+            members, readers = read_object(raw), _INSIDE[key]
+            told = {name: readers[name](plain(value)) for name, value in members.items() if name in readers}
             said = {name: wish for name, wish in told.items() if wish is not None}
             wishes |= {f"$.{key}.{name}": wish for name, wish in said.items()}
             if said:
-                extra[key] = json_of({name: one for name, one in value.items() if name not in said})
+                extra[key] = leftover({name: value for name, value in members.items() if name not in said})
     return wishes, extra
 
 

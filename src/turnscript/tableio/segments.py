@@ -60,6 +60,7 @@ def check_turn(turn: Turn, place: Table, document: Document) -> None:
         _check_opening(segment, inner)
         _check_body(segment, inner)
         _check_end(segment, turn, document, inner)
+        _check_name(segment, inner)
 
 
 def _turn_fields(turn: Turn) -> Mapping[str, str]:
@@ -153,12 +154,18 @@ def _check_body(segment: Segment, place: Table) -> None:
         if not re.match(r"<.", literal):  # the reader of such a payload looks for `<`
             message = "the tags of a payload begin with `<`"
             raise unfit(place.at("body"), message, 'such as open = "<name" and close = "</name>"', repr(literal))
-    if segment.kind == ToolCall.kind and "name" not in segment.body.carries and segment.required != "name":
-        message = f"{shape!r} holds the arguments alone, so an attribute must say which tool is called, and be required"
-        expected = 'required = "name" and the attribute { key = "name", path = "name", prompt = true }'
-        raise unfit(place.at("required"), f"{message}: {expected}", expected, segment.required)
     if segment.tentative and segment.kind != ToolCall.kind:
         raise unfit(place.at("tentative"), "only a tool call counts only if it is one", "false", "true")
+
+
+def _check_name(segment: Segment, place: Table) -> None:
+    """A call must say which tool it is of."""
+    if segment.kind != ToolCall.kind or segment.body.says_name or segment.named or segment.required == "name":
+        return
+    shape = name_of(segment.body, BODIES)
+    message = f"{shape!r} holds the arguments alone, so an attribute must say which tool is called, and be required"
+    expected = 'required = "name" and the attribute { key = "name", path = "name", prompt = true }'
+    raise unfit(place.at("required"), f"{message}: {expected}", expected, segment.required)
 
 
 def _check_end(segment: Segment, turn: Turn, document: Document, place: Table) -> None:

@@ -37,6 +37,7 @@ from turnscript.conversation import (
 from turnscript.grouping import hints
 from turnscript.jsontext import Json, json_of, plain, read_list, read_object, text_of
 from turnscript.losses import Indexed
+from turnscript.readable import single_text
 from turnscript.wire import Reader, Verbatim, Wire, mismatch
 
 # Wire objects.
@@ -294,7 +295,7 @@ def _tool_result(block: ToolResultBlock, at: str) -> ToolResult:
         item.extra = block_extra(block)
     if not isinstance(content, str):
         shape = _place_content(item, content)
-        if shape or is_plain(item.content):
+        if shape or single_text(item.content) is not None:
             item.hints = Hints(shape=shape or "list")
     return item
 
@@ -305,11 +306,6 @@ def _place_content(item: ToolResult | System, content: list[PartBlock] | UnsetTy
         item.content = _parts(content)
         return "" if content else "empty"
     return "null" if item.extra.pop("content", None) else "absent"
-
-
-def is_plain(content: list[Part]) -> bool:
-    """Whether a content is one text and nothing else, so that a string can say it."""
-    return len(content) == 1 and type(content[0]) is Text and not content[0].extra
 
 
 _ITEMS: dict[type, Callable[[Any, str], Item]] = {

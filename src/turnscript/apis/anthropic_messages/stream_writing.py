@@ -20,7 +20,7 @@ from turnscript.apis.anthropic_messages.response import usage_object
 from turnscript.apis.anthropic_messages.response_writing import AnswerWriter
 from turnscript.apis.anthropic_messages.writing import is_text
 from turnscript.conversation import Assistant, Extra, Item, Request, Thinking, Usage
-from turnscript.errors import InvalidConversation, TurnscriptError, UpstreamError
+from turnscript.errors import TurnscriptError, UpstreamError, half_a_pair
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, no_event
 from turnscript.jsontext import Json, plain, read_list, read_object, text_of
 from turnscript.losses import Loss
@@ -76,7 +76,7 @@ class StreamWriter:
                 try:
                     data = _join((self._before, _encode(text), self._behind))
                 except UnicodeEncodeError as error:
-                    raise _half_a_pair(error) from None
+                    raise half_a_pair(error, "a text of the answer") from None
                 self._sent.append(text)
                 return data
         return self._send(events)
@@ -95,7 +95,7 @@ class StreamWriter:
                     out += (self._before, _encode(event.text), self._behind)
                     self._sent.append(event.text)
         except UnicodeEncodeError as error:
-            raise _half_a_pair(error) from None
+            raise half_a_pair(error, "a text of the answer") from None
         return self._taken()
 
     def idle(self) -> bytes:
@@ -122,7 +122,7 @@ class StreamWriter:
         try:
             data = _encode({"type": type_, **members})
         except UnicodeEncodeError as error:
-            raise _half_a_pair(error) from None
+            raise half_a_pair(error, "a text of the answer") from None
         self._out.append(frame(data, type_))
 
     def _fail(self, error: TurnscriptError) -> None:
@@ -288,11 +288,6 @@ class StreamWriter:
         self._frame("message_delta", end)
         self._frame("message_stop", {})
         self._over = True
-
-
-def _half_a_pair(error: UnicodeEncodeError) -> InvalidConversation:
-    message = "a text of the answer holds half of a surrogate pair, which UTF-8 cannot carry"
-    return InvalidConversation(message, got=ascii(error.object[error.start : error.end]))
 
 
 def _unfolded(block: Any) -> tuple[Any, list[tuple[str, str, Any]]]:

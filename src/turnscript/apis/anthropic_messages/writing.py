@@ -14,7 +14,6 @@ from typing import Any, cast
 
 from turnscript import grouping
 from turnscript.api import SEED, Body, Rendering
-from turnscript.apis.anthropic_messages.blocks import is_plain
 from turnscript.apis.anthropic_messages.parts import PartWriter, is_plain_block
 from turnscript.apis.anthropic_messages.settings import is_native
 from turnscript.conversation import (
@@ -35,7 +34,8 @@ from turnscript.grouping import group, shape_of, side_of, slot_of
 from turnscript.jsontext import Json, is_object
 from turnscript.losses import LossKind
 from turnscript.pairing import call_ids, distinct_ids, told
-from turnscript.sources import NOT_HERE
+from turnscript.readable import single_text
+from turnscript.sources import NOT_HERE, message_path
 
 # All results of a turn go into one user message.
 JOINS = grouping.JOINS | {("tool_result", "tool_result")}
@@ -429,8 +429,9 @@ class Writer:
         blocks.append(block)
 
     def _result_parts(self, item: ToolResult) -> list[Any]:
-        if is_plain(item.content):
-            return [{"type": "text", "text": cast("Text", item.content[0]).text}]
+        text = single_text(item.content)
+        if text is not None:
+            return [{"type": "text", "text": text}]
         parts = []
         for index, part in enumerate(item.content):
             block = self._block(part, item, index)
@@ -459,11 +460,6 @@ def is_text(block: Any) -> bool:
 def _is_blank(blocks: Sequence[Any]) -> bool:
     """Whether all texts of a message are white space: the server refuses those, and takes one beside another text."""
     return all(block["text"].isspace() for block in blocks if is_text(block))
-
-
-def message_path(at: str) -> str:
-    """The path of the message around a block."""
-    return at[: at.find("]") + 1] or at
 
 
 _BLOCKS: dict[type, Callable[[Writer, Any, list[Any], Body], None]] = {

@@ -40,7 +40,7 @@ from turnscript.apis.openai_chat.response import (
     thought,
     usage_rest,
 )
-from turnscript.chunked import ChunkEnding, encoded
+from turnscript.chunked import ChunkEnding, asks_usage, encoded
 from turnscript.conversation import Assistant, Item, Refusal, Request, Text, Thinking, ToolCall
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
 from turnscript.grouping import slot_of
@@ -62,7 +62,7 @@ class ChatStreamRenderer(ChunkEnding):
         self._api = api
         self._request = request
         self._reasoning = reply.reasoning_name
-        self._asked_usage = _asks_usage(request)
+        self._asked_usage = asks_usage(request)
         self._rendering = self._rendering_for(None)
         self._order = Order(self._rendering)
         self._legacy = is_legacy(request)
@@ -136,9 +136,9 @@ class ChatStreamRenderer(ChunkEnding):
             member = self._thinks_in(part)
         elif isinstance(part, Assistant):
             member = "refusal" if any(isinstance(one, Refusal) for one in part.content) else "content"
-        around = (self._head + b'{"%b":' % member.encode(), b"}" + self._tail)
-        if member and around not in self._live.values():  # else it would be mixed with another: it waits for its end
-            self._live[index] = around
+        chunk = (self._head + b'{"%b":' % member.encode(), b"}" + self._tail)
+        if member and chunk not in self._live.values():  # else it would be mixed with another: it waits for its end
+            self._live[index] = chunk
             if member == "refusal":
                 self._refusals.add(index)
 
@@ -261,11 +261,3 @@ class ChatStreamRenderer(ChunkEnding):
         rendering = rendering_of(self._api, [], origin)
         rendering.losses = self.losses
         return rendering
-
-
-def _asks_usage(request: Request) -> bool:
-    options = request.settings.stream_options
-    if options is None or bytes(options)[:1] != b"{":
-        return False
-    asked = read_object(options).get("include_usage")
-    return asked is not None and bytes(asked) == b"true"

@@ -32,7 +32,7 @@ from turnscript.byhand import kind_of
 from turnscript.conversation import Audio, Document, Image, Item, Part, Raw, Refusal, Text
 from turnscript.jsontext import Json
 from turnscript.media import data_url, split_data_url
-from turnscript.readable import readable
+from turnscript.readable import readable, single_text
 from turnscript.sources import content_path, part_path
 from turnscript.wire import Verbatim
 
@@ -63,15 +63,6 @@ def shape_of_content(content: Any, parts: list[Part]) -> str:
     if not content:
         return "empty"
     return "list" if single_text(parts) is not None else ""
-
-
-def single_text(parts: list[Part]) -> str | None:
-    """The text, when the parts are one text without unnamed members: that is written as a string."""
-    if len(parts) == 1:
-        part = parts[0]
-        if type(part) is Text and not part.extra:
-            return part.text
-    return None
 
 
 def _read_text(part: TextPart) -> Part:

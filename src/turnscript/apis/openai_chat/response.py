@@ -48,7 +48,7 @@ from turnscript.errors import InvalidRequest
 from turnscript.events import MessageEnd, fold
 from turnscript.given import Source, body_bytes
 from turnscript.grouping import shape_of, slot_of
-from turnscript.jsontext import Json, json_string, read_list, read_object
+from turnscript.jsontext import Json, read_list, read_object, safe_json_string
 from turnscript.logprobs import TokenLogprob
 from turnscript.sources import part_path
 
@@ -178,7 +178,7 @@ def is_told(rendering: Rendering, item: ToolCall) -> bool:
 
 def as_function(item: ToolCall) -> str:
     """The arguments of a call where it can only be a function's: free text becomes the argument `input`."""
-    return f'{{"input":{json_string(item.arguments)}}}' if item.custom else item.arguments
+    return f'{{"input":{safe_json_string(item.arguments)}}}' if item.custom else item.arguments
 
 
 def lose_legacy(rendering: Rendering, item: ToolCall) -> None:

@@ -16,7 +16,6 @@ from turnscript.apis.openai_chat.content import (
     TOOL_PARTS,
     USER_PARTS,
     collapsed,
-    single_text,
     written_parts,
 )
 from turnscript.apis.openai_chat.target import Target
@@ -34,6 +33,7 @@ from turnscript.conversation import (
     User,
 )
 from turnscript.grouping import group
+from turnscript.readable import single_text
 from turnscript.sources import part_path
 
 _LIFTED = (Image, Audio, Document)

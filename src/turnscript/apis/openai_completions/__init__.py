@@ -50,7 +50,7 @@ from turnscript.jsontext import Json, plain, read_list, read_object
 from turnscript.losses import Loss
 from turnscript.openai_models import model_body, model_list
 from turnscript.serving import Serving
-from turnscript.sources import around, part_path
+from turnscript.sources import message_path, part_path
 from turnscript.wire import Reader
 
 _read_strings: Reader[str | list[str]] = Reader(str | list[str])
@@ -256,7 +256,7 @@ def _lose_item(rendering: Rendering, item: Item) -> None:
         if not path.startswith(item.at):
             rendering.lose(path, "dropped", missing)
     for key in envelope_of(item):
-        rendering.lose(f"{around(item.at)}.{key}", "dropped", "a prompt has no such member")
+        rendering.lose(f"{message_path(item.at)}.{key}", "dropped", "a prompt has no such member")
 
 
 def _texts(rendering: Rendering, item: Item, content: Sequence[Part]) -> list[str]:

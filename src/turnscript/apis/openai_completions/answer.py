@@ -35,7 +35,7 @@ from turnscript.answers import (
     write_usage,
 )
 from turnscript.api import OFFICIAL, Api, Body, Head, Rendering, Reply, extra_of, leftover, merge
-from turnscript.chunked import ChunkEnding, encoded
+from turnscript.chunked import ChunkEnding, asks_usage, encoded
 from turnscript.conversation import (
     Assistant,
     Conversation,
@@ -465,12 +465,3 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
         if self._asked_usage:
             body["usage"] = None
         return body
-
-
-def asks_usage(request: Request) -> bool:
-    """Whether the client wants token counts at the end of a stream."""
-    options = request.settings.stream_options
-    if options is None or bytes(options)[:1] != b"{":
-        return False
-    asked = read_object(options).get("include_usage")
-    return asked is not None and bytes(asked) == b"true"

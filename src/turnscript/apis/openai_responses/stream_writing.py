@@ -28,7 +28,7 @@ from turnscript.apis.openai_responses.output import Output, is_search_call, told
 from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, SUMMARY
 from turnscript.apis.openai_responses.response import Report, lose_stop, own_extra, told_status
 from turnscript.conversation import Assistant, Item, Refusal, Request, Text, Thinking, ToolCall
-from turnscript.errors import InvalidConversation, TurnscriptError, UpstreamError
+from turnscript.errors import InvalidConversation, TurnscriptError, UpstreamError, half_a_pair
 from turnscript.events import Event, MessageEnd, OneStream, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
 from turnscript.jsontext import Json, read_list
 from turnscript.sse import HOLE, around, comment, frame
@@ -131,7 +131,7 @@ class StreamWriter(OneStream):
                     return data
             return b"" if self._over else self._send(events)
         except UnicodeEncodeError as error:
-            raise _half_a_pair(error) from None
+            raise half_a_pair(error, "a text of the answer") from None
 
     def _send(self, events: Iterable[Event]) -> bytes:
         if self._report is None:
@@ -455,12 +455,7 @@ def _bytes(body: Any) -> bytes:
     try:
         return _encode(body)
     except UnicodeEncodeError as error:
-        raise _half_a_pair(error) from None
-
-
-def _half_a_pair(error: UnicodeEncodeError) -> InvalidConversation:
-    message = "what the model wrote holds half of a surrogate pair, which UTF-8 cannot carry"
-    return InvalidConversation(message, got=ascii(error.object[error.start : error.end]))
+        raise half_a_pair(error, "a text of the answer") from None
 
 
 def _call_words(part: _Part) -> tuple[str, str]:

@@ -43,6 +43,8 @@ from turnscript.conversation import (
 from turnscript.grouping import is_joined, shape_of, slot_of
 from turnscript.jsontext import is_object
 from turnscript.pairing import call_ids, is_generated, kept_ids, told
+from turnscript.readable import single_text
+from turnscript.sources import message_path
 
 
 def write_items(body: Body, rendering: Rendering) -> None:
@@ -51,27 +53,13 @@ def write_items(body: Body, rendering: Rendering) -> None:
     writer = Writer(rendering, items)
     start = writer.write_instructions(body)
     if writer.hinted and len(items) == start + 1 and shape_of(items[start]) == "input":
-        text = only_text(items[start].content)  # type: ignore[attr-defined]
+        text = single_text(items[start].content)  # type: ignore[attr-defined]
         if text is not None:
             body["input"] = text
             return
     writer.write(start, len(items))
     if len(items) > start:
         body["input"] = writer.out
-
-
-def only_text(content: list[Part]) -> str | None:
-    """The text of a content that is exactly one text without unnamed members."""
-    if len(content) == 1:
-        part = content[0]
-        if type(part) is Text and not part.extra:
-            return part.text
-    return None
-
-
-def message_path(at: str) -> str:
-    """The path of the message that an item was read from: up to the first index."""
-    return at[: at.find("]") + 1] or at
 
 
 class Writer:
@@ -130,7 +118,7 @@ class Writer:
         first = self.items[0]
         slot = slot_of(first)
         if slot == INSTRUCTIONS and isinstance(first, System):
-            text = only_text(first.content)
+            text = single_text(first.content)
             if text is not None:
                 body["instructions"] = text
                 return 1
@@ -240,7 +228,7 @@ def _message(writer: Writer, item: System | User | Assistant, role: str, usual: 
         if hints.slot == MESSAGE:
             body = {"type": "message", "role": role}
         if hints.shape == "string":
-            content = only_text(item.content)
+            content = single_text(item.content)
     body["content"] = writer.parts(item, item.content, usual) if content is None else content
     if item.id is not None:
         body["id"] = item.id
@@ -371,7 +359,7 @@ def _search_output(writer: Writer, item: ToolResult, call_id: str | None) -> boo
     if not isinstance(found, ToolsChange) or not is_joined(found) or found.removed:
         found = None
     tools = found.added if found is not None else []
-    if item.content and only_text(item.content) != found_text(tools):
+    if item.content and single_text(item.content) != found_text(tools):
         return False
     written = write_tools(writer.rendering, tools, f"{writer.at(item)}.tools")
     body: Body = {"type": TOOL_SEARCH_OUTPUT, "call_id": call_id, "execution": "client", "tools": written}
@@ -390,7 +378,7 @@ def _says_name(writer: Writer, item: ToolResult, call_id: str | None) -> bool:
 
 
 def _output(writer: Writer, item: ToolResult) -> Any:
-    text = only_text(item.content)
+    text = single_text(item.content)
     if text is not None and not (writer.hinted and shape_of(item) == "list"):
         return text
     written = writer.parts(item, item.content, INPUT)
@@ -422,7 +410,7 @@ def _seed_call(writer: Writer, item: ToolCall, call_id: str | None) -> None:
 
 def _seed_result(writer: Writer, item: ToolResult, call_id: str | None) -> None:
     """The Universal document's form: a block in a user message."""
-    text = only_text(item.content)
+    text = single_text(item.content)
     output = _output(writer, item)
     if text is not None and writer.hinted and shape_of(item) == "object":
         output = RawJson(text.encode())

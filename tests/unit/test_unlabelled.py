@@ -1,0 +1,85 @@
+"""Owns the checks of telling what an unlabelled source is, where its first character does not tell."""
+
+import contextlib
+import json
+
+import pytest
+
+import turnscript as ts
+
+MESSAGES = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+BODY = {"model": "m", "messages": MESSAGES}
+MARK = "\ufeff"
+
+
+@pytest.mark.parametrize("name", ts.formats())
+def test_the_archive_of_every_format_is_known_for_a_transcript(name: str) -> None:
+    """Some formats read alike, and the first of them is told."""
+    text = ts.render(ts.parse(BODY), name).value
+    told = ts.detect_api(text)
+    assert told in ts.formats()
+    assert ts.parse(text, told) == ts.parse(text) == ts.parse(text.encode())
+
+
+def test_a_transcript_that_begins_with_a_bracket_is_no_list() -> None:
+    text = ts.render(ts.parse(BODY), "openchatml").value
+    assert text.startswith("[")
+    assert "openchatml" == ts.detect_api(text) == ts.detect_api(f"\n{text}") == ts.detect_api(text.encode())
+    assert MESSAGES == ts.convert(text, "auto", "openai-chat").value["messages"]
+
+
+@pytest.mark.parametrize("source", [BODY, MESSAGES])
+def test_a_byte_order_mark_before_a_body_is_none_of_it_as_text_as_in_bytes(source: object) -> None:
+    text = f"{MARK}{json.dumps(source)}"
+    assert ts.parse(json.dumps(source)) == ts.parse(text) == ts.parse(text.encode())
+
+
+def test_a_byte_order_mark_before_an_answer_is_none_of_it() -> None:
+    text = json.dumps({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]})
+    assert ts.parse_response(text) == ts.parse_response(f"{MARK}{text}") == ts.parse_response(f"{MARK}{text}".encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "message"),
+    [
+        ('[{"role": "user" "content": "x"}]', 1, 18, "expected ',' or '}'"),
+        ('[{"role": "user", "content": "x"},\n {"role" "user"}]', 2, 10, "expected ':'"),
+        ("[1, 2", 1, 6, "ends in the middle"),
+        ("[] x", 1, 4, "trailing characters"),
+    ],
+)
+@pytest.mark.parametrize("mark", ["", MARK])
+def test_a_broken_list_is_broken_where_it_says(text: str, line: int, column: int, message: str, mark: str) -> None:
+    """The list is read as part of a body, whose beginning nobody has written."""
+    for source in (f"{mark}{text}", f"{mark}{text}".encode()):
+        with pytest.raises(ts.InvalidRequest) as caught:
+            ts.parse(source)
+        assert (line, column) == (caught.value.line, caught.value.column)
+        assert message in caught.value.message
+
+
+def test_a_list_with_a_byte_that_is_no_text_says_where_that_is() -> None:
+    with pytest.raises(ts.InvalidRequest, match="0xff is not UTF-8") as caught:
+        ts.parse(b'["\xff"]')
+    assert (1, 3) == (caught.value.line, caught.value.column)
+
+
+ODD = ["[]", "{}", "null", "5", '"x"']
+MEMBERS = ["type", "object", "event", "choices", "output", "response", "delta", "error", "item", "messages", "input"]
+
+
+@pytest.mark.parametrize("value", ODD)
+@pytest.mark.parametrize("member", MEMBERS)
+def test_what_is_told_by_its_members_is_told_or_refused_whatever_they_are(member: str, value: str) -> None:
+    """Each API is asked whether it knows its own signs there."""
+    body = f'{{"{member}": {value}}}'
+    for source in (body, f"data: {body}\n\n", f"event: x\ndata: {body}\n\n"):
+        for read in (ts.parse, ts.parse_response, ts.parse_exchange):
+            with contextlib.suppress(ts.TurnscriptError):
+                read(source)
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_a_member_that_one_api_cannot_read_hides_nothing_from_the_others(value: str) -> None:
+    body = f'{{"type": {value}, "choices": [{{"index": 0, "delta": {{"content": "Hi"}}, "finish_reason": "stop"}}]}}'
+    assert "openai-chat" == ts.parse_response(f"data: {body}\n\ndata: [DONE]\n\n").origin
