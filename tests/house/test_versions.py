@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from importlib.metadata import distributions
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 import pytest
@@ -17,18 +17,19 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PYTHONS = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["project"]["classifiers"]))
 OLDEST = PYTHONS[0]
-LOCKED = {
+LOCKED: dict[str, str] = {
     canonicalize_name(name): version
     for name, version in re.findall(
         r"^([\w.-]+)==(\S+)$", (ROOT / "requirements/dev.txt").read_text(encoding="utf-8"), re.MULTILINE
     )
 }
-INSTALLED = {canonicalize_name(one.metadata["Name"]): one for one in distributions()}
+INSTALLED: dict[str, Distribution] = {canonicalize_name(one.metadata["Name"]): one for one in distributions()}
 
 
 def asked_for(python: str) -> set[str]:
     """The packages that `make setup` installs with this Python, as far as those that are installed here tell."""
-    environment = {**default_environment(), "python_version": python, "python_full_version": f"{python}.0"}
+    versions = {"python_version": python, "python_full_version": f"{python}.0"}
+    environment = {name: str(value) for name, value in default_environment().items()} | versions
     waiting, seen = [("turnscript", "dev")], set[tuple[str, str]]()
     while waiting:
         name, extra = waiting.pop()
@@ -63,5 +64,6 @@ def test_the_lock_has_every_package_that_setup_installs(python: str) -> None:
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_every_locked_package_runs_on_every_python(python: str) -> None:
-    wanted = {name: INSTALLED[name].metadata.get("Requires-Python") or "" for name in LOCKED if name in INSTALLED}
+    here = [INSTALLED[name].metadata for name in LOCKED if name in INSTALLED]
+    wanted = {one["Name"]: one["Requires-Python"] for one in here if "Requires-Python" in one}
     assert {} == {name: words for name, words in wanted.items() if f"{python}.0" not in SpecifierSet(words)}
