@@ -1,4 +1,4 @@
-# Everything a contributor runs. Needs make and Python 3.11 or newer; the rest goes into .venv, which is made on demand.
+# Everything a contributor runs. Needs make and Python 3.11, 3.12 or 3.13; the rest goes into .venv, which is made on demand.
 
 # The first interpreter that is new enough; `make setup PYTHON=/path/to/python` chooses another.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 python; do \
@@ -33,7 +33,11 @@ $(STAMP): pyproject.toml requirements/dev.txt
 		echo "turnscript needs Python 3.11 or newer, and '$(PYTHON)' is '$$($(PYTHON) --version 2>&1)'."; \
 		echo "Install one, or name it: make setup PYTHON=/path/to/python3.11"; exit 1; } >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/dev.txt -e '.[dev]'
+	@echo "installing the project and its tools into .venv"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/dev.txt -e '.[dev]' || { \
+		$(BIN)/python -c 'import sys; sys.exit(sys.version_info >= (3, 14))' || { \
+			echo "Some packages have no wheels yet for a Python as new as '$(PYTHON)'."; \
+			echo "Take an older one: rm -rf .venv; make setup PYTHON=/path/to/python3.13"; }; exit 1; } >&2
 	@touch $@
 
 # Node and npm come with .venv. Without the SDKs everything but the tests that ask them works, so only CI ends here.

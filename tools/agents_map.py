@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("src", "tests", "tools")
-LEFTOVERS = {"build", "dist", "htmlcov"}
+LEFTOVERS = {"build", "dist", "htmlcov", "PKG-INFO"}  # the last is in a source distribution
 START = "<!-- map: start, written by `make map` -->"
 END = "<!-- map: end -->"
 

@@ -301,7 +301,8 @@ def _answer(
 ) -> Rendered[Body]:
     """The response body of an API."""
     if options:
-        raise Unsupported(f"the option {min(options)!r}", f"an answer of {api.name}")
+        option, target = min(options), f"an answer of {api.name}"
+        raise Unsupported(f"the option {option!r}", target, f"{target} has no option {option!r}; leave it out")
     together = api.serving.together
     answers = [exchange.response, *(exchange.others if together is not None else ())]
     losses = [] if together is not None else beyond_first(exchange, f"a body of {api.name}")

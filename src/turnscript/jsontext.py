@@ -25,7 +25,6 @@ Json = Raw
 _PIECE = 4096
 _SHORT, _REMEMBERED = 32, 4096
 """So long is a piece at most whose spacing is remembered, and so many are."""
-MAX_DEPTH_HINT = "about 900"
 UTF_8, FEWER_LEVELS = "UTF-8 text", "JSON of fewer levels"
 """What is expected of a source that nobody can read, whatever it is meant to be."""
 
@@ -319,9 +318,8 @@ def syntax_error(data: bytes, error: Exception) -> InvalidRequest:
     if isinstance(error, msgspec.ValidationError):
         return InvalidRequest("a number is out of range", expected="a number that a double can hold")
     if isinstance(error, RecursionError):
-        return InvalidRequest(
-            f"the JSON is nested too deep (the limit is {MAX_DEPTH_HINT} levels)", path="$", expected=FEWER_LEVELS
-        )
+        # How many levels are read is the interpreter's: 997 of Python 3.11, 1,498 of 3.12, 9,999 of 3.13.
+        return InvalidRequest("the JSON is nested too deep to be read", path="$", expected=FEWER_LEVELS)
     if isinstance(error, UnicodeEncodeError):
         before = error.object[: error.start].encode()
         return _half_a_character(data, len(before), ascii(error.object[error.start]))

@@ -257,3 +257,9 @@ def test_several_answers_have_one_place_in_a_transcript() -> None:
     result = convert("--to", "rwkv-universal", stdin=json.dumps(body))
     assert "answer 2 of 2 has no place in a transcript" in result.stderr
     assert 3 == convert("--to", "rwkv-universal", "--strict", stdin=json.dumps(body)).exit_code
+
+
+def test_an_option_that_no_answer_has_is_to_be_left_out() -> None:
+    result = convert(EXAMPLES / "chat_response.json", "--to", "anthropic-messages", "--profile", "seed")
+    assert (1, "") == (result.exit_code, result.stdout)
+    assert result.stderr.endswith("an answer of anthropic-messages has no option 'profile'; leave it out\n")

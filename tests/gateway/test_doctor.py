@@ -20,7 +20,7 @@ from tests.clocks import scaled
 from tests.gateway import tinygguf
 from tests.gateway.ailing import SMILES, TOKENS, Model
 from tests.gateway.scripted import Asked, Script, Scripted, said
-from turnscript.gateway import doctor
+from turnscript.gateway import doctor, doctor_load
 from turnscript.gateway.config import Config
 from turnscript.gateway.doctor_findings import Check, worst
 from turnscript.gateway.doctor_probe import PATIENCE, Patient
@@ -187,8 +187,9 @@ def test_characters_that_do_not_arrive_as_they_were_forced_are_a_fault(llamacpp:
     assert "fault" == other.state
 
 
-def test_a_cache_that_is_off_is_told(llamacpp: str) -> None:
+def test_a_cache_that_is_off_is_told(llamacpp: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server says so itself, and it reads fast enough for that not to matter."""
+    monkeypatch.setattr(doctor_load, "_TELLING", 600.0)  # fast enough, on a busy machine too
     look_ = doctor.REST["prefix reuse"]
     off = asyncio.run(changed(llamacpp, FORMAT, look_, extra={"cache_prompt": False}))
     assert "0 0 0" == off.figures["cached"]

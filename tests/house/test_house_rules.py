@@ -212,7 +212,7 @@ def test_a_new_a_moved_and_a_changed_module_make_the_map_stale(tree: Path) -> No
 
 def test_a_top_level_file_without_a_line_is_found(tree: Path) -> None:
     assert [] == agents_map.unlisted(MAP, tree)
-    for name in (".hidden", "README.md", "dist"):
+    for name in (".hidden", "README.md", "dist", "PKG-INFO"):
         (tree / name).touch()
     assert ["README.md"] == agents_map.unlisted(MAP, tree)
 

@@ -61,5 +61,14 @@ def test_scalars_alone_stay_on_one_line_where_that_is_asked(
 def test_a_value_may_be_as_deep_as_it_likes() -> None:
     lines = pretty("[" * 3_000 + "1" + "]" * 3_000, inline_arrays=False).split("\n")
     assert ["[", "  [", "    ["] == lines[:3]
-    assert 6_000 * " " + "1" == lines[3_000]
+    assert [126 * " " + "[", 128 * " " + "[", 128 * " " + "["] == lines[63:66]
+    assert [128 * " " + "1", 128 * " " + "]"] == lines[3_000:3_002]
+    assert [128 * " " + "]", 126 * " " + "]"] == lines[-65:-63]
     assert ["    ]", "  ]", "]"] == lines[-3:]
+
+
+def test_the_indentation_of_a_deep_value_is_in_proportion_to_the_value() -> None:
+    """Not to its square: a text of brackets, in a result or in a schema, is cheap to send."""
+    deep = ["[" * depth + "]" * depth for depth in (2_000, 8_000)]
+    few, many = (len(pretty(value)) for value in deep)
+    assert 3.9 * few < many < 4.1 * few

@@ -15,7 +15,7 @@ import click
 from msgspec import Struct
 
 from turnscript.cli.failures import BAD_INPUT, LOSSY, USAGE, Failed
-from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError, UnknownName, Unsupported
+from turnscript.errors import InvalidInput, LossyConversion, TurnscriptError, UnknownName
 from turnscript.gateway.invalidconfig import COMMAND_LINE, InvalidConfig
 from turnscript.losses import Loss
 from turnscript.registry import apis, is_format
@@ -66,8 +66,7 @@ def fault(error: TurnscriptError | Failed, name: str = "", line: int = 0) -> Fau
         return _strict_fault(error, place, of_row=line > 0)
     if isinstance(error, UnknownName):
         return Fault("", "", str(error), _lists(error), error.code, USAGE)
-    remedy = "choose another --to" if isinstance(error, Unsupported) else ""
-    return Fault(place, "", str(error), remedy, error.code, BAD_INPUT)
+    return Fault(place, "", str(error), "", error.code, BAD_INPUT)
 
 
 def _lists(error: UnknownName) -> str:

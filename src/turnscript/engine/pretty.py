@@ -8,6 +8,9 @@ from turnscript.jsontext import Json, text_of
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s"{}\[\]:,]+')
 _INDENT = "  "
+_DEEPEST = 64
+"""Lines are not indented further than so many levels. Without that, brackets alone would grow with the square of their
+number, and 20 KB of them become 200 MB where Python reads 10,000 levels."""
 _BRACKETS = frozenset("{}[]")
 _ON_ONE_LINE = {",": ", ", ":": ": ", "{": "{ ", "}": " }"}
 
@@ -20,7 +23,7 @@ def pretty(value: Json | str, inline_objects: bool = False, inline_arrays: bool 
     """
     tokens = _TOKEN.findall(value if isinstance(value, str) else text_of(value))
     out: list[str] = []
-    newline, at = "\n", 0
+    newline, depth, at = "\n", 0, 0
     while at < len(tokens):
         token = tokens[at]
         if token in ("{", "["):
@@ -33,15 +36,21 @@ def pretty(value: Json | str, inline_objects: bool = False, inline_arrays: bool 
                 out += [_ON_ONE_LINE.get(one, one) for one in tokens[at : end + 1]]
                 at = end
             else:
-                newline += _INDENT
+                depth += 1
+                newline = _newline(depth)
                 out += (token, newline)
         elif token in ("}", "]"):
-            newline = newline.removesuffix(_INDENT)
+            depth -= 1
+            newline = _newline(depth)
             out += (newline, token)
         else:
             out += (token, newline) if token == "," else (": " if token == ":" else token,)
         at += 1
     return "".join(out)
+
+
+def _newline(depth: int) -> str:
+    return "\n" + _INDENT * min(depth, _DEEPEST)
 
 
 def _scalars_end(tokens: list[str], at: int) -> int:
