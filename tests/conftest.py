@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 import tools
 import turnscript
+from tests import collecting
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -44,6 +45,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing them")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(collecting)  # not here: a hook of this file does not see every folder below it
 
 
 @pytest.hookimpl(wrapper=True)

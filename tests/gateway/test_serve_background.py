@@ -13,13 +13,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
-from tests.clocks import run_time, scaled
+from tests.clocks import run_time
+from tests.gateway.background import BEGUN, EACH, ENDS, begun, events_of, look, until_over
 from tests.gateway.running import Running
 from tests.gateway.scripted import HANG, RESET, STREAM, Script, chunk, event
-from tests.gateway.stage import APIS, NO_TLS, Stage, Told, answer, body_of, connected, named, piece, post, quiet
+from tests.gateway.stage import Stage, Told, answer, body_of, connected, piece, post, quiet
 from tests.sdks import openai_sdk
 from turnscript.api import Api
 from turnscript.gateway.callers import ANYBODY
@@ -27,11 +27,6 @@ from turnscript.gateway.database import Bounds, Database
 from turnscript.gateway.headers import LOSSES, REPORT
 from turnscript.gateway.keeping import Keeping
 from turnscript.gateway.store import SCHEMA, Answer, EventLog, Store
-
-STORING = [api for api in APIS if api.serving.stored]
-EACH = pytest.mark.parametrize("api", STORING, ids=named)
-BEGUN: Script = [STREAM, chunk(event(piece("Once upon a time")))]
-ENDS = answer(" there was", " a king.")[1:]
 
 
 @pytest.fixture(scope="module")
@@ -44,28 +39,6 @@ def stage() -> Iterator[Stage]:
 def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     with quiet(caplog):
         yield
-
-
-def begun(stage: Stage, api: Api, **more: Any) -> str:
-    """The id of an answer that is being made."""
-    told = stage.ask(api, stream=False, background=True, **more)
-    assert (200, "queued", []) == (told.status, told.json["status"], told.json["output"])
-    return str(told.json["id"])
-
-
-def look(stage: Stage, api: Api, id_: str) -> Any:
-    return stage.client.get(f"{api.endpoint}/{id_}").json()
-
-
-def until_over(stage: Stage, api: Api, id_: str) -> Any:
-    stage.until(lambda: look(stage, api, id_)["status"] not in ("queued", "in_progress"))
-    return look(stage, api, id_)
-
-
-def events_of(body: bytes) -> list[Any]:
-    """The events of a stream, as data."""
-    found = re.findall(rb"^data: (.*)$", body, re.MULTILINE)
-    return [httpx2.Response(200, content=one).json() for one in found]
 
 
 @EACH
@@ -416,48 +389,6 @@ def test_a_fault_of_the_gateway_leaves_no_answer_open(
     assert "a bug" not in over["error"]["message"]
     stage.until(stage.idle)
     caplog.clear()
-
-
-@EACH
-@scaled
-def test_when_the_gateway_stops_answers_finish_or_are_told_as_failed(tmp_path: Path, api: Api, scale: float) -> None:
-    store = {"path": tmp_path / "store.sqlite"}
-    with Stage(store=store, server={"grace": 0.5 * scale}) as stage:
-        stage.play([*BEGUN, 0.2 * scale, *ENDS], [*BEGUN, HANG])
-        short = begun(stage, api)
-        stage.until(lambda: stage.asks[0])
-        long = begun(stage, api, text="And so on.")
-        stage.until(lambda: 2 == len(stage.asks[0]))
-        began = run_time()
-    assert run_time() - began < 3.0 * scale
-    with Stage(store=store) as stage:
-        ended, over = look(stage, api, short), look(stage, api, long)
-    assert ("completed", "failed") == (ended["status"], over["status"])
-    assert "shutting down" in over["error"]["message"]
-
-
-@EACH
-def test_who_follows_an_answer_when_the_gateway_stops_is_told_its_end(tmp_path: Path, api: Api) -> None:
-    heard: list[bytes] = []
-    with Stage(store={"path": tmp_path / "store.sqlite"}, server={"grace": 0.2}) as stage:
-        stage.play([*BEGUN, HANG])
-        body, begins = body_of(api, stream=True, background=True), threading.Event()
-
-        def follow() -> None:
-            url = f"{stage.url}{api.endpoint}"
-            with httpx2.Client(timeout=20, verify=NO_TLS) as client, client.stream("POST", url, content=body) as told:
-                for data in told.iter_raw():
-                    heard.append(data)
-                    begins.set()
-
-        follower = threading.Thread(target=follow)
-        follower.start()
-        assert begins.wait(10)
-    follower.join(10)
-    events = events_of(b"".join(heard))
-    assert list(range(len(events))) == [one["sequence_number"] for one in events]
-    assert "failed" == events[-1]["response"]["status"]
-    assert "shutting down" in events[-1]["response"]["error"]["message"]
 
 
 @EACH

@@ -1,0 +1,68 @@
+"""Owns what becomes of answers made apart from their clients when the gateway stops: they finish, or are told to have
+failed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.clocks import run_time, scaled
+from tests.gateway.background import BEGUN, EACH, ENDS, begun, events_of, look
+from tests.gateway.scripted import HANG
+from tests.gateway.stage import NO_TLS, Stage, body_of, quiet
+from turnscript.api import Api
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    with quiet(caplog):
+        yield
+
+
+@EACH
+@scaled
+def test_when_the_gateway_stops_answers_finish_or_are_told_to_have_failed(
+    tmp_path: Path, api: Api, scale: float
+) -> None:
+    store = {"path": tmp_path / f"{scale:g}.sqlite"}
+    with Stage(store=store, server={"grace": 0.5 * scale}) as stage:
+        stage.play([*BEGUN, 0.2 * scale, *ENDS], [*BEGUN, HANG])
+        short = begun(stage, api)
+        stage.until(lambda: stage.asks[0])
+        long = begun(stage, api, text="And so on.")
+        stage.until(lambda: 2 == len(stage.asks[0]))
+        began = run_time()
+    assert run_time() - began < 3.0 * scale
+    with Stage(store=store) as stage:
+        assert "completed" == look(stage, api, short)["status"]
+        over = look(stage, api, long)
+        assert "failed" == over["status"]
+        assert "shutting down" in over["error"]["message"]
+
+
+@EACH
+def test_who_follows_an_answer_when_the_gateway_stops_is_told_its_end(tmp_path: Path, api: Api) -> None:
+    heard: list[bytes] = []
+    with Stage(store={"path": tmp_path / "store.sqlite"}, server={"grace": 0.2}) as stage:
+        stage.play([*BEGUN, HANG])
+        body, begins = body_of(api, stream=True, background=True), threading.Event()
+
+        def follow() -> None:
+            url = f"{stage.url}{api.endpoint}"
+            with httpx2.Client(timeout=20, verify=NO_TLS) as client, client.stream("POST", url, content=body) as told:
+                for data in told.iter_raw():
+                    heard.append(data)
+                    begins.set()
+
+        follower = threading.Thread(target=follow)
+        follower.start()
+        assert begins.wait(10)
+    follower.join(10)
+    events = events_of(b"".join(heard))
+    assert list(range(len(events))) == [one["sequence_number"] for one in events]
+    assert "failed" == events[-1]["response"]["status"]
+    assert "shutting down" in events[-1]["response"]["error"]["message"]
