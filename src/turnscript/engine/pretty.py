@@ -11,6 +11,7 @@ _INDENT = "  "
 _DEEPEST = 64
 """Lines are not indented further than so many levels. Without that, brackets alone would grow with the square of their
 number, and 20 KB of them become 200 MB where Python reads 10,000 levels."""
+_NEWLINES = ["\n" + _INDENT * depth for depth in range(_DEEPEST + 1)]
 _BRACKETS = frozenset("{}[]")
 _ON_ONE_LINE = {",": ", ", ":": ": ", "{": "{ ", "}": " }"}
 
@@ -37,20 +38,16 @@ def pretty(value: Json | str, inline_objects: bool = False, inline_arrays: bool 
                 at = end
             else:
                 depth += 1
-                newline = _newline(depth)
+                newline = _NEWLINES[depth] if depth < _DEEPEST else _NEWLINES[_DEEPEST]
                 out += (token, newline)
         elif token in ("}", "]"):
             depth -= 1
-            newline = _newline(depth)
+            newline = _NEWLINES[depth] if depth < _DEEPEST else _NEWLINES[_DEEPEST]
             out += (newline, token)
         else:
             out += (token, newline) if token == "," else (": " if token == ":" else token,)
         at += 1
     return "".join(out)
-
-
-def _newline(depth: int) -> str:
-    return "\n" + _INDENT * min(depth, _DEEPEST)
 
 
 def _scalars_end(tokens: list[str], at: int) -> int:

@@ -76,7 +76,8 @@ class Writer:
         self.changes: list[tuple[ToolsChange, str]] = []
         self.spoken: Assistant | None = None
         self._ids: dict[int, str] | None = None
-        self._distinct: dict[int, str] | None = None
+        self._called: set[str] = set()
+        self._distinct: dict[int, str] | None = None  # once two calls have the same id
         self._names: dict[str, str] = {}
 
     # Losses and ids.
@@ -113,6 +114,11 @@ class Writer:
         if legal != source:
             self.lose(item, "", "renamed", f"the id {source!r} has characters that are not allowed here: {legal!r}")
         if self._distinct is None:
+            if not isinstance(item, ToolCall):
+                return legal
+            if legal not in self._called:
+                self._called.add(legal)
+                return legal
             self._distinct = distinct_ids(self.items, lambda one: legal_id(self._source_id(one)))
         distinct = self._distinct.get(id(item), legal)
         if distinct != legal:
