@@ -94,3 +94,14 @@ def test_many_of_the_same_take_linear_time() -> None:
         return lambda: written(*messages)
 
     assert_grows_below(8, convert, 200, 800)
+
+
+def test_they_do_in_an_answer_too() -> None:
+    request = ts.parse({"model": "m", "max_tokens": 9, "messages": [ASKED]}, "anthropic-messages")
+
+    def write(calls: int) -> Callable[[], object]:
+        message = called(*[("a", "f")] * calls)
+        said = ts.parse_response({"choices": [{"index": 0, "message": message}]}, "openai-chat")
+        return lambda: ts.render(ts.Exchange(request, said), "anthropic-messages").data
+
+    assert_grows_below(8, write, 1_000, 4_000)

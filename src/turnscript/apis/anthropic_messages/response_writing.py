@@ -55,6 +55,7 @@ class AnswerWriter:
         self.any_stop = False
         self._seed = _seed(request)
         self._taken = {item.id for item in request.items if isinstance(item, ToolCall)}
+        self._numbers: dict[str, int] = {}
         self._places: dict[int, str] = {}
         self._parts = PartWriter(self.rendering, self._at)
         self._count = 0
@@ -199,7 +200,7 @@ class AnswerWriter:
                     item, "", "renamed", f"the id {item.id!r} has characters that are not allowed here: {legal!r}"
                 )
             if self._foreign and legal in self._taken:  # as of servers that begin to count with each answer
-                distinct = unused_id(legal, self._taken, {})
+                distinct = unused_id(legal, self._taken, self._numbers)
                 self.lose(item, "", "renamed", TAKEN.format(legal, distinct))
                 legal = distinct
             self._taken.add(legal)
