@@ -308,9 +308,10 @@ def test_a_service_tier_of_another_api_is_dropped() -> None:
 
 
 @pytest.mark.parametrize(("stop", "left"), [(["\n", "END", ""], ["END"]), ([" \t"], None), (["\nQ:"], ["\nQ:"])])
-def test_a_stop_sequence_of_white_space_is_dropped(stop: list[str], left: list[str] | None) -> None:
+@pytest.mark.parametrize("origin", ["another", None])
+def test_a_stop_sequence_of_white_space_is_dropped(stop: list[str], left: list[str] | None, origin: str | None) -> None:
     """The server refuses a request that has one."""
-    body, losses = written(Settings(stop=stop))
+    body, losses = written(Settings(stop=stop), origin=origin)
     assert ({} if left is None else {"stop_sequences": left}) == body
     assert ([] if stop == left else [("$.stop", "dropped")]) == losses
 

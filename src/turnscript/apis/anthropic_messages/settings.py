@@ -97,7 +97,7 @@ _stop = setting("stop_sequences", "stop", list[str])
 
 def _write_stop(rendering: Rendering) -> list[str] | None:
     stop = rendering.request.settings.stop
-    if not stop or not rendering.foreign:
+    if not stop or is_native(rendering):
         return stop
     blank = [text for text in stop if not text.strip()]
     if blank:
