@@ -19,8 +19,8 @@ from turnscript.jsontext import Json, excerpt, plain, read_list
 _CALLED = ("function", "custom")
 """The types of tools that every API with tools can offer, as they are or as functions."""
 
-Names = dict[str, list[str]]
-"""What the tools of a request are called in the other API, by the name that a choice has for them."""
+Names = dict[str, list[dict[str, str]]]
+"""The tools of a request as the other API names them, `{type, name}`, by the name that a choice has for them."""
 
 
 def left_choice(rendering: Rendering, *, separator: str = "", lists: bool = True) -> ToolChoice | None:
@@ -35,11 +35,12 @@ def left_choice(rendering: Rendering, *, separator: str = "", lists: bool = True
     if offers_none(rendering):
         rendering.lose_setting("tool_choice", "dropped", "none of the tools has a form here")
         return None
-    names = _names(rendering.request, separator)
-    if choice.mode == "allowed" and choice.tools is not None and (names or not lists):
-        return _allowed(rendering, choice, names, lists)
-    if choice.mode == "named" and choice.name is not None and names:
-        return _named(rendering, choice, choice.name, names)
+    if choice.mode == "allowed" and choice.tools is not None:
+        names = _names(rendering.request, separator, spaces=True)
+        return _allowed(rendering, choice, names, lists) if names or not lists else choice
+    if choice.mode == "named" and choice.name is not None:
+        names = _names(rendering.request, separator)
+        return _named(rendering, choice, choice.name, names) if names else choice
     return choice
 
 
@@ -57,18 +58,23 @@ def _declared(request: Request) -> Iterator[Tool]:
             yield from item.added
 
 
-def _names(request: Request, separator: str) -> Names:
+def _names(request: Request, separator: str, *, spaces: bool = False) -> Names:
+    """`spaces`: whether the name of a namespace that is not there stands for its tools."""
     names: Names = {}
     for tool in _declared(request):
         for inner in tool.tools or (tool,):
-            if inner.name is not None and inner.type in _CALLED:
-                written = f"{tool.name}{separator}{inner.name}" if separator and inner is not tool else inner.name
-                names.setdefault(inner.name, []).append(written)
+            if inner.name is None or inner.type not in _CALLED:
+                continue
+            flat = separator and inner is not tool
+            written = {"type": inner.type, "name": f"{tool.name}{separator}{inner.name}" if flat else inner.name}
+            names.setdefault(inner.name, []).append(written)
+            if spaces and inner is not tool and tool.name is not None and tool.name != inner.name:
+                names.setdefault(tool.name, []).append(written if flat else {"type": tool.type, "name": tool.name})
     return names
 
 
 def _named(rendering: Rendering, choice: ToolChoice, name: str, names: Names) -> ToolChoice | None:
-    written = names.get(name, [])
+    written = [one["name"] for one in names.get(name, [])]
     if name in written or not (written or any(tool.name == name for tool in _declared(rendering.request))):
         return choice
     if not written:
@@ -97,13 +103,13 @@ def _entries(rendering: Rendering, entry: Json, names: Names) -> list[Any]:
     """One allowed tool with the names that it has here; none if it is not there. Both are reported."""
     name = name_of(entry)
     written = names.get(name, []) if name is not None else []
-    if name in written:
+    if any(one["name"] == name for one in written):
         return [entry]
     if not written:
         rendering.lose_setting("tool_choice", "dropped", f"it allows {excerpt(entry, 100)}, which has no form here")
         return []
     rendering.lose_setting("tool_choice", "renamed", f"the tool {name!r} that it allows is called otherwise here")
-    return [{"type": plain(entry)["type"], "name": one} for one in written]
+    return written
 
 
 def name_of(entry: Json) -> str | None:

@@ -26,12 +26,12 @@ PAIRS = [(source, target) for source, targets in OTHERS.items() for target in ta
 
 
 def converted(source: str, target: str, tools: list[Any], choice: Any, **members: Any) -> ts.Rendered[Any]:
-    said: dict[str, Any] = {"model": "m", "tools": tools, "tool_choice": choice, **members}
+    said: dict[str, Any] = {"model": "m", "tools": tools, "tool_choice": choice}
     if source == "anthropic-messages":
         said |= {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
     else:
         said |= {"input": "Hi"}
-    return ts.convert(said, source, target)
+    return ts.convert(said | members, source, target)
 
 
 def named(written: dict[str, Any]) -> set[str]:
@@ -115,3 +115,35 @@ def test_what_a_request_says_of_tools_that_it_has_not_itself_stays() -> None:
     assert {"type": "function", "function": {"name": "g"}} == rendered.value["tool_choice"]
     back = converted("openai-responses", "openai-responses", [HOSTED["openai-responses"]], allowed(unknown))
     assert allowed(unknown) == back.value["tool_choice"]
+
+
+WRITE = {**FUNCTION["openai-responses"], "name": "g"}
+TWO = {**SPACE, "tools": [FUNCTION["openai-responses"], WRITE]}
+
+
+@pytest.mark.parametrize(
+    ("entry", "left"),
+    [
+        ({"type": "function", "name": "f"}, ["ns__f"]),
+        ({"name": "g"}, ["ns__g"]),
+        ({"type": "namespace", "name": "ns"}, ["ns__f", "ns__g"]),
+    ],
+)
+def test_no_more_of_a_namespace_is_left_than_is_allowed(entry: Any, left: list[str]) -> None:
+    choice = allowed(entry)
+    rendered = converted("openai-responses", "openai-chat", [TWO], choice)
+    assert {*left} == named(rendered.value["tool_choice"])
+    rendered = converted("openai-responses", "anthropic-messages", [TWO, {**WRITE, "name": "h"}], choice)
+    assert {"type": "any"} == rendered.value["tool_choice"]
+    assert left == [tool["name"] for tool in rendered.value["tools"]]
+    dropped = [loss.path for loss in rendered.losses if loss.kind == "dropped" and loss.path.startswith("$.tools")]
+    assert {"$.tools[1]"} | ({"$.tools[0].tools[1]"} if left == ["ns__f"] else set()) <= set(dropped)
+
+
+@pytest.mark.parametrize(("name", "left"), [("f", ["f"]), ("g", ["g"])])
+def test_tools_that_come_later_are_allowed_or_not_as_others_are(name: str, left: list[str]) -> None:
+    later = {"type": "additional_tools", "role": "developer", "tools": [WRITE]}
+    said = [{"type": "message", "role": "user", "content": "Hi"}, later]
+    choice = allowed({"type": "function", "name": name})
+    rendered = converted("openai-responses", "anthropic-messages", [FUNCTION["openai-responses"]], choice, input=said)
+    assert left == [tool["name"] for tool in rendered.value["tools"]]

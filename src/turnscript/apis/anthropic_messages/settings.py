@@ -256,10 +256,8 @@ def _read_tool_choice(request: Request, value: Json, path: str) -> None:
 
 
 def _write_tool_choice(rendering: Rendering) -> Body | None:
-    choice, parallel = (
-        left_choice(rendering, separator="__", lists=False),
-        rendering.request.settings.parallel_tool_calls,
-    )
+    choice = left_choice(rendering, separator="__", lists=False)
+    parallel = rendering.request.settings.parallel_tool_calls
     member: Body | None = None
     if choice is not None:
         member = _chosen(choice, rendering)

@@ -77,18 +77,18 @@ class ToolWriter:
 
     def __init__(self, rendering: Rendering) -> None:
         self.rendering = rendering
+        self._allowed: set[str] = set()
 
     def write(self, changes: Sequence[tuple[ToolsChange, str]]) -> list[Body]:
         """All definitions, those that came later in the conversation included."""
         tools = self.rendering.request.tools
-        allowed = self._allowed(tools)
+        self._allowed = self._names_allowed([*tools, *(tool for change, _ in changes for tool in change.added)])
         written: list[Body] = []
         for index, tool in enumerate(tools):
             at = f"$.tools[{index}]"
-            if allowed and not _named_in(tool, allowed):
-                detail = "tool_choice allows only other tools, and there is no such choice here"
-                self.rendering.lose(at, "dropped", detail)
-            elif tool.type == FUNCTION and tool.name is not None:
+            if self._allowed and self._is_left_out(tool, at):
+                continue
+            if tool.type == FUNCTION and tool.name is not None:
                 written.append(self._function(tool, at, ""))
             else:
                 written += self._one(tool, at)
@@ -98,7 +98,7 @@ class ToolWriter:
                 written += self._change(change, place, names)
         return written
 
-    def _allowed(self, tools: Sequence[Tool]) -> set[str]:
+    def _names_allowed(self, tools: Sequence[Tool]) -> set[str]:
         """The names that a tool choice of mode `allowed` leaves, if any tool has one."""
         choice = self.rendering.request.settings.tool_choice
         if choice is None or choice.mode != "allowed" or choice.tools is None:
@@ -107,12 +107,21 @@ class ToolWriter:
         names = {name for name in map(name_of, entries) if name is not None}
         return names if any(_named_in(tool, names) for tool in tools) else set()
 
+    def _is_left_out(self, tool: Tool, at: str, namespace: str | None = None) -> bool:
+        """Whether a tool, of a namespace maybe, is none of the allowed ones; that is a loss."""
+        if not self._allowed or namespace in self._allowed or _named_in(tool, self._allowed):
+            return False
+        self.rendering.lose(at, "dropped", "tool_choice allows only other tools, and there is no such choice here")
+        return True
+
     def _change(self, change: ToolsChange, place: str, names: set[str]) -> Iterator[Body]:
         lose = self.rendering.lose
         for index, tool in enumerate(change.added):
             at = f"{place}.tools[{index}]"
             if tool.name in names:
                 lose(at, "dropped", f"a tool named {tool.name!r} is there already")
+                continue
+            if self._is_left_out(tool, at):
                 continue
             lose(at, "moved", "offered from the start: tools cannot be added later here")
             if tool.name is not None:
@@ -150,7 +159,9 @@ class ToolWriter:
         for extra in (tool.extra, tool.envelope):
             self.rendering.put_extra({}, extra, at)
         for index, inner in enumerate(tool.tools):
-            yield from self._one(inner, f"{at}.tools[{index}]", f"{tool.name}__")
+            place = f"{at}.tools[{index}]"
+            if not self._is_left_out(inner, place, tool.name):
+                yield from self._one(inner, place, f"{tool.name}__")
 
     def _function(self, tool: Tool, at: str, namespace: str, schema: Json | None = None) -> Body:
         body: Body = {"name": f"{namespace}{tool.name}"}
