@@ -37,11 +37,13 @@ _HINTS = {
 _OF_MODELS = (400, 404, 422)
 _HINT_MODEL = " (say in the gateway's configuration what this server calls its model: `upstream_model`)"
 _WHICH_MODEL = re.compile(
-    r"\bmodel\b[^.]{0,100}\b(not found|not exist|not loaded|is required|is missing|required)\b"
+    r"\bmodel\b([^.]|\.(?=\w)){0,100}\b(not found|not exist|not loaded)\b"
+    r"|\bmodel\W+(\w+\W+){0,2}(required|missing)\b"
     r"|\b(missing|invalid|unknown|no such)\W+(\w+\W+){0,2}model\b",
     re.IGNORECASE,
 )
-"""A server that has several models, and was not told which one or does not know the name."""
+"""A server that has several models, and was not told which one or does not know the name. Names may have dots in them;
+the one that ends a sentence has no word right behind it."""
 
 
 def _words_of(body: str) -> str:

@@ -227,6 +227,8 @@ def test_a_refusal_says_what_the_server_said(backend: Backend, status: int, said
     [
         (404, b'{"error":{"message":"model \'\' not found","type":"api_error"}}'),
         (404, b'{"object":"error","message":"The model `x` does not exist.","type":"NotFoundError","code":404}'),
+        (404, b'{"error":{"message":"The model `Qwen/Qwen2.5-7B` does not exist.","type":"NotFoundError"}}'),
+        (404, b'{"error":"model \'llama3.2:1b\' not found, try pulling it first"}'),
         (400, b'{"error":{"message":"model is required","type":"invalid_request_error"}}'),
         (400, b"missing or invalid 'model' key"),
         (400, b'{"detail":"no such model"}'),
@@ -242,6 +244,8 @@ def test_a_server_that_asks_which_model_is_meant_is_answered_in_the_configuratio
     [
         (400, b'{"error":{"message":"This model\'s maximum context length is 10 tokens. However, you requested 20"}}'),
         (400, b'{"error":"top_k is not supported by the model"}'),
+        (400, b'{"error":"the model\'s context is 10 tokens; max_tokens is required"}'),
+        (404, b'{"error":"This model has no images. File not found"}'),
         (500, b'{"error":"the model could not be found"}'),
         (404, b'{"detail":"Not Found"}'),
         (404, b"404 page not found"),
