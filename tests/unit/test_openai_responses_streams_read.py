@@ -140,10 +140,21 @@ def test_items_that_the_last_event_adds_are_told_and_are_an_issue() -> None:
 
 def test_items_that_may_be_those_that_were_announced_are_left_out_and_are_an_issue() -> None:
     output = [one | {"id": f"other_{at}"} for at, one in enumerate(GOOD[-1]["response"]["output"])]
-    body = GOOD[-1] | {"response": GOOD[-1]["response"] | {"output": [*output, {"type": "x"}]}}
-    response = fold(parsed(of_payloads(*GOOD[:-1], body)))
+    response = fold(parsed(of_payloads(*GOOD[:-1], with_output(*output, {"type": "x"}))))
     assert ITEMS == without_made_up(response.items, ITEMS)
     assert "unannounced_item" in [issue.kind for issue in response.issues]
+
+
+@pytest.mark.parametrize("added", [5, {"type": "message"}])
+def test_an_item_of_the_last_event_alone_that_cannot_be_read_breaks_no_answer(added: Any) -> None:
+    response = fold(parsed(of_payloads(*GOOD[:-1], with_output(*GOOD[-1]["response"]["output"], added))))
+    assert ITEMS == without_made_up(response.items, ITEMS)
+    assert ["unannounced_item"] == [issue.kind for issue in response.issues]
+
+
+def with_output(*items: Any) -> dict[str, Any]:
+    """The last event with these items."""
+    return GOOD[-1] | {"response": GOOD[-1]["response"] | {"output": items}}
 
 
 def test_items_that_the_last_event_leaves_out_are_kept_and_are_an_issue() -> None:

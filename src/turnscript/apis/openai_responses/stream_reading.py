@@ -366,7 +366,7 @@ class StreamReader:
         """End the items that were not, with what the last event says of them; tell those that it alone has."""
         known = len(self._parts)
         self._end_announced(output)
-        if len(output) > known and not self._begins_with_announced(output):
+        if 0 < known < len(output) and not self._begins_with_announced(output):
             self._issue("unannounced_item", "the last event has more items than were announced; they are left out")
             return
         for index, value in enumerate(output[known:], known):
@@ -379,13 +379,13 @@ class StreamReader:
                 self._end(self._new(index, item), item)
 
     def _begins_with_announced(self, output: list[Json]) -> bool:
-        """Whether the last event begins with what was announced: its other items are more, not the same renamed."""
+        """Whether all of the last event can be read, and it begins with what was announced: the rest is more then."""
         announced = [_names(self._parts[index].item) for index in sorted(self._parts)]
         try:
-            items = [read_output(value, "$.output", at) for at, value in enumerate(output[: len(announced)])]
-            return announced == [None if item is None else _names(item) for item in items]
+            items = [read_output(value, "$.output", at) for at, value in enumerate(output)]
         except InvalidRequest:
             return False
+        return announced == [None if item is None else _names(item) for item in items[: len(announced)]]
 
     def _end_announced(self, output: list[Json]) -> None:
         unended = [part for part in self._waiting if part.final is None]
