@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+may_have_half = re.compile(r"\\u[dD]").search
+"""Finds where a half may be, which is one of a whole character most of the time. `joined` is for data that has one."""
 _FIRST = re.compile(r'(?<!\\)((?:\\\\)*)(\\u[dD][89abAB][0-9a-fA-F]{2})(?=")')
 """A first half that a string ends with."""
 _SECOND = re.compile(r'(?<!\\)"(?=\\u[dD][c-fC-F][0-9a-fA-F]{2})')
@@ -25,7 +27,7 @@ class Halves:
         if self.waiting and len(_SECOND.findall(data)) == 1:
             data = _SECOND.sub(lambda found: found[0] + self.waiting, data)
             self.waiting = ""
-        if not self.waiting and ("\\ud" in data or "\\uD" in data):
+        if not self.waiting:
             found = _FIRST.findall(data)
             if len(found) == 1:
                 self.waiting = found[0][1]
