@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from turnscript.conversation import Usage
 from turnscript.errors import UpstreamError
+from turnscript.halves import Halves
 from turnscript.jsontext import Json
 from turnscript.logprobs import TokenLogprob, TokenReader
 from turnscript.refused import SHOWN, refusal, told_as_error
@@ -309,7 +310,7 @@ class JsonReader(ABC):
     `data` line, which nearly all are, are cut here; from the first other one on, `SseReader` does it.
 
     A character that the limit cut in two arrives as U+FFFD, once or for each byte. So these wait for what follows, and
-    are dropped where `length` does.
+    are dropped where `length` does. Half of one as JSON escapes it is joined with the other half, or is U+FFFD.
     """
 
     def __init__(self) -> None:
@@ -320,6 +321,7 @@ class JsonReader(ABC):
         self._sse: SseReader | None = None
         self._started = False
         self._cut = ""
+        self._halves = Halves()
         self._error: UpstreamError | None = None
 
     @abstractmethod
@@ -355,8 +357,8 @@ class JsonReader(ABC):
                 self._events(self._the_sse().close(), pieces)
         if not self.finished:
             raise self._broken_off()
-        if self._cut:
-            pieces.append(Piece(self._cut))
+        if self._cut or (self._sse is not None and self._sse.half):
+            pieces.append(Piece(self._cut or _CUT))
         return pieces
 
     def _feed(self, data: bytes, pieces: list[Piece]) -> None:
@@ -422,7 +424,7 @@ class JsonReader(ABC):
             if data.strip() == _DONE:
                 self.finished = self.over = True
                 return
-            raise self._no_answer(data, str(error)) from None
+            piece = self._of_halves(data, error)
         if piece is None:
             return
         if piece.finish is not None:
@@ -430,6 +432,26 @@ class JsonReader(ABC):
         if self._cut or piece.text[-1:] == _CUT:
             piece = self._mended(piece)
         pieces.append(piece)
+
+    def _of_halves(self, data: bytes, error: Exception) -> Piece | None:
+        """What an object says that no decoder takes. Half of a character is U+FFFD in it until the other half comes."""
+        try:
+            piece = self.take(self._joined(data.decode()).encode())
+        except UNREADABLE:
+            raise self._no_answer(data, str(error)) from None
+        if not self._halves.waiting:
+            return piece
+        return Piece(_CUT) if piece is None else replace(piece, text=piece.text + _CUT)
+
+    def _joined(self, text: str) -> str:
+        halves = self._halves
+        if halves.waiting and self._cut:  # else it has been told as U+FFFD
+            joined = halves.joined(text)
+            if joined != text:
+                self._cut = ""
+                return joined
+        halves.waiting = ""
+        return halves.joined(text)
 
     def _mended(self, piece: Piece) -> Piece:
         """The piece without half a character at its end, or with the one that waited."""

@@ -400,3 +400,33 @@ def test_llamacpp_counts_the_prompt_before_its_answer() -> None:
 def test_ai00_counts_by_other_names() -> None:
     assert ("Paris", "stop", None, Usage(11, 4)) == summary(read(AI00, whole(AI00, "Paris")))
     assert ("Paris", None) == summary(read(AI00, whole(AI00, "Paris", None)))[:2]
+
+
+def escaped(backend: Backend, *texts: str, finish: str = "stop") -> bytes:
+    """A stream in which whatever is not ASCII is escaped, halves of characters too."""
+    return sse(*[json.dumps(event(backend, text)) for text in texts], json.dumps(event(backend, "", finish)), "[DONE]")
+
+
+@EACH
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["read at once", "read with care"])
+def test_a_character_that_a_server_cut_between_two_events_is_one(backend: Backend, end: bytes) -> None:
+    """Servers in JavaScript do, between the two escapes that JSON has for an emoji."""
+    data = escaped(backend, "a\ud83d", "\ude00\ud83d", "", "\ude01!", "\ud83d", "\ude02", r"\ud83d").replace(b"\n", end)
+    for pieces in ([data], [data[at : at + 7] for at in range(0, len(data), 7)]):
+        assert r"a😀😁!😂\ud83d" == text_of(read(backend, *pieces))
+
+
+@EACH
+def test_half_of_a_character_is_told_as_one_that_could_not_be_read(backend: Backend) -> None:
+    assert "a\ufffdb\ufffdc" == text_of(read(backend, escaped(backend, "a\ud83d", "b\ud83d", "c")))
+    assert "a\ufffd" == text_of(read(backend, escaped(backend, "a\ud83d")))
+    assert "a" == text_of(read(backend, escaped(backend, "a\ud83d", finish="length")))
+    careful = escaped(backend, "a\ud83d").replace(b"\n", b"\r\n")
+    assert "a\ufffd" == text_of(read(backend, careful))
+
+
+@EACH
+def test_the_second_half_alone_is_no_answer(backend: Backend) -> None:
+    for texts in (["a\ude00"], ["\ude00"], ["a\ud83d", "b", "\ude00"]):
+        with pytest.raises(UpstreamError, match="what is no completion"):
+            read(backend, escaped(backend, *texts))
