@@ -46,8 +46,14 @@ def left_choice(rendering: Rendering, *, separator: str = "", lists: bool = True
 
 def offers_none(rendering: Rendering) -> bool:
     """Whether a request has tools, and another API none of them."""
-    request = rendering.request
-    return rendering.foreign and any(True for _ in _declared(request)) and not _names(request, "")
+    if not rendering.foreign:
+        return False
+    declared = False
+    for tool in _declared(rendering.request):
+        declared = True
+        if any(map(_is_called, tool.tools or (tool,))):
+            return False
+    return declared
 
 
 def _declared(request: Request) -> Iterator[Tool]:
@@ -56,6 +62,10 @@ def _declared(request: Request) -> Iterator[Tool]:
     for item in request.items:
         if isinstance(item, ToolsChange):
             yield from item.added
+
+
+def _is_called(tool: Tool) -> bool:
+    return tool.name is not None and tool.type in _CALLED
 
 
 def _names(request: Request, separator: str, *, spaces: bool = False) -> Names:
