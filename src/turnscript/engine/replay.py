@@ -62,10 +62,13 @@ def stranger_behind(text: str, response: Response, strangers: Sequence[str]) -> 
     alone says that word.
     """
     bare = text.rstrip()
-    core = max((one for one in map(str.strip, strangers) if bare.endswith(one)), key=len, default="")
+    cores = tuple(map(str.strip, strangers))
+    if not bare.endswith(cores):
+        return ""
+    core = max((one for one in cores if bare.endswith(one)), key=len)
     last = response.items[-1] if response.items else None
     said = text_content(last.content) if isinstance(last, Assistant | Thinking) else ""
-    if core and said.rstrip().endswith(core):
+    if said.rstrip().endswith(core):
         return core if any(bare.endswith(one) for one in strangers if one.strip() == core) else ""
     return core
 
