@@ -36,7 +36,9 @@ def test_who_sets_no_limit_loses_none_where_a_server_has_less_room(api: Api, str
 
     def counting(asked: Asked) -> Script:
         most = asked.json["max_tokens"]
-        return answer("Hello") if most <= 1000 else said({"error": {"message": SAID["vllm"].format(most, most)}}, status=400)
+        if most <= 1000:
+            return answer("Hello")
+        return said({"error": {"message": SAID["vllm"].format(most, most)}}, status=400)
 
     with Stage(model={"context": 4000}) as stage:
         stage.play_by(counting)
