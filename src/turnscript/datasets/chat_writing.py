@@ -114,9 +114,9 @@ def _messages(example: Example, losses: list[Loss]) -> list[Body]:
     items = [_own(item, losses) if own else _foreign(item, losses) for _, item in pairs]
     if items and items[-1].open:
         items[-1] = _ended(items[-1], losses)
-    losses += _doubts(items)
     if weights:
         items = _weighed(items, [weights.get(at) for at, _ in pairs])
+    losses += _doubts(items)
     written = Request(conversation=Conversation(items=items), origin=api.origin if exact else None, words=request.words)
     rendering = api.rendering(written, OFFICIAL, {})
     body: Body = {}
