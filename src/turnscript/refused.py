@@ -37,13 +37,15 @@ _HINTS = {
 _OF_MODELS = (400, 404, 422)
 _HINT_MODEL = " (say in the gateway's configuration what this server calls its model: `upstream_model`)"
 _WHICH_MODEL = re.compile(
-    r"\bmodel\b([^.]|\.(?=\w)){0,100}\b(not found|not exist|not loaded)\b"
-    r"|\bmodel\W+(\w+\W+){0,2}(required|missing)\b"
-    r"|\b(missing|invalid|unknown|no such)\W+(\w+\W+){0,2}model\b",
+    r"\bmodel\b\S{0,9}(?: \S{1,200}){0,2} not (?:found|exist|loaded)\b"  # its name and an auxiliary verb between
+    r"|\bmodel\b\W{0,3} (?:is|was) (?:a )?(?:required|missing)\b"
+    r"|\bmodel\"\], ?\"msg\": ?\"field required"
+    r"|\b(?:missing|invalid|unknown|no such)\W{1,4}(?:(?:or|invalid|required|parameter|field|key)\W{1,4}){0,3}"
+    r"model\b(?! (?:parameter|output))"
+    r"|\bmust provide a model\b",
     re.IGNORECASE,
 )
-"""A server that has several models, and was not told which one or does not know the name. Names may have dots in them;
-the one that ends a sentence has no word right behind it."""
+"""A server that has several models, and was not told which one or does not know the name."""
 
 
 def _words_of(body: str) -> str:

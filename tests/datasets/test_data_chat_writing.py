@@ -73,7 +73,8 @@ def one_text(said: str) -> list[ts.Part]:
     return [ts.Text(text=said)]
 
 
-SAID = text.texts().map(one_text)
+TAGGED = st.sampled_from(["<think>a</think>b", "<think></think>", " <think>a", "a</think>b", "a<think></think>"])
+SAID = (text.texts() | TAGGED).map(one_text)
 ANSWERED = st.tuples(
     st.builds(ts.ToolCall, name=text.words(), arguments=jsontext.argument_objects(), id=st.none() | text.words()),
     SAID,
@@ -92,10 +93,8 @@ WEIGHTS = st.dictionaries(st.integers(0, 7), st.sampled_from([0.0, 0.25, 1.0]), 
 def test_what_messages_can_say_reads_back_as_it_is(
     found: list[list[ts.Item]], weights: dict[int, float], own: bool, last: bool
 ) -> None:
-    """An answer that would be read as a thought is told; the tests of thoughts check that."""
+    """All but an answer that would be read as a thought, or as half of one: that is told."""
     items = [item for some in found for item in some]
-    if any(map(has_doubt, items)):
-        return
     for at, item in enumerate(items):
         item.at = f"$[{at}]"
     items[-1].open = last and isinstance(items[-1], ts.Assistant)
@@ -111,7 +110,10 @@ def test_what_messages_can_say_reads_back_as_it_is(
     before = msgspec.json.encode(items)
     line = write_chat(Example(request, weights=kept, context=context))
     assert before == msgspec.json.encode(items)
-    assert [] == list(line.losses)
+    doubtful = {item.at for item in items if has_doubt(item)}
+    assert {loss.path for loss in line.losses} <= doubtful
+    if line.losses:
+        return
     again = read_chat(line.data)
     assert list(map(compared, items)) == list(map(compared, again.request.items))
     assert weights == again.weights

@@ -80,8 +80,12 @@ def test_notes_on_a_message_are_no_reason_to_refuse_it() -> None:
 
 def test_what_is_said_in_another_channel_is_no_answer() -> None:
     assert [] == list(read("messages", answer(channel="final", recipient="all"))[0].weights)
+    assert [] == list(read("messages", answer(channel="", recipient=""))[0].weights)
     assert (Code.SHAPE, "$.messages[1].channel") == refused("messages", answer(channel="analysis"))
     assert (Code.SHAPE, "$.messages[1].recipient") == refused("messages", answer(recipient="functions.f"))
+    row = answer()
+    row["messages"][0] |= {"channel": "general", "recipient": "Ann"}
+    assert ["user", "assistant"] == [item.kind for item in read("messages", row)[0].request.items]
 
 
 def test_a_thought_that_a_message_has_twice_is_one() -> None:

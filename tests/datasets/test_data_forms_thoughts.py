@@ -84,6 +84,9 @@ def answer(content: Any, **more: Any) -> dict[str, Any]:
         (answer("<think>a</think>"), [("thinking", "a")]),
         (answer("I rethink>it"), [("assistant", "I rethink>it")]),
         (answer("<think>b</think>c", reasoning_content="a"), [("thinking", "a"), ("assistant", "<think>b</think>c")]),
+        (answer("<think>b</think>c", reasoning_content=""), [("thinking", "b"), ("assistant", "c")]),
+        (answer("<think>b</think>c", reasoning=""), [("thinking", "b"), ("assistant", "c")]),
+        (answer("c", reasoning_content=""), [("thinking", ""), ("assistant", "c")]),
     ],
 )
 def test_only_a_beginning_is_a_thought_and_only_where_nothing_else_is(row: Any, expected: list[Any]) -> None:
@@ -120,7 +123,10 @@ def test_a_text_that_would_be_read_as_a_thought_is_told_where_it_is_written_as_a
     items: list[ts.Item] = [ts.User(content=[ts.Text("q")]), ts.Assistant(content=[ts.Text(text)], at="$.x")]
     line = write_chat(Example(ts.Request(conversation=ts.Conversation(items=items))))
     assert [("$.x", "approximated")] == [(loss.path, loss.kind) for loss in line.losses]
-    items.insert(1, ts.Thinking(content=[ts.Text("t")]))
+    items.insert(1, ts.Thinking(content=[ts.Text("")]))
+    line = write_chat(Example(ts.Request(conversation=ts.Conversation(items=items))))
+    assert [("$.x", "approximated")] == [(loss.path, loss.kind) for loss in line.losses]
+    items[1] = ts.Thinking(content=[ts.Text("t")])
     line = write_chat(Example(ts.Request(conversation=ts.Conversation(items=items))))
     assert [] == list(line.losses)
     again = Example(read_chat(line.data).request)

@@ -15,11 +15,12 @@ from turnscript.conversation import Assistant, Conversation, Part, Request, Syst
 from turnscript.datasets.chat_rows import chat_api
 from turnscript.datasets.clean_rows import items_said
 from turnscript.datasets.encoding import Encoder, Sample
-from turnscript.datasets.form import Example
+from turnscript.datasets.form import Example, Form
 from turnscript.datasets.form_registry import get_form
 from turnscript.datasets.forms.sharegpt import _ROLES
 from turnscript.datasets.plan import Plan
 from turnscript.datasets.preparation import prepare
+from turnscript.datasets.problems import BadRow
 from turnscript.datasets.shard import Stopped, run_shard
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.tokenizers.rwkv import read_vocabulary, world_path
@@ -86,6 +87,32 @@ def test_messages_that_say_one_text_are_read_as_the_api_reads_them() -> None:
         assert expected.items == found
         assert [item.at for item in expected.items] == [item.at for item in found]
         assert [expected] == [example.request for example in get_form("messages").read(data)]
+
+
+def test_thoughts_are_taken_apart_as_in_a_row_that_is_read_with_care() -> None:
+    """A note on a row sends it the long way, and nothing else."""
+    rng, form = random.Random(5), get_form("messages")
+    seen = set[str]()
+    for _ in range(2_000):
+        said = [(rng.choice(["user", "assistant"]), _thought(rng)) for _ in range(rng.randrange(1, 4))]
+        row = {"messages": [{"role": role, "content": text} for role, text in [*said, ("user", "a")]]}
+        short, long = [_read(form, json.dumps(one).encode()) for one in (row, row | {"note": 1})]
+        assert long == short
+        seen.add(type(short).__name__)
+    assert {"tuple", "list"} == seen
+
+
+def _thought(rng: random.Random) -> str:
+    return "".join(rng.choices(["<think>", "<think>a</think>", "</think>", "b", "\n"], [1, 6, 1, 6, 6], k=3))
+
+
+def _read(form: Form, data: bytes) -> object:
+    try:
+        (example,) = form.read(data)
+    except BadRow as error:
+        return error.code, error.path, error.message
+    assert not example.weights
+    return [(item, item.at, item.hints) for item in example.request.items]
 
 
 @pytest.mark.parametrize(

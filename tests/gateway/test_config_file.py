@@ -31,6 +31,7 @@ FAULTS = [
     ("[server]\npublic = 'yes'", "server.public", "expected true or false, found the string 'yes'"),
     ("[server]\npublic = 1", "server.public", "expected true or false, found the integer 1"),
     ("[server]\nhost = ''", "server.host", "this is empty"),
+    ("[server]\npublic = true\nhost = '[ ]'", "server.host", "this is empty"),
     ("[server]\nkeys = 3", "server.keys", "expected a path, found the integer 3"),
     ("[server]\nkeys = ':memory:'\nport = 'x'", "server.port", "expected an integer"),
     ("[server]\nmax_body = '64 QB'", "server.max_body", "expected a size such as"),

@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 from msgspec import json as msgjson
 
 from turnscript.api import Api
-from turnscript.conversation import Conversation, Item, Request, Tool
+from turnscript.conversation import Assistant, Conversation, Item, Request, Text, Thinking, Tool
 from turnscript.datasets.clean_rows import is_clean, items_said
 from turnscript.datasets.members import (
     CONVERSATIONAL,
+    TEMPLATE,
     Members,
     absent,
     check_unread,
@@ -53,14 +54,17 @@ _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "functio
 _OWN = frozenset({"tool_calls", "function_call", "tool_call_id", "reasoning_content"})
 _SAID = frozenset({"reasoning_content", "reasoning", "tool_calls", "function_call", "audio"})
 """Members of a message, beside its content, that are a piece of the conversation and are read."""
-_ADDRESSES = {"channel": (b'"final"',), "recipient": (b'"all"', b'"user"', b'"assistant"')}
+_ADDRESSES = {"channel": (b'""', b'"final"'), "recipient": (b'""', b'"all"', b'"user"', b'"assistant"')}
 """Whom a message is for, in sets made with Harmony, and the words that say nothing more than its role does."""
+_MORE = CONVERSATIONAL - _SAID | _ADDRESSES.keys() | {TEMPLATE}
+"""Members that most messages have none of: only those that do are looked at again."""
 _HERE = "calls in 'tool_calls'"
 _CALL = ("name", "arguments", "parameters")
 _NOT_READ = frozenset({"parameters", "args", "input", "kwargs", "params", "argument"})
 """Where calls of other programs have their arguments. Without this, such a call would be one without arguments."""
-_NULL = Json(b"null")
-_THOUGHTS = frozenset({"reasoning_content", "reasoning"})
+_NULL, _NOTHING = Json(b"null"), (b"null", b'""')
+_THOUGHTS = ("reasoning", "reasoning_content")
+"""Where messages have thoughts. An empty text is what a table without them has in its column."""
 _PARTS = frozenset({"text", "image_url", "input_audio", "file", "refusal"})
 
 
@@ -81,6 +85,8 @@ def chat_api() -> Api:
 def read_clean(data: bytes) -> Request | None:
     """A row with nothing but messages and tools, if nothing in it has to be put right, and nothing taken apart."""
     items = items_said(data)
+    if items is not None and may_think(data):
+        items = _thoughts_apart(items)
     if items is not None:
         request = Request(conversation=Conversation(items=items), origin=chat_api().origin, words=chat_api().words)
     elif not is_clean(data):
@@ -90,10 +96,29 @@ def read_clean(data: bytes) -> Request | None:
             request = chat_api().parse_request(data)
         except InvalidRequest:
             return None  # the careful reader says what is wrong, if it is
-    if may_think(data) and any(map(has_doubt, request.items)):
-        return None
+        if may_think(data) and any(map(has_doubt, request.items)):
+            return None
     check_items(request.conversation.items)
     return request
+
+
+def _thoughts_apart(items: list[Item]) -> list[Item] | None:
+    """Messages of one text each, with the thoughts that stand before answers; None where an answer is only a thought.
+
+    Most sets of reasoning have nothing but such rows, so this has to be as quick as a row without thoughts.
+    """
+    found: list[Item] = []
+    for item in items:
+        if isinstance(item, Assistant):
+            said = item.content[0]
+            thought, rest = split_thought(said.text, f"{item.at}.content") if isinstance(said, Text) else (None, "")
+            if thought is not None:
+                if not rest:
+                    return None
+                found.append(Thinking(content=[Text(text=thought)], at=f"{item.at}.reasoning_content"))
+                item.content = [Text(text=rest)]
+        found.append(item)
+    return found
 
 
 def read_messages(value: Json, tools: Json | None = None, functions: Json | None = None, at: str = _MESSAGES) -> Chat:
@@ -180,15 +205,16 @@ def _moved(error: InvalidInput, old: str, new: str) -> InvalidInput:
 def _repaired(value: Json, at: str, by_turn: dict[str, float]) -> list[Members]:
     if is_null(value):
         raise absent(at, "an array of messages")
-    found = []
+    found, thinks = [], may_think(bytes(value))
     for index, entry in enumerate(list_of(value, at)):
         where = f"{at}[{index}]"
         members = object_of(entry, where)
         weight = take_weight(members, where)
         _repair(members, where)
-        _check_said(members, where)
+        if not _MORE.isdisjoint(members):
+            _check_said(members, where)
         parts = _repaired_parts(members, where)
-        if bytes(members.get("role", b"")) == b'"assistant"' and _THOUGHTS.isdisjoint(members):
+        if thinks and _is_answer(members) and all(bytes(members.get(key, _NULL)) in _NOTHING for key in _THOUGHTS):
             _take_thought(members, where)
         if weight is not None and parts is not None and parts != weight:
             message = f"the parts of this message say {parts:g}, the message says {weight:g}; let both say the same"
@@ -203,10 +229,9 @@ def _repaired(value: Json, at: str, by_turn: dict[str, float]) -> list[Members]:
 def _repair(members: Members, at: str) -> None:
     for key in [key for key, value in members.items() if key != "content" and is_null(value)]:
         del members[key]
-    role = bytes(members.get("role", b""))
-    if role == b'"tool"':
+    if bytes(members.get("role", b"")) == b'"tool"':
         _repair_result(members)
-    elif role == b'"assistant"':
+    elif _is_answer(members):
         if "thinking" in members and same(members["thinking"], members.get("reasoning_content", members["thinking"])):
             members["reasoning_content"] = members.pop("thinking")
         if "tool_calls" in members:
@@ -217,9 +242,15 @@ def _repair(members: Members, at: str) -> None:
             members["function_call"] = spelled(call)
 
 
+def _is_answer(members: Members) -> bool:
+    return bytes(members.get("role", b"")) == b'"assistant"'
+
+
 def _check_said(members: Members, at: str) -> None:
     """Refuse a message that says more than is read of it."""
     check_unread(members, _SAID, "messages", at)
+    if not _is_answer(members):
+        return  # to whom others speak, and in which channel of a chat, is a note
     for key, plain in _ADDRESSES.items():
         if not is_null(members.get(key)) and bytes(members[key]) not in plain:
             message = f"what is said there is no answer to the user; thoughts stand in 'reasoning_content', {_HERE}"
@@ -250,6 +281,7 @@ def _take_thought(members: Members, at: str) -> None:
     thought, said = split_thought(text(value, where), where) if first_byte(value) == b'"' else (None, "")
     if thought is None:
         return
+    members.pop("reasoning", None)
     members["reasoning_content"] = quoted(thought)
     rest = ([spelled({**first, "text": quoted(said)})] if said else []) + parts[1:]
     if rest:

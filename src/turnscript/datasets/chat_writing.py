@@ -31,6 +31,7 @@ from turnscript.conversation import (
     ToolResult,
     ToolsChange,
     User,
+    text_content,
 )
 from turnscript.datasets.chat_rows import Chat, chat_api, is_taken, read_messages
 from turnscript.datasets.form import Example
@@ -113,9 +114,9 @@ def _messages(example: Example, losses: list[Loss]) -> list[Body]:
     items = [_own(item, losses) if own else _foreign(item, losses) for _, item in pairs]
     if items and items[-1].open:
         items[-1] = _ended(items[-1], losses)
-    losses += _doubts(items)
     if weights:
         items = _weighed(items, [weights.get(at) for at, _ in pairs])
+    losses += _doubts(items)
     written = Request(conversation=Conversation(items=items), origin=api.origin if exact else None, words=request.words)
     rendering = api.rendering(written, OFFICIAL, {})
     body: Body = {}
@@ -128,7 +129,7 @@ def _messages(example: Example, losses: list[Loss]) -> list[Body]:
 def _doubts(items: Sequence[Item]) -> Iterator[Loss]:
     """Texts of messages without a thought that reading takes for one, or for half of one."""
     for members in group(items):
-        if not any(isinstance(item, Thinking) for item in members):
+        if not any(isinstance(item, Thinking) and text_content(item.content) for item in members):
             yield from [Loss(item.at, "approximated", _THOUGHT) for item in members if has_doubt(item)]
 
 

@@ -33,7 +33,7 @@ the record is of another form, or would lose something. All other members are ta
 
 _WANTED = frozenset({"label", "kto_tag"})
 _NOTHING = (b"null", b'""', b"[]", b"{}")
-_TEMPLATE = "chat_template_kwargs"
+TEMPLATE = "chat_template_kwargs"
 _SWITCHES = frozenset({"enable_thinking", "thinking", "reasoning_effort", "thinking_budget"})
 """What rows tell a chat template that is no part of the conversation. Texts and lists under other names are one."""
 
@@ -160,8 +160,8 @@ def check_unread(members: Members, reads: Iterable[str], form: str, at: str = "$
     for key in sorted((members.keys() & CONVERSATIONAL).difference(reads)):
         if bytes(members[key]).strip() not in _NOTHING:
             raise _not_read(form, f"{at}.{key}")
-    if _TEMPLATE in members:
-        _check_template(embedded(members[_TEMPLATE], f"{at}.{_TEMPLATE}"), form, f"{at}.{_TEMPLATE}")
+    if TEMPLATE in members:
+        _check_template(embedded(members[TEMPLATE], f"{at}.{TEMPLATE}"), form, f"{at}.{TEMPLATE}")
 
 
 def _check_template(value: Json, form: str, at: str) -> None:

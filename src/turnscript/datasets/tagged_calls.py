@@ -21,6 +21,8 @@ _MOST = 1 << 18
 
 _SIGNS = (b"<tool", b"u003ctool", b"u003Ctool")
 """What stands in the bytes of every row that may have tagged calls; some writers of JSON escape the bracket."""
+_OPEN, _ESCAPE = b"<", b"\\u003"
+"""One of them stands in every such row, and is sooner looked for."""
 
 _TAGGED = {
     System: (re.compile(r"<tools>\s*[\[{]"), "</tools>"),
@@ -31,7 +33,7 @@ _TAGGED = {
 
 def may_be_tagged(data: bytes) -> bool:
     """Whether a row may have tagged calls, told from its bytes: cheap, and never False for one that has."""
-    return any(sign in data for sign in _SIGNS)
+    return (_OPEN in data or _ESCAPE in data) and any(sign in data for sign in _SIGNS)
 
 
 def is_tagged(kind: type[Item], said: str) -> bool:

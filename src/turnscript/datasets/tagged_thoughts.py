@@ -13,13 +13,15 @@ from turnscript.datasets.problems import BadRow, Code
 
 OPENING, CLOSING = "<think>", "</think>"
 _IN_BOTH = "think>"
-_SIGNS = (b"think>", b"think\\u003")
+_SIGN, _ESCAPED = b"think>", b"think\\u003"
 """What stands in the bytes of a row with such a tag; some writers of JSON escape the bracket."""
+_OPEN, _ESCAPE = b"<", b"\\u003"
+"""One of them stands in every such row, and is sooner looked for."""
 
 
 def may_think(data: bytes) -> bool:
     """Whether a row may have tagged thoughts, told from its bytes: cheap, and never False for one that has."""
-    return any(sign in data for sign in _SIGNS)
+    return (_OPEN in data or _ESCAPE in data) and (_SIGN in data or _ESCAPED in data)
 
 
 def split_thought(said: str, at: str) -> tuple[str | None, str]:

@@ -22,6 +22,11 @@ _MASKED = "masked"
 _FINER = ("train_detail", "training_detail")
 """Marks of single characters, which are refused: a weight is that of a whole item."""
 
+_WEIGHING = (*MARKS, _MASKED)
+_KNOWN = frozenset((*_WEIGHING, *_FINER))
+
+_USUAL = frozenset({"role", "content", "from", "value", "type", "text", "name", "tool_calls", "tool_call_id"})
+"""Members that most turns and parts have, and nothing else: there no other mark is looked for."""
 _LIKE_A_MARK = re.compile(r"(?:\A|_)(?:loss|mask|masked)(?:_|\Z)")
 _SETTINGS = (b"t", b"f", b"[", *[b"%d" % digit for digit in range(10)])
 """How values begin that can say what is trained: texts and objects are notes."""
@@ -31,22 +36,27 @@ _decode = msgspec.json.Decoder(bool | int | float).decode
 
 def take_weight(members: Members, at: str) -> float | None:
     """Remove the marks of a turn or part, and give what they say."""
+    found = None if _KNOWN.isdisjoint(members) else _take_known(members, at)
+    if at != "$" and not members.keys() <= _USUAL:
+        _check_others(members, at)
+    return found
+
+
+def _take_known(members: Members, at: str) -> float | None:
     found: float | None = None
     for mark in _FINER:
         if bytes(members.pop(mark, b"null")) not in (b"null", b"[]"):
             message = "it says what of a part of a text is trained, and a weight is that of all of it"
             raise BadRow(Code.WEIGHT, f"{message}; use `segments`, or leave it out", path=f"{at}.{mark}")
-    for mark in (*MARKS, _MASKED):
-        value = members.pop(mark, None)
-        if value is None or is_null(value):
+    for mark in [mark for mark in _WEIGHING if mark in members]:
+        value = members.pop(mark)
+        if is_null(value):
             continue
         weight = weight_of(value, f"{at}.{mark}")
         weight = 1 - weight if mark == _MASKED else weight
         if found is not None and found != weight:
             raise BadRow(Code.WEIGHT, f"{mark} says {weight:g}, another mark of the same turn says {found:g}", path=at)
         found = weight
-    if at != "$":
-        _check_others(members, at)
     return found
 
 
@@ -58,7 +68,7 @@ def is_mark(key: str) -> bool:
 def _check_others(members: Members, at: str) -> None:
     for key, value in members.items():
         if _LIKE_A_MARK.search(key) and first_byte(value) in _SETTINGS:
-            known = ", ".join([*MARKS, _MASKED])
+            known = ", ".join(_WEIGHING)
             message = f"it looks like a mark of what is trained, and is none that is known ({known})"
             raise BadRow(Code.WEIGHT, message, path=f"{at}.{key}")
 

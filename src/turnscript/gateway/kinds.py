@@ -105,7 +105,8 @@ class Host(Text, frozen=True):
 
     def read(self, value: Any, folder: Path) -> str:
         host = super().read(value, folder).strip()
-        return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+        bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+        return super().read(bare, folder)
 
 
 class Choice(Kind, frozen=True):

@@ -143,7 +143,7 @@ class Prepared(Struct, kw_only=True):
         if isinstance(self.ask.prompt, str):
             self.served.learn_ratio(len(self.ask.prompt) + len(generated), said.prompt)
         self.ask, self.shortened = replace(self.ask, max_tokens=now), self.shortened + 1
-        if self.request.settings.max_tokens is not None:
+        if _limit_of(self.request) is not None:
             path = self.request.paths.get("max_tokens", "$.max_tokens")
             self.losses.append(Loss(path, "approximated", f"{before} became {now}: the context holds no more"))
         return True
@@ -272,7 +272,7 @@ class Preparation(Struct, kw_only=True):
         return prompt, prompt.text, offered.located(prompt.losses)
 
     def _thinking(self, request: Request, format_: Format) -> forcing.ThinkingPlan:
-        model, limit = self.served.model, request.settings.max_tokens
+        model, limit = self.served.model, _limit_of(request)
         default, budgets = {"on": True, "off": False}.get(model.thinking), asdict(model.efforts)
         return forcing.plan_thinking(request, format_, default=default, max_tokens=limit, budgets=budgets)
 
@@ -297,9 +297,7 @@ class Preparation(Struct, kw_only=True):
 
     async def _fitted(self, request: Request, text: str | list[int], losses: list[Loss]) -> tuple[int, int]:
         """The tokens of the prompt, and how many the answer may have."""
-        served, said = self.served, request.settings.max_tokens
-        if said == forcing.NO_LIMIT:
-            said = None
+        served, said = self.served, _limit_of(request)
         tokens = served.estimate(text) if isinstance(text, str) else len(text)
         if not self.fits:
             return tokens, 1
@@ -429,3 +427,9 @@ def _string(request: Request, key: str) -> str | None:
     if not isinstance(said, str):
         raise InvalidRequest(f"{key} is a string", path=f"$.{key}", expected="a string or null")
     return said
+
+
+def _limit_of(request: Request) -> int | None:
+    """How many tokens a request lets its answer have, None where it leaves that open."""
+    said = request.settings.max_tokens
+    return None if said == forcing.NO_LIMIT else said

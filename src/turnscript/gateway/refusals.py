@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
@@ -20,10 +21,10 @@ def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
     when = _timestamp(said)
     if when is None:
         wait = _number(said)
-        return wait if wait is not None and 0 <= wait < _LONGEST else None
+        return abs(wait) if wait is not None and 0 <= wait < _LONGEST else None  # of -0, too
     now = _timestamp(headers.get("date", ""))
     wait = when - (time.time() if now is None else now)
-    return wait if wait > 0 else None
+    return wait if 0 < wait < _LONGEST else None
 
 
 def _number(said: str) -> float | None:
@@ -35,8 +36,10 @@ def _number(said: str) -> float | None:
 
 
 def _timestamp(said: str) -> float | None:
+    """A date of HTTP as seconds. One that names no zone, as the oldest form does, is in GMT like all others."""
     try:
-        return parsedate_to_datetime(said).timestamp()
+        when = parsedate_to_datetime(said)
+        return (when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None
 
