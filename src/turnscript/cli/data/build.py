@@ -15,7 +15,6 @@ from turnscript.cli.data.closing import Closing
 from turnscript.cli.data.options import (
     FILES,
     RUN,
-    Words,
     as_json,
     encoding_options,
     length_options,
@@ -24,6 +23,7 @@ from turnscript.cli.data.options import (
     plan_from,
     plan_option,
     reading_options,
+    words_option,
 )
 from turnscript.cli.data.unread import say_unread
 from turnscript.cli.failures import BAD_INPUT, INTERRUPTED, OK
@@ -93,7 +93,7 @@ class Workers(click.ParamType[int]):
 @length_options
 @merging_options
 @option(FILES, "--out", metavar="FOLDER", required=True, help="Where everything goes. Made if it is not there.")
-@option(FILES, "--format", "outputs", type=Words(), metavar="LIST", help="binidx, parquet, jsonl. Default: binidx.")
+@words_option(FILES, "--format", "outputs", help="binidx, parquet, jsonl. Default: binidx.")
 @option(FILES, "--name", metavar="NAME", help="How the names of the files begin. Default: train.")
 @option(FILES, "--ctx-len", type=click.IntRange(1), metavar="N", help="The context for RWKV-LM's line.")
 @plan_option

@@ -5,7 +5,8 @@ Whatever was not said on the command line comes from the plan file, and what tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 import click
@@ -75,6 +76,15 @@ def option(section: str, *names: str, **rest: Any) -> Callable[[_Command], _Comm
     return click.option(*names, cls=Option, section=section, **rest)
 
 
+def words_option(section: str, *names: str, **rest: Any) -> Callable[[_Command], _Command]:
+    """An option that takes names with commas between them, and may be said several times. None if it is not said."""
+    return option(section, *names, type=Words(), multiple=True, callback=_joined, metavar="LIST", **rest)
+
+
+def _joined(_ctx: click.Context, _option: click.Parameter, said: Sequence[tuple[str, ...]]) -> tuple[str, ...] | None:
+    return tuple(chain.from_iterable(said)) or None
+
+
 def all_of(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
     """Several options as one decorator, in the order in which they stand."""
 
@@ -110,10 +120,9 @@ encoding_options = all_of(
         metavar="SPEC",
         help="rwkv-world, rwkv:FILE (a vocabulary), hf:FILE (a tokenizer.json), or bytes.",
     ),
-    option(
+    words_option(
         TOKENS,
         "--train",
-        metavar="LIST",
         help=f"What is trained, with commas: {', '.join(WORDS)}; `no-` before one takes it away. Default: assistant.",
     ),
     _choice(TOKENS, "--expand", EXPANSIONS, "A sample of each conversation, or of each turn that is trained (turns)."),
@@ -159,6 +168,8 @@ plan_option = option(RUN, "--plan", "plan_file", metavar="FILE", help="A plan (T
 def plan_from(inputs: tuple[str, ...], plan_file: str | None, options: Mapping[str, Any]) -> Plan:
     """The plan of a command line. Raises UsageError, in its own words for the options, and InvalidInput for a file."""
     given = {_PLAN_FIELDS.get(name, name): value for name, value in options.items() if value is not None}
+    if "train" in given:
+        given["train"] = ",".join(given["train"])
     if inputs:
         given["inputs"] = inputs
     if plan_file:

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from turnscript.cli.data.build import write
-from turnscript.cli.data.options import TOKENS, Words, as_json, option
+from turnscript.cli.data.options import TOKENS, as_json, option, words_option
 from turnscript.cli.failures import OK, Failed
 from turnscript.cli.options import SectionedCommand
 from turnscript.cli.prompt import FormatName
@@ -33,7 +33,7 @@ Exit code:
 @click.command("tokens", cls=SectionedCommand, epilog=_EPILOG)
 @option(TOKENS, "--to", required=True, type=FormatName(), metavar="FORMAT", help="Prompt format.")
 @option(TOKENS, "--tokenizer", required=True, metavar="SPEC", help="rwkv-world, rwkv:FILE, hf:FILE, or bytes.")
-@option(TOKENS, "--tags", type=Words(), metavar="LIST", help="Only these tags, the most important first.")
+@words_option(TOKENS, "--tags", help="Only these tags, the most important first.")
 @option(TOKENS, "--resize", is_flag=True, help="Take ids behind the vocabulary when none is free.")
 @option("What is written", "--write", "file", metavar="FILE", help="Write the tokenizer, or its control tokens, here.")
 @option("What is written", "--json", "json_wanted", is_flag=True, help="For programs.")
