@@ -22,7 +22,7 @@ from typing import ClassVar, Literal
 import msgspec
 from msgspec import Struct
 
-from turnscript.equality import equal
+from turnscript.equality import Comparable
 from turnscript.jsontext import Json
 from turnscript.logprobs import TokenLogprob
 
@@ -32,7 +32,7 @@ Extra = dict[str, Json]
 Turn = Literal["", "new", "join"]
 
 
-class Hints(Struct, omit_defaults=True, gc=False):
+class Hints(Comparable, Struct, eq=False, omit_defaults=True, gc=False):
     """The shape something had on the wire, kept only where it is not the usual one."""
 
     turn: Turn = ""
@@ -46,26 +46,14 @@ class Hints(Struct, omit_defaults=True, gc=False):
     attributes: Extra = {}
     """Attributes of a transcript's tag that its format does not name, in order."""
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Hints) and equal(self, other)
-
-    __ne__ = object.__ne__  # msgspec's own compares identities
-    __hash__ = None  # type: ignore[assignment]
-
 
 # Parts: what content is made of.
 
 
-class Part(Struct, eq=False, kw_only=True, gc=False):
+class Part(Comparable, Struct, eq=False, kw_only=True, gc=False):
     """One piece of an item's content."""
 
     extra: Extra = {}
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and equal(self, other)
-
-    __ne__ = object.__ne__  # msgspec's own compares identities
-    __hash__ = None  # type: ignore[assignment]
 
 
 class Text(Part, eq=False, gc=False):
@@ -121,7 +109,7 @@ class Raw(Part, eq=False, gc=False):
 # Items: what a conversation is made of.
 
 
-class Item(Struct, eq=False, kw_only=True, gc=False):
+class Item(Comparable, Struct, eq=False, kw_only=True, gc=False):
     """One entry of a conversation."""
 
     kind: ClassVar[str] = ""
@@ -130,12 +118,6 @@ class Item(Struct, eq=False, kw_only=True, gc=False):
     raw: str | None = None
     open: bool = False
     at: str = ""
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and equal(self, other)
-
-    __ne__ = object.__ne__  # msgspec's own compares identities
-    __hash__ = None  # type: ignore[assignment]
 
 
 class System(Item, eq=False, gc=False):
@@ -245,7 +227,7 @@ _STRINGS = (list, tuple, NoneType)
 """What an argument may be where another type would be taken for it, and be found out late or never."""
 
 
-class Tool(Struct, eq=False, kw_only=True, gc=False):
+class Tool(Comparable, Struct, eq=False, kw_only=True, gc=False):
     """A tool that the model may call.
 
     `type` is `function` (with `parameters`, a JSON Schema), `custom` (free text, with `format`), `namespace` (with
@@ -271,12 +253,6 @@ class Tool(Struct, eq=False, kw_only=True, gc=False):
                 f"or None (got {type(self.parameters).__name__} and {type(self.format).__name__})"
             )
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tool) and equal(self, other)
-
-    __ne__ = object.__ne__  # msgspec's own compares identities
-    __hash__ = None  # type: ignore[assignment]
-
 
 def loaded(names: Sequence[str]) -> str:
     """What a result that brings tools says in words."""
@@ -290,7 +266,7 @@ DECLARED_AS = "declared_as"
 # Requests and responses: a conversation with what was asked of the model, and what came back.
 
 
-class ToolChoice(Struct, eq=False, omit_defaults=True, gc=False):
+class ToolChoice(Comparable, Struct, eq=False, omit_defaults=True, gc=False):
     """Which tools the model may or must use.
 
     `mode` is `auto`, `none`, `required`, `named` (one tool: `name`, of `type`) or `allowed` (only `tools`, which holds
@@ -304,14 +280,8 @@ class ToolChoice(Struct, eq=False, omit_defaults=True, gc=False):
     required: bool = False
     extra: Extra = {}
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ToolChoice) and equal(self, other)
 
-    __ne__ = object.__ne__  # msgspec's own compares identities
-    __hash__ = None  # type: ignore[assignment]
-
-
-class ThinkingMode(Struct, eq=False, omit_defaults=True, gc=False):
+class ThinkingMode(Comparable, Struct, eq=False, omit_defaults=True, gc=False):
     """Whether and how the model thinks first: `mode` as on the wire (`enabled`, ...), at most `budget` tokens."""
 
     mode: str
@@ -319,14 +289,8 @@ class ThinkingMode(Struct, eq=False, omit_defaults=True, gc=False):
     display: str | None = None
     extra: Extra = {}
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ThinkingMode) and equal(self, other)
 
-    __ne__ = object.__ne__  # msgspec's own compares identities
-    __hash__ = None  # type: ignore[assignment]
-
-
-class ResponseFormat(Struct, eq=False, omit_defaults=True, gc=False):
+class ResponseFormat(Comparable, Struct, eq=False, omit_defaults=True, gc=False):
     """The shape the answer must have: `text`, `json_object`, or `json_schema` with its `schema`."""
 
     type: str
@@ -336,14 +300,8 @@ class ResponseFormat(Struct, eq=False, omit_defaults=True, gc=False):
     description: str | None = None
     extra: Extra = {}
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ResponseFormat) and equal(self, other)
 
-    __ne__ = object.__ne__  # msgspec's own compares identities
-    __hash__ = None  # type: ignore[assignment]
-
-
-class Settings(Struct, eq=False, kw_only=True, omit_defaults=True, gc=False):
+class Settings(Comparable, Struct, eq=False, kw_only=True, omit_defaults=True, gc=False):
     """What more than one API lets a client say about the generation. None: not said."""
 
     model: str | None = None
@@ -382,12 +340,6 @@ class Settings(Struct, eq=False, kw_only=True, omit_defaults=True, gc=False):
         if self.stop.__class__ not in _STRINGS:  # a string, as one API has it: each letter would be a stop string
             raise TypeError(f"stop is a list of strings: write [{self.stop!r}]")
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Settings) and equal(self, other)
-
-    __ne__ = object.__ne__  # msgspec's own compares identities
-    __hash__ = None  # type: ignore[assignment]
-
 
 class Conversation(Struct, gc=False):
     """Who said what, in order, and with which tools."""
@@ -396,7 +348,7 @@ class Conversation(Struct, gc=False):
     tools: list[Tool] = []
 
 
-class Request(Struct, eq=False, kw_only=True, gc=False):
+class Request(Comparable, Struct, eq=False, kw_only=True, gc=False):
     """A conversation and what is asked of the model.
 
     `origin` is the API the request came from, None when it was built by hand or read from a prompt. `extra` holds the
@@ -433,12 +385,6 @@ class Request(Struct, eq=False, kw_only=True, gc=False):
                 if not item.at or item.at.startswith("items["):
                     item.at = f"items[{index}]"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Request) and equal(self, other)
-
-    __ne__ = object.__ne__  # msgspec's own compares identities
-    __hash__ = None  # type: ignore[assignment]
-
 
 class Usage(Struct, gc=False):
     """Token counts. `input` includes what was read from or written to a cache."""
@@ -460,7 +406,7 @@ class Issue(Struct, frozen=True, gc=False):
     end: int = 0
 
 
-class Response(Struct, eq=False, kw_only=True, gc=False):
+class Response(Comparable, Struct, eq=False, kw_only=True, gc=False):
     """What the model answered, and why it stopped: `stop`, `length`, `tool_calls`, `content_filter`, or another word.
 
     `raw` is the text as it was generated, if it came from a prompt. `origin`: the API whose members `extra` holds, that
@@ -479,12 +425,6 @@ class Response(Struct, eq=False, kw_only=True, gc=False):
     extra: Extra = {}
     origin: str | None = None
     logprobs: dict[int, list[TokenLogprob]] = {}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Response) and equal(self, other)
-
-    __ne__ = object.__ne__  # msgspec's own compares identities
-    __hash__ = None  # type: ignore[assignment]
 
 
 def text_content(content: Iterable[Part]) -> str:

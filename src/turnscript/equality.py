@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 
 from turnscript.jsontext import Json, same
 
 _NOT_COMPARED = frozenset({"at", "paths", "words", "generated"})
+
+
+class Comparable:
+    """Makes structs equal to those of their own kind that say the same. They may change, so they have no hash."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and equal(cast(Struct, self), cast(Struct, other))
+
+    def __ne__(self, other: object) -> bool:  # msgspec's own compares identities
+        return not self == other
 
 
 def equal(first: Struct, second: Struct) -> bool:

@@ -114,7 +114,7 @@ class Unsupported(TurnscriptError):
         super().__init__(feature, target, message, path)
         self.feature = feature
         self.target = target
-        self.message = message or f"{target} cannot carry {feature}"
+        self.message: str = message or f"{target} cannot carry {feature}"
         self.path = path
 
     def __str__(self) -> str:
@@ -131,7 +131,7 @@ class LossyConversion(Unsupported):
         lines = "".join(f"\n  {loss}" for loss in losses)
         what = "1 thing" if count == 1 else f"{count} things"
         super().__init__("the whole request", target, f"{what} would be lost in {target}:{lines}")
-        self.losses = list(losses)
+        self.losses: list[Loss] = list(losses)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.losses, self.target)
@@ -146,7 +146,7 @@ class UnknownName(TurnscriptError, LookupError):
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind = kind
         self.name = name
-        self.known = sorted(known)
+        self.known: list[str] = sorted(known)
         super().__init__(kind, name, self.known)
 
     def __str__(self) -> str:

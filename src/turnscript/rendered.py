@@ -29,7 +29,7 @@ class Rendered(Generic[ValueT_co]):
     def __init__(self, payload: ValueT_co, losses: list[Loss]) -> None:
         self._payload = payload
         self._data: bytes | None = None
-        self.losses = losses
+        self.losses: list[Loss] = losses
 
     @property
     def data(self) -> bytes:

@@ -3,11 +3,13 @@
 import copy
 import pickle
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, assert_type
 
 import pytest
 
 import turnscript as ts
+from turnscript import datasets
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
@@ -106,3 +108,12 @@ def test_a_prompt_shows_how_long_it_is() -> None:
 
 def test_a_shell_completes_public_names_alone() -> None:
     assert sorted(ts.__all__) == [name for name in dir(ts) if not name.startswith("_")]
+
+
+def test_only_a_part_of_a_build_may_have_no_report(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "One."}\n{"text": "Two."}\n')
+    plan = datasets.Plan(inputs=(str(rows),), format="rwkv-goose", tokenizer="bytes", outputs=("jsonl",))
+    report: datasets.Report = datasets.build(plan, tmp_path / "whole")
+    part: datasets.Report | None = datasets.build(plan, tmp_path / "part", executor=datasets.Shard(1, 2))
+    assert (2, None) == (report.rows, part)

@@ -12,11 +12,11 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import msgspec
 
-from turnscript.datasets.executors import Executor, Inline
+from turnscript.datasets.executors import Executor, Inline, Processes
 from turnscript.datasets.manifest import finished
 from turnscript.datasets.merge import merge
 from turnscript.datasets.plan import RUN_FILE as RUN_FILE
@@ -25,6 +25,9 @@ from turnscript.datasets.preparation import Prepared, likely_shards, prepare
 from turnscript.datasets.report import Report as Report
 from turnscript.datasets.shard import Done
 from turnscript.datasets.shardfiles import find_record, remove_shards, write_whole
+
+if TYPE_CHECKING:
+    from turnscript.datasets.raytasks import RayTasks
 
 
 class Progress(NamedTuple):
@@ -42,6 +45,32 @@ class Progress(NamedTuple):
 
 
 Watch = Callable[[Progress], None]
+
+
+@overload
+def build(
+    plan: Plan,
+    out: str | os.PathLike[str],
+    *,
+    executor: Inline | Processes | RayTasks | None = None,
+    resume: bool = True,
+    progress: Watch | None = None,
+    shards: int | None = None,
+    keep: bool = False,
+) -> Report: ...
+
+
+@overload
+def build(
+    plan: Plan,
+    out: str | os.PathLike[str],
+    *,
+    executor: Executor,
+    resume: bool = True,
+    progress: Watch | None = None,
+    shards: int | None = None,
+    keep: bool = False,
+) -> Report | None: ...
 
 
 def build(  # noqa: PLR0913  (each is one question of its own)

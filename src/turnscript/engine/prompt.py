@@ -77,14 +77,14 @@ class Prompt:
         self._start = start
         self._earlier = composer.earlier
         self._told: int | None = None  # how many losses are its own, once a longer prompt may have more
-        self.spelling = spelling
+        self.spelling: Spelling | None = spelling
         self._begun, self._before = _place_of_answer(composer, request)
-        self.replayed = tuple(composer.replayed)
+        self.replayed: tuple[int, ...] = tuple(composer.replayed)
         self._seed, self.prefill, self._missing = _opened(composer, request, thinks)
         self._count = len(out.pieces)
-        self.offered = _offered(request)
+        self.offered: dict[str, Tool] = _offered(request)
         generation = composer.document.generation
-        self.stops = list(generation.stops_with_tools if self.offered else generation.stops)
+        self.stops: list[str] = list(generation.stops_with_tools if self.offered else generation.stops)
         if _must_call(composer, request, thinks):
             self.stops += generation.stops_of_call
 
