@@ -71,12 +71,14 @@ class OutputWriter(ABC):
 class Output(ABC):
     """A kind of files. Modules of `turnscript.datasets.outputs` end in `OUTPUTS = (...)`.
 
-    `chats`: whether it holds conversations beside their tokens.
+    `chats`: whether it holds conversations beside their tokens. `labelled`: how a trainer that takes its samples names
+    the mask, as Python that adds it to a `row`; empty where no trainer expects one there.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     chats: ClassVar[bool] = False
+    labelled: ClassVar[str] = ""
 
     @abstractmethod
     def open(self, folder: Path, stem: str, facts: OutputFacts) -> OutputWriter:

@@ -61,6 +61,7 @@ class Closing:
             "magic": msgspec.to_builtins(found) if found is not None else None,
             "trainer_line": found.line if found is not None else "",
             "trainer_change": self.change() if found is not None else "",
+            "labels": self.labels(),
         }
 
     def lines(self, *, kept: bool = True) -> Iterator[str]:
@@ -80,6 +81,7 @@ class Closing:
             yield ""
             yield f"in {shown(self.folder)}: {', '.join([*report.outputs, 'manifest.json'])}"
         yield from self._trainer(kept=kept)
+        yield from self._labels()
 
     def _rows(self) -> str:
         """Every row in exactly one place, by file and in sum."""
@@ -148,11 +150,30 @@ class Closing:
             yield "it reads the loss mask only with this change, and trains every token without it:"
             yield from (f"  {line}" for line in change.splitlines())
 
+    def _labels(self) -> Iterator[str]:
+        if labels := self.labels():
+            yield ""
+            yield "Hugging Face trainers read no loss_weight, and train every token of samples without labels:"
+            yield f"  {labels}"
+            if self._scale() != 1:
+                yield "labels say only whether a token is learned, not its weight"
+
     def change(self) -> str:
         """How to make RWKV-LM read the mask; empty where every token is trained alike, as it does by itself."""
-        scale = int(self.manifest.encoding.get("scale", 1))
-        every = self.report.trained == self.report.tokens and scale == 1 and not self.window
-        return "" if every else trainer_change(scale)
+        return "" if self._trains_every_token() else trainer_change(self._scale())
+
+    def labels(self) -> str:
+        """How to make the mask of Hugging Face's trainers; empty where none is needed, or no output is for them."""
+        if not self.report.samples or self._trains_every_token():
+            return ""
+        found = [get_output(name).labelled for name in self.manifest.plan.outputs]
+        return next((labelled for labelled in found if labelled), "")
+
+    def _trains_every_token(self) -> bool:
+        return self.report.trained == self.report.tokens and self._scale() == 1 and not self.window
+
+    def _scale(self) -> int:
+        return int(self.manifest.encoding.get("scale", 1))
 
     def _stem(self) -> str:
         return shown(os.path.join(self.folder, self.manifest.plan.name))

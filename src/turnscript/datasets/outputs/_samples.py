@@ -14,6 +14,8 @@ Sample = tuple[list[int], list[int], list[int], list[str]]
 """Ids, weights, starts and sources."""
 READ = 1 << 20
 """About how many tokens are read at once."""
+LABELLED = 'row["labels"] = [id if weight else -100 for id, weight in zip(row["input_ids"], row["loss_weight"])]'
+"""Trainers that are made with `transformers` know a mask as labels, of which those that are -100 are not learned."""
 NARROW = 1 << 16
 """How many ids two bytes can tell apart."""
 

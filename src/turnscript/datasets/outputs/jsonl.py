@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from turnscript.datasets.output import Batch, Output, OutputFacts, OutputWriter
-from turnscript.datasets.outputs._samples import READ, Sample, batch_of, check_ids, each
+from turnscript.datasets.outputs._samples import LABELLED, READ, Sample, batch_of, check_ids, each
 from turnscript.datasets.shardfiles import Unfinished, sync_folder
 from turnscript.errors import InvalidInput
 
@@ -58,6 +58,7 @@ class JsonLines(Output):
     name = "jsonl"
     title = "JSON Lines: input_ids, loss_weight, doc_starts and source, with the conversation as messages and tools"
     chats = True
+    labelled = LABELLED
 
     def open(self, folder: Path, stem: str, facts: OutputFacts) -> OutputWriter:
         return _Writer(folder / f"{stem}.jsonl", facts)

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from turnscript.datasets.output import Batch, Output, OutputFacts, OutputWriter
-from turnscript.datasets.outputs._samples import NARROW, check_ids
+from turnscript.datasets.outputs._samples import LABELLED, NARROW, check_ids
 from turnscript.datasets.shardfiles import Unfinished, sync_folder
 from turnscript.errors import InvalidInput, Unsupported
 
@@ -36,6 +36,7 @@ class Parquet(Output):
 
     name = "parquet"
     title = "Parquet: input_ids, loss_weight, doc_starts and source"
+    labelled = LABELLED
 
     def open(self, folder: Path, stem: str, facts: OutputFacts) -> OutputWriter:
         if facts.size > _WIDEST:
