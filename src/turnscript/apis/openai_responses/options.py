@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from turnscript.api import Body, Option, Rendering, extra_of, leftover, object_setting, setting
 from turnscript.conversation import Request, ResponseFormat, ToolChoice
 from turnscript.jsontext import Json, plain, read_list, read_object
-from turnscript.toolchoice import left_choice
+from turnscript.toolchoice import left_choice, read_word, write_word
 from turnscript.wire import Reader, Verbatim, Wire, mismatch
 
 ORIGIN = "openai-responses"
@@ -36,14 +36,13 @@ class AllowedTools(Wire, tag="allowed_tools"):
 
 
 _TOOL_CHOICE: Reader[Any] = Reader(str | NamedFunction | NamedCustom | AllowedTools)
-_WORDS = frozenset({"auto", "none", "required"})
 
 
 def _read_tool_choice(request: Request, value: Json, path: str) -> None:
+    if read_word(request, value):
+        return
     choice = _TOOL_CHOICE(value, path)
-    if isinstance(choice, str) and choice in _WORDS:
-        request.settings.tool_choice = ToolChoice(mode=choice)
-    elif isinstance(choice, NamedFunction | NamedCustom):
+    if isinstance(choice, NamedFunction | NamedCustom):
         type_ = "function" if isinstance(choice, NamedFunction) else "custom"
         named = ToolChoice(mode="named", name=choice.name, type=type_, extra=extra_of(choice.rest))
         request.settings.tool_choice = named
@@ -67,9 +66,7 @@ def _write_tool_choice(rendering: Rendering) -> Any:
         tools = flat_tools(choice.tools) if rendering.foreign else choice.tools
         body = {"type": "allowed_tools", "mode": "required" if choice.required else "auto", "tools": tools}
     else:
-        if choice.extra and rendering.foreign:
-            rendering.put_extra({}, choice.extra, "$.tool_choice")
-        return choice.mode
+        return write_word(rendering, choice)
     rendering.put_extra(body, choice.extra, "$.tool_choice")
     return body
 
