@@ -80,6 +80,8 @@ def write_messages(target: Target) -> list[Any]:
             if not turn:
                 run.flush(messages)
             turn.append(item)
+        elif type(item) is Opaque and not (target.exact or item.role):
+            _write_opaque(target, item, run)  # it is left out, and what stood around it is one turn
         else:
             if turn:
                 _flush_turn(target, turn, messages)
