@@ -23,7 +23,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec import Raw as RawJson
 
-from turnscript.byhand import MISTAKES, refuse_mistakes
+from turnscript.byhand import MISTAKES, check_words, refuse_mistakes
 from turnscript.conversation import Assistant, Extra, Item, Request, Response, Settings, Usage
 from turnscript.errors import LossyConversion, TurnscriptError, UnknownName
 from turnscript.events import Event
@@ -343,6 +343,7 @@ class Api(ABC):
         """
         body: Body = {}
         try:
+            check_words(request.settings)
             rendering = self.rendering(request, profile, flags)
             self.write_options(body, rendering)
             self.write(body, rendering)

@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.byhand import MISTAKES, refuse_mistakes
+from turnscript.byhand import MISTAKES, check_words, refuse_mistakes
 from turnscript.clues import Clue
 from turnscript.conversation import Item, Request, Tool
 from turnscript.engine.escape import AUTO, POLICIES
@@ -98,6 +98,7 @@ class Format(Struct, frozen=True):
         """
         asked: list[Loss] = []
         try:
+            check_words(request.settings)
             if normalize_json:
                 request, asked = self.normalized(request)
             out = self.write(request, view=view, escape=escape)
@@ -174,6 +175,7 @@ class Format(Struct, frozen=True):
         """
         spelling = layout_of(self.document).spelling if normalize_json else None
         try:
+            check_words(request.settings)
             return begin_prompt(self.document, request, thinking, _policy(escape), replays, spelling)
         except MISTAKES:
             refuse_mistakes(request=request)

@@ -100,6 +100,8 @@ def _flush_turn(target: Target, turn: list[Item], messages: list[Any]) -> None:
 
 def _write_system(target: Target, item: System, run: _Run) -> None:
     message: Body = {"role": "developer" if item.role == "developer" else "system"}
+    if item.role != message["role"]:
+        target.rendering.lose(f"{item.at}.role", "renamed", f"{item.role!r} is no role here: written as system")
     target.put_content(message, item, item.content, SYSTEM_PARTS)
     _finish(target, message, item, run)
 

@@ -63,7 +63,7 @@ def _write_tool_choice(rendering: Rendering) -> Any:
     if choice.mode == "named":
         body: Body = {"type": choice.type, "name": choice.name}
     elif choice.mode == "allowed":
-        tools = flat_tools(choice.tools) if rendering.foreign else choice.tools
+        tools = flat_tools(choice.tools) if rendering.foreign else choice.tools or []
         body = {"type": "allowed_tools", "mode": "required" if choice.required else "auto", "tools": tools}
     else:
         return write_word(rendering, choice)
@@ -145,11 +145,17 @@ def _format(wire: TextFormat | JsonObject | JsonSchema) -> ResponseFormat:
     return format_
 
 
+_SHAPES = ("text", "json_object", "json_schema")
+
+
 def _write_text(rendering: Rendering) -> Any:
     settings = rendering.request.settings
     body: Body = {}
-    if settings.response_format is not None:
-        body["format"] = _write_format(rendering, settings.response_format)
+    format_ = settings.response_format
+    if format_ is not None and format_.type in _SHAPES:
+        body["format"] = _write_format(rendering, format_)
+    elif format_ is not None:
+        rendering.lose_setting("response_format", "dropped", f"there is no response format {format_.type!r} here")
     if settings.verbosity is not None:
         body["verbosity"] = settings.verbosity
     return body or None
