@@ -152,7 +152,8 @@ class Rendering:
             same = {key: value for key, value in extra.items() if key in shared and bytes(value) != b"null"}
             body |= same
             strange = {key: value for key, value in extra.items() if key not in same}
-            self.losses += [not_here(self.target, f"{at}.{path}") for path in unnamed(strange, self.request.words)]
+            paths = unnamed(strange, self.request.words)
+            self.losses += [not_here(self.target, f"{at}.{path}", strange.get(path)) for path in paths]
 
 
 # The contract.
