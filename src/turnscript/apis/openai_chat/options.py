@@ -303,7 +303,7 @@ def _write_effort(rendering: Rendering) -> Any:
 
 # service_tier
 
-_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
+TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
 
 
 def _read_tier(request: Request, value: Json, path: str) -> None:
@@ -312,7 +312,7 @@ def _read_tier(request: Request, value: Json, path: str) -> None:
 
 def _write_tier(rendering: Rendering) -> Any:
     tier = rendering.request.settings.service_tier
-    if tier is None or not rendering.foreign or tier in _TIERS:
+    if tier is None or not rendering.foreign or tier in TIERS:
         return tier
     if tier == "standard_only":
         rendering.lose_setting("service_tier", "approximated", "'standard_only' is written as 'default'")
