@@ -40,6 +40,7 @@ from turnscript.apis.openai_chat.options import TIERS
 from turnscript.apis.openai_chat.stream import Assembly, read_checked
 from turnscript.byhand import text_only
 from turnscript.chunked import encoded
+from turnscript.citations import take_pages, wrapped
 from turnscript.conversation import (
     Assistant,
     Conversation,
@@ -215,6 +216,7 @@ class Message:
         self._function: Body = {}
         self._is_null = False
         self._extra: Body = {}
+        self._length = 0  # of the texts so far, in characters
 
     @property
     def called(self) -> bool:
@@ -271,10 +273,15 @@ class Message:
         rendering = self._rendering
         lose_spoken(rendering, item)
         rendering.put_extra(self._extra, item.extra, item.at)
-        for index, part in enumerate(item.content):
+        for index, given in enumerate(item.content):
+            part = given
+            if isinstance(part, Text) and part.extra and rendering.foreign:
+                pages, part = take_pages(rendering, part, part_path(item, index), self._length)
+                self._cite(pages)
             if isinstance(part, Text) and not (part.extra and self._own):
                 self._order.note("text", item.at)
                 self._content.append(part.text)
+                self._length += len(part.text)
                 rendering.put_extra({}, part.extra, part_path(item, index))
             elif isinstance(part, Refusal):
                 self._order.note("refusal", item.at)
@@ -284,6 +291,10 @@ class Message:
                 self._content += written_parts(rendering, item, [(index, part)], None)
             else:
                 self._content += written_parts(rendering, item, [(index, part)], frozenset({Text}))
+
+    def _cite(self, pages: list[Body]) -> None:
+        if pages:
+            self._extra.setdefault("annotations", []).extend(wrapped(pages))
 
     def _call(self, item: ToolCall) -> None:
         rendering = self._rendering

@@ -28,6 +28,7 @@ from turnscript.apis.openai_responses.outcome import (
     write_ending,
 )
 from turnscript.apis.openai_responses.output import Output, read_output
+from turnscript.citations import with_pages_on_text
 from turnscript.conversation import Extra, Issue, Item, Request, Response
 from turnscript.errors import InvalidRequest
 from turnscript.events import MessageEnd
@@ -114,6 +115,7 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
     output.came_from(response.origin)
     output.logprobs = response.logprobs
     own = response.origin == ORIGIN
+    response = response if own else with_pages_on_text(response)
     status, reason = write_ending(response.finish_reason, response.items, output.lose, own=own)
     written = output.all(response.items, status == INCOMPLETE)
     status = told_status(status, reply, output.lose)
