@@ -91,13 +91,41 @@ def write_usage(usage: Usage, rest: Extra, counts: Counts) -> Body:
     return body
 
 
-def lose_foreign(losses: list[Loss], target: str, extra: Extra, usage: Usage | None) -> None:
-    """Report unnamed members of another API's answer. What stood beside counts that cannot be told is among them."""
-    lost = [not_here(target, f"$.{key}") for key in extra]
+def lose_foreign(losses: list[Loss], target: str, extra: Extra, usage: Usage | None, body: Body | None = None) -> None:
+    """Report unnamed members of another API's answer. What stood beside counts that cannot be told is among them.
+
+    `body`: what is told, which may say the same in a place of its own.
+    """
+    told = body or {}
+    lost = [not_here(target, f"$.{key}") for key in extra if not _is_said(key, extra, told)]
     if usage is None:
         why = "not all of the counts are known, so none of what stands here is told"
         lost = [replace(one, detail=why) if one.path == "$.usage" else one for one in lost]
     losses += lost
+
+
+_CREATED, _TIER = ("created", "created_at"), "service_tier"
+"""What several APIs say of an answer, whatever each calls it."""
+
+
+def created_of(extra: Extra) -> int | None:
+    """When an answer was made, in seconds."""
+    said = [read_count(extra[name]) for name in _CREATED if name in extra]
+    return next((one for one in said if one is not None), None)
+
+
+def tier_of(extra: Extra, known: Collection[str]) -> str | None:
+    """How another API's answer was served, where the word for it is `known` here."""
+    word = plain(extra[_TIER]) if _TIER in extra else None
+    return word if isinstance(word, str) and word in known else None
+
+
+def _is_said(key: str, extra: Extra, body: Body) -> bool:
+    """Whether a body says what an unnamed member does."""
+    if key in _CREATED:
+        created = created_of({key: extra[key]})
+        return created is not None and created in [body.get(name) for name in _CREATED]
+    return key == _TIER and body.get(key) is not None and plain(extra[key]) == body[key]
 
 
 def lose_usage(losses: list[Loss], usage: Usage | None, extra: Extra) -> None:
@@ -250,8 +278,7 @@ _NULL_INDEX = Json(_NULL)
 
 def head_of(id_: str | None, model: str | None, extra: Extra, usage: Usage | None) -> Head:
     """What a stream says of itself, where all its chunks say it: `extra` holds their other members."""
-    created = extra.get("created")
-    return Head(id_, model, read_count(created) if created is not None else None, usage)
+    return Head(id_, model, created_of(extra), usage)
 
 
 # Calls.

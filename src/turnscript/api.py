@@ -23,7 +23,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec import Raw as RawJson
 
-from turnscript.byhand import MISTAKES, refuse_mistakes
+from turnscript.byhand import MISTAKES, check_words, refuse_mistakes
 from turnscript.conversation import Assistant, Extra, Item, Request, Response, Settings, Usage
 from turnscript.errors import LossyConversion, TurnscriptError, UnknownName
 from turnscript.events import Event
@@ -152,7 +152,8 @@ class Rendering:
             same = {key: value for key, value in extra.items() if key in shared and bytes(value) != b"null"}
             body |= same
             strange = {key: value for key, value in extra.items() if key not in same}
-            self.losses += [not_here(self.target, f"{at}.{path}") for path in unnamed(strange, self.request.words)]
+            paths = unnamed(strange, self.request.words)
+            self.losses += [not_here(self.target, f"{at}.{path}", strange.get(path)) for path in paths]
 
 
 # The contract.
@@ -343,6 +344,7 @@ class Api(ABC):
         """
         body: Body = {}
         try:
+            check_words(request.settings)
             rendering = self.rendering(request, profile, flags)
             self.write_options(body, rendering)
             self.write(body, rendering)

@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec import NODEFAULT, Struct
 
-from turnscript.conversation import Item, Part, Request, Response, Text, Tool
+from turnscript.conversation import Item, Part, Request, Response, Settings, Text, Tool, ToolChoice
 from turnscript.errors import InvalidConversation, half_a_pair, type_of
 from turnscript.jsontext import Json
 
@@ -24,6 +24,9 @@ MISTAKES = (AttributeError, KeyError, TypeError, UnicodeEncodeError)
 
 _WANTED = {"request": Request, "response": Response, "items": list[Item], "tools": list[Tool] | None}
 _READERS = {Request: "`parse` makes one of a body", Response: "`parse_response` makes one of a body"}
+_MODES = ("auto", "none", "required", "named", "allowed")
+_WORDS: dict[tuple[type[Struct], str], Any] = {(ToolChoice, "mode"): Literal[_MODES]}
+"""Members that are one of a few words. Their type is that of all texts, because programs compute them."""
 _ROOTS = ("conversation", "request", "response")
 """Members that a place does without: `items[3]`, as losses call it."""
 
@@ -37,12 +40,29 @@ def refuse_mistakes(**given: object) -> None:
     for name, value in given.items():
         for path, expected, got in _misfits(value, _WANTED[name], name):
             remedy = _remedy(expected, got)
-            told = f"expected {_told(expected)}, got {type_of(got)}"
+            came = repr(got) if isinstance(got, str) and get_origin(expected) is Literal else type_of(got)
+            told = f"expected {_told(expected)}, got {came}"
             message = f"{told}; {remedy}" if remedy else told
-            raise InvalidConversation(message, path=path, expected=_told(expected), got=type_of(got)) from None
+            raise InvalidConversation(message, path=path, expected=_told(expected), got=came) from None
     for name, value in given.items():
         for path, error in _unencodable(value, name):
             raise half_a_pair(error, "this text", path) from None
+
+
+def check_words(settings: Settings) -> None:
+    """Refuse a tool choice that no API has: one would write its word as it stands, another leave it out.
+
+    Raises TypeError, which `refuse_mistakes` explains, and InvalidConversation for a choice of a tool without a name.
+    """
+    choice = settings.tool_choice
+    if choice is None:
+        return
+    if choice.mode not in _MODES:
+        raise TypeError(f"expected a mode, got {choice.mode!r}")
+    if choice.mode == "named" and choice.name is None and choice.type in ("function", "custom"):
+        expected, path = "the name of a tool", "settings.tool_choice.name"
+        message = f"expected {expected}, got None: the mode is 'named'"
+        raise InvalidConversation(message, path=path, expected=expected, got="None") from None
 
 
 def kind_of(part: object) -> str:
@@ -102,7 +122,7 @@ def _fits(value: object, hint: Any) -> bool:
 
 @cache
 def _members(struct: type[Struct]) -> list[tuple[str, Any]]:
-    return [(field.name, field.type) for field in msgspec.structs.fields(struct)]
+    return [(field.name, _WORDS.get((struct, field.name), field.type)) for field in msgspec.structs.fields(struct)]
 
 
 def _told(hint: Any) -> str:

@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.byhand import MISTAKES, refuse_mistakes
+from turnscript.byhand import MISTAKES, check_words, refuse_mistakes
 from turnscript.clues import Clue
 from turnscript.conversation import Item, Request, Tool
 from turnscript.engine.escape import AUTO, POLICIES
@@ -26,7 +26,7 @@ from turnscript.engine.files import (
     sequence_losses,
     write_files,
 )
-from turnscript.engine.fill import Fill, read_fill
+from turnscript.engine.fill import Fill, fill_of, read_fill
 from turnscript.engine.layout import layout_of, special_tokens
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.prompt import Prompt, bare_parser, begin_prompt
@@ -35,7 +35,7 @@ from turnscript.engine.render import write_document
 from turnscript.engine.replay import Replays
 from turnscript.engine.spans import Span, Writer, text_of_spans
 from turnscript.engine.table import Document, shown_whole, with_ends
-from turnscript.errors import LossyConversion, UnknownName, Unsupported
+from turnscript.errors import InvalidRequest, LossyConversion, UnknownName, Unsupported
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
 from turnscript.respelling import respelled
@@ -98,6 +98,7 @@ class Format(Struct, frozen=True):
         """
         asked: list[Loss] = []
         try:
+            check_words(request.settings)
             if normalize_json:
                 request, asked = self.normalized(request)
             out = self.write(request, view=view, escape=escape)
@@ -174,6 +175,7 @@ class Format(Struct, frozen=True):
         """
         spelling = layout_of(self.document).spelling if normalize_json else None
         try:
+            check_words(request.settings)
             return begin_prompt(self.document, request, thinking, _policy(escape), replays, spelling)
         except MISTAKES:
             refuse_mistakes(request=request)
@@ -207,10 +209,19 @@ class Format(Struct, frozen=True):
         """The text with a hole that a document is. Raises InvalidTranscript with line and column."""
         return read_fill(self._files().order(order), text)
 
-    def fill_prompt(self, fill: Fill | FileSequence, *, order: str = "") -> FillPrompt:
-        """The prompt whose continuation fills the hole. `order`: one that ends where the hole is."""
-        sequence = FileSequence([fill]) if isinstance(fill, Fill) else fill
-        return prompt_of(self._files(), sequence, self._files().prompt_order(order))
+    def fill_prompt(self, fill: Fill | FileSequence | Request, *, order: str = "") -> FillPrompt:
+        """The prompt whose continuation fills the hole. `order`: one that ends where the hole is.
+
+        Of a request, the hole is where its text ends and its `suffix` begins. Raises InvalidRequest if it has none.
+        """
+        known = self._files()
+        hole = fill_of(fill) if isinstance(fill, Request) else fill
+        if hole is None:
+            raise InvalidRequest("there is no hole to fill: nothing stands behind one", path="$.suffix")
+        sequence = FileSequence([hole]) if isinstance(hole, Fill) else hole
+        made = prompt_of(known, sequence, known.prompt_order(order))
+        asked = fill.settings.stop if isinstance(fill, Request) else None
+        return replace(made, client_stops=tuple(asked or ()))
 
     @property
     def stops(self) -> list[str]:

@@ -6,7 +6,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from copy import copy
 
-from turnscript.conversation import Assistant, Conversation, Item, Request, Thinking, ToolCall, ToolResult
+from turnscript.conversation import Assistant, Conversation, Item, Opaque, Request, Thinking, ToolCall, ToolResult
 
 GUESSED = "the id of the call that it seems to answer"
 """What a loss says of a result that had no id, and gets that of a call which has one."""
@@ -107,7 +107,8 @@ def distinct_ids(items: Sequence[Item], id_of: Callable[[ToolCall | ToolResult],
     """Ids for calls that have that of an earlier one, and for their results, by `id(item)`.
 
     Some servers begin to count with each answer. A result answers the first call of its turn with its id that has none
-    yet, else the last one.
+    yet, else the last one. What stands among the calls of a turn and is no user's, such as a search that the API itself
+    ran, ends none.
     """
     called = [id_of(item) for item in items if isinstance(item, ToolCall)]
     if len(called) == len(set(called)):
@@ -120,7 +121,7 @@ def distinct_ids(items: Sequence[Item], id_of: Callable[[ToolCall | ToolResult],
             written = ids.call(source) if isinstance(item, ToolCall) else ids.result(source)
             if written != source:
                 found[id(item)] = written
-        elif not isinstance(item, Assistant | Thinking):
+        elif not (isinstance(item, Assistant | Thinking) or (isinstance(item, Opaque) and item.role != "user")):
             ids.turn_over()
     return found
 

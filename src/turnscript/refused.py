@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import msgspec
 
@@ -15,10 +16,14 @@ SHOWN = 2000
 
 
 def refusal(status: int, body: bytes) -> UpstreamError:
-    """An answer with an error's status, whatever its body holds: an error object, a `detail`, a page, or nothing."""
-    said = body[:SHOWN].decode("utf-8", "replace").strip()
+    """An answer with an error's status, whatever its body holds: an error object, a `detail`, a page, or nothing.
+
+    Some servers repeat what was sent, and clients branch on the words of an error: the echo is left out.
+    """
+    whole = _without_echo(body.decode("utf-8", "replace"))
+    said = whole[:SHOWN].strip()
     retryable = status in (408, 429) or status >= 500
-    message = page_in(said) or _words_of(body.decode("utf-8", "replace")) or said[:300] or "nothing else"
+    message = page_in(said) or _words_of(whole) or said[:300] or "nothing else"
     wanted = status in _OF_MODELS and _WHICH_MODEL.search(message[:SHOWN])
     hint = _HINT_MODEL if wanted else _HINTS.get(status, "")
     return UpstreamError(
@@ -46,6 +51,43 @@ _WHICH_MODEL = re.compile(
     re.IGNORECASE,
 )
 """A server that has several models, and was not told which one or does not know the name."""
+
+
+_ECHOES = frozenset({"input", "body"})
+"""Where FastAPI's lists of what is wrong with a request repeat the request."""
+_LISTED = re.compile(r"""(?P<name>['"]input['"]: ?).*""", re.DOTALL)
+"""The same where a list is text: as Python shows it, or cut off. What comes behind the first echo is beyond reading."""
+_SAID = ("loc", "msg")
+_DEPTH = 5
+
+
+def _without_echo(body: str) -> str:
+    """A body without what it repeats of the request; as it came if it repeats nothing."""
+    if "input" not in body and '"body"' not in body:
+        return body
+    try:
+        said = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return _cut(body)
+    spared = _spared(said, _DEPTH)
+    return body if spared == said else msgspec.json.encode(spared).decode()
+
+
+def _spared(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return _cut(value)
+    if depth and isinstance(value, dict):
+        return {key: _spared(one, depth - 1) for key, one in value.items() if key not in _ECHOES}
+    if depth and isinstance(value, list):
+        return [_spared(one, depth - 1) for one in value]
+    return value
+
+
+def _cut(listed: str) -> str:
+    """What a text says before the first echo, if it lists what is wrong with a request."""
+    found = _LISTED.search(listed)
+    known = found is not None and all(re.search(rf"['\"]{name}['\"]:", listed[: found.end("name")]) for name in _SAID)
+    return _LISTED.sub(r"\g<name>...", listed) if known else listed
 
 
 def _words_of(body: str) -> str:

@@ -44,6 +44,8 @@ of bodies and items that are objects with named members in them.
 """
 
 NOT_HERE = "has no such member here"
+EMPTY = "it is empty, which says nothing, and is left out"
+_NOTHING = (b"null", b"[]", b"{}")
 """How the loss of a member is told of a target."""
 
 _ENDS = ("finish_reason", "stop_sequence")
@@ -76,9 +78,10 @@ def content_path(item: Item) -> str:
     return item.at if joint or _is_block(item) else f"{item.at}{_content_of(item)}"
 
 
-def not_here(target: str, path: str) -> Loss:
-    """The loss of a member without a name."""
-    return UnnamedLoss(path, "dropped", f"{target} {NOT_HERE}")
+def not_here(target: str, path: str, value: Json | None = None) -> Loss:
+    """The loss of a member without a name. `value`: what it says, where that may be nothing."""
+    empty = value is not None and bytes(value) in _NOTHING
+    return UnnamedLoss(path, "dropped", EMPTY if empty else f"{target} {NOT_HERE}")
 
 
 def unnamed(extra: Extra, words: Words) -> Iterator[str]:

@@ -1,5 +1,9 @@
-"""Owns what is left of a tool choice in an API that has not all of the tools: it never speaks of one that is not there.
+"""Owns the words of tool choices, and what is left of a choice in an API that has not all of the tools.
 
+A word may be spelled as another API spells it: many clients give every server `{"type": "auto"}`, or `any`. What such a
+choice means is plain, so it is one here, and its spelling comes back to the API that it came from.
+
+What is left of a choice never speaks of a tool that is not there.
 Only what a conversion takes away is looked at. A choice of a tool that its own request does not declare stays as it is:
 servers refuse it in their own words.
 """
@@ -12,15 +16,44 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from turnscript.api import Rendering
+from turnscript.api import Body, Rendering
 from turnscript.conversation import Request, Tool, ToolChoice, ToolsChange
-from turnscript.jsontext import Json, excerpt, plain, read_list
+from turnscript.jsontext import Json, excerpt, plain, read_list, read_object
 
 _CALLED = ("function", "custom")
 """The types of tools that every API with tools can offer, as they are or as functions."""
 
+_MODES = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
+_TYPED = "type="
+"""In the hint of a request: the word was the type of an object."""
+
 Names = dict[str, list[dict[str, str]]]
 """The tools of a request as the other API names them, `{type, name}`, by the name that a choice has for them."""
+
+
+def read_word(request: Request, value: Json) -> bool:
+    """Read a choice that is no more than a word, however it is spelled. False: it is something else."""
+    members = read_object(value) if bytes(value)[:1] == b"{" else None
+    said = value if members is None else members.pop("type", None)
+    word: Any = plain(said) if said is not None and bytes(said)[:1] == b'"' else None
+    if word not in _MODES:
+        return False
+    request.settings.tool_choice = ToolChoice(_MODES[word], extra=members or {})
+    if members is not None or word != _MODES[word]:
+        request.hints["tool_choice"] = word if members is None else _TYPED + word
+    return True
+
+
+def write_word(rendering: Rendering, choice: ToolChoice) -> Any:
+    """A choice that is no more than a word, as its own API was given it, or as it is usual."""
+    path = rendering.request.paths.get("tool_choice", "$.tool_choice")
+    hint = "" if rendering.foreign else rendering.request.hints.get("tool_choice", "")
+    word = hint.removeprefix(_TYPED)
+    body: Body = {"type": word}
+    rendering.put_extra(body, choice.extra, path)
+    if _MODES.get(word) != choice.mode:  # it is said by another API, or was changed
+        return choice.mode
+    return word if word == hint else body
 
 
 def left_choice(rendering: Rendering, *, separator: str = "", lists: bool = True) -> ToolChoice | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
@@ -26,10 +27,15 @@ LOCKED: dict[str, str] = {
 INSTALLED: dict[str, Distribution] = {canonicalize_name(one.metadata["Name"]): one for one in distributions()}
 
 
-def asked_for(python: str) -> set[str]:
+HERE = {name: str(value) for name, value in default_environment().items()}
+LOCKED_ON = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
+"""Where `make lock` is run. What a package needs elsewhere alone, as colorama on Windows, is in no lock."""
+
+
+def asked_for(python: str, machine: Mapping[str, str] = HERE) -> set[str]:
     """The packages that `make setup` installs with this Python, as far as those that are installed here tell."""
     versions = {"python_version": python, "python_full_version": f"{python}.0"}
-    environment = {name: str(value) for name, value in default_environment().items()} | versions
+    environment = {**machine, **versions, **LOCKED_ON}
     waiting, seen = [("turnscript", "dev")], set[tuple[str, str]]()
     while waiting:
         name, extra = waiting.pop()
@@ -60,6 +66,12 @@ def test_the_pages_name_the_pythons_of_the_classifiers(page: str) -> None:
 def test_the_lock_has_every_package_that_setup_installs(python: str) -> None:
     assert len(asked_for(python)) > 90
     assert [] == sorted(asked_for(python) - set(LOCKED)), "run `make lock` with the oldest Python, which needs the most"
+
+
+@pytest.mark.parametrize("system", [("win32", "Windows", "nt"), ("darwin", "Darwin", "posix")])
+def test_the_lock_is_judged_as_what_it_is_on_every_system(system: tuple[str, str, str]) -> None:
+    machine = HERE | dict(zip(LOCKED_ON, system, strict=True))
+    assert asked_for(OLDEST) == asked_for(OLDEST, machine)
 
 
 @pytest.mark.parametrize("python", PYTHONS)

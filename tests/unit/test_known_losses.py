@@ -160,3 +160,12 @@ def test_13_items_and_tools_that_chat_does_not_know_are_listed() -> None:
     assert ["END"] == value["stop"]
     for path in ("$.input[1]", "$.input[2]", "$.tools[0]", "$.tools[1]"):
         assert ["dropped"] == losses_at(losses, path)
+
+
+def test_an_empty_member_is_told_as_empty() -> None:
+    """It is a difference on the way back, and no more: no target would do anything else for it."""
+    empties: list[Any] = [None, [], {}]
+    for empty in empties:
+        body = {"messages": [{"role": "user", "content": "x"}], "tools": empty or [], "notes": empty}
+        details = {loss.path: loss.detail for loss in convert(body, CHAT, RESPONSES)[1]}
+        assert {"$.tools", "$.notes"} == {path for path, detail in details.items() if "says nothing" in detail}

@@ -191,7 +191,7 @@ def test_a_tool_choice_in_a_word(mode: str) -> None:
         ),
         ({"type": "allowed_tools", "allowed_tools": {"mode": "maybe", "tools": []}}, None),
         ({"type": "mcp", "server_label": "s"}, None),
-        ("any", None),
+        ("perhaps", None),
     ],
 )
 def test_a_tool_choice_in_an_object(value: Any, choice: ToolChoice | None) -> None:

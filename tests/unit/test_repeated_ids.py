@@ -105,3 +105,36 @@ def test_they_do_in_an_answer_too() -> None:
         return lambda: ts.render(ts.Exchange(request, said), "anthropic-messages").data
 
     assert_grows_below(8, write, 1_000, 4_000)
+
+
+def test_what_a_server_does_between_two_calls_begins_no_turn() -> None:
+    """A search that OpenAI runs stands between calls of one answer, and the results come behind them all."""
+    call = {"type": "function_call", "call_id": "c", "arguments": "{}"}
+    search = {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search", "query": "x"},
+    }
+    results = [{"type": "function_call_output", "call_id": "c", "output": said} for said in "12"]
+    body = {"model": "m", "input": [ASKED, call | {"name": "f"}, search, call | {"name": "g"}, *results]}
+    rendered = ts.convert(body, "openai-responses", "anthropic-messages")
+    assert [("f", "1"), ("g", "2")] == pairs({"messages": rendered.value["messages"][1:]})
+
+
+def test_what_a_server_does_between_two_calls_parts_no_message() -> None:
+    """Chat wants the answers to all calls of a message right behind it, so parallel calls are one message."""
+    calls = [{"type": "function_call", "call_id": id_, "name": "f", "arguments": "{}"} for id_ in "ab"]
+    search = {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search", "query": "x"},
+    }
+    results = [{"type": "function_call_output", "call_id": id_, "output": id_} for id_ in "ab"]
+    body = {"model": "m", "input": [ASKED, calls[0], search, calls[1], *results]}
+    rendered = ts.convert(body, "openai-responses", "openai-chat")
+    messages = rendered.value["messages"]
+    assert ["user", "assistant", "tool", "tool"] == [message["role"] for message in messages]
+    assert ["a", "b"] == [call["id"] for call in messages[1]["tool_calls"]]
+    assert ["$.input[2]"] == [loss.path for loss in rendered.losses]

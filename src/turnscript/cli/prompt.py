@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -23,14 +24,17 @@ from turnscript.cli.rows import write_losses
 from turnscript.cli.source import Source
 from turnscript.conversation import Request
 from turnscript.convert import parse
+from turnscript.engine.files import FillPrompt
+from turnscript.engine.fill import fill_of
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.spans import Span
 from turnscript.errors import LossyConversion, TurnscriptError
 from turnscript.format import Format
+from turnscript.jsontext import Json
 from turnscript.losses import Loss
 from turnscript.recognition import AUTO, lookup
 from turnscript.reference import has_thoughts
-from turnscript.registry import formats, get_format
+from turnscript.registry import apis, formats, get_api, get_format
 from turnscript.rendered import Rendered
 from turnscript.respelling import RESPELLED
 
@@ -59,6 +63,7 @@ Exit code:
 _ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _LEGIBLE = re.compile(r"(?![\n\t])" + _ODD.pattern)
 _OUTER_SPACE = re.compile(r"^ | $")
+_Made = TypeVar("_Made")
 _MARKS = {(True, False): "#", (False, False): "=", (True, True): "*", (False, True): "+"}
 
 
@@ -118,8 +123,7 @@ def run(given: Given) -> int:
     check_name(given.source)
     _check_places(given)
     with Source(given.file) as source:
-        made = prompt_of(source, given.source, format_, given.thinking, given.normalize_json)
-    lost = [*made.losses, *_unnamed(made.request, format_)]
+        made, lost = _read(source, given.source, partial(_made, given, format_))
     unasked = [loss for loss in lost if loss.detail != RESPELLED]
     refused = LossyConversion(unasked, format_.name) if given.strict and unasked else None
     with Files() as files:
@@ -138,6 +142,12 @@ def prompt_of(
     source: Source, name: str, format_: Format, thinking: bool | None, normalize_json: bool = False
 ) -> Prompt:
     """The prompt of the request in an input. Raises Failed with the place and what to try."""
+    thinks = thinking if has_thoughts(format_) else False
+    return _read(source, name, partial(format_.prompt, thinking=thinks, normalize_json=normalize_json))
+
+
+def _read(source: Source, name: str, made: Callable[[Request], _Made]) -> _Made:
+    """What is made of the request in an input. Raises Failed with the place and what to try."""
     screen = Screen()
     if source.is_terminal:
         screen.note("reading standard input; Ctrl-D ends it")
@@ -145,8 +155,7 @@ def prompt_of(
     if not data.strip():
         raise Failed("the input is empty", place=source.name, remedy="give a request body or a transcript")
     try:
-        thinks = thinking if has_thoughts(format_) else False
-        return format_.prompt(parse(data, name), thinking=thinks, normalize_json=normalize_json)
+        return made(parse(data, name))
     except TurnscriptError as error:
         found = fault(error, source.name)
         message = f"{found.path}: {found.message}" if found.path else found.message
@@ -154,12 +163,28 @@ def prompt_of(
         raise Failed(message, place=found.place, remedy=remedy, code=found.exit_code) from error
 
 
-def _unnamed(request: Request, format_: Format) -> list[Loss]:
+def _made(given: Given, format_: Format, request: Request) -> tuple[Prompt | FillPrompt, list[Loss]]:
+    """The prompt of a request, and all that is lost. What stands behind a text makes a hole of it (D-U-22)."""
+    bare = request.origin in apis() and get_api(request.origin).serving.bare
+    hole = fill_of(request) if bare else None
+    said = {key: value for key, value in request.extra.items() if hole is None or key != "suffix"}
+    made: Prompt | FillPrompt
+    if hole is not None and (hole.suffix or format_.document.files):
+        if given.thinking:
+            raise click.UsageError("--thinking: a model fills a hole without thoughts")
+        made = format_.fill_prompt(request)
+    else:
+        thinks = given.thinking if has_thoughts(format_) else False
+        made = format_.prompt(request, thinking=thinks, normalize_json=given.normalize_json)
+    return made, [*made.losses, *_unnamed(request, format_, said)]
+
+
+def _unnamed(request: Request, format_: Format, said: Mapping[str, Json]) -> list[Loss]:
     """Members that are no settings, so that nobody knows what is in them: the conversation so far may be.
 
     Settings are no losses, because no prompt shows them, and a member without a value says nothing.
     """
-    paths = {f"$.{key}" for key, value in request.extra.items() if bytes(value) != b"null"}
+    paths = {f"$.{key}" for key, value in said.items() if bytes(value) != b"null"}
     return [loss for loss in format_.render(request, view="prompt").losses if loss.path in paths] if paths else []
 
 
@@ -184,7 +209,7 @@ def _check_places(given: Given) -> None:
         raise click.UsageError(f"--losses {given.losses} would overwrite the input")
 
 
-def _payload(given: Given, format_: Format, made: Prompt, lost: list[Loss], out: Sink) -> bytes:
+def _payload(given: Given, format_: Format, made: Prompt | FillPrompt, lost: list[Loss], out: Sink) -> bytes:
     if given.as_json:
         record = _record(format_, made, lost, with_spans=given.spans)
         return spaced(Rendered(record, lost).data, pretty=out.is_terminal or None) + b"\n"
@@ -194,7 +219,7 @@ def _payload(given: Given, format_: Format, made: Prompt, lost: list[Loss], out:
     return data + b"\n" if out.is_terminal else data
 
 
-def _record(format_: Format, made: Prompt, lost: list[Loss], *, with_spans: bool) -> dict[str, Any]:
+def _record(format_: Format, made: Prompt | FillPrompt, lost: list[Loss], *, with_spans: bool) -> dict[str, Any]:
     record: dict[str, Any] = {
         "format": format_.name,
         "prompt": made.text,

@@ -21,6 +21,7 @@ from msgspec import json as msgjson
 from turnscript.api import Api
 from turnscript.conversation import Assistant, Conversation, Item, Request, Text, Thinking, Tool
 from turnscript.datasets.clean_rows import is_clean, items_said
+from turnscript.datasets.form import Example
 from turnscript.datasets.members import (
     CONVERSATIONAL,
     TEMPLATE,
@@ -41,7 +42,7 @@ from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.row_checks import check_items
 from turnscript.datasets.tagged_thoughts import has_doubt, may_think, split_thought
 from turnscript.datasets.tool_lists import chat_tools
-from turnscript.datasets.weights import common_weight, is_mark, take_weight, weights_by_item
+from turnscript.datasets.weights import common_weight, is_mark, take_weight, weights_by_item, with_row
 from turnscript.errors import InvalidInput, InvalidRequest
 from turnscript.jsontext import Json, same
 from turnscript.registry import apis, get_api
@@ -156,6 +157,12 @@ def read_joined(members: Members, first: str, second: str) -> Chat:
         item.at = place(item.at)
     asked = frozenset(index for index, item in enumerate(items) if item.at.startswith(f"$.{first}["))
     return chat._replace(context=asked)
+
+
+def example_of(chat: Chat, weight: float | None) -> Example:
+    """Messages as an example. `weight`: a mark of the row, which is that of its answer."""
+    answered = [index for index in range(len(chat.request.items)) if index not in chat.context]
+    return Example(chat.request, weights=with_row(chat.weights, answered, weight), context=chat.context)
 
 
 def read_tools(value: Json | None, at: str = "$.tools") -> list[Tool]:

@@ -27,6 +27,7 @@ CONVERSATIONAL = frozenset(
     | {"tool_calls", "function_call", "function_calls", "tool_plan", "request", "trajectory", "traj", "utterances"}
     | {"system_message", "available_tools", "tool_definitions", "article", "reflection", "corrected"}
     | {"preferred_output", "non_preferred_output", "chosen_messages"}
+    | {"rejected_messages", "rejected_response"}
 )
 """Names of members that hold a piece of the conversation in some form. Beside what a form reads, one of them means that
 the record is of another form, or would lose something. All other members are taken for notes about the record."""

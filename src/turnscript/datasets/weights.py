@@ -8,7 +8,7 @@ over it would train what it leaves out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -91,6 +91,19 @@ def common_weight(weights: Iterable[float | None], at: str) -> float | None:
         message = "the parts of this message are weighted differently; a weight is that of the whole message"
         raise BadRow(Code.WEIGHT, message, path=at)
     return found[0] if found else None
+
+
+def with_row(
+    weights: Mapping[int, float], answered: Iterable[int], weight: float | None, at: str = "$"
+) -> dict[int, float]:
+    """Weights with that of a row, which is that of all that is answered in it. Its turns may only say the same."""
+    found = dict(weights)
+    if weight is not None:
+        for index in answered:
+            if found.setdefault(index, weight) != weight:
+                message = f"the row says {weight:g}, a message of its answer says {found[index]:g}"
+                raise BadRow(Code.WEIGHT, f"{message}; let both say the same", path=at)
+    return found
 
 
 def weights_by_item(items: Sequence[Item], by_turn: dict[str, float]) -> dict[int, float]:

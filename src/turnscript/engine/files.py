@@ -32,7 +32,7 @@ class FillPrompt(Struct, frozen=True):
     """Files for a model to continue, the last of them with a hole.
 
     `prefill`: how much of the middle is written already. `stops`: the strings that end it. `losses`: what the order of
-    the fill cannot show.
+    the fill cannot show. `client_stops`: those that the client of a request asked for.
     """
 
     text: str
@@ -40,6 +40,7 @@ class FillPrompt(Struct, frozen=True):
     stops: list[str]
     prefill: str
     losses: list[Loss]
+    client_stops: tuple[str, ...] = ()
 
 
 class Files(Struct, frozen=True):

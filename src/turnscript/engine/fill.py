@@ -20,9 +20,11 @@ from typing import NamedTuple, NoReturn
 
 from msgspec import Struct
 
+from turnscript.conversation import Request, System, User, text_content
 from turnscript.engine.escape import Escape
 from turnscript.engine.spans import Span
-from turnscript.errors import InvalidInput, InvalidTranscript
+from turnscript.errors import InvalidInput, InvalidRequest, InvalidTranscript
+from turnscript.jsontext import plain
 from turnscript.losses import Loss
 
 _FIELDS = {"{prefix}": "prefix", "{suffix}": "suffix", "{middle}": "middle"}
@@ -36,6 +38,21 @@ class Fill(Struct):
     prefix: str
     suffix: str
     middle: str | None = None
+
+
+def fill_of(request: Request) -> Fill | None:
+    """The hole in a request of a bare text: `suffix` stands behind it. None: there is none. Raises InvalidRequest."""
+    said = request.extra.get("suffix")
+    suffix = None if said is None else plain(said)
+    if suffix is None:
+        return None
+    if not isinstance(suffix, str):
+        raise InvalidRequest("suffix is a string", path="$.suffix", expected="a string or null")
+    if "prompt" in request.extra:  # what is one text has become an item
+        message = "what stands before a hole is one text; a prompt of tokens has no text that is known here"
+        raise InvalidRequest(message, path="$.prompt", expected="a string")
+    prefix = "".join([text_content(item.content) for item in request.items if isinstance(item, System | User)])
+    return Fill(prefix, suffix)
 
 
 class Slot(NamedTuple):

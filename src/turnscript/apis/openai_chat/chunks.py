@@ -41,6 +41,7 @@ from turnscript.apis.openai_chat.response import (
     usage_rest,
 )
 from turnscript.chunked import ChunkEnding, asks_usage, encoded
+from turnscript.citations import take_pages, wrapped
 from turnscript.conversation import Assistant, Item, Refusal, Request, Text, Thinking, ToolCall
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
 from turnscript.grouping import slot_of
@@ -58,6 +59,7 @@ class ChatStreamRenderer(ChunkEnding):
         self.id = reply.id if reply.id is not None else made_id("chatcmpl-", request)
         self._named = reply.id is not None
         self.created = reply.created or 0
+        self._length = 0  # of the texts so far, in characters
         self._choice = reply.choice
         self._api = api
         self._request = request
@@ -172,11 +174,16 @@ class ChatStreamRenderer(ChunkEnding):
         rendering = self._rendering
         lose_spoken(rendering, part)
         rendering.losses += [not_here("a chunk", f"{part.at}.{key}") for key in part.extra]
-        for index, one in enumerate(part.content):
-            at = part_path(part, index)
+        for index, given in enumerate(part.content):
+            at, one = part_path(part, index), given
             if not isinstance(one, Text | Refusal):
                 rendering.lose(at, "dropped", f"a chunk cannot hold a part of kind {type(one).__name__.lower()!r}")
                 continue
+            pages: list[Body] = []
+            if isinstance(one, Text):
+                if one.extra and rendering.foreign:
+                    pages, one = take_pages(rendering, one, at, self._length)
+                self._length += len(one.text)
             rendering.losses += [not_here("a chunk", f"{at}.{key}") for key in one.extra]
             if said and one.text and not isinstance(one, said):
                 word = "a refusal" if said is Refusal else "the answer"
@@ -184,6 +191,8 @@ class ChatStreamRenderer(ChunkEnding):
             if not said and one.text:  # a part that came without deltas
                 kind = b"refusal" if isinstance(one, Refusal) else b"content"
                 out.append(self._delta(b'{"%b":%b}' % (kind, encoded(one.text))))
+            if pages:
+                out.append(self._delta(encoded({"annotations": wrapped(pages)})))
             if one.text:
                 self._texts = True
                 self._order.note("refusal" if isinstance(one, Refusal) else "text", part.at)

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from turnscript.api import Body, Option, Rendering, leftover, object_setting, setting
 from turnscript.conversation import Extra, Request, ResponseFormat, ToolChoice
 from turnscript.jsontext import Json, plain, read_list, read_object
-from turnscript.toolchoice import left_choice, offers_none
+from turnscript.toolchoice import left_choice, offers_none, read_word, write_word
 from turnscript.wire import Reader, Verbatim, Wire, mismatch
 
 DEPRECATED = ("max_tokens", "function_call")
@@ -99,10 +99,11 @@ _MODES = frozenset({"none", "auto", "required"})
 
 
 def _read_tool_choice(request: Request, value: Json, path: str) -> None:
+    if read_word(request, value):
+        return
     wire = _read_choice(value, path)
-    if isinstance(wire, str):
-        choice = ToolChoice(mode=wire) if wire in _MODES else None
-    elif isinstance(wire, _NamedFunction):
+    choice: ToolChoice | None
+    if isinstance(wire, _NamedFunction):
         choice = ToolChoice(mode="named", name=wire.function.name)
         _keep_rest(request, "tool_choice", wire, "function", wire.function)
     elif isinstance(wire, _NamedCustom):
@@ -134,10 +135,10 @@ def _write_tool_choice(rendering: Rendering) -> Any:
     choice = left_choice(rendering, separator="__")
     if choice is None or _is_deprecated(rendering, "tool_choice", "function_call"):
         return None
+    if choice.mode in _MODES:
+        return write_word(rendering, choice)
     path = rendering.request.paths.get("tool_choice", "$.tool_choice")
     rendering.put_extra({}, choice.extra, path)
-    if choice.mode in _MODES:
-        return choice.mode
     if choice.mode == "named" and choice.type in ("function", "custom"):
         return {"type": choice.type, choice.type: {"name": choice.name}}
     if choice.mode == "allowed":
@@ -302,7 +303,7 @@ def _write_effort(rendering: Rendering) -> Any:
 
 # service_tier
 
-_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
+TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
 
 
 def _read_tier(request: Request, value: Json, path: str) -> None:
@@ -311,7 +312,7 @@ def _read_tier(request: Request, value: Json, path: str) -> None:
 
 def _write_tier(rendering: Rendering) -> Any:
     tier = rendering.request.settings.service_tier
-    if tier is None or not rendering.foreign or tier in _TIERS:
+    if tier is None or not rendering.foreign or tier in TIERS:
         return tier
     if tier == "standard_only":
         rendering.lose_setting("service_tier", "approximated", "'standard_only' is written as 'default'")

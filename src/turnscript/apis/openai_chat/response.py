@@ -22,13 +22,25 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from turnscript.answers import free_text, index_of, is_whole, lose_foreign, lose_usage, made_id, write_usage
+from turnscript.answers import (
+    created_of,
+    free_text,
+    index_of,
+    is_whole,
+    lose_foreign,
+    lose_usage,
+    made_id,
+    tier_of,
+    write_usage,
+)
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, leftover, merge
 from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, REASONING, Piece, broke_off, finish_word, is_legacy
 from turnscript.apis.openai_chat.content import written_parts
+from turnscript.apis.openai_chat.options import TIERS
 from turnscript.apis.openai_chat.stream import Assembly, read_checked
 from turnscript.byhand import text_only
 from turnscript.chunked import encoded
+from turnscript.citations import take_pages, wrapped
 from turnscript.conversation import (
     Assistant,
     Conversation,
@@ -204,6 +216,7 @@ class Message:
         self._function: Body = {}
         self._is_null = False
         self._extra: Body = {}
+        self._length = 0  # of the texts so far, in characters
 
     @property
     def called(self) -> bool:
@@ -260,10 +273,15 @@ class Message:
         rendering = self._rendering
         lose_spoken(rendering, item)
         rendering.put_extra(self._extra, item.extra, item.at)
-        for index, part in enumerate(item.content):
+        for index, given in enumerate(item.content):
+            part = given
+            if isinstance(part, Text) and part.extra and rendering.foreign:
+                pages, part = take_pages(rendering, part, part_path(item, index), self._length)
+                self._cite(pages)
             if isinstance(part, Text) and not (part.extra and self._own):
                 self._order.note("text", item.at)
                 self._content.append(part.text)
+                self._length += len(part.text)
                 rendering.put_extra({}, part.extra, part_path(item, index))
             elif isinstance(part, Refusal):
                 self._order.note("refusal", item.at)
@@ -273,6 +291,10 @@ class Message:
                 self._content += written_parts(rendering, item, [(index, part)], None)
             else:
                 self._content += written_parts(rendering, item, [(index, part)], frozenset({Text}))
+
+    def _cite(self, pages: list[Body]) -> None:
+        if pages:
+            self._extra.setdefault("annotations", []).extend(wrapped(pages))
 
     def _call(self, item: ToolCall) -> None:
         rendering = self._rendering
@@ -334,7 +356,7 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
     body: Body = {
         "id": id_,
         "object": OBJECTS[0],
-        "created": reply.created if reply.created is not None else extra.get("created", 0),
+        "created": _created(response.extra, foreign=rendering.foreign) if reply.created is None else reply.created,
         "model": request.settings.model or response.model or "",
         "choices": [choice],
     }
@@ -368,12 +390,19 @@ def usage_rest(extra: Extra) -> Extra:
     return read_object(extra["usage"]) if "usage" in extra else {}
 
 
+def _created(extra: Extra, *, foreign: bool) -> Any:
+    return (created_of(extra) or 0) if foreign else extra.get("created", 0)
+
+
 def put_top(rendering: Rendering, body: Body, said: Response | MessageEnd) -> None:
     """Write the unnamed members of the body, or report them."""
     extra = said.extra
     if rendering.foreign:
+        tier = tier_of(extra, TIERS)
+        if tier is not None:
+            body["service_tier"] = tier
         strange = {key: value for key, value in extra.items() if key != "object"}
-        lose_foreign(rendering.losses, rendering.target, strange, said.usage)
+        lose_foreign(rendering.losses, rendering.target, strange, said.usage, body)
         return
     for key, value in extra.items():
         if key not in _OWN_MEMBERS:

@@ -80,6 +80,8 @@ def write_messages(target: Target) -> list[Any]:
             if not turn:
                 run.flush(messages)
             turn.append(item)
+        elif type(item) is Opaque and not (target.exact or item.role):
+            _write_opaque(target, item, run)  # it is left out, and what stood around it is one turn
         else:
             if turn:
                 _flush_turn(target, turn, messages)
@@ -98,6 +100,8 @@ def _flush_turn(target: Target, turn: list[Item], messages: list[Any]) -> None:
 
 def _write_system(target: Target, item: System, run: _Run) -> None:
     message: Body = {"role": "developer" if item.role == "developer" else "system"}
+    if item.role != message["role"]:
+        target.rendering.lose(f"{item.at}.role", "renamed", f"{item.role!r} is no role here: written as system")
     target.put_content(message, item, item.content, SYSTEM_PARTS)
     _finish(target, message, item, run)
 

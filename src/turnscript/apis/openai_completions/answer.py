@@ -24,6 +24,7 @@ from turnscript.answers import (
     Counts,
     Gathered,
     came_to_nothing,
+    created_of,
     head_of,
     index_of,
     lose_foreign,
@@ -318,7 +319,7 @@ class _Writer:
         """Write the unnamed members of the body, or report them."""
         extra = {key: value for key, value in said.extra.items() if key != "object"}
         if rendering.foreign:
-            lose_foreign(rendering.losses, rendering.target, extra, said.usage)
+            lose_foreign(rendering.losses, rendering.target, extra, said.usage, body)
             return
         for key, value in extra.items():
             if key not in ("choices", "usage"):  # which are written already
@@ -353,7 +354,7 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
     id_ = reply.id if reply.id is not None else response.id
     if id_ is None:
         id_ = made_id("cmpl-", request, text)
-    created = 0 if rendering.foreign else response.extra.get("created", 0)
+    created = (created_of(response.extra) or 0) if rendering.foreign else response.extra.get("created", 0)
     created = created if reply.created is None else reply.created
     body = writer.body(id_, created, [choice])
     body["model"] = body["model"] or response.model or ""

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from turnscript.api import Body, Option, Rendering, extra_of, leftover, object_setting, setting
 from turnscript.conversation import Request, ResponseFormat, ToolChoice
 from turnscript.jsontext import Json, plain, read_list, read_object
-from turnscript.toolchoice import left_choice
+from turnscript.toolchoice import left_choice, read_word, write_word
 from turnscript.wire import Reader, Verbatim, Wire, mismatch
 
 ORIGIN = "openai-responses"
@@ -36,14 +36,13 @@ class AllowedTools(Wire, tag="allowed_tools"):
 
 
 _TOOL_CHOICE: Reader[Any] = Reader(str | NamedFunction | NamedCustom | AllowedTools)
-_WORDS = frozenset({"auto", "none", "required"})
 
 
 def _read_tool_choice(request: Request, value: Json, path: str) -> None:
+    if read_word(request, value):
+        return
     choice = _TOOL_CHOICE(value, path)
-    if isinstance(choice, str) and choice in _WORDS:
-        request.settings.tool_choice = ToolChoice(mode=choice)
-    elif isinstance(choice, NamedFunction | NamedCustom):
+    if isinstance(choice, NamedFunction | NamedCustom):
         type_ = "function" if isinstance(choice, NamedFunction) else "custom"
         named = ToolChoice(mode="named", name=choice.name, type=type_, extra=extra_of(choice.rest))
         request.settings.tool_choice = named
@@ -64,12 +63,10 @@ def _write_tool_choice(rendering: Rendering) -> Any:
     if choice.mode == "named":
         body: Body = {"type": choice.type, "name": choice.name}
     elif choice.mode == "allowed":
-        tools = flat_tools(choice.tools) if rendering.foreign else choice.tools
+        tools = flat_tools(choice.tools) if rendering.foreign else choice.tools or []
         body = {"type": "allowed_tools", "mode": "required" if choice.required else "auto", "tools": tools}
     else:
-        if choice.extra and rendering.foreign:
-            rendering.put_extra({}, choice.extra, "$.tool_choice")
-        return choice.mode
+        return write_word(rendering, choice)
     rendering.put_extra(body, choice.extra, "$.tool_choice")
     return body
 
@@ -148,11 +145,17 @@ def _format(wire: TextFormat | JsonObject | JsonSchema) -> ResponseFormat:
     return format_
 
 
+_SHAPES = ("text", "json_object", "json_schema")
+
+
 def _write_text(rendering: Rendering) -> Any:
     settings = rendering.request.settings
     body: Body = {}
-    if settings.response_format is not None:
-        body["format"] = _write_format(rendering, settings.response_format)
+    format_ = settings.response_format
+    if format_ is not None and format_.type in _SHAPES:
+        body["format"] = _write_format(rendering, format_)
+    elif format_ is not None:
+        rendering.lose_setting("response_format", "dropped", f"there is no response format {format_.type!r} here")
     if settings.verbosity is not None:
         body["verbosity"] = settings.verbosity
     return body or None

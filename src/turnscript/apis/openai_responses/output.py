@@ -8,6 +8,7 @@ probabilities. What is always so is left out when it is read: `completed`, empty
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from turnscript.answers import is_whole
@@ -20,6 +21,7 @@ from turnscript.apis.openai_responses.reading import read_items
 from turnscript.apis.openai_responses.slots import TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT
 from turnscript.apis.openai_responses.writing import Writer, search_call
 from turnscript.byhand import text_only
+from turnscript.citations import take_pages
 from turnscript.conversation import (
     Assistant,
     Conversation,
@@ -36,6 +38,7 @@ from turnscript.conversation import (
 from turnscript.grouping import slot_of
 from turnscript.jsontext import Json, read_object
 from turnscript.logprobs import Candidate, TokenLogprob
+from turnscript.sources import part_path
 from turnscript.wire import missing
 
 _ALWAYS = {"annotations": b"[]", "logprobs": b"[]"}
@@ -106,14 +109,26 @@ class Output:
         """The content parts of a message or thought."""
         if isinstance(item, Thinking):
             return self._parts(item, index, item.content, REASONING)
-        written = self._parts(item, index, item.content, OUTPUT)
+        said, cited = self._pages(item)
+        written = self._parts(item, index, said, OUTPUT)
         tokens = self.logprobs.get(index, [])
         for part in written:
             if isinstance(part, dict) and part.get("type") == OUTPUT:
-                part.setdefault("annotations", [])
+                part.setdefault("annotations", next(cited, []))
                 part.setdefault("logprobs", [told_token(one) for one in tokens])
                 tokens = []
         return written
+
+    def _pages(self, item: Assistant) -> tuple[list[Part], Iterator[list[Body]]]:
+        """The parts without what another API has them cite, and the pages that each text cites."""
+        if not self._rendering.foreign or not any(part.extra for part in item.content):
+            return item.content, iter(())
+        said, cited = list(item.content), list[list[Body]]()
+        for at, part in enumerate(item.content):
+            if isinstance(part, Text):
+                pages, said[at] = take_pages(self._rendering, part, part_path(item, at))
+                cited.append(pages)
+        return said, iter(cited)
 
     def summary(self, item: Thinking, index: int) -> list[Any]:
         """The summary; where one was asked for and there is none, the thought itself stands for it."""

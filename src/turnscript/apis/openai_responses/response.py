@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.answers import lose_foreign, lose_usage, nameless, read_usage, write_usage
+from turnscript.answers import created_of, lose_foreign, lose_usage, nameless, read_usage, tier_of, write_usage
 from turnscript.api import Api, Body, Reply, extra_of, leftover, merge
 from turnscript.apis.openai_responses.echo import Echo
 from turnscript.apis.openai_responses.errors import failure
@@ -28,11 +28,12 @@ from turnscript.apis.openai_responses.outcome import (
     write_ending,
 )
 from turnscript.apis.openai_responses.output import Output, read_output
+from turnscript.citations import with_pages_on_text
 from turnscript.conversation import Extra, Issue, Item, Request, Response
 from turnscript.errors import InvalidRequest
 from turnscript.events import MessageEnd
 from turnscript.given import Source, body_bytes
-from turnscript.jsontext import Json, excerpt, plain, read_object
+from turnscript.jsontext import Json, excerpt, json_of, plain, read_object
 from turnscript.losses import Loss
 
 _NO_NAME = Json(b'""')
@@ -114,6 +115,7 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
     output.came_from(response.origin)
     output.logprobs = response.logprobs
     own = response.origin == ORIGIN
+    response = response if own else with_pages_on_text(response)
     status, reason = write_ending(response.finish_reason, response.items, output.lose, own=own)
     written = output.all(response.items, status == INCOMPLETE)
     status = told_status(status, reply, output.lose)
@@ -139,14 +141,19 @@ def told_status(status: str, reply: Reply, lose: Lose) -> str:
     return reply.incomplete_as
 
 
+_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast", "ultrafast"})
+
+
 def own_extra(told: Response | MessageEnd, losses: list[Loss]) -> Extra:
-    """The unnamed members, where they are this API's; those of another API's response are losses."""
+    """The unnamed members, where they are this API's; those of another API's response that have no place are losses."""
     extra = told.extra
     if told.origin in (None, ORIGIN):
         lose_usage(losses, told.usage, extra)
         return extra
-    lose_foreign(losses, "a response", extra, told.usage)
-    return {}
+    said = {"created_at": created_of(extra), "service_tier": tier_of(extra, _TIERS)}
+    said = {name: value for name, value in said.items() if value is not None}
+    lose_foreign(losses, "a response", extra, told.usage, said)
+    return {name: json_of(value) for name, value in said.items()}
 
 
 class Report:

@@ -203,7 +203,11 @@ class Writer:
 
 
 def _system(writer: Writer, item: System) -> None:
-    _message(writer, item, item.role, INPUT)
+    role = item.role
+    if role not in ("system", "developer"):
+        writer.rendering.lose(f"{writer.at(item)}.role", "renamed", f"{role!r} is no role here: written as system")
+        role = "system"
+    _message(writer, item, role, INPUT)
 
 
 def _user(writer: Writer, item: User) -> None:

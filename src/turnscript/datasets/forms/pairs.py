@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from turnscript.datasets.chat_rows import read_joined, read_tools, score_messages
+from turnscript.datasets.chat_rows import example_of, read_joined, read_tools, score_messages
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import (
     Members,
@@ -94,8 +94,8 @@ def _of_messages(members: Members, first: str, second: str) -> Example:
         if bytes(members.get(key, _NULL)) not in _NOTHING:
             message = f"{key} beside messages that are a prompt is not read; make messages of it"
             raise BadRow(Code.SHAPE, message, path=f"$.{key}")
-    chat = read_joined(members, first, second)
-    return Example(chat.request, weights=chat.weights, context=chat.context)
+    weight = take_weight(members, "$")
+    return example_of(read_joined(members, first, second), weight)
 
 
 FORMS = (Pairs(),)

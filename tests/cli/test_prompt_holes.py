@@ -1,0 +1,90 @@
+"""`turnscript prompt` of a text with a hole (requirement D-U-22): the tokens for it, or an error if there are none."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import turnscript as ts
+from tests.cli.running import run
+from turnscript.errors import InvalidRequest, Unsupported
+
+HOLE = {"model": "m", "prompt": "def add(a, b):\n    return ", "suffix": "\n\nadd(1, 2)\n", "max_tokens": 9}
+PSM = (
+    "<|fim_prefix|>def add(a, b):\n    return <|fim_suffix|>\n\nadd(1, 2)\n<|fim_middle|>"  # nothing of a conversation
+)
+
+
+def written(tmp_path: Path, body: Mapping[str, object]) -> str:
+    """The body in a file."""
+    path = tmp_path / "request.json"
+    path.write_text(json.dumps(body))
+    return str(path)
+
+
+def test_a_text_with_a_hole_is_written_with_the_tokens_for_holes(tmp_path: Path) -> None:
+    result = run("prompt", written(tmp_path, HOLE), "--format", "openchatml")
+    assert (0, PSM) == (result.exit_code, result.stdout)
+    assert "no losses" in result.stderr
+
+
+def test_a_program_is_told_what_ends_the_middle(tmp_path: Path) -> None:
+    path = written(tmp_path, HOLE | {"stop": ["\n\n"]})
+    record = json.loads(run("prompt", path, "--format", "openchatml", "--json").stdout)
+    stops = ts.get_format("openchatml").fill_prompt(ts.Fill("", "")).stops
+    assert (PSM, stops, "", ["\n\n"], []) == tuple(
+        record[key] for key in ("prompt", "stops", "prefill", "client_stops", "losses")
+    )
+
+
+def test_a_format_without_tokens_for_holes_says_so(tmp_path: Path) -> None:
+    result = run("prompt", written(tmp_path, HOLE), "--format", "rwkv-universal")
+    assert (1, "") == (result.exit_code, result.stdout)
+    assert "with a hole" in result.stderr
+    assert "rwkv-universal" in result.stderr
+
+
+@pytest.mark.parametrize("suffix", [None, ""])
+def test_nothing_behind_a_text_is_no_hole(tmp_path: Path, suffix: str | None) -> None:
+    result = run("prompt", written(tmp_path, HOLE | {"suffix": suffix}), "--format", "rwkv-universal", "--strict")
+    assert (0, True) == (result.exit_code, result.stdout.startswith("<<USER>>\ndef add"))
+
+
+def test_what_a_hole_has_no_place_for_is_told(tmp_path: Path) -> None:
+    path = written(tmp_path, HOLE | {"state": "s1"})
+    record = json.loads(run("prompt", path, "--format", "openchatml", "--json").stdout)
+    assert (PSM, ["$.state"]) == (record["prompt"], [loss["path"] for loss in record["losses"]])
+
+
+def test_a_conversation_has_no_hole(tmp_path: Path) -> None:
+    """No other API has a member of that name: it is what any stranger is."""
+    chat = {"messages": [{"role": "user", "content": "Hi"}], "suffix": "x"}
+    record = json.loads(run("prompt", written(tmp_path, chat), "--format", "openchatml", "--json").stdout)
+    assert record["prompt"].endswith("<|im_start|>assistant\n")
+    assert ["$.suffix"] == [loss["path"] for loss in record["losses"]]
+
+
+@pytest.mark.parametrize("wrong", [{"suffix": 3}, {"prompt": [1, 2]}])
+def test_a_hole_in_no_text_is_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
+    result = run("prompt", written(tmp_path, HOLE | wrong), "--format", "openchatml")
+    assert (1, "") == (result.exit_code, result.stdout)
+    assert f"$.{next(iter(wrong))}" in result.stderr
+
+
+def test_a_hole_is_filled_without_thoughts(tmp_path: Path) -> None:
+    result = run("prompt", written(tmp_path, HOLE), "--format", "openchatml", "--thinking")
+    assert 2 == result.exit_code
+    assert "--thinking" in result.stderr
+
+
+def test_a_program_gives_the_request_as_it_was_read() -> None:
+    """The library's way: a request of bare texts is as good as a fill."""
+    format_ = ts.get_format("openchatml")
+    request = ts.parse(HOLE, "openai-completions")
+    assert PSM == format_.fill_prompt(request).text
+    assert "✿" in format_.fill_prompt(request, order="rwkv").text
+    with pytest.raises(Unsupported, match="with a hole"):
+        ts.get_format("rwkv-goose").fill_prompt(request)
+    with pytest.raises(InvalidRequest, match="hole"):
+        format_.fill_prompt(ts.parse({"prompt": "x"}, "openai-completions"))
