@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,10 +12,12 @@ from tests.loopback import SSE, Loopback
 from tests.messages import API, STOP, block, end, frames, read, start, stream, text, written
 from tests.sdks import anthropic_sdk
 from turnscript.conversation import Opaque
+from turnscript.datasets.form_registry import get_form
 from turnscript.errors import UpstreamError
 from turnscript.events import fold
 from turnscript.jsontext import plain
 
+ASK = [{"role": "user", "content": "Hi"}]
 SUMMARY = {"type": "compaction_delta", "content": "They spoke of é.", "encrypted_content": "opaque"}
 EMPTY = {"type": "compaction", "content": None}
 COMPACTED = stream(start(), *block(0, EMPTY, SUMMARY), *text(1, "On we go."), *end())
@@ -39,7 +42,7 @@ def told(server: Loopback) -> Iterator[Callable[[bytes], Any]]:
 
         def message(data: bytes) -> Any:
             server.answer(data, SSE)
-            asked: Any = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+            asked: Any = {"model": "m", "max_tokens": 9, "messages": ASK}
             with client.beta.messages.stream(**asked) as messages:
                 return messages.get_final_message()
 
@@ -114,8 +117,22 @@ def test_the_count_at_a_second_start_is_not_that_of_the_answer() -> None:
     assert ["second_start", "missing_count"] == [issue.kind for issue in response.issues]
 
 
+def test_what_a_server_says_beside_the_message_is_kept_and_no_issue() -> None:
+    """As Bedrock's does in the last event of each stream."""
+    metrics = {"firstByteLatency": 41.0}
+    last = [end()[0], STOP | {"x-metrics": metrics}]
+    data = stream(start() | {"x-node": 7}, *text(0, "Hello."), *last)
+    response = fold(read(data))
+    assert [] == response.issues
+    assert {"x-metrics": metrics, "x-node": 7} == {name: plain(value) for name, value in response.extra.items()}
+    assert response.extra == fold(read(written(read(data)))).extra
+    row = {"request": {"model": "m", "max_tokens": 9, "messages": ASK}, "response": data.decode()}
+    (example,) = get_form("anthropic-messages").read(json.dumps(row).encode())
+    assert ["user", "assistant"] == [item.kind for item in example.request.items]
+
+
 @pytest.mark.parametrize("ids", [("msg_1", "msg_2"), (None, None), ("msg_1", None)])
 def test_another_message_in_the_middle_of_one_is_an_error(ids: tuple[str | None, str | None]) -> None:
     one, other = [start(id=id_) for id_ in ids]
     with pytest.raises(UpstreamError, match="message_start again"):
-        read(stream(one, *text(0, "Hel"), other, *text(0, "Hello."), *end()))
+        read(stream(one, *text(0, "Say"), other, *text(0, "Hello."), *end()))

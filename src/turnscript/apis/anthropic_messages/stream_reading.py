@@ -200,7 +200,9 @@ class StreamReader:
         """Only an error may come before the message has begun."""
         if not self._began and not isinstance(wire, MessageStart | Failure):
             raise unreadable(self._api, f"{_tag(wire)} before message_start", "")
-        if wire.rest and not isinstance(wire, MessageDelta | Failure):
+        if wire.rest and isinstance(wire, MessageStart | MessageStop):
+            self._keep(wire.rest)  # as of a server that says behind the answer how long it took
+        elif wire.rest and not isinstance(wire, MessageDelta | Failure):
             self._unknown(_tag(wire), wire.rest)
 
     def _unknown(self, where: str, rest: Rest) -> None:
