@@ -29,6 +29,13 @@ def block_of(data: bytes, index: int = 0) -> Any:
     return plain(item.value)
 
 
+def kinds_of_row(data: bytes) -> list[str]:
+    """The kinds of items in a row of training data that has a stream as its answer."""
+    row = {"request": {"model": "m", "max_tokens": 9, "messages": ASK}, "response": data.decode()}
+    (example,) = get_form("anthropic-messages").read(json.dumps(row).encode())
+    return [item.kind for item in example.request.items]
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[Loopback]:
     with Loopback() as running:
@@ -103,11 +110,15 @@ def test_a_hop_that_names_no_model_changes_none(to: Any) -> None:
 
 
 def test_a_message_that_begins_twice_is_one_message() -> None:
-    more = start(usage={"input_tokens": 3, "output_tokens": 1, "service_tier": "standard"}, container=None)
-    response = fold(read(stream(start(), more, *text(0, "Hello."), *end())))
+    usage = {"input_tokens": 3, "output_tokens": 1, "service_tier": "standard"}
+    more = start(usage=usage, container=None, model="behind")
+    data = stream(start(), more, *text(0, "Hello."), *end())
+    response = fold(read(data))
     once = fold(read(stream(more, *text(0, "Hello."), *end())))
     assert ["second_start"] == [issue.kind for issue in response.issues]
-    assert (once.items, once.usage, once.extra, once.id) == (response.items, response.usage, response.extra, "msg_1")
+    assert (once.items, once.usage, once.extra) == (response.items, response.usage, response.extra)
+    assert ("msg_1", "behind") == (response.id, response.model)
+    assert ["user", "assistant"] == kinds_of_row(data)
 
 
 def test_the_count_at_a_second_start_is_not_that_of_the_answer() -> None:
@@ -126,9 +137,7 @@ def test_what_a_server_says_beside_the_message_is_kept_and_no_issue() -> None:
     assert [] == response.issues
     assert {"x-metrics": metrics, "x-node": 7} == {name: plain(value) for name, value in response.extra.items()}
     assert response.extra == fold(read(written(read(data)))).extra
-    row = {"request": {"model": "m", "max_tokens": 9, "messages": ASK}, "response": data.decode()}
-    (example,) = get_form("anthropic-messages").read(json.dumps(row).encode())
-    assert ["user", "assistant"] == [item.kind for item in example.request.items]
+    assert ["user", "assistant"] == kinds_of_row(data)
 
 
 @pytest.mark.parametrize("ids", [("msg_1", "msg_2"), (None, None), ("msg_1", None)])

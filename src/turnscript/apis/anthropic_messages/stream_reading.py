@@ -218,12 +218,11 @@ class StreamReader:
     def _message_start(self, wire: MessageStart, events: list[Event]) -> None:
         members = read_object(wire.message)
         id_, model = head_of(members)
-        if not self._began:
-            self._began, self.id, self.model = True, id_, model
-        elif id_ is None or id_ != self.id:
+        if self._began and (id_ is None or id_ != self.id):
             raise unreadable(self._api, f"{_tag(wire)} again", "")
-        else:  # some gateways write a start of their own before that of the server behind them
+        if self._began:  # some gateways write a start of their own before that of the server behind them
             self._issue("second_start", "message_start", "the same message began twice")
+        self._began, self.id, self.model = True, id_, model or self.model
         members.pop("type", None)
         content = members.pop("content", None)
         if content is not None and bytes(content) not in (b"[]", b"null"):

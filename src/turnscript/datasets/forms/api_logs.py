@@ -208,7 +208,15 @@ def _can_answer(api: Api, log: _Log) -> bool:
 
 _NULL = Json(b"null")
 _HARMLESS = frozenset(
-    {"no_finish_reason", "missing_reason", "missing_arguments", "invalid_count", "missing_count", BEHIND}
+    {
+        "no_finish_reason",
+        "missing_reason",
+        "second_start",
+        "missing_arguments",
+        "invalid_count",
+        "missing_count",
+        BEHIND,
+    }
 )
 """Issues of a response that leave what the model wrote as it is."""
 _LOOKED_AT = ("messages", "input", "prompt", "request", "request_body", "inputs", "body")
