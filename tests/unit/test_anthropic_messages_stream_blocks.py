@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.loopback import SSE, Loopback
-from tests.messages import API, STOP, block, end, frames, read, start, stream, text, written
+from tests.messages import API, STOP, block, end, frames, read, request, start, stream, text, written
 from tests.sdks import anthropic_sdk
+from turnscript.api import Reply
 from turnscript.conversation import Opaque
 from turnscript.datasets.form_registry import get_form
 from turnscript.errors import UpstreamError
@@ -138,6 +139,17 @@ def test_what_a_server_says_beside_the_message_is_kept_and_no_issue() -> None:
     assert {"x-metrics": metrics, "x-node": 7} == {name: plain(value) for name, value in response.extra.items()}
     assert response.extra == fold(read(written(read(data)))).extra
     assert ["user", "assistant"] == kinds_of_row(data)
+
+
+def test_an_empty_list_of_citations_is_written_or_lost_as_any_member() -> None:
+    cited = {"type": "text", "text": "", "citations": []}
+    said = {"type": "text_delta", "text": "Hello."}
+    for deltas, kept, losses in (((), True, []), ((said,), False, ["$.content[0].citations"])):
+        events = read(stream(start(), *block(0, cited, *deltas), *end()))
+        writer = API.stream_renderer(request(), Reply(id="msg_1"))
+        again = fold(read(writer.send(events) + writer.close())).items[0]
+        assert kept == (again == fold(events).items[0])
+        assert losses == [loss.path for loss in writer.losses]
 
 
 @pytest.mark.parametrize("ids", [("msg_1", "msg_2"), (None, None), ("msg_1", None)])

@@ -318,9 +318,9 @@ def _unfolded(block: Any) -> tuple[Any, list[tuple[str, Body]]]:
         return block, []
     deltas = [("text_delta", {"text": members["text"]})] if members["text"] else []
     citations = members.get("citations")
-    if isinstance(citations, Json) and bytes(citations)[:1] == b"[":
+    if isinstance(citations, Json) and bytes(citations)[:1] == b"[" and (listed := read_list(citations)):
         del members["citations"]
-        deltas += [("citations_delta", {"citation": citation}) for citation in read_list(citations)]
+        deltas += [("citations_delta", {"citation": citation}) for citation in listed]
     return members | {"text": ""}, deltas
 
 
