@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import turnscript as ts
 from tests.datasets.jobs import built, plan_for, rejects, written
 from tests.datasets.samples import rows_of
 from turnscript.api import Api
@@ -17,6 +18,7 @@ from turnscript.datasets.forms import api_logs
 from turnscript.datasets.opened import open_rows
 from turnscript.datasets.problems import Code, Problem
 from turnscript.datasets.rows import RawRow
+from turnscript.events import unfold
 from turnscript.registry import apis
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]}
@@ -116,6 +118,17 @@ def test_members_that_a_form_does_not_read_make_it_doubtful() -> None:
 )
 def test_single_shapes(row: dict[str, Any], form: str) -> None:
     assert detect(row).form == form
+
+
+@pytest.mark.parametrize("name", ["openai-chat", "anthropic-messages"])
+def test_a_recorded_stream_tells_whose_request_it_answers(name: str) -> None:
+    """The request says nothing that only one API has."""
+    request = {"model": "m", "max_tokens": 9, "messages": CHAT["messages"][:1]}
+    answer = ts.Response(items=[ts.Assistant(content=[ts.Text(text="Yo")])], finish_reason="stop")
+    renderer = ts.get_api(name).stream_renderer(ts.parse(request, name))
+    stream = (renderer.send(unfold(answer)) + renderer.close()).decode()
+    assert name == detect(*[{"request": request, "response": stream}] * 3).form
+    assert "openai-chat" == detect(*[{"request": request, "response": "data: what nobody knows\n\n"}] * 3).form
 
 
 def test_only_the_first_rows_are_looked_at() -> None:

@@ -220,7 +220,7 @@ BROKEN = {
     "no JSON object": stream(start()) + b"data: [1]\n\n",
     "no type": stream(start()) + b"event: ping\ndata: {}\n\n",
     "no message_start": stream(*text(0, "a"), *end()),
-    "message_start twice": stream(start(), start()),
+    "another message_start": stream(start(), start(id="msg_2")),
     "message_start without message": stream({"type": "message_start"}),
     "a message that is none": stream({"type": "message_start", "message": 1}),
     "another role": stream(start(role="user")),

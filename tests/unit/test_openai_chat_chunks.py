@@ -33,6 +33,7 @@ from turnscript.conversation import (
     Assistant,
     Hints,
     Item,
+    Opaque,
     Refusal,
     Response,
     Text,
@@ -44,7 +45,7 @@ from turnscript.conversation import (
 )
 from turnscript.errors import UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
-from turnscript.jsontext import json_string
+from turnscript.jsontext import Json, json_string
 from turnscript.sse import frame
 
 
@@ -139,6 +140,13 @@ def test_a_part_that_is_told_as_another_kind_is_a_loss(kinds: tuple[type[Text | 
     renderer = API.stream_renderer(asked())
     renderer.send(events)
     assert ("$.output[0].content[1]", "approximated") in [(loss.path, loss.kind) for loss in renderer.losses]
+
+
+def test_a_part_without_a_place_here_is_named_as_its_api_names_it() -> None:
+    search = Opaque(type="web_search_call", value=Json(b"{}"), role="assistant")
+    renderer = API.stream_renderer(asked())
+    renderer.send([PartStart(0, search), PartEnd(0, search), MessageEnd("stop")])
+    assert ["items[0]: dropped: web_search_call: a chunk has no place for it"] == list(map(str, renderer.losses))
 
 
 def test_a_client_that_offered_functions_gets_a_function_call_in_chunks() -> None:

@@ -191,6 +191,15 @@ def test_a_prompt_has_texts_only_and_no_members() -> None:
     assert expected == {path.removeprefix("$.messages[0].") for path, _ in losses}
 
 
+def test_texts_that_are_joined_are_named_where_they_stood() -> None:
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "x"}
+    texts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    for content, place in (([result, *texts], "$.messages[0].content[1]"), (texts, "$.messages[0].content")):
+        body = {"messages": [{"role": "user", "content": content}], "max_tokens": 9}
+        losses = ts.convert(body, "anthropic-messages", "openai-completions").losses
+        assert place in [loss.path for loss in losses if loss.kind == "approximated"]
+
+
 def test_a_system_text_behind_the_prompt_is_written_before_it() -> None:
     said = [{"role": "user", "content": "q"}, {"role": "system", "content": "s"}]
     once = ts.convert({"messages": said}, "openai-chat", API.name)

@@ -83,3 +83,62 @@ def test_what_is_told_by_its_members_is_told_or_refused_whatever_they_are(member
 def test_a_member_that_one_api_cannot_read_hides_nothing_from_the_others(value: str) -> None:
     body = f'{{"type": {value}, "choices": [{{"index": 0, "delta": {{"content": "Hi"}}, "finish_reason": "stop"}}]}}'
     assert "openai-chat" == ts.parse_response(f"data: {body}\n\ndata: [DONE]\n\n").origin
+
+
+ASK = [{"role": "user", "content": "Hi"}]
+MESSAGES_SIGNS = [
+    {"stop_sequences": ["\n\n"]},
+    {"thinking": {"type": "enabled", "budget_tokens": 1024}},
+    {"thinking": {"type": "adaptive"}},
+    {"output_config": {"effort": "low"}},
+    {"output_format": {"type": "json_schema", "schema": {"type": "object"}}},
+    {"context_management": {"edits": []}},
+    {"mcp_servers": [{"type": "url", "url": "https://x", "name": "x"}]},
+    {"tools": [{"type": "web_search_20250305", "name": "web_search"}]},
+    {"tools": [{"type": "function", "name": "f"}], "tool_choice": {"type": "any"}},
+    {"messages": [*ASK, {"role": "assistant", "content": [{"type": "text", "text": "Hello", "citations": None}]}]},
+    {"messages": [*ASK, {"role": "assistant", "content": [{"type": "server_tool_use", "id": "s", "name": "n"}]}]},
+]
+CHAT_SIGNS = [
+    {"messages": [{"role": "developer", "content": "Be brief."}, *ASK]},
+    {"messages": [*ASK, {"role": "assistant", "content": None, "tool_calls": []}]},
+    {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x"}}]}]},
+    {"tools": [{"type": "function", "function": {"name": "f"}}]},
+    {"messages": [{"role": ["user"], "content": "Hi"}]},
+]
+SAID_BY_BOTH = [
+    {"thinking": {"type": "enabled"}},
+    {"thinking": "So.", "stop_sequences": "stop", "output_format": "markdown", "context_management": None},
+    {"tool_choice": "auto", "tools": []},
+    {"tool_choice": {"type": "function", "function": {"name": "f"}}},
+    {"tools": [{"type": "web_search"}]},
+]
+
+
+@pytest.mark.parametrize("sign", MESSAGES_SIGNS, ids=json.dumps)
+def test_what_only_messages_can_ask_for_tells_its_requests(sign: dict[str, object]) -> None:
+    """Requests as they are recorded from Anthropic's SDKs, without tools and instructions that would tell it sooner."""
+    assert "anthropic-messages" == ts.detect_api({"model": "m", "max_tokens": 9, "messages": ASK} | sign)
+
+
+@pytest.mark.parametrize("sign", CHAT_SIGNS, ids=json.dumps)
+def test_messages_of_another_api_are_that_whatever_is_asked(sign: dict[str, object]) -> None:
+    """Servers that speak several take the budget of thinking anywhere."""
+    body = {"model": "m", "max_tokens": 9, "messages": ASK, "thinking": {"type": "enabled", "budget_tokens": 1024}}
+    assert "openai-chat" == ts.detect_api(body | sign)
+
+
+@pytest.mark.parametrize("sign", SAID_BY_BOTH, ids=json.dumps)
+def test_what_others_say_too_is_no_sign(sign: dict[str, object]) -> None:
+    assert "openai-chat" == ts.detect_api({"model": "m", "max_tokens": 9, "messages": ASK} | sign)
+
+
+def test_a_request_that_is_told_so_keeps_what_it_asks_for() -> None:
+    body = {
+        "max_tokens": 9,
+        "messages": ASK,
+        "stop_sequences": ["."],
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+    }
+    chat = ts.convert(body, "auto", "openai-chat").value
+    assert (["."], "low") == (chat["stop"], chat["reasoning_effort"])

@@ -40,6 +40,7 @@ from turnscript.apis.anthropic_messages.response import ORIGIN, read_response
 from turnscript.apis.anthropic_messages.response_writing import write_response
 from turnscript.apis.anthropic_messages.serving import IN_MESSAGES, SERVING
 from turnscript.apis.anthropic_messages.settings import OPTIONS
+from turnscript.apis.anthropic_messages.signs import claims_request, claims_response
 from turnscript.apis.anthropic_messages.stream_reading import StreamReader, claims_event
 from turnscript.apis.anthropic_messages.stream_writing import StreamWriter
 from turnscript.apis.anthropic_messages.tools import TOOLS, ToolWriter, tools_of
@@ -48,7 +49,7 @@ from turnscript.conversation import Assistant, Request, Response, System, Text, 
 from turnscript.errors import TurnscriptError
 from turnscript.given import Source
 from turnscript.grouping import hints, mark_turns
-from turnscript.jsontext import Json, plain
+from turnscript.jsontext import Json
 from turnscript.losses import Indexed, Loss
 from turnscript.pairing import drop_generated_ids
 from turnscript.wire import missing
@@ -56,9 +57,6 @@ from turnscript.wire import missing
 # A value that there is nothing to make of: null, or a list without elements.
 _EMPTY = re.compile(rb"null|\[\s*\]")
 _PLACES = Indexed("$.messages")
-
-# Block types and members that no other API's messages have (requirements D-U-21).
-_OWN_BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "document"})
 
 
 class AnthropicMessages(Api):
@@ -119,11 +117,7 @@ class AnthropicMessages(Api):
 
     def claims_response(self, members: Mapping[str, Json]) -> int:
         """A message of the assistant's that says why it ended, or what it cost."""
-        if "content" not in members or bytes(members["content"])[:1] != b"[":
-            return 0
-        named = _is(members, "type", b'"message"') and _is(members, "role", b'"assistant"')
-        ended = "stop_reason" in members
-        return 2 if named and (ended or "usage" in members) else int(ended)
+        return claims_response(members)
 
     def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
         """A response as a body. A request whose `display` is `omitted` gets the signatures of thoughts without text."""
@@ -148,19 +142,7 @@ class AnthropicMessages(Api):
 
     def claims(self, members: Mapping[str, Json]) -> int:
         """Sure if something stands in the body that only this API has."""
-        if "messages" not in members:
-            return 0
-        if "system" in members or "anthropic_version" in members:
-            return 2
-        signs = _typed_objects(plain(members["messages"]), ("content",))
-        tools = _typed_objects(plain(members.get("tools", Raw(b"[]"))), ())
-        if any(str(one.get("type")) in _OWN_BLOCKS or "source" in one for one in signs):
-            return 2
-        return 2 if any("input_schema" in one for one in tools) else 0
-
-
-def _is(members: Mapping[str, Json], key: str, value: bytes) -> bool:
-    return key in members and bytes(members[key]) == value
+        return claims_request(members)
 
 
 def _take(members: dict[str, Any], key: str) -> Any:
@@ -200,14 +182,6 @@ def _pair(request: Request) -> None:
             item.name = names.setdefault(item.id, None)
     if any("call_auto_" in id_ for id_ in names if id_):
         drop_generated_ids(request)  # a result keeps the name: it is what pairs it with its call then
-
-
-def _typed_objects(value: Any, inside: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The objects in a list, or those in the lists that its objects hold as a given member."""
-    objects = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-    for member in inside:
-        objects = [inner for one in objects for inner in _typed_objects(one.get(member), ())]
-    return objects
 
 
 APIS = (AnthropicMessages(),)

@@ -13,7 +13,7 @@ from typing import Any, get_args
 from msgspec import UNSET, UnsetType
 
 from turnscript.answers import nameless
-from turnscript.api import Head, leftover
+from turnscript.api import Head
 from turnscript.apis.anthropic_messages.errors import unreadable, upstream_error
 from turnscript.apis.anthropic_messages.response import (
     CUTTING,
@@ -25,8 +25,16 @@ from turnscript.apis.anthropic_messages.response import (
     item_of,
     word,
 )
+from turnscript.apis.anthropic_messages.stream_blocks import (
+    TOLD,
+    Block,
+    CompactionDelta,
+    Delta,
+    SignatureDelta,
+    content_of,
+)
 from turnscript.behind import DONE, Behind
-from turnscript.conversation import Assistant, Extra, Issue, Item, Thinking, ToolCall, Usage
+from turnscript.conversation import Extra, Issue, Usage
 from turnscript.errors import InvalidInput, UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.jsontext import (
@@ -34,39 +42,13 @@ from turnscript.jsontext import (
     excerpt,
     is_json,
     is_object,
-    json_of,
     plain,
-    read_list,
     read_object,
-    text_of,
-    type_word,
 )
 from turnscript.sse import SseReader
 from turnscript.wire import Reader, Rest, Verbatim, Wire
 
 # Wire objects.
-
-
-class TextDelta(Wire, tag="text_delta"):
-    text: str
-
-
-class ThinkingDelta(Wire, tag="thinking_delta"):
-    thinking: str
-    # A hint for progress bars, not content; declared so that it does not make the reading slow.
-    estimated_tokens: Json | UnsetType = UNSET
-
-
-class SignatureDelta(Wire, tag="signature_delta"):
-    signature: str
-
-
-class InputDelta(Wire, tag="input_json_delta"):
-    partial_json: str
-
-
-class CitationsDelta(Wire, tag="citations_delta"):
-    citation: Json
 
 
 class MessageStart(Wire, tag="message_start"):
@@ -80,7 +62,7 @@ class BlockStart(Wire, tag="content_block_start"):
 
 class BlockDelta(Wire, tag="content_block_delta"):
     index: int
-    delta: TextDelta | ThinkingDelta | SignatureDelta | InputDelta | CitationsDelta
+    delta: Delta
 
 
 class BlockStop(Wire, tag="content_block_stop"):
@@ -106,78 +88,6 @@ class Failure(Wire, tag="error"):
 
 _Frame = MessageStart | BlockStart | BlockDelta | BlockStop | MessageDelta | MessageStop | Ping | Failure
 _read_frame: Reader[Any] = Reader(_Frame)
-_CONTENT: dict[type[Wire], str] = {
-    TextDelta: "text",
-    ThinkingDelta: "thinking",
-    SignatureDelta: "signature",
-    InputDelta: "partial_json",
-}
-_KINDS: dict[type[Wire], str] = {
-    TextDelta: "text",
-    CitationsDelta: "text",
-    ThinkingDelta: "thinking",
-    SignatureDelta: "thinking",
-}
-"""The kind of block that a delta is for; input is for any other."""
-
-
-class _Block:
-    """A block that is being read."""
-
-    def __init__(self, index: int, part: int, start: Json) -> None:
-        self.index = index
-        self.part = part
-        self.kind = type_word(start)
-        self.members = read_object(start)
-        self.texts: list[str] = []
-        self.citations: list[Json] = []
-        self.signature: str | None = None
-        said = self.members.get(self.kind) if self.kind in ("text", "thinking") else None
-        self.opening = "" if said is None or bytes(said)[:1] != b'"' else str(plain(said))
-
-    def takes(self, delta: Any) -> bool:
-        """Whether a delta is for a block of this kind."""
-        wanted = _KINDS.get(type(delta))
-        return self.kind not in ("text", "thinking") if wanted is None else self.kind == wanted
-
-    def said(self) -> str:
-        """The input as text: what the deltas said, else what the start did if that is more than an empty object."""
-        given = self.members.get("input")
-        opening = "" if given is None else text_of(given)
-        return "".join(self.texts) or ("" if opening == "null" or not opening.strip("{} \t\r\n") else opening)
-
-    def call(self, arguments: str) -> ToolCall:
-        """The block as a call with these arguments, whatever they are."""
-        call = item_of(leftover(self.members | {"input": Json(b"{}")}), self.part)
-        assert isinstance(call, ToolCall)
-        call.arguments = arguments
-        return call
-
-    def whole(self) -> Json:
-        """The block as a whole response would have it."""
-        members = dict(self.members)
-        if self.kind in ("text", "thinking"):
-            members[self.kind] = json_of(self.opening + "".join(self.texts))
-        elif self.texts:
-            members["input"] = Json(self.said().encode())
-        if self.signature is not None:
-            members["signature"] = json_of(self.signature)
-        if self.citations:
-            before = members.get("citations")
-            given = read_list(before) if before is not None and bytes(before)[:1] == b"[" else []
-            members["citations"] = Json(b"[%b]" % b",".join([bytes(one) for one in given + self.citations]))
-        return leftover(members)
-
-
-def _without_content(block: _Block) -> Item:
-    """The part that begins with a block: its item without content."""
-    if block.kind == "text":
-        return Assistant()
-    if block.kind == "thinking":
-        return Thinking()
-    if block.kind != "tool_use":
-        return item_of(block.whole(), block.part)
-    return block.call("")
 
 
 class StreamReader:
@@ -197,8 +107,8 @@ class StreamReader:
         self._stop_sequence: str | None = None
         self._extra: Extra = {}
         self._issues: dict[tuple[str, str], Issue] = {}
-        self._open: _Block | None = None
-        self._doubt: _Block | None = None  # a call that has ended and is no object: cut off, or badly written?
+        self._open: Block | None = None
+        self._doubt: Block | None = None  # a call that has ended and is no object: cut off, or badly written?
         self._last = -1  # index of the last block
         self._parts = 0
 
@@ -288,9 +198,11 @@ class StreamReader:
 
     def _in_order(self, wire: Wire) -> None:
         """Only an error may come before the message has begun."""
-        if self._began == isinstance(wire, MessageStart) and not isinstance(wire, Failure):
-            raise unreadable(self._api, f"{_tag(wire)} {'again' if self._began else 'before message_start'}", "")
-        if wire.rest and not isinstance(wire, MessageDelta | Failure):
+        if not self._began and not isinstance(wire, MessageStart | Failure):
+            raise unreadable(self._api, f"{_tag(wire)} before message_start", "")
+        if wire.rest and isinstance(wire, MessageStart | MessageStop):
+            self._keep(wire.rest)  # as of a server that says behind the answer how long it took
+        elif wire.rest and not isinstance(wire, MessageDelta | Failure):
             self._unknown(_tag(wire), wire.rest)
 
     def _unknown(self, where: str, rest: Rest) -> None:
@@ -304,9 +216,13 @@ class StreamReader:
     # The message.
 
     def _message_start(self, wire: MessageStart, events: list[Event]) -> None:
-        self._began = True
         members = read_object(wire.message)
-        self.id, self.model = head_of(members)
+        id_, model = head_of(members)
+        if self._began and (id_ is None or id_ != self.id):
+            raise unreadable(self._api, f"{_tag(wire)} again", "")
+        if self._began:  # some gateways write a start of their own before that of the server behind them
+            self._issue("second_start", "message_start", "the same message began twice")
+        self._began, self.id, self.model = True, id_, model or self.model
         members.pop("type", None)
         content = members.pop("content", None)
         if content is not None and bytes(content) not in (b"[]", b"null"):
@@ -367,9 +283,10 @@ class StreamReader:
         if wire.index != self._last + 1:
             self._issue("index_gap", "content_block_start", f"block {wire.index} follows block {self._last}")
         self._last = wire.index
-        block = self._open = _Block(wire.index, self._parts, wire.content_block)
+        block = self._open = Block(wire.index, self._parts, wire.content_block)
+        self.model = block.model or self.model
         self._parts += 1
-        events.append(PartStart(block.part, _without_content(block)))
+        events.append(PartStart(block.part, block.without_content()))
         if block.opening:
             events.append(PartDelta(block.part, block.opening))
 
@@ -379,26 +296,21 @@ class StreamReader:
         if isinstance(delta, Verbatim):
             self._issue("unknown_delta", delta.tag, excerpt(delta.value, 200))
             return
-        if delta.rest:
+        if delta.rest and not isinstance(delta, CompactionDelta):
             self._unknown(_tag(delta), delta.rest)
         if not block.takes(delta):
             detail = f"a {_tag(delta)} in a block of type {block.kind!r}"
-            self._issue("misplaced_delta", f"block {block.index}", f"{detail}: {_content(delta)[:200]}")
-        elif isinstance(delta, SignatureDelta):
-            if block.signature is not None:
-                self._issue("second_signature", f"block {block.index}", "the last one counts")
-            block.signature = delta.signature
-        elif isinstance(delta, CitationsDelta):
-            block.citations.append(delta.citation)
-        elif text := _content(delta):
-            block.texts.append(text)
-            if block.kind in _TOLD:
-                events.append(PartDelta(block.part, text))
+            self._issue("misplaced_delta", f"block {block.index}", f"{detail}: {content_of(delta)[:200]}")
+            return
+        if isinstance(delta, SignatureDelta) and block.signature is not None:
+            self._issue("second_signature", f"block {block.index}", "the last one counts")
+        if told := block.take(delta):
+            events.append(PartDelta(block.part, told))
 
     def _block_stop(self, wire: BlockStop, events: list[Event]) -> None:
         self._end_block(self._opened(wire.index), events)
 
-    def _opened(self, index: int) -> _Block:
+    def _opened(self, index: int) -> Block:
         if self._open is None or self._open.index != index:
             raise unreadable(self._api, f"block {index} is not open", "")
         return self._open
@@ -409,14 +321,14 @@ class StreamReader:
             self._issue("missing_stop", f"block {self._open.index}", "its content_block_stop is missing")
             self._end_block(self._open, events)
 
-    def _end_block(self, block: _Block, events: list[Event]) -> None:
+    def _end_block(self, block: Block, events: list[Event]) -> None:
         self._open = None
         if block.kind == "tool_use":
             self._doubt = block
             if is_object(block.said()):
                 self._settle(False, events)
             return
-        if block.texts and block.kind not in _TOLD and not is_json("".join(block.texts)):
+        if block.texts and block.kind not in TOLD and not is_json("".join(block.texts)):
             self._issue("invalid_json", f"block {block.index}", f"its input is no JSON: {''.join(block.texts)}")
             block.texts.clear()
         events.append(PartEnd(block.part, item_of(block.whole(), block.part), origin=ORIGIN))
@@ -456,16 +368,6 @@ def _tag(wire: Wire | type[Wire]) -> str:
     """The `type` of a wire object."""
     return str(wire.__struct_config__.tag)
 
-
-def _content(delta: Any) -> str:
-    """What a delta says, as text."""
-    if isinstance(delta, CitationsDelta):
-        return text_of(delta.citation)
-    return str(getattr(delta, _CONTENT[type(delta)]))
-
-
-_TOLD = frozenset({"text", "thinking", "tool_use"})
-"""Kinds of blocks whose content is told as it comes."""
 
 _TAGS = frozenset({_tag(wire) for wire in get_args(_Frame)})
 """The types that events have."""

@@ -33,6 +33,8 @@ _EMPTY_OBJECT = Json(b"{}")
 _encode = msgspec.json.Encoder().encode
 _join = b"".join
 _DELTA = "content_block_delta"
+_COMPACTED = ("content", "encrypted_content")
+"""The members of a compaction that its delta says; all others are in its start."""
 _DELTAS = {"text": ("text_delta", "text"), "thinking": ("thinking_delta", "thinking")}
 
 
@@ -154,11 +156,11 @@ class StreamWriter:
     def _start(self, block: Any) -> None:
         self._frame("content_block_start", {"index": self._index, "content_block": block})
 
-    def _delta(self, type_: str, member: str, value: Any) -> None:
-        self._frame(_DELTA, self._members(type_, member, value))
+    def _delta(self, type_: str, **members: Any) -> None:
+        self._frame(_DELTA, self._members(type_, **members))
 
-    def _members(self, type_: str, member: str, value: Any) -> Body:
-        return {"index": self._index, "delta": {"type": type_, member: value}}
+    def _members(self, type_: str, **members: Any) -> Body:
+        return {"index": self._index, "delta": {"type": type_, **members}}
 
     def _stop(self) -> None:
         self._frame("content_block_stop", {"index": self._index})
@@ -168,8 +170,8 @@ class StreamWriter:
         """A block that is known in full."""
         opening, deltas = _unfolded(block)
         self._start(opening)
-        for type_, member, value in deltas:
-            self._delta(type_, member, value)
+        for type_, members in deltas:
+            self._delta(type_, **members)
         self._stop()
 
     # Events.
@@ -199,7 +201,8 @@ class StreamWriter:
         """Begin the block of the part that is sent as it is said."""
         empty = {"type": "text", "text": ""}
         self._start(empty if self._kind == "text" else {"type": "thinking", "thinking": "", "signature": ""})
-        members = self._members(*_DELTAS[self._kind], HOLE)
+        type_, member = _DELTAS[self._kind]
+        members = self._members(type_, **{member: HOLE})
         self._before, self._behind = around({"type": _DELTA, **members}, _DELTA)
 
     def _part_end(self, event: PartEnd) -> None:
@@ -242,7 +245,7 @@ class StreamWriter:
         said = "".join([block[member] for block in mine])
         if said.startswith(sent):
             for piece in [said[len(sent) :]] if said != sent else ():
-                self._delta(type_, member, piece)
+                self._delta(type_, **{member: piece})
         else:
             self._lose(where, "approximated", "it was sent before it was known in full, and became something else")
         if len(mine) == 1:
@@ -251,7 +254,7 @@ class StreamWriter:
             if mine:
                 self._lose(where, "approximated", "its parts become one block")
             if self._kind == "thinking":
-                self._delta("signature_delta", "signature", "")
+                self._delta("signature_delta", signature="")
         self._stop()
         for block in blocks:
             if block not in mine:
@@ -261,9 +264,9 @@ class StreamWriter:
         """What a block that was sent already has besides its text."""
         type_, member = _DELTAS[self._kind]
         opening, deltas = _unfolded(block)
-        for delta, name, value in deltas:
+        for delta, members in deltas:
             if delta != type_:
-                self._delta(delta, name, value)
+                self._delta(delta, **members)
         for name in opening.keys() - {"type", member, "signature"}:
             self._lose(f"{where}.{name}", "dropped", "it was not known when the block began")
 
@@ -290,8 +293,8 @@ class StreamWriter:
         self._over = True
 
 
-def _unfolded(block: Any) -> tuple[Any, list[tuple[str, str, Any]]]:
-    """A block as its start, without content, and the deltas that give it back."""
+def _unfolded(block: Any) -> tuple[Any, list[tuple[str, Body]]]:
+    """A block as its start, without content, and the deltas that give it back: the type and the members of each."""
     if isinstance(block, Json):
         members: dict[str, Any] = dict(read_object(block))
         type_ = str(plain(members["type"])) if "type" in members else ""
@@ -300,21 +303,24 @@ def _unfolded(block: Any) -> tuple[Any, list[tuple[str, str, Any]]]:
     if type_.endswith("tool_use") and isinstance(members.get("input"), Json):
         arguments = text_of(members["input"])
         members["input"] = _EMPTY_OBJECT
-        return members, [("input_json_delta", "partial_json", piece) for piece in _pieces(arguments)]
+        return members, [("input_json_delta", {"partial_json": piece}) for piece in _pieces(arguments)]
+    if type_ == "compaction":
+        told = {name: members.pop(name) for name in _COMPACTED if name in members}
+        return members | {"content": None}, [("compaction_delta", told)] if told else []
     if isinstance(block, Json):
         return block, []
     if type_ == "thinking":
         text = members["thinking"]
-        deltas = [("thinking_delta", "thinking", text)] if text else []
-        deltas.append(("signature_delta", "signature", members["signature"]))
+        deltas: list[tuple[str, Body]] = [("thinking_delta", {"thinking": text})] if text else []
+        deltas.append(("signature_delta", {"signature": members["signature"]}))
         return members | {"thinking": "", "signature": ""}, deltas
     if not is_text(block):
         return block, []
-    deltas = [("text_delta", "text", members["text"])] if members["text"] else []
+    deltas = [("text_delta", {"text": members["text"]})] if members["text"] else []
     citations = members.get("citations")
-    if isinstance(citations, Json) and bytes(citations)[:1] == b"[":
+    if isinstance(citations, Json) and bytes(citations)[:1] == b"[" and (listed := read_list(citations)):
         del members["citations"]
-        deltas += [("citations_delta", "citation", citation) for citation in read_list(citations)]
+        deltas += [("citations_delta", {"citation": citation}) for citation in listed]
     return members | {"text": ""}, deltas
 
 

@@ -42,7 +42,7 @@ from turnscript.apis.openai_chat.response import (
 )
 from turnscript.chunked import ChunkEnding, asks_usage, encoded
 from turnscript.citations import take_pages, wrapped
-from turnscript.conversation import Assistant, Item, Refusal, Request, Text, Thinking, ToolCall
+from turnscript.conversation import Assistant, Item, Opaque, Refusal, Request, Text, Thinking, ToolCall
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
 from turnscript.grouping import slot_of
 from turnscript.jsontext import read_object
@@ -167,7 +167,8 @@ class ChatStreamRenderer(ChunkEnding):
         elif isinstance(part, ToolCall):
             self._call(out, part)
         else:
-            self._rendering.lose(part.at, "dropped", f"{part.kind}: a chunk has no place for it")
+            what = part.type if isinstance(part, Opaque) else part.kind
+            self._rendering.lose(part.at, "dropped", f"{what}: a chunk has no place for it")
 
     def _end_text(self, out: list[bytes], part: Assistant, said: type[Text | Refusal] | None) -> None:
         """`said`: what its deltas were sent as, None if there were none."""

@@ -20,7 +20,7 @@ class Target:
     assistant's last message, by id; `calls` are those before.
     """
 
-    __slots__ = ("_ids", "calls", "changes", "exact", "open_calls", "reasoning", "rendering", "seed")
+    __slots__ = ("_answered", "_ids", "calls", "changes", "exact", "open_calls", "reasoning", "rendering", "seed")
 
     def __init__(self, rendering: Rendering, origin: str) -> None:
         self.rendering = rendering
@@ -31,6 +31,7 @@ class Target:
         self.calls: dict[str, ToolCall] = {}
         self.open_calls: dict[str, ToolCall] = {}
         self._ids: dict[int, str] | None = None
+        self._answered: set[str] | None = None
 
     def call_id(self, item: ToolCall | ToolResult) -> str:
         """The item's id, or a generated one (requirements D-X-7), which is reported."""
@@ -48,6 +49,13 @@ class Target:
             items = self.rendering.request.items
             self._ids = {id(items[index]): found for index, found in call_ids(items).items()}
         return self._ids[id(item)]
+
+    def is_answered(self, call: ToolCall) -> bool:
+        """Whether a result in this request answers the call."""
+        if self._answered is None:
+            results = [item for item in self.rendering.request.items if type(item) is ToolResult]
+            self._answered = {item.id if item.id is not None else self.made_id(item) for item in results}
+        return (call.id if call.id is not None else self.made_id(call)) in self._answered
 
     def open_call(self, item: ToolCall) -> str:
         """The id of a call that is being written, for the results that answer it."""

@@ -94,8 +94,29 @@ def write_messages(target: Target) -> list[Any]:
 
 
 def _flush_turn(target: Target, turn: list[Item], messages: list[Any]) -> None:
-    for members in group(turn) if len(turn) > 1 else [turn]:
+    groups = group(turn) if len(turn) > 1 else [turn]
+    if len(groups) > 1 and not target.exact and not target.seed:
+        groups = _answerable(target, groups)
+    for members in groups:
         messages += write_assistant(target, members)
+
+
+def _answerable(target: Target, groups: list[list[Item]]) -> list[list[Item]]:
+    """The messages of one turn, none of them between calls and their results: those come behind the turn.
+
+    Where one would be, it is part of the message with the calls. Servers refuse it anywhere else.
+    """
+    joined: list[list[Item]] = []
+    waiting = False  # whether the last message has calls that are answered behind the turn
+    for members in groups:
+        if not waiting:
+            joined.append([])
+        elif type(members[0]) is ToolCall:
+            detail = "one message with the calls before it, because the results of both come behind it"
+            target.rendering.lose(members[0].at, "approximated", detail)
+        joined[-1] += members
+        waiting = waiting or any(type(item) is ToolCall and target.is_answered(item) for item in members)
+    return joined
 
 
 def _write_system(target: Target, item: System, run: _Run) -> None:

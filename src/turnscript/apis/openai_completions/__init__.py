@@ -50,7 +50,7 @@ from turnscript.jsontext import Json, plain, read_list, read_object
 from turnscript.losses import Loss
 from turnscript.openai_models import model_body, model_list
 from turnscript.serving import Serving
-from turnscript.sources import message_path, part_path
+from turnscript.sources import content_path, message_path, part_path
 from turnscript.wire import Reader
 
 _read_strings: Reader[str | list[str]] = Reader(str | list[str])
@@ -241,7 +241,7 @@ class OpenAICompletions(Api):
         key = "system" if isinstance(item, System) else "prompt"
         text = "\n\n".join(texts)
         if len(texts) != 1:
-            rendering.lose(f"{item.at}.content", "approximated", "a prompt is one text: joined by blank lines")
+            rendering.lose(content_path(item), "approximated", "a prompt is one text: joined by blank lines")
         as_list = rendering.request.origin == self.origin and shape_of(item) == "list"
         body[key] = [text] if as_list else text
         _lose_members(rendering, item)

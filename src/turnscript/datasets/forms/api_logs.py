@@ -42,6 +42,7 @@ from turnscript.datasets.row_checks import check_items
 from turnscript.errors import InvalidInput, UpstreamError
 from turnscript.events import fold
 from turnscript.jsontext import Json
+from turnscript.recording import api_of, is_stream
 from turnscript.registry import apis, get_api
 
 _PAIRS = (
@@ -191,8 +192,14 @@ class ApiLog(Form):
 
 def _can_answer(api: Api, log: _Log) -> bool:
     """Whether the response may be one of the API: requests without signs of their own are told apart by it."""
-    if log.response is None or first_byte(log.response) == b'"':
+    if log.response is None:
         return True
+    if first_byte(log.response) == b'"':
+        stream = text(log.response, "$")
+        try:
+            return not is_stream(stream) or api_of(stream).name == api.name
+        except InvalidInput:  # of nobody: the request decides
+            return True
     try:
         return bool(api.parse_response(bytes(log.response)).items)
     except (InvalidInput, UpstreamError):
@@ -201,7 +208,15 @@ def _can_answer(api: Api, log: _Log) -> bool:
 
 _NULL = Json(b"null")
 _HARMLESS = frozenset(
-    {"no_finish_reason", "missing_reason", "missing_arguments", "invalid_count", "missing_count", BEHIND}
+    {
+        "no_finish_reason",
+        "missing_reason",
+        "second_start",
+        "missing_arguments",
+        "invalid_count",
+        "missing_count",
+        BEHIND,
+    }
 )
 """Issues of a response that leave what the model wrote as it is."""
 _LOOKED_AT = ("messages", "input", "prompt", "request", "request_body", "inputs", "body")

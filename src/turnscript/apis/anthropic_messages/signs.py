@@ -1,0 +1,96 @@
+"""Owns telling bodies of this API from those of others, where nobody says what they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from turnscript.jsontext import Json, plain
+
+# Block types and members that no other API's messages have (requirements D-U-21, and those that came later).
+_OWN_BLOCKS = frozenset(
+    {"thinking", "redacted_thinking", "document", "search_result", "container_upload", "compaction"}
+)
+_OWN_ENDS = ("tool_use", "tool_result")
+
+# Members of a request that no other API has, and how their values begin.
+_OWN_MEMBERS = {
+    "stop_sequences": b"[",
+    "output_config": b"{",
+    "output_format": b"{",
+    "context_management": b"{",
+    "mcp_servers": b"[",
+}
+_OWN_THINKING = frozenset({"adaptive", "between_tools"})
+_OWN_CHOICES = frozenset({"auto", "any", "tool", "none"})
+_OWN_TOOL = re.compile(r"_\d{8}")
+"""How the types of Anthropic's own tools end: with the day of their version."""
+
+_ROLES = frozenset({"user", "assistant", "system"})
+_FOREIGN_PARTS = frozenset({"image_url", "input_audio", "file"})
+
+
+def claims_request(members: Mapping[str, Json]) -> int:
+    """Sure if something stands in the body that only this API has.
+
+    Some members say it only where no message is one of another API: servers that speak several take them anywhere.
+    """
+    if "messages" not in members:
+        return 0
+    if "system" in members or "anthropic_version" in members:
+        return 2
+    messages, tools = _value(members, "messages"), _objects(_value(members, "tools"))
+    blocks = [block for message in _objects(messages) for block in _objects(message.get("content"))]
+    if any("source" in one or _is_own(str(one.get("type"))) for one in blocks):
+        return 2
+    if any("input_schema" in one for one in tools):
+        return 2
+    if _is_foreign(_objects(messages), blocks, tools):
+        return 0
+    if any(bytes(members.get(name, b""))[:1] == start for name, start in _OWN_MEMBERS.items()):
+        return 2
+    return 2 if _asks(members, tools) or any("citations" in one for one in blocks) else 0
+
+
+def claims_response(members: Mapping[str, Json]) -> int:
+    """A message of the assistant's that says why it ended, or what it cost."""
+    if "content" not in members or bytes(members["content"])[:1] != b"[":
+        return 0
+    named = _is(members, "type", b'"message"') and _is(members, "role", b'"assistant"')
+    ended = "stop_reason" in members
+    return 2 if named and (ended or "usage" in members) else int(ended)
+
+
+def _is_own(type_: str) -> bool:
+    return type_ in _OWN_BLOCKS or type_.endswith(_OWN_ENDS)
+
+
+def _asks(members: Mapping[str, Json], tools: list[dict[str, Any]]) -> bool:
+    """Whether thinking, a choice of tools or a tool is asked for in the words of this API."""
+    thinking, choice = _value(members, "thinking"), _value(members, "tool_choice")
+    if isinstance(thinking, dict) and ("budget_tokens" in thinking or str(thinking.get("type")) in _OWN_THINKING):
+        return True
+    if isinstance(choice, dict) and str(choice.get("type")) in _OWN_CHOICES:
+        return True
+    return any(_OWN_TOOL.search(str(one.get("type", ""))[-9:]) for one in tools)
+
+
+def _is_foreign(messages: list[dict[str, Any]], blocks: list[dict[str, Any]], tools: list[dict[str, Any]]) -> bool:
+    """Whether a message, a part or a tool is as this API has none."""
+    if any(str(one.get("role")) not in _ROLES or "tool_calls" in one or "function_call" in one for one in messages):
+        return True
+    return any("function" in one for one in tools) or any(str(one.get("type")) in _FOREIGN_PARTS for one in blocks)
+
+
+def _is(members: Mapping[str, Json], key: str, value: bytes) -> bool:
+    return key in members and bytes(members[key]) == value
+
+
+def _value(members: Mapping[str, Json], key: str) -> Any:
+    return plain(members[key]) if key in members else None
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    """The objects in a list; none in anything else."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
