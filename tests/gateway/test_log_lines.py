@@ -58,10 +58,12 @@ def test_the_message_of_an_error_is_shown_in_a_traceback_without_them() -> None:
     assert SHOWN.split(r"\n")[0] in stream.getvalue()
 
 
-def test_where_a_server_points_to_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("as_json", [True, False], ids=["json", "lines"])
+@pytest.mark.parametrize("said", [b"\x1b[31mred", b"\xe2\x80\xae", b"\xff\xfe"], ids=["colour", "mark", "no text"])
+def test_where_a_server_points_to_is_one_line(capsys: pytest.CaptureFixture[str], as_json: bool, said: bytes) -> None:
     with Stage() as stage:
-        set_up(as_json=False)
-        location = b"location: http://elsewhere.test/\x1b[31mred\xe2\x80\xae\r\n"
+        set_up(as_json=as_json)
+        location = b"location: http://elsewhere.test/" + said + b"\r\n"
         stage.play([b"HTTP/1.1 307 Elsewhere\r\n", location, b"content-length: 0\r\n\r\n", CLOSE])
         assert 502 == stage.ask(APIS[0], stream=False).status
         stage.until(stage.idle)
@@ -70,3 +72,4 @@ def test_where_a_server_points_to_is_one_line(capsys: pytest.CaptureFixture[str]
     logged = capsys.readouterr().err
     assert "elsewhere.test" in logged
     assert UNSEEN.search(logged) is None
+    assert 2 == logged.count("\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import re
@@ -56,7 +57,14 @@ class JsonLines(_Formatter):
         line |= getattr(record, "fields", {})
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return _UNSEEN.sub(_as_json, msgspec.json.encode(line, enc_hook=str).decode())
+        return _UNSEEN.sub(_as_json, _encoded(line))
+
+
+def _encoded(line: dict[str, Any]) -> str:
+    try:
+        return msgspec.json.encode(line, enc_hook=str).decode()
+    except UnicodeEncodeError:  # bytes in a server's head that are no text
+        return json.dumps(line, default=str)
 
 
 class Lines(_Formatter):
@@ -73,7 +81,7 @@ class Lines(_Formatter):
         return "\n".join([line, *(_UNSEEN.sub(_as_text, one) for one in traced)])
 
 
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """What would end a line, move the cursor or turn the writing round. A model server may put it into what it says."""
 
 
