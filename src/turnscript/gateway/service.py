@@ -103,7 +103,8 @@ class Service:
         try:
             await served.ready()
         except TurnscriptError as error:
-            say(logging.WARNING, "model not ready", model=served.name, error=str(error))
+            where = ", ".join(str(address) for address in served.model.backend)
+            say(logging.WARNING, "model not ready", model=served.name, backend=where, error=str(error))
             return error
         finally:
             waited.cancel()

@@ -21,7 +21,17 @@ from msgspec import Struct
 from turnscript.backend import Backend, Completion, Facts, HttpCall, Piece
 from turnscript.errors import UpstreamError, UpstreamTimeout
 from turnscript.gateway.refusals import redirected, seconds_to_wait
-from turnscript.gateway.transport import HttpTransport, Reply, Transport, base_of, secrets_of, shown
+from turnscript.gateway.transport import (
+    UNNAMED,
+    HttpTransport,
+    Reply,
+    Transport,
+    at,
+    base_of,
+    named,
+    secrets_of,
+    shown,
+)
 
 LONGEST_ERROR = 64 * 1024
 LONGEST_BODY = 16 * 1024 * 1024
@@ -45,7 +55,7 @@ class Timeouts(Struct, frozen=True, kw_only=True):
 
 
 class Upstream:
-    """One model server: its URL, its wire, its key, and what it said of itself."""
+    """One model server: its URL, its wire, its key, and what it said of itself. `told`: whether errors name the URL."""
 
     def __init__(
         self,
@@ -56,12 +66,16 @@ class Upstream:
         *,
         headers: Mapping[str, str] | None = None,
         transport: Transport | None = None,
+        told: bool = True,
     ) -> None:
         self.backend = backend
         self.timeouts = timeouts or Timeouts()
         self.url = shown(url)
+        self.name = named(url, told=told)
         self.secrets = secrets_of(url, key)
-        self.transport = transport or HttpTransport(url, base_of(url, backend), key, self.timeouts.connect, headers)
+        self.transport = transport or HttpTransport(
+            url, base_of(url, backend), key, self.timeouts.connect, headers, told=told
+        )
         self.wants_key = False
         """Whether it has refused the last small question for want of a key, or of another one."""
         self._facts: Facts | None = None
@@ -140,11 +154,11 @@ class Upstream:
         except UpstreamError as error:
             return error
         except TimeoutError:
-            return UpstreamError(f"{self.url} does not answer within {_SHORT:g} s", upstream=503, retryable=True)
+            return UpstreamError(f"{self.name} does not answer within {_SHORT:g} s", upstream=503, retryable=True)
         if self.backend.is_well(reply.status):
             return None
         loading = "; it may still be loading its model" if reply.status == _LOADING else ""
-        message = f"{self.url} answers {reply.status} when asked whether it is well{loading}"
+        message = f"{self.name} answers {reply.status} when asked whether it is well{loading}"
         return UpstreamError(message, upstream=reply.status, retryable=True)
 
     async def close(self) -> None:
@@ -222,7 +236,7 @@ class Answer:
         upstream, location = self._upstream, self.headers.get("location", "")
         if self.status < 400:
             asked = base_of(upstream.url, upstream.backend) + call.path
-            return redirected(self.status, asked, call.path, location)
+            return redirected(self.status, asked, call.path, location, told=upstream.name != UNNAMED)
         error = upstream.backend.read_error(self.status, body)
         error.retry_after = seconds_to_wait(self.headers)
         return error
@@ -336,7 +350,7 @@ class Answer:
             self._reply.close()
 
     def _timeout(self, what: str) -> UpstreamTimeout:
-        return UpstreamTimeout(f"the model server at {self._upstream.url} {what}")
+        return UpstreamTimeout(f"{at(self._upstream.name)} {what}")
 
 
 def _silent(bodies: Sequence[bytes | None]) -> list[bool]:
