@@ -57,7 +57,7 @@ class Timeouts(Struct, frozen=True, kw_only=True):
 class Upstream:
     """One model server: its URL, its wire, its key, and what it said of itself. `told`: whether errors name the URL."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (each is one thing that a server may be told or asked with)
         self,
         url: str,
         backend: Backend,
