@@ -21,6 +21,7 @@ from msgspec import Struct
 from turnscript.backend import Backend, Completion, Facts, HttpCall, Piece
 from turnscript.errors import UpstreamError, UpstreamTimeout
 from turnscript.gateway.refusals import redirected, seconds_to_wait
+from turnscript.gateway.secret import hidden
 from turnscript.gateway.transport import (
     UNNAMED,
     HttpTransport,
@@ -141,6 +142,12 @@ class Upstream:
             return None
         return None if ids is None else len(ids)
 
+    def hush(self, error: UpstreamError) -> None:
+        """Take out of an error what this server was told in secret. Some repeat the key that they do not know, and an
+        error is told to whoever asked."""
+        error.message, error.body = hidden(error.message, self.secrets), hidden(error.body, self.secrets)
+        error.args = (error.message, error.upstream, error.body, error.retryable, error.retry_after)
+
     async def healthy(self) -> bool:
         """Whether the server can answer, as far as it says so itself."""
         return await self.trouble() is None
@@ -222,6 +229,9 @@ class Answer:
                 self._reply = await upstream.transport.send(call)
         except TimeoutError:
             raise self._timeout(f"has not begun to answer after {self._limit:.3g} s") from None
+        except UpstreamError as error:
+            upstream.hush(error)
+            raise
         self.status, self.headers = self._reply.status, self._reply.headers
         self._allow(began + self._limit - self._loop.time())
         if self.status >= 300:
@@ -237,7 +247,9 @@ class Answer:
         if self.status < 400:
             asked = base_of(upstream.url, upstream.backend) + call.path
             return redirected(self.status, asked, call.path, location, told=upstream.name != UNNAMED)
-        error = upstream.backend.read_error(self.status, body)
+        # Before it is cut: half a key is half a secret.
+        said = hidden(body.decode("utf-8", "surrogateescape"), upstream.secrets)
+        error = upstream.backend.read_error(self.status, said.encode("utf-8", "surrogateescape"))
         error.retry_after = seconds_to_wait(self.headers)
         return error
 
@@ -290,7 +302,8 @@ class Answer:
         try:
             data = await self.read()
             pieces = reader.feed(data) if data else reader.close()
-        except UpstreamError:
+        except UpstreamError as error:
+            self._upstream.hush(error)
             self._ended = True
             if reader.finished:  # the answer was whole; what did not come is nothing that anybody needs
                 return []
