@@ -218,18 +218,19 @@ class Conflict(TurnscriptError):
 
 
 class TooLarge(TurnscriptError):
-    """A body of more than `limit` bytes; of `size`, where that is known."""
+    """A body of more than `limit` bytes; of `size`, where that is known. `what`: all that is too large together."""
 
     status = 413
     code = "too_large"
 
-    def __init__(self, limit: int, size: int | None = None) -> None:
-        super().__init__(limit, size)
+    def __init__(self, limit: int, size: int | None = None, what: str = "the request") -> None:
+        super().__init__(limit, size, what)
         self.limit = limit
         self.size = size
+        self.what = what
 
     def __str__(self) -> str:
-        what = "the request" if self.size is None else f"the request of {self.size} bytes"
+        what = self.what if self.size is None else f"{self.what} of {self.size} bytes"
         return f"{what} is larger than {self.limit} bytes, which is the most that is read"
 
 

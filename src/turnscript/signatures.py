@@ -43,6 +43,18 @@ def unseal(signature: str, key: bytes) -> str | None:
     return _unpacked(packed)
 
 
+def unpacked_size(signature: str, most: int = LIMIT) -> int:
+    """How many bytes of JSON a signature unpacks to, whoever made it; no more are unpacked than `most`, and one."""
+    body = signature.removeprefix(VERSION)
+    if body == signature or not _BODY.fullmatch(body):
+        return 0
+    packed = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))[_MAC:]
+    try:
+        return len(zlib.decompressobj().decompress(packed, min(most, LIMIT) + 1))
+    except zlib.error:
+        return 0
+
+
 def _mac(packed: bytes, key: bytes) -> bytes:
     if not key:
         message = "the key for signatures is empty, so anybody could make one"

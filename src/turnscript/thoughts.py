@@ -10,7 +10,7 @@ like the proof of another API, which is kept as it came and reported, and never 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from copy import copy
 
 import msgspec
@@ -70,6 +70,13 @@ def restore_thoughts(request: Request, key: bytes) -> list[Loss]:
         if isinstance(item, Thinking):
             _restore(item, key, losses)
     return losses
+
+
+def proofs(items: Iterable[Item]) -> Iterator[str]:
+    """All that may be a seal on a thought."""
+    for item in items:
+        if isinstance(item, Thinking):
+            yield from (proof for field, _ in _PROOFS if (proof := getattr(item, field)))
 
 
 def _restore(item: Thinking, key: bytes, losses: list[Loss]) -> None:

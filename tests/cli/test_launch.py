@@ -317,6 +317,20 @@ def test_a_gateway_that_cannot_serve_is_told_apart(body: bytes, status: int, sai
     assert said in result.stderr
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_key_goes_to_no_other_place_than_the_one_that_was_given(status: int, loopback: Loopback) -> None:
+    found = b'{"status": "ok", "models": {}, "data": [{"id": "m"}]}'
+    with Loopback() as elsewhere:
+        elsewhere.answer(found)
+        loopback.answer(b"", status=status, location=f"{elsewhere.url}/health")
+        result = run("launch", "--url", loopback.url, "--key", "tsk-secret", "claude")
+        assert [] == elsewhere.asked
+    assert (1, "") == (result.exit_code, result.stdout)
+    assert f"{loopback.url}: what answers here says that it is elsewhere ({status})" in result.stderr
+    assert f"say --url {elsewhere.url}; " in result.stderr
+    assert "tsk-secret" not in result.stderr
+
+
 def test_a_client_that_is_not_installed_is_named_with_its_install_command(place: Place, loopback: Loopback) -> None:
     done = place.launch("--url", loopback.url, "codex")
     assert (1, b"") == (done.returncode, done.stdout)

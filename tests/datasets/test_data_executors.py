@@ -70,3 +70,12 @@ def test_none_begin_ahead_where_an_earlier_build_may_have_done_all(tmp_path: Pat
     assert [0, 5] == [likely_shards(plan, out, shards=5, resume=resume) for resume in (True, False)]
     built(plan, out, Processes(2), shards=5, resume=False)
     assert whole == results(out)
+
+
+def test_workers_run_nothing_that_lies_in_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path / "a.jsonl", chats(9))
+    for name in ("json", "base64", "numpy", "msgspec", "sitecustomize"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    built(plan_for(file), tmp_path / "out", Processes(2), shards=2)
+    assert not (tmp_path / "ran").exists()

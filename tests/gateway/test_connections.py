@@ -89,3 +89,16 @@ def test_requests_that_follow_each_other_at_once_are_answered_in_turn(stage: Sta
     request = post(api, body_of(api, stream=False))
     words = [b"one", b"two", b"three"]
     assert words == [word for word, one in zip(words, told(stage, request * 3, count=3), strict=True) if word in one]
+
+
+@EACH
+def test_what_stands_behind_a_body_is_no_header_of_its_request(stage: Stage, api: Api) -> None:
+    stage.play(answer("Hello"))
+    request = chunked(post(api, body_of(api, stream=False)))
+    for late in (b"origin: https://example.org", b"host: example.org", b"x-turnscript-loss-policy: no such word"):
+        with_trailer = request.removesuffix(b"\r\n") + late + b"\r\n\r\n"
+        early = request.replace(b"\r\n\r\n", b"\r\n" + late + b"\r\n\r\n", 1)
+        assert [b"HTTP/1.1 200 OK", b"HTTP/1.1 200 OK"] == [
+            one[:15] for one in told(stage, with_trailer, request, count=2)
+        ]
+        assert told(stage, early)[0][:12] in (b"HTTP/1.1 400", b"HTTP/1.1 403")

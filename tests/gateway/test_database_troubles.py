@@ -115,6 +115,14 @@ def test_two_processes_that_find_a_broken_file_begin_one_new_one(tmp_path: Path)
     assert set(confirmed) <= set(read_file(path))
 
 
+def test_a_link_in_the_place_of_the_lock_empties_nothing(tmp_path: Path) -> None:
+    (tmp_path / "broken.db").write_bytes(b"no database" * 1000)
+    (tmp_path / "mine").write_text("mine", encoding="utf-8")
+    (tmp_path / "broken.db.lock").symlink_to(tmp_path / "mine")
+    assert set_aside(tmp_path / "broken.db", NOTES.version) is not None
+    assert "mine" == (tmp_path / "mine").read_text(encoding="utf-8")
+
+
 def test_a_deleted_file_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "notes.db"
 

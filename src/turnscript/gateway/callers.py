@@ -48,7 +48,7 @@ class Callers:
         where none are and a page of another host asks."""
         if self._keys is None:
             if not self._config.server.public:
-                check_page(headers)
+                check_page(headers, self._config.server.origins)
             return self._anybody
         bearer, api_key = credentials(headers)
         key = self._keys.check(bearer, api_key)

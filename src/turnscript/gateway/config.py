@@ -33,6 +33,7 @@ from turnscript.gateway.kinds import (
     Host,
     Members,
     Number,
+    Origins,
     Seconds,
     Size,
     Text,
@@ -71,6 +72,7 @@ class Server(Struct, frozen=True, kw_only=True):
     port: Annotated[int, Whole(0, 65_535), RESTART] = 8400
     public: Annotated[bool, Flag()] = False
     keys: Annotated[Path | None, File()] = None
+    origins: Annotated[tuple[str, ...], Origins()] = ()
     max_body: Annotated[int, Size()] = 64 * MB
     header_timeout: Annotated[float, Seconds(), RESTART] = 30.0
     idle_timeout: Annotated[float, Seconds(), RESTART] = 75.0

@@ -9,7 +9,7 @@ from functools import partial
 
 from turnscript.api import Api
 from turnscript.conversation import Request
-from turnscript.errors import NotFound, TurnscriptError
+from turnscript.errors import NotFound, TooLarge, TurnscriptError
 from turnscript.gateway.aside import Aside
 from turnscript.gateway.database import StorageUnavailable
 from turnscript.gateway.logs import say
@@ -26,23 +26,26 @@ class Keeping:
         self.store = store
         self._aside = aside
 
-    async def complete(self, stored: Stored, request: Request, owner: str, size: int) -> Leaned:
+    async def complete(self, stored: Stored, request: Request, owner: str, size: int, most: int) -> Leaned:
         """Put what a request of a size leans on into it: named items, and the conversation before it. Raises NotFound
-        for what is not there, or is somebody else's."""
+        for what is not there, or is somebody else's, and TooLarge where it has more than `most` bytes with all that: an
+        item is named in a few bytes, and as often as one likes."""
         references = await self._aside.run(size)(partial(stored.references, request))
         named: dict[str, bytes] = {}
         if references:
-            found = await self.store.items(owner, list(references.values()))
+            found = await self.store.items(owner, list(references.values()), most)
             named = {id_: item.body for id_, item in found.items()}
             size += sum([len(named.get(id_, b"")) for id_ in references.values()])
+            _check_size(size, most)
             await self._aside.run(size)(partial(_resolve, stored, request, references, named))
         previous = stored.previous(request)
         if previous is not None:
-            before = await self.store.chain(owner, previous)
+            before = await self.store.chain(owner, previous, most)
             if before is None:
                 raise NotFound("response", previous, "$.previous_response_id")
             said = [item.body for item in before]
             size += sum(map(len, said))
+            _check_size(size, most)
             await self._aside.run(size)(partial(stored.join, request, said))
         return Leaned(named, previous, size)
 
@@ -104,6 +107,11 @@ class Keeping:
         """The events of a stream behind the one with the number `after`, as they come. None where none are kept."""
         events = await self.store.follow(owner, id_, after)
         return None if events is None else _followed(stored, events)
+
+
+def _check_size(size: int, most: int) -> None:
+    if size > most:
+        raise TooLarge(most, what="the request, with the answers and items that it names,")
 
 
 def _resolve(stored: Stored, request: Request, references: dict[int, str], named: dict[str, bytes]) -> None:

@@ -35,6 +35,7 @@ _TIMES = {"": 1, "ms": 0.001, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400
 _MEASURE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 _FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@*\x00-\x20\x7f-\U0010ffff]+")
 _IN_HEADER = re.compile(r"[!-~]+")
 UNFIT = "has characters that a header cannot carry"
 _WORST = 10**15
@@ -267,6 +268,26 @@ class Texts(Kind, frozen=True):
 
     def shown(self, value: tuple[str, ...]) -> str:
         return ", ".join(value) if value else "none"
+
+
+class Origins(Texts, frozen=True):
+    """Whose web pages: a scheme, a host, and a port where it is not the usual one, as browsers write them."""
+
+    what: str = 'origins such as "https://chat.example.org"'
+
+    def read(self, value: Any, folder: Path) -> tuple[str, ...]:
+        found = tuple(_origin(one) for one in super().read(value, folder))
+        if not all(one == "*" or _ORIGIN.fullmatch(one) for one in found):
+            raise Wrong("an origin is a scheme and a host, without a path")
+        return found
+
+
+def _origin(text: str) -> str:
+    """An origin as a browser writes it."""
+    origin = text.strip().lower().removesuffix("/")
+    for scheme, port in (("http://", ":80"), ("https://", ":443")):
+        origin = origin.removesuffix(port) if origin.startswith(scheme) else origin
+    return origin
 
 
 class Members(Texts, frozen=True):

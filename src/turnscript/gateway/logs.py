@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
+import re
 import select
 import sys
 import threading
@@ -55,7 +57,14 @@ class JsonLines(_Formatter):
         line |= getattr(record, "fields", {})
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
+        return _UNSEEN.sub(_as_json, _encoded(line))
+
+
+def _encoded(line: dict[str, Any]) -> str:
+    try:
         return msgspec.json.encode(line, enc_hook=str).decode()
+    except UnicodeEncodeError:  # bytes in a server's head that are no text
+        return json.dumps(line, default=str)
 
 
 class Lines(_Formatter):
@@ -65,8 +74,23 @@ class Lines(_Formatter):
         fields = " ".join(f"{key}={value}" for key, value in getattr(record, "fields", {}).items() if value is not None)
         line = f"{_time(record)[11:19]} {record.levelname.lower():7} {record.getMessage()}"
         line = f"{line} {fields}" if fields else line
-        line = line.replace("\r", "\\r").replace("\n", "\\n")
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        line = _UNSEEN.sub(_as_text, line)
+        if not record.exc_info:
+            return line
+        traced = self.formatException(record.exc_info).split("\n")
+        return "\n".join([line, *(_UNSEEN.sub(_as_text, one) for one in traced)])
+
+
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What would end a line, move the cursor or turn the writing round. A model server may put it into what it says."""
+
+
+def _as_text(found: re.Match[str]) -> str:
+    return ascii(found[0])[1:-1]
+
+
+def _as_json(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 def _time(record: logging.LogRecord) -> str:

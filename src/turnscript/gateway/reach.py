@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -13,6 +13,7 @@ from turnscript.gateway.invalidconfig import InvalidConfig
 
 _LOCAL = "localhost"
 _REMEDY = "set keys to a file made with `turnscript keys add`, or set public = true (`--public`) if that is meant"
+_NAMED = "add it to server.origins"
 _AT_HOME = (".local", ".internal", ".lan", ".home.arpa")
 
 
@@ -29,18 +30,32 @@ def is_loopback(host: str) -> bool:
     return bool((mapped or address).is_loopback)
 
 
-def check_page(headers: Mapping[str, str]) -> None:
+def check_page(headers: Mapping[str, str], known: Sequence[str] = ()) -> None:
     """No page of another host may ask where no key is needed. A browser on this machine reaches what listens here
     alone, and runs the scripts of any page. Whose they are it tells in `Origin`, which programs do not send; but not
     where a page reads from its own host, whose name may lead here by now: that stands in `Host`.
 
-    Raises Forbidden.
+    `known`: the origins whose pages may ask; and their hosts may lead here. Raises Forbidden.
     """
     origin, host = headers.get("origin"), headers.get("host", "")
-    if origin is not None and _is_foreign(origin):
-        raise Forbidden(f"a web page of {origin} asks, and without keys only those of this machine may; {_REMEDY}")
-    if _is_of_others(host):
-        raise Forbidden(f"{host} is asked, and without keys only names of this machine's own answer; {_REMEDY}")
+    if origin is not None and origin not in known and _is_foreign(origin):
+        why = "and without keys only those of this machine may"
+        raise Forbidden(f"a web page of {origin} asks, {why}; {_NAMED} or {_REMEDY}")
+    if _is_of_others(host) and _name(host) not in map(_host_of, known):
+        why = "and without keys only names of this machine's own answer"
+        raise Forbidden(f"{host} is asked, {why}; {_NAMED} or {_REMEDY}")
+
+
+def _host_of(origin: str) -> str | None:
+    return _name(origin.partition("://")[2])
+
+
+def _name(host: str) -> str | None:
+    """The name in a host with its port; None where it is none."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return None
 
 
 @lru_cache(maxsize=64)
@@ -57,9 +72,8 @@ def _is_foreign(origin: str) -> bool:
 def _is_of_others(host: str) -> bool:
     """Whether somebody else may say where the name of a host leads. Nobody can of an address, of a name without a dot,
     and of names that only a network at home, or the engine of a container, gives."""
-    try:
-        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
-    except ValueError:
+    name = _name(host)
+    if name is None:
         return True
     return "." in name and not name.endswith(_AT_HOME) and not is_loopback(name) and not _is_address(name)
 

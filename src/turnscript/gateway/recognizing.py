@@ -29,8 +29,9 @@ class Taken(Struct, frozen=True):
     refused: bool = False
 
 
-async def taken_for(url: str, kind: str, key: str | None) -> Taken:
-    """The kind of a server: as configured, else of its path, else that to which it tells most.
+async def taken_for(url: str, kind: str, key: str | None, *, told: bool = True) -> Taken:
+    """The kind of a server: as configured, else of its path, else that to which it tells most. `told`: whether errors
+    name the URL.
 
     Raises UpstreamError where it must be asked and does not answer.
     """
@@ -40,7 +41,7 @@ async def taken_for(url: str, kind: str, key: str | None) -> Taken:
     path = urlsplit(url).path.rstrip("/")
     of_path = [backend for backend in known if backend.default_path and path.endswith(backend.default_path)]
     if not of_path:
-        return await _asked(url, known, key)
+        return await _asked(url, known, key, told)
     found = max(of_path, key=lambda backend: len(backend.default_path))
     return (await _above(url, known, key) if found.generic else None) or Taken(found, url)
 
@@ -50,14 +51,14 @@ def generic() -> Backend:
     return next(backend for backend in map(get_backend, backends()) if backend.generic)
 
 
-async def _asked(url: str, known: Sequence[Backend], key: str | None) -> Taken:
+async def _asked(url: str, known: Sequence[Backend], key: str | None, tells: bool) -> Taken:
     """The kind to which a server tells most."""
     asked = await asyncio.gather(*(_told(url, backend, key) for backend in known))
     told, refused = [much for much, _ in asked], any(refused for _, refused in asked)
     if any(told):
         _, _, number = max((much, known[number].generic, number) for number, much in enumerate(told))
         return Taken(known[number], url, refused)
-    async with Upstream(url, generic(), key, _PATIENCE) as upstream:
+    async with Upstream(url, generic(), key, _PATIENCE, told=tells) as upstream:
         trouble = await upstream.trouble()
     if trouble is not None:
         raise trouble

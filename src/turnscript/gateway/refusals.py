@@ -44,13 +44,15 @@ def _timestamp(said: str) -> float | None:
         return None
 
 
-def redirected(status: int, asked: str, path: str, location: str) -> UpstreamError:
+def redirected(status: int, asked: str, path: str, location: str, *, told: bool = True) -> UpstreamError:
     """The error for an answer that is elsewhere. Nobody goes there: the key for this server is for no other one.
 
-    `asked`: the URL, whose end is `path`. What may be secret in a URL is not shown.
+    `asked`: the URL, whose end is `path`. What may be secret in a URL is not shown; where it is not `told`, none is.
     """
     where = _where(asked, location) if location else None
-    if where is None:
+    if not told:
+        said = "and points elsewhere; check the URL"
+    elif where is None:
         said = "and does not say where to; check the URL"
     elif where.endswith(path):
         said = f"and points elsewhere; give the gateway the URL {where.removesuffix(path)}"

@@ -21,8 +21,8 @@ _ENTRIES = 100_000
 
 
 class Reported(Struct):
-    """What is known of one answer. No text of the conversation is in it, only places and sentences. `answer`: its id,
-    where it is kept and its client is told of losses."""
+    """What is known of one answer: places and sentences. Of the conversation they quote short pieces, such as an
+    argument that a schema refuses. `answer`: its id, where it is kept and its client is told of losses."""
 
     caller: str
     model: str

@@ -52,6 +52,7 @@ class Served:
         self._held_up = 0  # requests that wait for their key's turn
         self.users = 0  # requests and background answers that have it, wherever they wait
         self._limits = config.limits
+        self._told = config.server.keys is None and not config.server.public  # or strangers learn where it runs
         self._engines: list[Embedded] = []
         self._pool: Pool | None = None
         self._facts = Facts()
@@ -105,7 +106,7 @@ class Served:
     def is_as(self, other: Served) -> bool:
         """Whether another one is configured in the same way. A format is what the settings say, made anew each time."""
         mine, its = (replace(served.configured, takes=None, why="") for served in (self, other))
-        return bool(mine == its)
+        return bool(mine == its) and self._told == other._told
 
     @property
     def name(self) -> str:
@@ -215,7 +216,7 @@ class Served:
 
     def _over_the_web(self, url: str, backend: Backend) -> Upstream:
         timeouts = Timeouts(**asdict(self.model.timeouts))
-        return Upstream(url, self._wire(backend), self._key, timeouts)
+        return Upstream(url, self._wire(backend), self._key, timeouts, told=self._told)
 
     def _wire(self, backend: Backend) -> Backend:
         """The wire of its kind, as the settings say that this deployment has it."""
@@ -229,7 +230,7 @@ class Served:
     async def _upstream(self, address: Address) -> Upstream:
         model = self.model
         if address.is_web:
-            taken = await taken_for(address.target, model.kind, self._key)
+            taken = await taken_for(address.target, model.kind, self._key, told=self._told)
             self._refused = self._refused or taken.refused
             return self._over_the_web(taken.url, taken.backend)
         if str(address).startswith(EMBEDDED):
@@ -238,7 +239,8 @@ class Served:
             engine = await asyncio.to_thread(lambda: Embedded(address.path, **slots, key=key))
             self._engines.append(engine)
             taken = await taken_for(engine.url, model.kind, key)
-            return Upstream(engine.url, self._wire(taken.backend), key, Timeouts(**asdict(model.timeouts)))
+            wire, timeouts = self._wire(taken.backend), Timeouts(**asdict(model.timeouts))
+            return Upstream(engine.url, wire, key, timeouts, told=self._told)
         return Replay(address.path, self._wire(generic() if model.kind == AUTO else get_backend(model.kind)))
 
     async def close(self) -> None:

@@ -45,6 +45,7 @@ class Protocol(HttpToolsProtocol):
     head_timeout = 15.0
     _head_timer: TimerHandle | None = None
     _head_size = 0
+    _in_head = True
     _unfinished = 0
     _linger: TimerHandle | None = None
     _offer: int | None = None
@@ -93,6 +94,7 @@ class Protocol(HttpToolsProtocol):
         self.scope[WATCH] = self._watch  # type: ignore[literal-required]
         self.scope[ARRIVED] = self._arrived  # type: ignore[literal-required]
         self._head_size = 0
+        self._in_head = True
         if self._head_timer is None:
             self._head_timer = self.loop.call_later(self.head_timeout, self._too_slow)
 
@@ -102,10 +104,12 @@ class Protocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._grow(len(name) + len(value))
-        super().on_header(name, value)
+        if self._in_head:  # behind a body, nobody on the way has seen what it says of keys, hosts and sessions
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._disarm()
+        self._in_head = False
         # A tunnel is an offer without the header, and what follows it is no body.
         offered = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
         self._held = offered and _announces_body(self.headers)

@@ -10,12 +10,13 @@ from functools import partial
 from time import time
 
 import msgspec
+from msgspec.structs import replace
 
 from turnscript.api import Reply
 from turnscript.conversation import Request, Usage
-from turnscript.errors import InvalidInput, Overloaded, TurnscriptError, Unsupported, UpstreamError
+from turnscript.errors import InvalidInput, Overloaded, TooLarge, TurnscriptError, Unsupported, UpstreamError
 from turnscript.gateway.apart import Apart
-from turnscript.gateway.aside import Aside
+from turnscript.gateway.aside import LARGE, Aside
 from turnscript.gateway.callers import Caller, Callers
 from turnscript.gateway.config import Config
 from turnscript.gateway.database import Bounds, Database
@@ -37,6 +38,7 @@ from turnscript.gateway.sessions import Prefixes, Sessions
 from turnscript.gateway.signing import signing_key
 from turnscript.gateway.store import SCHEMA as STORE
 from turnscript.gateway.store import Store
+from turnscript.gateway.unpacking import held
 from turnscript.gateway.visit import GONE, Visit
 from turnscript.serving import ModelCard, Serving
 
@@ -101,7 +103,8 @@ class Service:
         try:
             await served.ready()
         except TurnscriptError as error:
-            say(logging.WARNING, "model not ready", model=served.name, error=str(error))
+            where = ", ".join(str(address) for address in served.model.backend)
+            say(logging.WARNING, "model not ready", model=served.name, backend=where, error=str(error))
             return error
         finally:
             waited.cancel()
@@ -275,7 +278,9 @@ class Service:
         leaned = Leaned(size=len(body))
         if serving.stored is not None:
             self.apart.check_over(caller.name, serving.stored.previous(request))
-            leaned = await self.keeping.complete(serving.stored, request, caller.name, len(body))
+            most = self.config.server.max_body
+            leaned = await self.keeping.complete(serving.stored, request, caller.name, len(body), most)
+        leaned = await self._unpacked(request, serving, leaned)
         preparation = Preparation(
             served=served,
             caller=caller,
@@ -309,6 +314,17 @@ class Service:
             self.sessions.note(prepared.session, prepared.reply.id, caller.name)
         self._measure(visit, prepared, fits)
         return prepared
+
+    async def _unpacked(self, request: Request, serving: Serving, leaned: Leaned) -> Leaned:
+        """What a request leans on with what its seals hold. Raises TooLarge where that is more than is read. Each step
+        is done where its own size belongs."""
+        room = self.config.server.max_body - leaned.size
+        size = await self.aside.run(leaned.size)(partial(held, request, serving.compacting, min(room, LARGE)))
+        if LARGE < size <= room:
+            size = await self.aside.run(size)(partial(held, request, serving.compacting, room))
+        if size > room:
+            raise TooLarge(self.config.server.max_body, what="the request, with what is sealed in it,")
+        return replace(leaned, size=leaned.size + size) if size else leaned
 
     def _measure(self, visit: Visit, prepared: Prepared, fits: bool) -> None:
         """How much of the prompt was there before, for the headers."""

@@ -154,7 +154,7 @@ def _version(path: Path) -> int | None:
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """No other process moves this file aside meanwhile."""
-    with open(path.with_name(f"{path.name}.lock"), "wb") as lock:
+    with open(path.with_name(f"{path.name}.lock"), "ab") as lock:  # whatever a link of that name leads to stays
         if fcntl is not None:
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 import time
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -153,20 +154,22 @@ class Store:
             items = items[at + 1 :]
         return Page(items[:limit], len(items) > limit)
 
-    async def chain(self, owner: str, previous: str) -> list[StoredItem] | None:
-        """The conversation up to an answer and with it: of each answer what went in, then what came out.
+    async def chain(self, owner: str, previous: str, most: int = sys.maxsize) -> list[StoredItem] | None:
+        """The conversation up to an answer and with it: of each answer what went in, then what came out. Of one that
+        has more than `most` bytes, as much as it takes to know that.
 
         None where there is no such answer, or one before it is gone: half a conversation is none.
         """
-        rows = await self._database.read(partial(_chain, owner=owner, id_=previous))
+        rows = await self._database.read(partial(_chain, owner=owner, id_=previous, most=most))
         if rows is None:
             return None
         self._database.write(partial(_touch, owner=owner, id_=previous, now=time.time()))
         return self._sound(rows)
 
-    async def items(self, owner: str, ids: Sequence[str]) -> dict[str, StoredItem]:
-        """The items with these ids that went into an answer or came out of one, as they were kept last."""
-        rows = await self._database.read(partial(_items, owner=owner, ids=list(dict.fromkeys(ids))))
+    async def items(self, owner: str, ids: Sequence[str], most: int = sys.maxsize) -> dict[str, StoredItem]:
+        """The items with these ids that went into an answer or came out of one, as they were kept last. Where they have
+        more than `most` bytes, as many as it takes to know that."""
+        rows = await self._database.read(partial(_items, owner=owner, ids=list(dict.fromkeys(ids)), most=most))
         return {item.id: item for item in self._sound(rows, whole=False) or []}
 
     async def item(self, owner: str, id_: str) -> StoredItem | None:
@@ -331,7 +334,7 @@ def _items_in(connection: sqlite3.Connection, *, owner: str, id_: str) -> list[S
     return [_item(row) for row in connection.execute(query, (owner, id_))]
 
 
-def _chain(connection: sqlite3.Connection, *, owner: str, id_: str) -> list[StoredItem | None] | None:
+def _chain(connection: sqlite3.Connection, *, owner: str, id_: str, most: int) -> list[StoredItem | None] | None:
     if _get(connection, owner=owner, id_=id_) is None:
         return None
     query = "SELECT previous FROM answers WHERE owner = ? AND id = ?"
@@ -344,7 +347,7 @@ def _chain(connection: sqlite3.Connection, *, owner: str, id_: str) -> list[Stor
         ids[at] = None
         at = row[0]
     query = "SELECT id, body FROM items WHERE owner = ? AND answer = ? ORDER BY side, place"
-    return [_item(row) for one in reversed(ids) for row in connection.execute(query, (owner, one))]
+    return _within(most, (row for one in reversed(ids) for row in connection.execute(query, (owner, one))))
 
 
 def _touch(connection: sqlite3.Connection, *, owner: str, id_: str, now: float) -> None:
@@ -355,11 +358,24 @@ def _touch(connection: sqlite3.Connection, *, owner: str, id_: str, now: float) 
     )
 
 
-def _items(connection: sqlite3.Connection, *, owner: str, ids: Sequence[str]) -> list[StoredItem | None]:
+def _items(connection: sqlite3.Connection, *, owner: str, ids: Sequence[str], most: int) -> list[StoredItem | None]:
     query = """SELECT items.id, items.body FROM items
         JOIN answers ON answers.owner = items.owner AND answers.id = items.answer
         WHERE items.owner = ? AND items.id = ? AND NOT answers.deleted ORDER BY answers.made DESC LIMIT 1"""
-    return [_item(row) for one in ids for row in connection.execute(query, (owner, one))]
+    return _within(most, (row for one in ids for row in connection.execute(query, (owner, one))))
+
+
+def _within(most: int, rows: Iterable[tuple[str, bytes]]) -> list[StoredItem | None]:
+    """The items of rows, up to the one with which they have more than `most` bytes: a few packed ones fill a memory."""
+    items: list[StoredItem | None] = []
+    size = 0
+    for row in rows:
+        item = _item(row)
+        items.append(item)
+        size += 0 if item is None else len(item.body)
+        if size > most:
+            break
+    return items
 
 
 def _unfinished(connection: sqlite3.Connection) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import socket
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -24,6 +25,7 @@ RECEIVE_BUFFER = 64 * 1024
 """The same in the operating system. Left alone it would let a server run ahead by megabytes."""
 IDLE = 4.0
 """Seconds that an idle connection is kept. Most servers close theirs after five."""
+UNNAMED = "the model server"
 _PIECE = 64 * 1024
 _LARGE = 1024 * 1024
 
@@ -73,6 +75,16 @@ def shown(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
+def named(url: str, *, told: bool) -> str:
+    """A server in an error: by its URL if that is `told`; those who only use a gateway need not know what is behind."""
+    return shown(url) if told else UNNAMED
+
+
+def at(name: str) -> str:
+    """The server of a name, where a sentence needs more than the name."""
+    return name if name == UNNAMED else f"the model server at {name}"
+
+
 def _split(url: str) -> SplitResult:
     expected = "the URL of a model server, such as http://127.0.0.1:8080"
     try:
@@ -105,7 +117,8 @@ def _socket(address: tuple[Any, ...]) -> socket.socket:
 
 
 class HttpTransport:
-    """Calls over HTTP, on connections that are kept. It belongs to the event loop in which it is first used."""
+    """Calls over HTTP, on connections that are kept. It belongs to the event loop in which it is first used. `told`:
+    whether errors name the URL."""
 
     def __init__(
         self,
@@ -114,13 +127,15 @@ class HttpTransport:
         key: str | None = None,
         connect: float = 10.0,
         headers: Mapping[str, str] | None = None,
+        *,
+        told: bool = True,
     ) -> None:
         user = _split(url).netloc.rpartition("@")[0]
         given = {"Authorization": f"Basic {base64.b64encode(unquote(user).encode()).decode()}"} if user else {}
         given |= {"Authorization": f"Bearer {key}"} if key else {}
         self._headers = _HEADERS | given | dict(headers or {})
         self._base = base
-        self._shown = shown(url)
+        self._name = named(url, told=told)
         self._connect = connect
         self._urls: dict[str, URL] = {}
         self._session: aiohttp.ClientSession | None = None
@@ -137,7 +152,7 @@ class HttpTransport:
                     if fresh or isinstance(error, aiohttp.ClientConnectorError):
                         raise
         except (aiohttp.ClientError, OSError) as error:
-            raise _failure(error, self._shown, self._connect) from None
+            raise _failure(error, self._name, self._connect) from None
         finally:
             _fresh.reset(token)
 
@@ -154,7 +169,7 @@ class HttpTransport:
         data = None if call.body is None else _payload(call.body)
         session = self._session or self._opened()
         response = await session.request(call.method, url, data=data, allow_redirects=False)
-        return HttpReply(response, self._shown)
+        return HttpReply(response, self._name)
 
     def _opened(self) -> aiohttp.ClientSession:
         self._session = aiohttp.ClientSession(
@@ -200,11 +215,11 @@ class _Large(aiohttp.Payload):
 class HttpReply:
     """The answer to a call over HTTP."""
 
-    def __init__(self, response: aiohttp.ClientResponse, url: str) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, name: str) -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers
         self._response = response
-        self._url = url
+        self._name = name
 
     @property
     def ended(self) -> bool:
@@ -216,7 +231,7 @@ class HttpReply:
         try:
             return await self._response.content.readany()
         except (aiohttp.ClientError, OSError):
-            message = f"the model server at {self._url} broke off its answer: the connection was lost"
+            message = f"{at(self._name)} broke off its answer: the connection was lost"
             raise UpstreamError(message, retryable=True) from None
 
     def close(self) -> None:
@@ -224,25 +239,28 @@ class HttpReply:
         self._response.close()
 
 
-def _failure(error: aiohttp.ClientError | OSError, url: str, connect: float) -> UpstreamError:
-    """Why no answer came, and what to do about it."""
+def _failure(error: aiohttp.ClientError | OSError, name: str, connect: float) -> UpstreamError:
+    """Why no answer came, and what to do about it. What the library says names the server, too."""
+    unnamed = name == UNNAMED
     if isinstance(error, TimeoutError):
-        check = "runs, is reached and speaks https" if url.startswith("https:") else "runs and is reached"
-        message = f"{url} has not accepted a connection after {connect:g} s: check that the server {check}"
+        check = "runs, is reached and speaks https" if name.startswith("https:") else "runs and is reached"
+        message = f"{name} has not accepted a connection after {connect:g} s: check that the server {check}"
         return UpstreamTimeout(message, retryable=True)
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return BackendDown(f"there is no host of that name: {url}; correct the URL")
+        return BackendDown(f"there is no host of that name: {name}; correct the URL")
     if isinstance(error, aiohttp.ClientSSLError):
-        return BackendDown(f"no secure connection to {url}: {error}; check its certificate, or use http")
+        why = "" if unnamed else f": {error}"
+        return BackendDown(f"no secure connection to {name}{why}; check its certificate, or use http")
     if isinstance(error, aiohttp.ClientConnectorError):
         if isinstance(error.os_error, ConnectionRefusedError):
             why = "nothing listens there: start the model server, or correct its URL"
         else:
-            why = f"{error.os_error.strerror or error}; check the network and the URL"
-        return BackendDown(f"cannot connect to {url}: {why}")
+            said = os.strerror(error.os_error.errno or 0) if unnamed else error.os_error.strerror or error
+            why = f"{said}; check the network and the URL"
+        return BackendDown(f"cannot connect to {name}: {why}")
     if isinstance(error, aiohttp.ServerDisconnectedError | OSError):
-        message = f"the model server at {url} closed the connection without an answer; its log may say why"
+        message = f"{at(name)} closed the connection without an answer; its log may say why"
         return UpstreamError(message, retryable=True)
     # What the library says of it quotes the server, which is no business of a log.
-    said = str(error)[:SHOWN]
-    return UpstreamError(f"{url} does not answer in HTTP ({said}); check the URL", body=said, retryable=True)
+    said = str(getattr(error, "message", "") if unnamed else error)[:SHOWN]
+    return UpstreamError(f"{name} does not answer in HTTP ({said}); check the URL", body=said, retryable=True)

@@ -21,7 +21,18 @@ from msgspec import Struct
 from turnscript.backend import Backend, Completion, Facts, HttpCall, Piece
 from turnscript.errors import UpstreamError, UpstreamTimeout
 from turnscript.gateway.refusals import redirected, seconds_to_wait
-from turnscript.gateway.transport import HttpTransport, Reply, Transport, base_of, secrets_of, shown
+from turnscript.gateway.secret import hidden
+from turnscript.gateway.transport import (
+    UNNAMED,
+    HttpTransport,
+    Reply,
+    Transport,
+    at,
+    base_of,
+    named,
+    secrets_of,
+    shown,
+)
 
 LONGEST_ERROR = 64 * 1024
 LONGEST_BODY = 16 * 1024 * 1024
@@ -45,9 +56,9 @@ class Timeouts(Struct, frozen=True, kw_only=True):
 
 
 class Upstream:
-    """One model server: its URL, its wire, its key, and what it said of itself."""
+    """One model server: its URL, its wire, its key, and what it said of itself. `told`: whether errors name the URL."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (each is one thing that a server may be told or asked with)
         self,
         url: str,
         backend: Backend,
@@ -56,12 +67,16 @@ class Upstream:
         *,
         headers: Mapping[str, str] | None = None,
         transport: Transport | None = None,
+        told: bool = True,
     ) -> None:
         self.backend = backend
         self.timeouts = timeouts or Timeouts()
         self.url = shown(url)
+        self.name = named(url, told=told)
         self.secrets = secrets_of(url, key)
-        self.transport = transport or HttpTransport(url, base_of(url, backend), key, self.timeouts.connect, headers)
+        self.transport = transport or HttpTransport(
+            url, base_of(url, backend), key, self.timeouts.connect, headers, told=told
+        )
         self.wants_key = False
         """Whether it has refused the last small question for want of a key, or of another one."""
         self._facts: Facts | None = None
@@ -127,6 +142,12 @@ class Upstream:
             return None
         return None if ids is None else len(ids)
 
+    def hush(self, error: UpstreamError) -> None:
+        """Take out of an error what this server was told in secret. Some repeat the key that they do not know, and an
+        error is told to whoever asked."""
+        error.message, error.body = hidden(error.message, self.secrets), hidden(error.body, self.secrets)
+        error.args = (error.message, error.upstream, error.body, error.retryable, error.retry_after)
+
     async def healthy(self) -> bool:
         """Whether the server can answer, as far as it says so itself."""
         return await self.trouble() is None
@@ -140,11 +161,11 @@ class Upstream:
         except UpstreamError as error:
             return error
         except TimeoutError:
-            return UpstreamError(f"{self.url} does not answer within {_SHORT:g} s", upstream=503, retryable=True)
+            return UpstreamError(f"{self.name} does not answer within {_SHORT:g} s", upstream=503, retryable=True)
         if self.backend.is_well(reply.status):
             return None
         loading = "; it may still be loading its model" if reply.status == _LOADING else ""
-        message = f"{self.url} answers {reply.status} when asked whether it is well{loading}"
+        message = f"{self.name} answers {reply.status} when asked whether it is well{loading}"
         return UpstreamError(message, upstream=reply.status, retryable=True)
 
     async def close(self) -> None:
@@ -208,6 +229,9 @@ class Answer:
                 self._reply = await upstream.transport.send(call)
         except TimeoutError:
             raise self._timeout(f"has not begun to answer after {self._limit:.3g} s") from None
+        except UpstreamError as error:
+            upstream.hush(error)
+            raise
         self.status, self.headers = self._reply.status, self._reply.headers
         self._allow(began + self._limit - self._loop.time())
         if self.status >= 300:
@@ -222,8 +246,10 @@ class Answer:
         upstream, location = self._upstream, self.headers.get("location", "")
         if self.status < 400:
             asked = base_of(upstream.url, upstream.backend) + call.path
-            return redirected(self.status, asked, call.path, location)
-        error = upstream.backend.read_error(self.status, body)
+            return redirected(self.status, asked, call.path, location, told=upstream.name != UNNAMED)
+        # Before it is cut: half a key is half a secret.
+        said = hidden(body.decode("utf-8", "surrogateescape"), upstream.secrets)
+        error = upstream.backend.read_error(self.status, said.encode("utf-8", "surrogateescape"))
         error.retry_after = seconds_to_wait(self.headers)
         return error
 
@@ -276,7 +302,8 @@ class Answer:
         try:
             data = await self.read()
             pieces = reader.feed(data) if data else reader.close()
-        except UpstreamError:
+        except UpstreamError as error:
+            self._upstream.hush(error)
             self._ended = True
             if reader.finished:  # the answer was whole; what did not come is nothing that anybody needs
                 return []
@@ -336,7 +363,7 @@ class Answer:
             self._reply.close()
 
     def _timeout(self, what: str) -> UpstreamTimeout:
-        return UpstreamTimeout(f"the model server at {self._upstream.url} {what}")
+        return UpstreamTimeout(f"{at(self._upstream.name)} {what}")
 
 
 def _silent(bodies: Sequence[bytes | None]) -> list[bool]:

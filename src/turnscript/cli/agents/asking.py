@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from http.client import HTTPException
 from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.parse import quote, urljoin
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 import msgspec
 from msgspec import Struct
@@ -51,9 +51,16 @@ class _Refusal(Struct):
 _Told = TypeVar("_Told")
 
 
+class _Staying(HTTPRedirectHandler):
+    """Goes nowhere else: the key is for the address that was given, and would go along."""
+
+    def redirect_request(self, *args: Any, **named: Any) -> None:
+        """Not at all."""
+
+
 def ask(url: str, key: str | None, model: str | None) -> Found:
     """The gateway at `url`, and the model that it serves under a name, or its first. Raises Failed."""
-    opener = build_opener(ProxyHandler({})) if is_local(url) else build_opener()
+    opener = build_opener(_Staying(), *([ProxyHandler({})] if is_local(url) else []))
 
     def get(path: str, key: str | None, type_: type[_Told]) -> _Told:
         with _answering(url, key):
@@ -91,6 +98,10 @@ def _answering(url: str, key: str | None) -> Iterator[None]:
 def _refused(error: HTTPError, place: str, key: str | None) -> Failed:
     with error:
         said = _message(error.read(_LONGEST))
+    if error.code < 400:
+        where = urljoin(error.url, error.headers.get("location", "")).removesuffix(error.url.removeprefix(place))
+        remedy = f"if that is the gateway, say --url {where}; a key is not sent there unasked"
+        return Failed(f"what answers here says that it is elsewhere ({error.code})", place=place, remedy=remedy)
     if error.code in (401, 403):
         remedy = "this one is not known there; `turnscript keys` makes one" if key else "give it with --key KEY"
         return Failed(f"the gateway asks for a key: {said}", place=place, remedy=remedy)

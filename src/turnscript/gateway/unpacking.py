@@ -1,0 +1,27 @@
+"""Owns how much the seals of a request hold: a short one may unpack to a thousand times as much, and come often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from turnscript.conversation import Request
+from turnscript.serving import Compacting
+from turnscript.signatures import unpacked_size
+from turnscript.thoughts import proofs
+
+
+def held(request: Request, compacting: Compacting | None, most: int) -> int:
+    """How many bytes the seals of a request unpack to, on thoughts and summaries. Of more than `most`, as many as it
+    takes to know that."""
+    size = 0
+    for seal in _seals(request, compacting):
+        size += unpacked_size(seal, most - size)
+        if size > most:
+            break
+    return size
+
+
+def _seals(request: Request, compacting: Compacting | None) -> Iterator[str]:
+    yield from proofs(request.items)
+    if compacting is not None:
+        yield from (proof for item in request.items if (proof := compacting.proof(item)))

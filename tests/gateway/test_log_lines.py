@@ -1,0 +1,75 @@
+"""Owns lines of the log as somebody reads them on a terminal: whatever a server says, each is one line of text."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.gateway.scripted import CLOSE
+from tests.gateway.stage import APIS, Stage
+from turnscript.gateway.logs import LOGGER, say, set_up
+
+HOSTILE = "a\x1b]0;owned\x07\x1b[31m\x9b31m\r\n\u2028\u202efalse line\x7f"
+SHOWN = r"a\x1b]0;owned\x07\x1b[31m\x9b31m\r\n\u2028\u202efalse line\x7f"
+UNSEEN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e]")
+
+
+@pytest.fixture(autouse=True)
+def the_logs_of_before() -> Iterator[None]:
+    names = (LOGGER, "uvicorn.error", "aiohttp", "asyncio")
+    before = [(one, one.handlers, one.propagate, one.level) for one in map(logging.getLogger, names)]
+    yield
+    for logger, handlers, propagate, level in before:
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
+
+
+def test_a_line_for_people_has_no_control_characters() -> None:
+    stream = io.StringIO()
+    set_up(as_json=False, stream=stream)
+    say(logging.WARNING, "told", said=HOSTILE, model=HOSTILE)
+    line, rest = stream.getvalue().split("\n")
+    assert "" == rest
+    assert line.endswith(f"said={SHOWN} model={SHOWN}")
+
+
+def test_a_line_for_programs_has_none_either_and_says_the_same() -> None:
+    stream = io.StringIO()
+    set_up(as_json=True, stream=stream)
+    say(logging.WARNING, "told", said=HOSTILE)
+    assert UNSEEN.search(stream.getvalue()) is None
+    assert HOSTILE == json.loads(stream.getvalue())["said"]
+
+
+def test_the_message_of_an_error_is_shown_in_a_traceback_without_them() -> None:
+    stream = io.StringIO()
+    set_up(as_json=False, redact=False, stream=stream)
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError:
+        logging.getLogger(LOGGER).warning("failed", exc_info=sys.exc_info())
+    assert UNSEEN.search(stream.getvalue()) is None
+    assert SHOWN.split(r"\n", maxsplit=1)[0] in stream.getvalue()
+
+
+@pytest.mark.parametrize("as_json", [True, False], ids=["json", "lines"])
+@pytest.mark.parametrize("said", [b"\x1b[31mred", b"\xe2\x80\xae", b"\xff\xfe"], ids=["colour", "mark", "no text"])
+def test_where_a_server_points_to_is_one_line(capsys: pytest.CaptureFixture[str], as_json: bool, said: bytes) -> None:
+    with Stage() as stage:
+        set_up(as_json=as_json)
+        location = b"location: http://elsewhere.test/" + said + b"\r\n"
+        stage.play([b"HTTP/1.1 307 Elsewhere\r\n", location, b"content-length: 0\r\n\r\n", CLOSE])
+        assert 502 == stage.ask(APIS[0], stream=False).status
+        stage.until(stage.idle)
+    for handler in logging.getLogger(LOGGER).handlers:
+        handler.close()
+    logged = capsys.readouterr().err
+    assert "elsewhere.test" in logged
+    assert UNSEEN.search(logged) is None
+    assert 2 == logged.count("\n")
