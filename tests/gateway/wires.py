@@ -49,7 +49,8 @@ class Wire:
             found = self.models(asked.line.split(" ")[1])
             return said({"error": {"message": "not found"}}, status=404) if found is None else said(found)
         if asked.line.endswith("/tokenize"):
-            return said({"tokens": list(range(len(asked.json["content"]) // 3 + 1))})
+            text = asked.json["content" if self.kind == "llamacpp" else "prompt"]
+            return said({"tokens": list(range(len(text) // 3 + 1))})
         strange = set() if self.knows is None else set(asked.json) - self.knows
         if strange:
             return said({"detail": f"Unexpected keys in the request: {strange}"}, status=422)
@@ -106,7 +107,8 @@ def _vllm(asked: Asked, written: Written) -> Script:
 
 
 def _vllm_models(path: str) -> Any:
-    return {"data": [{"id": "org/model", "max_model_len": 32768}]} if path.endswith("/models") else None
+    model = {"id": "org/model", "owned_by": "vllm", "root": "org/model", "parent": None, "max_model_len": 32768}
+    return {"object": "list", "data": [model]} if path.endswith("/models") else None
 
 
 def _sglang(asked: Asked, written: Written) -> Script:

@@ -1,0 +1,192 @@
+"""Owns what vLLM was seen to say, as version 0.32 says it, before a gateway: what differs from others that speak so.
+
+Its list of models says `"owned_by": "vllm"`, and its `/tokenize`, which is above `/v1`, has the tokens of a prompt. It
+refuses more than four stop strings, a `top_p` of 0, and more tokens than its context has at all; any other number of
+tokens it makes as small as there is room for. With stop strings the tokens that it tells are ahead of its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.gateway.running import Running
+from tests.gateway.scripted import Asked, Script, said, sse
+from tests.gateway.stage import CHATS, FORMAT, NO_TLS, Threaded, Told, body_of, named
+from turnscript.api import Api
+from turnscript.faults import fault_of
+from turnscript.gateway.config import Config
+from turnscript.registry import get_api
+
+CHAT, MESSAGES, TEXT = (get_api(name) for name in ("openai-chat", "anthropic-messages", "openai-completions"))
+CONTEXT = 2000
+BOS = "<|begin_of_text|>"
+EACH = pytest.mark.parametrize("api", CHATS, ids=named)
+BOTH = pytest.mark.parametrize("stream", [False, True])
+
+
+class Server:
+    """A token is a word. `owner`: whom its list of models names; `counts`: whether it can be asked;
+    `adds_bos`: whether it puts a token before each prompt."""
+
+    def __init__(self, owner: str = "vllm", *, counts: bool = True, adds_bos: bool = False) -> None:
+        self.owner, self.counts, self.adds_bos = owner, counts, adds_bos
+        self.chunks = [chunk("Hello")]
+        self.asks: list[Asked] = []
+
+    def sent(self, path: str) -> list[Any]:
+        """What it was sent at a path."""
+        return [asked.json for asked in self.asks if asked.line == f"POST {path}" and asked.json["prompt"]]
+
+    def __call__(self, asked: Asked) -> Script:
+        self.asks.append(asked)
+        if asked.line.endswith("/models"):
+            card = {"id": "org/model", "object": "model", "owned_by": self.owner, "max_model_len": CONTEXT}
+            return said({"object": "list", "data": [card]})
+        if asked.line.endswith("/tokenize"):
+            if not self.counts:
+                return said({"detail": "Not Found"}, status=404)
+            tokens = [BOS] * asked.json.get("add_special_tokens", self.adds_bos) + asked.json["prompt"].split()
+            shown = tokens if asked.json.get("return_token_strs") else None
+            return said({"count": len(tokens), "tokens": list(range(len(tokens))), "token_strs": shown})
+        wrong = refused(asked.json, words(asked))
+        return (
+            said({"error": {"message": wrong, "type": "BadRequestError", "code": 400}}, 400)
+            if wrong
+            else self._answer(words(asked))
+        )
+
+    def _answer(self, tokens: int) -> Script:
+        """Counts come behind it, in a chunk without choices."""
+        made = len(self.chunks)
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens + made, "completion_tokens": made}
+        counted = {
+            "object": "text_completion",
+            "choices": [],
+            "usage": usage | {"prompt_tokens_details": {"cached_tokens": 1}},
+        }
+        return sse(*self.chunks, chunk("", "stop"), counted, "[DONE]")
+
+
+def words(asked: Asked) -> int:
+    return len(asked.json["prompt"].split())
+
+
+def refused(body: dict[str, Any], tokens: int) -> str:
+    """Why a request is refused, in its words; empty if it is not."""
+    most = body["max_tokens"]
+    if len(body.get("stop", ())) > 4:
+        return "1 validation error:\n  {'type': 'too_long', 'msg': 'List should have at most 4 items after validation'}"
+    if body.get("top_p") == 0:
+        return "top_p must be in (0, 1], got 0.0. (parameter=top_p, value=0.0)"
+    if most > CONTEXT:
+        return f"max_tokens={most} cannot be greater than max_model_len={CONTEXT}. Please request fewer output tokens."
+    if tokens > CONTEXT:
+        return FULL.replace("9000", str(tokens)).replace("4096", str(CONTEXT))
+    return NO_ROOM if tokens == CONTEXT else ""
+
+
+FULL = (
+    "This model's maximum context length is 4096 tokens. However, your prompt contains 9000 input tokens, which "
+    "exceeds this limit even without any output tokens. Please reduce the length of the input prompt."
+)
+LONGER = (
+    "This model's maximum context length is 4096 tokens. However, your prompt contains 900000 characters (more than "
+    "196608 characters, which is the upper bound for 4096 input tokens). Please reduce the length of the input prompt."
+)
+NO_ROOM = "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)"
+
+
+def chunk(text: str, finish: str | None = None, **more: Any) -> dict[str, Any]:
+    choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": finish, "stop_reason": None}
+    return {"id": "cmpl-1", "object": "text_completion", "choices": [choice | {"token_ids": None} | more]}
+
+
+class Before:
+    """A gateway before such a server."""
+
+    def __init__(self, server: Server, url: str) -> None:
+        self.server, self.url = server, url
+
+    def post(self, api: Api, body: bytes, path: str = "") -> Told:
+        self.server.asks.clear()
+        found = httpx2.post(f"{self.url}{api.endpoint}{path}", content=body, verify=NO_TLS, timeout=20)
+        return Told(api, found.status_code, dict(found.headers), found.content)
+
+    def ask(self, api: Api, *, stream: bool, **more: Any) -> Told:
+        return self.post(api, body_of(api, stream=stream, **more))
+
+
+@contextmanager
+def gateway(server: Server, format_: str = FORMAT, **settings: Any) -> Iterator[Before]:
+    with ExitStack() as stack:
+        model = stack.enter_context(stack.enter_context(Threaded()).server(server))
+        config = Config.for_backend(f"{model.url}/v1", format_, kind="completions", **settings)
+        yield Before(server, stack.enter_context(Running(config)).url)
+
+
+@pytest.fixture
+def before() -> Iterator[Before]:
+    with gateway(Server()) as made:
+        yield made
+
+
+# Tokens.
+
+
+@EACH
+@BOTH
+def test_a_prompt_that_fits_by_the_servers_own_count_is_answered(before: Before, api: Api, stream: bool) -> None:
+    """By the number of its characters it would not fit."""
+    assert "Hello" == before.ask(api, stream=stream, text="considerably " * 1500, limit=8).text
+    (counted,), (sent,) = before.server.sent("/tokenize"), before.server.sent("/v1/completions")
+    assert {"prompt": sent["prompt"]} == counted
+
+
+@EACH
+def test_a_prompt_that_does_not_fit_is_refused_with_the_servers_own_count(before: Before, api: Api) -> None:
+    told = before.ask(api, stream=False, text="word " * 2100)
+    assert ("overflow", 400) == (told.error and fault_of(told.error).kind, told.status)
+    assert 2100 < len(before.server.sent("/tokenize")[0]["prompt"].split()) < 2200
+    assert [] == before.server.sent("/v1/completions")
+
+
+def test_a_count_is_exact(before: Before) -> None:
+    told = before.post(MESSAGES, body_of(MESSAGES, stream=False, text="one two three " * 10), "/count_tokens")
+    (counted,) = before.server.sent("/tokenize")
+    assert {"input_tokens": len(counted["prompt"].split())} == told.json
+    assert "exact" == told.headers["x-turnscript-token-count"]
+
+
+@pytest.mark.parametrize("server", [Server(counts=False), Server("somebody"), Server("somebody", counts=False)])
+def test_where_nobody_can_be_asked_tokens_are_estimated(server: Server) -> None:
+    """A proxy may pass on `/v1` alone. And who is not known to count is not asked."""
+    with gateway(server) as before:
+        told = before.post(MESSAGES, body_of(MESSAGES, stream=False, text="one two three"), "/count_tokens")
+        assert (200, "estimated") == (told.status, told.headers["x-turnscript-token-count"])
+        assert (server.owner == "vllm") == bool(server.sent("/tokenize"))
+        assert "Hello" == before.ask(MESSAGES, stream=True).text
+
+
+@pytest.mark.parametrize("adds_bos", [False, True])
+def test_the_first_token_is_written_once(adds_bos: bool) -> None:
+    """Where the server puts it before each prompt, the format does not."""
+    with gateway(Server(adds_bos=adds_bos), "batuta-llama3") as before:
+        assert "Hello" == before.ask(CHAT, stream=True).text
+        assert (not adds_bos) == before.server.sent("/v1/completions")[0]["prompt"].startswith(BOS)
+
+
+def test_a_server_that_is_told_to_put_nothing_before_a_prompt_counts_so_too() -> None:
+    extra = {"add_special_tokens": False}
+    with gateway(Server(adds_bos=True), "batuta-llama3", extra=extra) as before:
+        told = before.post(MESSAGES, body_of(MESSAGES, stream=False), "/count_tokens")
+        (counted,) = before.server.sent("/tokenize")
+        assert counted["prompt"].startswith(BOS)
+        assert {"input_tokens": len(counted["prompt"].split())} == told.json
+        assert "Hello" == before.ask(CHAT, stream=True).text
+        assert counted | extra == counted
+        assert before.server.sent("/v1/completions")[0]["prompt"] == counted["prompt"]
