@@ -7,6 +7,7 @@ tokens it makes as small as there is room for. With stop strings the tokens that
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -18,8 +19,9 @@ from tests.gateway.running import Running
 from tests.gateway.scripted import Asked, Script, said, sse
 from tests.gateway.stage import CHATS, FORMAT, NO_TLS, Threaded, Told, body_of, named
 from turnscript.api import Api
-from turnscript.faults import fault_of
+from turnscript.faults import fault_of, room_said
 from turnscript.gateway.config import Config
+from turnscript.refused import refusal
 from turnscript.registry import get_api
 
 CHAT, MESSAGES, TEXT = (get_api(name) for name in ("openai-chat", "anthropic-messages", "openai-completions"))
@@ -190,3 +192,54 @@ def test_a_server_that_is_told_to_put_nothing_before_a_prompt_counts_so_too() ->
         assert "Hello" == before.ask(CHAT, stream=True).text
         assert counted | extra == counted
         assert before.server.sent("/v1/completions")[0]["prompt"] == counted["prompt"]
+
+
+# What it refuses.
+
+
+@BOTH
+def test_it_is_told_of_four_stop_strings_and_the_gateway_finds_the_others(before: Before, stream: bool) -> None:
+    before.server.chunks = list(map(chunk, ["one ", "two ", "six ", "seven"]))
+    stops = ["three", "four", "five", "eight", "six", "nine"]
+    told = before.post(TEXT, json.dumps({"prompt": "Count", "stop": stops, "stream": stream}).encode())
+    assert ("one two ", "stop") == (told.text, told.end and told.end.finish_reason)
+    assert [stops[:4]] == [sent["stop"] for sent in before.server.sent("/v1/completions")]
+
+
+def test_a_share_of_nothing_is_the_smallest_that_there_is(before: Before) -> None:
+    told = before.ask(CHAT, stream=False, top_p=0)
+    assert ("Hello", "0") == (told.text, told.headers["x-turnscript-losses"])
+    assert 0 < before.server.sent("/v1/completions")[0]["top_p"] < 1e-3
+
+
+@EACH
+@BOTH
+def test_more_tokens_than_there_ever_are_become_as_many_as_there_are(api: Api, stream: bool) -> None:
+    """Somebody who says more of the context than is true, or a proxy that does not say it at all."""
+    with gateway(Server("somebody"), context=100_000) as before:
+        assert "Hello" == before.ask(api, stream=stream, limit=50_000).text
+        assert [50_000, CONTEXT] == [sent["max_tokens"] for sent in before.server.sent("/v1/completions")]
+
+
+@EACH
+@BOTH
+@pytest.mark.parametrize("over", [0, 100])
+def test_a_prompt_that_leaves_no_room_is_one_that_does_not_fit(api: Api, stream: bool, over: int) -> None:
+    """One that fills the context to the last token is refused for the answer's length, which nobody made 0."""
+    with gateway(Server("somebody"), context=100_000) as before:
+        own = before.server.sent("/v1/completions")[0] if before.ask(api, stream=False, limit=8).text else {}
+        told = before.ask(api, stream=stream, text="a " * (CONTEXT + over - len(own["prompt"].split()) + 1), limit=8)
+        assert 1 == len(before.server.sent("/v1/completions"))
+        assert told.error is not None
+        assert "overflow" == fault_of(told.error).kind
+
+
+@pytest.mark.parametrize("message", [FULL, FULL.replace("contains", "contains at least"), LONGER, NO_ROOM])
+def test_its_words_for_too_much_are_those_that_clients_shorten_for(message: str) -> None:
+    error = refusal(400, json.dumps({"error": {"message": message, "type": "BadRequestError", "code": 400}}).encode())
+    fault = fault_of(error)
+    known = 9000 if "input tokens, which" in message else None
+    assert ("overflow", known, None if message == NO_ROOM else 4096) == (fault.kind, fault.asked, fault.limit)
+    assert room_said(error) is None
+    assert b"prompt is too long" in MESSAGES.render_error(error)[1]
+    assert b'"context_length_exceeded"' in CHAT.render_error(error)[1]

@@ -71,7 +71,9 @@ class Completions(Backend):
             "max_tokens": limit_of(ask),
             "stream": ask.stream,
         } | self.sampling(ask)
-        if stops := stops_of(ask):  # transformers serve fails at an empty list
+        if members.get("top_p") == 0:
+            members["top_p"] = _LEAST_TOP_P
+        if stops := stops_of(ask)[:_MOST_STOPS]:  # transformers serve fails at an empty list
             members["stop"] = stops
         if ask.model is not None:
             members["model"] = ask.model
@@ -123,6 +125,10 @@ class Completions(Backend):
             raise UpstreamError(f"the model server sent no tokens: {said!r}", body=said) from None
 
 
+_MOST_STOPS = 4
+"""vLLM and TGI refuse more, unless they are started with another number. Who reads the answer looks for all of them."""
+_LEAST_TOP_P = 1e-6
+"""What stands for 0, which OpenAI takes and vLLM, SGLang and TGI refuse: the likeliest token alone."""
 _ADDS = "add_special_tokens"
 _COUNTING = frozenset({"vllm", "sglang"})
 """Who has a tokenizer to ask, by the name that stands in its list of models."""
