@@ -243,3 +243,23 @@ def test_its_words_for_too_much_are_those_that_clients_shorten_for(message: str)
     assert room_said(error) is None
     assert b"prompt is too long" in MESSAGES.render_error(error)[1]
     assert b'"context_length_exceeded"' in CHAT.render_error(error)[1]
+
+
+# Log probabilities.
+
+
+def test_a_character_of_several_tokens_is_that_of_the_last_and_the_others_are_empty(before: Before) -> None:
+    """One that never became a character has no text of its own, and nothing is lost of what comes behind it, though
+    the first bytes of the next one are told already: the text is behind the tokens, for a stop string may begin."""
+    tokens = ["So", "", "", "\U0001f600", "", " end", ""]
+    lists = [
+        {"tokens": [token], "token_logprobs": [-0.5], "top_logprobs": [{token: -0.5}], "text_offset": [0]}
+        for token in tokens
+    ]
+    texts = ["S", "", "", "o", "\U0001f600", "", "\ufffd end"]
+    chunks = [chunk(text, logprobs=one) for text, one in zip(texts, lists, strict=True)]
+    before.server.chunks = chunks
+    told = before.post(TEXT, json.dumps({"prompt": "Say", "logprobs": 1}).encode())
+    choice = told.json["choices"][0]
+    assert "So\U0001f600\ufffd end" == choice["text"]
+    assert tokens[:-1] == choice["logprobs"]["tokens"]
