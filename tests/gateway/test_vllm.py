@@ -19,6 +19,7 @@ from tests.gateway.running import Running
 from tests.gateway.scripted import Asked, Script, said, sse
 from tests.gateway.stage import CHATS, FORMAT, NO_TLS, Threaded, Told, body_of, named
 from turnscript.api import Api
+from turnscript.errors import UpstreamError
 from turnscript.faults import fault_of, room_said
 from turnscript.gateway.config import Config
 from turnscript.refused import refusal
@@ -38,6 +39,7 @@ class Server:
     def __init__(self, owner: str = "vllm", *, counts: bool = True, adds_bos: bool = False) -> None:
         self.owner, self.counts, self.adds_bos = owner, counts, adds_bos
         self.chunks = [chunk("Hello")]
+        self.context = CONTEXT
         self.asks: list[Asked] = []
 
     def sent(self, path: str) -> list[Any]:
@@ -47,7 +49,7 @@ class Server:
     def __call__(self, asked: Asked) -> Script:
         self.asks.append(asked)
         if asked.line.endswith("/models"):
-            card = {"id": "org/model", "object": "model", "owned_by": self.owner, "max_model_len": CONTEXT}
+            card = {"id": "org/model", "object": "model", "owned_by": self.owner, "max_model_len": self.context}
             return said({"object": "list", "data": [card]})
         if asked.line.endswith("/tokenize"):
             if not self.counts:
@@ -111,8 +113,8 @@ def chunk(text: str, finish: str | None = None, **more: Any) -> dict[str, Any]:
 class Before:
     """A gateway before such a server."""
 
-    def __init__(self, server: Server, url: str) -> None:
-        self.server, self.url = server, url
+    def __init__(self, server: Server, running: Running) -> None:
+        self.server, self.running, self.url = server, running, running.url
 
     def post(self, api: Api, body: bytes, path: str = "") -> Told:
         self.server.asks.clear()
@@ -128,7 +130,7 @@ def gateway(server: Server, format_: str = FORMAT, **settings: Any) -> Iterator[
     with ExitStack() as stack:
         model = stack.enter_context(stack.enter_context(Threaded()).server(server))
         config = Config.for_backend(f"{model.url}/v1", format_, kind="completions", **settings)
-        yield Before(server, stack.enter_context(Running(config)).url)
+        yield Before(server, stack.enter_context(Running(config)))
 
 
 @pytest.fixture
@@ -192,6 +194,21 @@ def test_a_server_that_is_told_to_put_nothing_before_a_prompt_counts_so_too() ->
         assert "Hello" == before.ask(CHAT, stream=True).text
         assert counted | extra == counted
         assert before.server.sent("/v1/completions")[0]["prompt"] == counted["prompt"]
+
+
+def test_a_server_that_was_down_and_is_another_one_now_is_asked_what_it_is(before: Before) -> None:
+    """It had been forgotten, and nobody asked again: the gateway went on as before it was down."""
+    assert "Hello" == before.ask(CHAT, stream=True).text
+    served = before.running.service.models()[0]
+    (member,) = served.pool.members
+    for _ in range(2):
+        served.pool.note_failure(member, UpstreamError("gone", retryable=True))
+    assert not member.healthy
+    before.server.context = 500
+    before.running.run(served.pool.check())
+    assert (True, 500) == (member.healthy, served.context)
+    told = before.ask(CHAT, stream=False, text="considerably " * 400, limit=8)
+    assert "Hello" == told.text, "and it is asked how many tokens a prompt has, as before"
 
 
 # What it refuses.
