@@ -53,7 +53,8 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class HttpCall(Struct, frozen=True, gc=False):
-    """An HTTP request as a value. `path` is relative to the backend's base URL; `body` is JSON, None for a GET."""
+    """An HTTP request as a value. `path` is relative to the backend's base URL, and `/..` leads above its last part;
+    `body` is JSON, None for a GET."""
 
     method: str
     path: str
@@ -89,7 +90,8 @@ def counted(input_: int, output: int, cached: int = 0) -> Usage | None:
 
 class Facts(Struct, frozen=True, gc=False):
     """What a server tells of itself, None where it does not: tokens a conversation may have, places for conversations,
-    the model's name or file, what its generations end with, and whether it puts a token before each text."""
+    the model's name or file, what its generations end with, whether it puts a token before each text, and who it says
+    that its models are from: for many servers, the name of their own kind."""
 
     context: int | None = None
     slots: int | None = None
@@ -98,6 +100,7 @@ class Facts(Struct, frozen=True, gc=False):
     bos_token: str | None = None
     adds_bos: bool | None = None
     build: str | None = None
+    owner: str | None = None
 
 
 class AnswerReader(Protocol):
@@ -182,7 +185,8 @@ class Backend(ABC):
         return status <= 500
 
     def facts_calls(self) -> Sequence[HttpCall]:
-        """The requests whose answers `read_facts` reads: the list of models, which nearly every server has."""
+        """The requests whose answers `read_facts` reads: the list of models, which nearly every server has. The second
+        one, if any, is sent where the answer to the first says that there is a tokenizer to ask."""
         return (HttpCall("GET", "/models"),)
 
     def read_facts(self, bodies: Sequence[bytes]) -> Facts:
@@ -199,10 +203,14 @@ class Backend(ABC):
         model = models[0]
         slot = at_least_one(model.meta.n_ctx) if model.meta is not None else None
         context = at_least_one(model.max_model_len) or slot
-        return Facts(context=context, model=model.id)
+        return Facts(context=context, model=model.id, owner=model.owned_by)
+
+    def counts(self, facts: Facts) -> bool:
+        """Whether a server that tells this of itself has a tokenizer to ask."""
+        return self.tokens_call("") is not None
 
     def tokens_call(self, text: str, *, plain: bool = False) -> HttpCall | None:
-        """The request for a text's tokens, if the server has one.
+        """The request for a text's tokens, None where it cannot be asked for them.
 
         As a prompt: with what the server puts before it, and control tokens read as such. `plain`: as content, in which
         the text of a control token is text.
@@ -246,6 +254,7 @@ class _Model(Struct):
     id: str | None = None
     max_model_len: int | None = None
     meta: _Meta | None = None
+    owned_by: str | None = None
 
 
 class _Models(Struct):

@@ -89,7 +89,8 @@ _RETRY: dict[Kind, bool] = {
 
 _OVERFLOW = re.compile(
     r"context_length_exceeded|exceed_context_size|maximum context length|available context size|context window"
-    r"|prompt is too long|exceeds? the (model's )?context|context limit",
+    r"|prompt is too long|exceeds? the (model's )?context|context limit"
+    r"|max_tokens must be at least 1, got 0",  # which is what vLLM leaves of any number behind a prompt that fills it
     re.IGNORECASE,
 )
 _ASKED = re.compile(
@@ -103,6 +104,7 @@ _SENTENCES = tuple(
     re.compile(sentence, re.IGNORECASE | re.DOTALL)
     for sentence in (
         # vLLM, which has said it in several ways
+        r"context length is (?P<limit>\d+) tokens\. However, your prompt contains (?:at least )?(?P<asked>\d+) input",
         r"passed (?P<asked>\d+) input tokens and requested (?P<output>\d+) .{0,60}? length is only (?P<limit>\d+)",
         r"prompt \(length (?P<asked>\d+)\) is longer than the maximum model length of (?P<limit>\d+)",
         r"prompt \(total length (?P<asked>\d+)\) is too long to fit into the model \(context length (?P<limit>\d+)",
@@ -122,6 +124,7 @@ _SENTENCES = tuple(
 _PROMPT = re.compile(
     r"(at least )?\b(\d+) (?:input tokens|in (?:the|your) (?:prompt|messages)|tokens from the input|`inputs` tokens)"
 )
+_TOO_MANY = re.compile(r"max_tokens=\d+ cannot be greater than max_model_len=(\d+)")
 _MOST = re.compile(r"(?:context length is (?:only )?|context length of |must be <= )(\d+)")
 _NO_QUOTA = re.compile(r"\"(?:code|type)\"\s*:\s*\"(?:insufficient_quota|billing_error)\"")
 
@@ -190,9 +193,12 @@ class Room(Struct, frozen=True):
 def room_said(error: UpstreamError) -> Room | None:
     """What a backend says that refused not the prompt but the length of the answer; None where it says no such thing.
 
-    One that has read no further than would fit says at least how long the prompt is.
+    One that has read no further than would fit says at least how long the prompt is. One that has not looked at it,
+    because there are never so many tokens, says nothing of it: as if there were none.
     """
     said = f"{error}\n{error.body}"
+    if error.upstream == 400 and (whole := _number(_TOO_MANY, said)):
+        return Room(0, whole, exact=True)
     found, most = _PROMPT.search(said), _number(_MOST, said)
     if error.upstream not in (400, 413, 422) or found is None or most is None:
         return None

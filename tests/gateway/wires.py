@@ -49,7 +49,8 @@ class Wire:
             found = self.models(asked.line.split(" ")[1])
             return said({"error": {"message": "not found"}}, status=404) if found is None else said(found)
         if asked.line.endswith("/tokenize"):
-            return said({"tokens": list(range(len(asked.json["content"]) // 3 + 1))})
+            text = asked.json["content" if self.kind == "llamacpp" else "prompt"]
+            return said({"tokens": list(range(len(text) // 3 + 1))})
         strange = set() if self.knows is None else set(asked.json) - self.knows
         if strange:
             return said({"detail": f"Unexpected keys in the request: {strange}"}, status=422)
@@ -93,20 +94,24 @@ def _plain(asked: Asked, written: Written) -> Script:
     return _chunks(asked, written, last=last, ends=["[DONE]"])
 
 
-# vLLM and SGLang: they name the stop, count in a chunk without choices, and write 16 tokens where nobody says more.
+# vLLM and SGLang: they name the stop, count in a chunk without choices, and write 16 tokens where nobody says more. The
+# last text of vLLM comes with the reason for the end.
 
 
 def _vllm(asked: Asked, written: Written) -> Script:
-    last = {"choices": [{"text": "", "index": 0, "finish_reason": written.finish, "stop_reason": written.stop}]}
-    if not asked.json.get("stream"):
-        last["choices"][0]["text"] = written.text
-        return said(last | {"usage": _usage(asked, written)})
-    counted = {"choices": [], "usage": _usage(asked, written)}
-    return _chunks(asked, written, last=last, ends=[counted, "[DONE]"])
+    streams = asked.json.get("stream")
+    text = "".join(written.tokens[-1:] if streams else written.tokens)
+    choice = {"text": text, "index": 0, "logprobs": None, "finish_reason": written.finish, "stop_reason": written.stop}
+    last, usage = {"object": "text_completion", "choices": [choice]}, _usage(asked, written)
+    if not streams:
+        return said(last | {"usage": usage})
+    before = Written(written.tokens[:-1], written.finish)
+    return _chunks(asked, before, last=last, ends=[{"choices": [], "usage": usage}, "[DONE]"])
 
 
 def _vllm_models(path: str) -> Any:
-    return {"data": [{"id": "org/model", "max_model_len": 32768}]} if path.endswith("/models") else None
+    model = {"id": "org/model", "owned_by": "vllm", "root": "org/model", "parent": None, "max_model_len": 32768}
+    return {"object": "list", "data": [model]} if path.endswith("/models") else None
 
 
 def _sglang(asked: Asked, written: Written) -> Script:

@@ -133,10 +133,23 @@ def test_llamacpp_tokens_are_those_of_a_prompt_or_of_content() -> None:
     for bad in (b"", b"{}", b'{"tokens":["x"]}', b"[" * 5000):
         with pytest.raises(UpstreamError, match="sent no tokens"):
             LLAMA.read_tokens(bad)
-    for other in (COMPLETIONS, AI00):
-        assert other.tokens_call("a") is None
-        with pytest.raises(UpstreamError, match="no tokenizer"):
-            other.read_tokens(b"{}")
+    assert AI00.tokens_call("a") is None
+    with pytest.raises(UpstreamError, match="no tokenizer"):
+        AI00.read_tokens(b"{}")
+
+
+def test_only_who_is_known_to_have_a_tokenizer_is_asked_for_tokens() -> None:
+    call = COMPLETIONS.tokens_call("a<|x|>")
+    assert call is not None
+    assert ("POST", "/../tokenize", {"prompt": "a<|x|>"}) == (call.method, call.path, body(call))
+    assert COMPLETIONS.tokens_call("a<|x|>", plain=True) is None  # it would be the same
+    assert [1, 2] == COMPLETIONS.read_tokens(b'{"count":2,"max_model_len":64,"tokens":[1,2],"token_strs":null}')
+    for bad in (b"", b"{}", b'{"tokens":["x"]}', b"[" * 5000):
+        with pytest.raises(UpstreamError, match="sent no tokens"):
+            COMPLETIONS.read_tokens(bad)
+    owners = ("vllm", "sglang", "openai", None)
+    assert [True, True, False, False] == [COMPLETIONS.counts(Facts(owner=owner)) for owner in owners]
+    assert [True, False] == [backend.counts(Facts()) for backend in (LLAMA, AI00)]
 
 
 def test_ai00_takes_settings_in_a_sampler_and_a_grammar_and_a_state_by_other_names() -> None:
@@ -178,15 +191,16 @@ def test_a_context_and_slots_that_there_are_not_are_not_known(number: int) -> No
     said = {"default_generation_settings": {"n_ctx": number}, "total_slots": number}
     assert Facts() == LLAMA.read_facts([json.dumps(said).encode(), b""])
     for card in ({"max_model_len": number}, {"meta": {"n_ctx": number}}):
-        assert Facts() == COMPLETIONS.read_facts([json.dumps({"data": [card]}).encode()])
+        assert Facts() == COMPLETIONS.read_facts([json.dumps({"data": [card]}).encode(), b""])
     both = {"data": [{"max_model_len": number, "meta": {"n_ctx": 64}}]}
-    assert Facts(context=64) == COMPLETIONS.read_facts([json.dumps(both).encode()])
+    assert Facts(context=64) == COMPLETIONS.read_facts([json.dumps(both).encode(), b""])
 
 
 def test_facts_are_read_where_servers_say_them() -> None:
     models = b'{"object":"list","data":[{"id":"m","object":"model","max_model_len":8192}]}'
-    assert Facts(context=8192, model="m") == COMPLETIONS.read_facts([models])
-    assert Facts(context=64, model="m") == COMPLETIONS.read_facts([b'{"data":[{"id":"m","meta":{"n_ctx":64}}]}'])
+    assert Facts(context=8192, model="m") == COMPLETIONS.read_facts([models, b""])
+    assert Facts(owner="vllm") == COMPLETIONS.read_facts([b'{"data":[{"object":"model","owned_by":"vllm"}]}', b"{}"])
+    assert Facts(context=64, model="m") == COMPLETIONS.read_facts([b'{"data":[{"id":"m","meta":{"n_ctx":64}}]}', b""])
     assert Facts(model="RWKV") == AI00.read_facts([b'{"data":[{"object":"models","id":"RWKV"}]}'])
     props = (
         b'{"default_generation_settings":{"n_ctx":64},"total_slots":2,"model_path":"C:\\\\m\\\\x.gguf","eos_token":"E"}'

@@ -13,6 +13,7 @@
 | `stop_reason`, `matched_stop` | `stop` |
 | `logprobs`, in the form of text completions or of chats | `logprobs` |
 | `usage`, in any chunk, and `prompt_tokens_details.cached_tokens` | `usage` |
+| `tokens` of `/tokenize`, which vLLM and SGLang have above `/v1` | tokens of a prompt |
 
 Spec: platform.openai.com/docs/api-reference/completions. Quirks: some of these servers refuse every member that they do
 not know, so no more is sent than all of them take; `also` names more, as `top_k` for one that has it. Some never say
@@ -22,20 +23,24 @@ grammar goes through: one of these servers dies of a bad one. `echo` is ignored 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from turnscript.backend import (
     UNREADABLE,
     AnswerReader,
     Backend,
     Completion,
+    Facts,
     HttpCall,
     JsonReader,
     Piece,
     counted,
+    encode,
     limit_of,
     stops_of,
     token_reader,
@@ -66,7 +71,9 @@ class Completions(Backend):
             "max_tokens": limit_of(ask),
             "stream": ask.stream,
         } | self.sampling(ask)
-        if stops := stops_of(ask):  # transformers serve fails at an empty list
+        if members.get("top_p") == 0:
+            members["top_p"] = _LEAST_TOP_P
+        if stops := stops_of(ask)[:_MOST_STOPS]:  # transformers serve fails at an empty list
             members["stop"] = stops
         if ask.model is not None:
             members["model"] = ask.model
@@ -81,6 +88,58 @@ class Completions(Backend):
     def reader(self, ask: Completion) -> AnswerReader:
         """A reader for the answer."""
         return _Reader(token_reader(ask))
+
+    def counts(self, facts: Facts) -> bool:
+        """Others are not asked: a prompt is nothing to try paths with."""
+        return facts.owner in _COUNTING
+
+    def tokens_call(self, text: str, *, plain: bool = False) -> HttpCall | None:
+        """The request for a prompt's tokens. These servers read control tokens in any text: none of it is plain."""
+        return None if plain else self._tokenize(prompt=text)
+
+    def _tokenize(self, **members: Any) -> HttpCall:
+        """The request to its tokenizer, which puts before a text what a completion of it would have."""
+        if _ADDS in self.extra:
+            members[_ADDS] = self.extra[_ADDS]
+        return HttpCall("POST", "/../tokenize", encode(members))
+
+    def facts_calls(self) -> Sequence[HttpCall]:
+        """The list of models, and what is put before a prompt."""
+        return (*super().facts_calls(), self._tokenize(prompt="", return_token_strs=True))
+
+    def read_facts(self, bodies: Sequence[bytes]) -> Facts:
+        """What both say."""
+        facts = super().read_facts(bodies)
+        try:
+            first = _read_tokens(bodies[1])
+        except UNREADABLE:
+            return facts
+        return replace(facts, adds_bos=bool(first.tokens), bos_token=next(iter(first.token_strs or ()), None))
+
+    def read_tokens(self, body: bytes) -> list[int]:
+        """The ids."""
+        try:
+            return _read_tokens(body).tokens
+        except UNREADABLE:
+            said = body[:200].decode("utf-8", "replace")
+            raise UpstreamError(f"the model server sent no tokens: {said!r}", body=said) from None
+
+
+_MOST_STOPS = 4
+"""vLLM and TGI refuse more, unless they are started with another number. Who reads the answer looks for all of them."""
+_LEAST_TOP_P = 1e-6
+"""What stands for 0, which OpenAI takes and vLLM, SGLang and TGI refuse: the likeliest token alone."""
+_ADDS = "add_special_tokens"
+_COUNTING = frozenset({"vllm", "sglang"})
+"""Who has a tokenizer to ask, by the name that stands in its list of models."""
+
+
+class _Tokens(Struct):
+    tokens: list[int]
+    token_strs: list[str] | None = None
+
+
+_read_tokens = msgspec.json.Decoder(_Tokens).decode
 
 
 # Reading answers.

@@ -93,6 +93,7 @@ class Member:
         """Ask what it is; if that is another server than before, its conversations are gone."""
         if await self.upstream.renew():
             self.places = None
+        await self.upstream.facts()  # of one that was down nothing is known
         await self.learn()
 
     def holds(self, session: str | None) -> bool:

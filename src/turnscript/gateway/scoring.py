@@ -168,8 +168,8 @@ class _Line:
             passed, start, size = self._next(raw, at)
             if start < 0:
                 break
-            for _ in range(passed):
-                self._waiting.popleft()
+            before = [self._waiting.popleft() for _ in range(passed)]
+            found += [_Placed(start, start, empty) for empty, data in before if not data]
             token, _ = self._waiting.popleft()
             at = start + size
             found.append(_Placed(start, at, token))
@@ -180,6 +180,8 @@ class _Line:
         """The next token: how many before it are passed over, where it begins, and its size."""
         near = [data for _, data in islice(self._waiting, _AHEAD)]
         for passed, data in enumerate(near):
+            if passed and not data:  # the first bytes of a character: they are before any other token
+                continue
             if _CUT not in data and raw.startswith(data[: len(raw) - at], at):
                 return passed, at, len(data)
             if not passed and (size := _cut_size(raw, at, data)) is not None:
@@ -188,6 +190,8 @@ class _Line:
         if first and raw.startswith(first[: len(raw) - at], at):
             return 0, at, len(first)
         for passed, data in enumerate(near):
+            if passed and not data:
+                continue
             start = _found(raw, at, data, straddling=not passed)
             if start >= 0:
                 return passed, start, len(data)

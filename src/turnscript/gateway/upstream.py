@@ -119,18 +119,19 @@ class Upstream:
         return True
 
     async def _bodies(self) -> list[bytes | None]:
-        """The answers to the questions for the facts; where the first tells nothing, the others are not asked."""
+        """The answers to the questions for the facts. All but the first are for a tokenizer, if there is one."""
         first, *others = self.backend.facts_calls() or (None,)
         bodies = [await self._told(first)] if first is not None else []
-        tells = self._read([*bodies, *(None for _ in others)]) != Facts()
-        return bodies + [await self._told(call) if tells else None for call in others]
+        told = self._read([*bodies, *(None for _ in others)])
+        asks = told != Facts() and self.backend.counts(told)
+        return bodies + [await self._told(call) if asks else None for call in others]
 
     def _read(self, bodies: Sequence[bytes | None]) -> Facts:
         return self.backend.read_facts([body or b"" for body in bodies]) if any(bodies) else Facts()
 
     async def tokens(self, text: str, *, plain: bool = False) -> list[int] | None:
         """The ids of a text's tokens, as a prompt or, `plain`, as content; None if the server cannot tell."""
-        call = self.backend.tokens_call(text, plain=plain)
+        call = self.backend.tokens_call(text, plain=plain) if self.backend.counts(self.known) else None
         body = await self._told(call) if call is not None else None
         return self.backend.read_tokens(body) if body is not None else None
 
