@@ -154,9 +154,14 @@ class AnthropicMessages(Api):
             return 2
         signs = _typed_objects(plain(members["messages"]), ("content",))
         tools = _typed_objects(plain(members.get("tools", Raw(b"[]"))), ())
-        if any(str(one.get("type")) in _OWN_BLOCKS or "source" in one for one in signs):
+        if any(_is_own(one) or "source" in one for one in signs):
             return 2
         return 2 if any("input_schema" in one for one in tools) else 0
+
+
+def _is_own(block: Mapping[str, Any]) -> bool:
+    """Whether only this API has such blocks. Mistral's thoughts are called the same, and are lists."""
+    return str(block.get("type")) in _OWN_BLOCKS and not isinstance(block.get("thinking"), list)
 
 
 def _is(members: Mapping[str, Json], key: str, value: bytes) -> bool:

@@ -1,0 +1,53 @@
+"""Owns what servers of other makers write in their own way, and their clients: it is read as meant."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import turnscript as ts
+from tests.chatstream import DONE, HELLO, STOP, chunk, read, well_formed
+from turnscript.errors import InvalidRequest
+from turnscript.sse import frame
+
+CHAT = ts.get_api("openai-chat")
+RESPONSES = ts.get_api("openai-responses")
+FUNCTION = {"name": "look", "parameters": {"type": "object"}}
+CALL = {"id": "c1", "function": {"name": "look", "arguments": '{"a": 1.0}'}}
+
+
+def asked(*messages: dict[str, Any], **members: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": "Hi"}, *messages], **members}
+
+
+def answered(message: dict[str, Any] | None, reason: str = "stop", **members: Any) -> dict[str, Any]:
+    choice = {"index": 0, "finish_reason": reason, **members}
+    choice |= {} if message is None else {"message": {"role": "assistant", **message}}
+    return {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+
+
+def written(body: dict[str, Any]) -> Any:
+    rendered = ts.convert(body, "openai-chat", "openai-chat", strict=True)
+    return rendered.value
+
+
+# Telling what an unlabelled body is.
+
+
+def test_a_thought_that_is_a_list_is_no_block_of_messages() -> None:
+    """As Mistral's reasoning models say them, and want them back."""
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+    body = asked({"role": "assistant", "content": [thought, {"type": "text", "text": "Ho"}]})
+    assert "openai-chat" == ts.parse(body).origin
+    assert body == ts.convert(body, "auto", "openai-chat", strict=True).value
+    own = asked({"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}]})
+    assert "anthropic" == ts.parse(own).origin
+
+
+def test_a_prompt_by_its_id_is_for_responses() -> None:
+    body = {"prompt": {"id": "pmpt_1", "variables": {"city": "Rome"}}, "include": []}
+    assert "openai-responses" == ts.parse(body).origin
+    assert body == ts.convert(body, "auto", "openai-responses", strict=True).value
+    assert "openai-completions" == ts.parse({"model": "m", "prompt": "Once"}).origin
