@@ -51,3 +51,30 @@ def test_a_prompt_by_its_id_is_for_responses() -> None:
     assert "openai-responses" == ts.parse(body).origin
     assert body == ts.convert(body, "auto", "openai-responses", strict=True).value
     assert "openai-completions" == ts.parse({"model": "m", "prompt": "Once"}).origin
+
+
+# Events of Responses.
+
+
+def test_a_part_of_a_thought_has_events_of_its_own_name() -> None:
+    """As vLLM sends them."""
+    item = {"type": "reasoning", "id": "rs_1", "summary": [], "status": "in_progress"}
+    part = {"type": "reasoning_text", "text": "hm"}
+    place = {"item_id": "rs_1", "output_index": 0, "content_index": 0}
+    response = {"id": "resp_1", "object": "response", "status": "in_progress", "model": "m", "output": []}
+    done = item | {"status": "completed", "content": [part]}
+    told: list[dict[str, Any]] = [
+        {"type": "response.created", "response": response},
+        {"type": "response.output_item.added", "output_index": 0, "item": item},
+        {"type": "response.reasoning_part.added", **place, "part": part | {"text": ""}},
+        {"type": "response.reasoning_text.delta", **place, "delta": "hm"},
+        {"type": "response.reasoning_text.done", **place, "text": "hm"},
+        {"type": "response.reasoning_part.done", **place, "part": part},
+        {"type": "response.output_item.done", "output_index": 0, "item": done},
+        {"type": "response.completed", "response": response | {"status": "completed", "output": [done]}},
+    ]
+    parser = RESPONSES.stream_parser()
+    events = parser.feed(b"".join([frame(json.dumps(one), one["type"]) for one in told])) + parser.close()
+    folded = ts.fold(events)
+    assert [] == folded.issues
+    assert [("thinking", "hm")] == [(item.kind, item.content[0].text) for item in folded.items]  # type: ignore[attr-defined]
