@@ -33,6 +33,42 @@ def written(body: dict[str, Any]) -> Any:
     return rendered.value
 
 
+# Requests.
+
+
+def test_a_function_without_its_type_is_a_function() -> None:
+    """As Mistral's clients leave it out, and its answers do."""
+    messages = [{"role": "assistant", "content": "", "tool_calls": [CALL]}]
+    messages.append({"role": "tool", "tool_call_id": "c1", "content": "ok"})
+    body = asked(*messages, tools=[{"function": FUNCTION}], tool_choice={"function": {"name": "look"}})
+    assert "openai-chat" == ts.parse(body).origin
+    value = written(body)
+    assert [{"type": "function", "function": FUNCTION}] == value["tools"]
+    assert {"type": "function", "function": {"name": "look"}} == value["tool_choice"]
+    assert [{"type": "function", **CALL}] == value["messages"][1]["tool_calls"]
+    typed = asked(*value["messages"][1:], tools=value["tools"], tool_choice=value["tool_choice"])
+    for name in ("openai-responses", "anthropic-messages"):
+        assert ts.convert(typed, "openai-chat", name).value == ts.convert(body, "openai-chat", name).value
+
+
+@pytest.mark.parametrize("entry", [{}, {"": 1}, {"name": "look"}, {"custom": {"name": "look"}}])
+def test_what_has_neither_a_type_nor_a_function_is_an_error_with_its_place(entry: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        CHAT.parse_request(asked(tools=[entry]))
+    assert "$.tools[0].type" == raised.value.path
+
+
+@pytest.mark.parametrize("url", ["https://x.test/a.png", "data:image/png;base64,AAAA"])
+def test_a_picture_by_its_url_alone_is_a_picture(url: str) -> None:
+    def body(image: Any) -> dict[str, Any]:
+        return asked({"role": "user", "content": [{"type": "image_url", "image_url": image}]})
+
+    for name in ("openai-chat", "openai-responses", "anthropic-messages"):
+        alone, usual = ts.convert(body(url), "auto", name), ts.convert(body({"url": url}), "auto", name)
+        assert usual.value == alone.value
+        assert usual.losses == alone.losses
+
+
 # Telling what an unlabelled body is.
 
 

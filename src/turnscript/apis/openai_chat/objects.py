@@ -60,7 +60,7 @@ class ImageUrl(Wire):
 
 
 class ImagePart(Wire, tag="image_url", tag_field="type"):
-    image_url: ImageUrl
+    image_url: ImageUrl | str  # servers take the URL alone, too
     prompt_cache_breakpoint: Json | UnsetType = UNSET
 
 
@@ -102,6 +102,7 @@ class CalledFunction(Wire):
 
 
 class FunctionCall(Wire, tag="function", tag_field="type"):
+    known_by = "function"
     function: CalledFunction
     id: str | UnsetType = UNSET
 
@@ -185,6 +186,7 @@ class FunctionDefinition(Wire):
 
 
 class FunctionTool(Wire, tag="function", tag_field="type"):
+    known_by = "function"
     function: FunctionDefinition
 
 
