@@ -33,6 +33,86 @@ def written(body: dict[str, Any]) -> Any:
     return rendered.value
 
 
+# Streams of chunks.
+
+
+def told(delta: dict[str, Any], so_far: str, **members: Any) -> bytes:
+    choice = {"index": 0, "delta": delta, "message": {"role": "assistant", "content": so_far}} | members
+    return frame(json.dumps({"id": "p", "object": "chat.completion.chunk", "choices": [choice]}))
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_what_was_said_so_far_beside_a_delta_is_not_said_again(size: int) -> None:
+    """As Perplexity sends it."""
+    data = told({"role": "assistant", "content": "1"}, "1") + told({"content": " 2"}, "1 2")
+    data += told({"role": "assistant", "content": ""}, "1 2", finish_reason="stop")
+    events = read(data, size)
+    response = ts.fold(events)
+    assert well_formed(events)
+    assert ["1 2"] == [part.text for item in response.items for part in item.content]  # type: ignore[attr-defined]
+    assert ("stop", []) == (response.finish_reason, response.issues)
+
+
+def test_a_whole_answer_with_an_empty_delta_is_its_message() -> None:
+    response = CHAT.parse_response(answered({"content": "Hi"}, delta={"role": "assistant", "content": ""}))
+    assert [ts.Assistant(content=[ts.Text(text="Hi")])] == response.items
+    assert [] == response.issues
+
+
+def test_a_chunk_that_tells_only_what_a_filter_found_says_something() -> None:
+    """As Azure sends them, before the first delta or behind the last."""
+    found = frame(
+        json.dumps({"choices": [{"index": 0, "finish_reason": None, "content_filter_results": {"hate": {}}}]})
+    )
+    response = ts.fold(read(found + HELLO + found + STOP + DONE))
+    assert [] == response.issues
+    assert b"content_filter_results" in bytes(response.extra["choices"])
+
+
+def test_a_filter_that_leaves_no_message_is_the_end_of_an_answer() -> None:
+    """As Azure answers, whole."""
+    body = answered(None, "content_filter", content_filter_results={"hate": {"filtered": True}})
+    response = CHAT.parse_response(body)
+    assert ([], "content_filter", []) == (response.items, response.finish_reason, response.issues)
+    with pytest.raises(InvalidRequest, match="expected a message"):
+        CHAT.parse_response(answered(None, "stop"))
+
+
+@pytest.mark.parametrize("empty", [{"name": "", "arguments": ""}, {"name": None, "arguments": None}])
+def test_an_empty_function_call_is_no_call(empty: dict[str, Any]) -> None:
+    """As servers in Go write a member that has no value."""
+    whole = CHAT.parse_response(answered({"content": "4", "function_call": empty, "tool_calls": None}))
+    streamed = ts.fold(read(chunk({"content": "4", "function_call": empty}) + STOP + DONE))
+    for response in (whole, streamed):
+        assert [ts.Assistant(content=[ts.Text(text="4")])] == response.items
+        assert [] == response.issues
+
+
+# Thoughts under two names.
+
+
+def test_a_thought_under_two_names_is_lost_under_neither() -> None:
+    thought = {"reasoning_content": "hm", "reasoning": "hm"}
+    body = asked({"role": "assistant", "content": "Ho", **thought}, {"role": "user", "content": "And?"})
+    assert body == written(body)
+    one = asked({"role": "assistant", "content": "Ho", "reasoning_content": "hm"}, {"role": "user", "content": "And?"})
+    answer = answered({"content": "Ho", **thought})
+    for name in ("openai-responses", "anthropic-messages", "rwkv-universal"):
+        both, single = ts.convert(body, "openai-chat", name), ts.convert(one, "openai-chat", name)
+        assert single.losses == both.losses
+        losses = ts.convert(answer, "openai-chat", name, side="response").losses
+        assert not [loss for loss in losses if "reasoning" in loss.path]
+
+
+def test_a_stream_does_not_say_a_thought_of_two_names_again_at_its_end() -> None:
+    pieces = [{"reasoning_content": text, "reasoning": text} for text in ("h", "m")]
+    events = read(b"".join(map(chunk, pieces)) + HELLO + STOP + DONE)
+    renderer = CHAT.stream_renderer(ts.Request(origin="openai-chat"))
+    out = renderer.send(events) + renderer.close()
+    assert 2 == out.count(b'"reasoning_content":')
+    assert b'"reasoning":' not in out
+
+
 # Requests.
 
 

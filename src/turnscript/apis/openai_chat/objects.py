@@ -44,6 +44,9 @@ WORDS = {
 
 NULL = Json(NULL_TEXT)
 
+BOTH = "reasoning_content+reasoning"
+"""The slot of a thought that stood under both names, the same text twice."""
+
 
 # Content parts, tagged by `type`.
 
