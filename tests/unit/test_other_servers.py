@@ -169,6 +169,24 @@ def test_a_prompt_by_its_id_is_for_responses() -> None:
     assert "openai-completions" == ts.parse({"model": "m", "prompt": "Once"}).origin
 
 
+@pytest.mark.parametrize("prompt", [[], "Once", ["Once"]])
+def test_an_answer_that_repeats_its_prompt_is_an_answer(prompt: Any) -> None:
+    """As Together's do, those to chats with an empty one."""
+    assert "openai-chat" == ts.parse_response(answered({"content": "Hi"}) | {"prompt": prompt}).origin
+    body = answered({"content": "Hi"}) | {"prompt": prompt}
+    assert [ts.Assistant(content=[ts.Text(text="Hi")])] == ts.parse_exchange(body).response.items
+    assert "Hi" == ts.convert(body, "auto", "anthropic-messages").value["content"][0]["text"]
+    text = {"object": "text_completion", "choices": [{"index": 0, "text": "upon", "finish_reason": "stop"}]}
+    assert "openai-completions" == ts.parse_exchange(text | {"prompt": prompt}).response.origin
+    assert "upon" == ts.convert(text | {"prompt": prompt}, "auto", "anthropic-messages").value["content"][0]["text"]
+
+
+def test_an_answer_that_repeats_its_input_is_an_answer() -> None:
+    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}
+    body = {"object": "response", "status": "completed", "model": "m", "output": [message], "input": [], "prompt": None}
+    assert "Hi" == ts.convert(body, "auto", "anthropic-messages").value["content"][0]["text"]
+
+
 # Events of Responses.
 
 
