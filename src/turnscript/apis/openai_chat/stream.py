@@ -145,8 +145,10 @@ class Assembly:
 
         Some servers send both: chunks with all that was said so far beside the delta, answers with an empty delta.
         """
-        both = (choice.message, choice.delta) if self._whole else (choice.delta, choice.message)
-        return next((piece for piece in both if isinstance(piece, Piece)), None)
+        first, second = (choice.message, choice.delta) if self._whole else (choice.delta, choice.message)
+        if isinstance(first, Piece):
+            return first
+        return second if isinstance(second, Piece) else None
 
     def _late(self, choice: Choice, piece: Piece | None) -> None:
         """Something behind the end: it is read, but the end may have been none, or this another answer's."""
@@ -162,9 +164,9 @@ class Assembly:
         rest = _said(piece, "annotations", "audio")
         if isinstance(piece.reasoning_content, str):
             lanes.add("reasoning_content", piece.reasoning_content)
-            self._thoughts.append(piece.reasoning_content)
+            self._thoughts += [piece.reasoning_content] if piece.reasoning_content else []
         if piece.reasoning is not UNSET:
-            if bytes(piece.reasoning)[:1] == b'"' and not any(self._thoughts):
+            if bytes(piece.reasoning)[:1] == b'"' and not self._thoughts:
                 lanes.add("reasoning", plain(piece.reasoning))
             elif piece.reasoning != _NULL:
                 rest.append(("reasoning", piece.reasoning))
