@@ -33,7 +33,7 @@ from turnscript.jsontext import Json, read_object
 from turnscript.losses import Loss, LossKind
 from turnscript.rendered import Rendered
 from turnscript.serving import Serving
-from turnscript.sources import Words, at_source, member_path, not_here, unnamed
+from turnscript.sources import Words, at_source, member_path, not_here, telling, unnamed
 from turnscript.wire import Reader, Rest, mismatch
 
 Body = dict[str, Any]
@@ -152,6 +152,7 @@ class Rendering:
             same = {key: value for key, value in extra.items() if key in shared and bytes(value) != b"null"}
             body |= same
             strange = {key: value for key, value in extra.items() if key not in same}
+            strange = telling(strange, self.request.words) if at != "$" else strange
             paths = unnamed(strange, self.request.words)
             self.losses += [not_here(self.target, f"{at}.{path}", strange.get(path)) for path in paths]
 

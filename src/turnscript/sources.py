@@ -40,14 +40,15 @@ Words = Mapping[str, str]
 where an answer says why it ended. Any other member that begins with `response.` (`response.usage`) is an object in an
 answer's body of which some members have a name in the model, and where it stands; an empty one is never lost. `content`
 is `string` where a message of one plain text usually holds it as a string, not in a list. `holders` lists the members
-of bodies and items that are objects with named members in them.
+of bodies and items that are objects with named members in them. `silent` lists members of items and parts that answers
+have whether they say anything or not: null and what is empty are nothing there, and are never lost.
 """
 
 NOT_HERE = "has no such member here"
 EMPTY = "it is empty, which says nothing, and is left out"
-_NOTHING = (b"null", b"[]", b"{}")
 """How the loss of a member is told of a target."""
 
+_NOTHING = (b"null", b"[]", b"{}")
 _ENDS = ("finish_reason", "stop_sequence")
 _CHOICE = "$.choices["
 _FIRST = "choices[0]"
@@ -88,16 +89,23 @@ def unnamed(extra: Extra, words: Words) -> Iterator[str]:
     """Where unnamed members stood, below what has them as its `extra`. Those in a holder wait there under its key, and
     the holder itself is not unnamed, unless it is kept whole: then it says its type."""
     for key, value in extra.items():
-        inner = read_object(value) if key in _holders(words.get("holders", "")) and bytes(value)[:1] == b"{" else {}
+        inner = read_object(value) if key in _names(words.get("holders", "")) and bytes(value)[:1] == b"{" else {}
         if inner and "type" not in inner:
             yield from (f"{key}.{member}" for member in unnamed(inner, words))
         else:
             yield key
 
 
+def telling(extra: Extra, words: Words) -> Extra:
+    """The unnamed members of an item or a part that say something. Clients send an answer back as they got it, with a
+    null for the refusal that it is not."""
+    silent = _names(words.get("silent", ""))
+    return {key: value for key, value in extra.items() if key not in silent or bytes(value) not in _NOTHING}
+
+
 @cache
-def _holders(names: str) -> frozenset[str]:
-    return frozenset(names.split())
+def _names(words: str) -> frozenset[str]:
+    return frozenset(words.split())
 
 
 def message_path(at: str) -> str:
@@ -116,8 +124,12 @@ def in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
     if request.origin is None or not losses:
         return losses
     items: dict[str, Item] = {}
+    silent: set[str] = set()
     for item in request.items:
         items.setdefault(item.at, item)
+        around = item.hints.envelope if item.hints is not None else {}
+        silent |= {f"{message_path(item.at)}.{key}" for key in around.keys() - telling(around, request.words).keys()}
+    losses = [loss for loss in losses if loss.path not in silent or not isinstance(loss, UnnamedLoss)]
     longest = max(map(len, items), default=0)
     return at_source(request, [one for loss in losses for one in _in_words(loss, items, longest, request.words)])
 
@@ -239,7 +251,9 @@ def _unnamed_of(item: Item, member: str, words: Words) -> list[str]:
     holder, _, key = member.rpartition(".")
     part = _part_at(item, holder)
     extra = item.extra if not holder else part.extra if part is not None else {}
-    return [f"{holder}.{path}" for path in unnamed({key: extra[key]}, words)] if key in extra else [member]
+    return (
+        [f"{holder}.{path}" for path in unnamed(telling({key: extra[key]}, words), words)] if key in extra else [member]
+    )
 
 
 def _part_at(item: Item, member: str) -> Part | None:

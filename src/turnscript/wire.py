@@ -16,7 +16,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Raw, Struct
@@ -32,8 +32,10 @@ class Rest(dict[str, Json]):
 
 
 class Wire(Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
-    """Base of all declared wire objects."""
+    """Base of all declared wire objects. `known_by`: the member that tells what an object is where its tag is missing;
+    some servers take it so, and then some clients leave the tag out."""
 
+    known_by: ClassVar[str | None] = None
     # The odd wire name keeps `rest` out of reach of a body: under its own name, `"rest": null` would be read as None.
     rest: Rest | None = msgspec.field(default=None, name="(rest)")
 
@@ -184,8 +186,12 @@ def _union_reader(type_: Any) -> Callable[[Json, str], Any]:
 
 
 def _tagged(value: Json, at: str, tags: dict[Any, type[Wire]], tag_field: str) -> Any:
-    tag = read_object(value).get(tag_field)
+    members = read_object(value)
+    tag = members.get(tag_field)
     if tag is None:
+        untagged = next((cls for cls in tags.values() if cls.known_by in members), None)
+        if untagged is not None:
+            return reader_of(untagged)(value, at)
         known = ", ".join(sorted(map(repr, tags)))
         raise missing(at, tag_field, f"one of {known}")
     word = plain(tag)

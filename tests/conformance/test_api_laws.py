@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import turnscript as ts
 from tests.conformance.examples import fewer
@@ -15,6 +16,7 @@ from tests.strategies.marks import Marks, above
 from tests.strategies.sdk import bodies
 from tests.strategies.unknown import with_unknown
 from turnscript.losses import part_path
+from turnscript.sources import Words, telling
 
 MANY = max(settings.default.max_examples, 500) if settings.default else 500
 
@@ -193,24 +195,28 @@ def _mode(settings: ts.Settings) -> str:
 
 def _items_arrive(source: ts.Request, target: ts.Request, paths: list[str]) -> None:
     """Items that no loss names arrive equal and in order; an item that was not sent needs a loss to explain it."""
-    arrived = [bare(item) for item in target.items]
+    arrived = [bare(item, source.words) for item in target.items]
     position = 0
     for item in source.items:
         parts = [part_path(item.at, index) for index in range(len(getattr(item, "content", ())))]
         if any(_named(path, paths) for path in [item.at, *parts]):
             continue
-        while position < len(arrived) and arrived[position] != bare(item):
+        while position < len(arrived) and arrived[position] != bare(item, source.words):
             position += 1
         assert position < len(arrived), f"{item.at} changed or moved, unlisted: {item}\narrived: {target.items}"
         position += 1
-    sent = [bare(item) for item in source.items]
+    sent = [bare(item, source.words) for item in source.items]
     assert paths or all(item in sent for item in arrived), "an item was invented, unlisted"
 
 
-def bare(item: ts.Item) -> ts.Item:
-    """An item without the shape that it had on the wire, and without an id of ours (requirements D-X-7)."""
+def bare(item: ts.Item, words: Words) -> ts.Item:
+    """An item without the shape that it had on the wire, without members that say nothing in answers (a null for the
+    refusal that it is not), and without an id of ours (requirements D-X-7)."""
     item = copy.copy(item)
     item.hints = None
+    item.extra = telling(item.extra, words)
+    if hasattr(item, "content"):
+        item.content = [replace(part, extra=telling(part.extra, words)) for part in item.content]
     if isinstance(item, ts.ToolCall | ts.ToolResult) and item.id and item.id.startswith("call_auto_"):
         item.id = None
     if isinstance(item, ts.ToolResult):

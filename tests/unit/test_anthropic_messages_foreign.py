@@ -263,6 +263,16 @@ def test_documents_of_text_or_of_nothing() -> None:
     assert (None, [("$.m[0].content[1]", "dropped")]) == part(Document())
 
 
+def test_a_text_that_came_as_bytes_is_a_text() -> None:
+    """Bytes are taken of PDF alone."""
+    source = {"type": "text", "media_type": "text/plain", "data": "Hé"}
+    assert ({"type": "document", "source": source}, []) == part(Document(data="SMOp", media_type="text/plain"))
+    assert [("$.m[0].content[1]", "approximated")] == part(Document(data="SMOp", media_type="text/csv"))[1]
+    for data in ("SOk=", "?"):  # no UTF-8, and no base64
+        bytes_ = {"type": "base64", "media_type": "text/plain", "data": data}
+        assert bytes_ == part(Document(data=data, media_type="text/plain"))[0]["source"]
+
+
 def test_a_refusal_becomes_text_and_sound_and_unknown_parts_are_dropped() -> None:
     assert (text("no"), [("$.m[0].content[1]", "approximated")]) == part(Refusal(text="no"))
     assert (None, [("$.m[0].content[1]", "dropped")]) == part(Audio(data="d", format="wav"))

@@ -13,7 +13,7 @@ from turnscript.engine.attributes import unhinted
 from turnscript.engine.escape import AUTO, POLICIES, Escape, rules_of, tags_in
 from turnscript.engine.spans import TRAINABLE, Glue, Literal, Writer
 from turnscript.engine.table import Document, Segment, Turn
-from turnscript.losses import Loss
+from turnscript.losses import Loss, UnnamedLoss
 from turnscript.respelling import COMPACT, SPACED, Spelling
 from turnscript.sources import message_path
 
@@ -341,7 +341,7 @@ def report_unshown(place: Place, item: Item, out: Writer) -> None:
             out.lose(f".{field}", "dropped", "this format does not show it")
     if item.hints is not None and not out.archive and place.speaks:
         missing = "this format has no place for members without a name"
-        out.losses += [Loss(f"{message_path(item.at)}.{key}", "dropped", missing) for key in item.hints.envelope]
+        out.losses += [UnnamedLoss(f"{message_path(item.at)}.{key}", "dropped", missing) for key in item.hints.envelope]
         for key in item.hints.attributes:
             out.lose(f".{key}", "dropped", missing)
 

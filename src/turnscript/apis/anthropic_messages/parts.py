@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,8 @@ from turnscript.apis.anthropic_messages.blocks import content_text
 from turnscript.conversation import Audio, Document, Image, Item, Part, Raw, Refusal, Text
 from turnscript.jsontext import Json, read_object
 from turnscript.sources import part_path
+
+_PLAIN = "text/plain"
 
 
 def is_plain_block(block: Any) -> bool:
@@ -51,10 +54,10 @@ class PartWriter:
         structure = None if self.rendering.foreign else _structure(part)
         source: Any = structure
         if structure is None and part.text is not None:
-            plain = "text/plain" if part.media_type is None else part.media_type
+            plain = _PLAIN if part.media_type is None else part.media_type
             source = {"type": "text", "media_type": plain, "data": part.text}
         elif structure is None:
-            source = self._source(part, path, "application/pdf")
+            source = self._text_source(part, path) or self._source(part, path, "application/pdf")
         if source is None:
             return None
         block: Body = {"type": "document", "source": source}
@@ -65,6 +68,20 @@ class PartWriter:
             block["context"] = part.context
         self.rendering.put_extra(block, part.extra, path)
         return block
+
+    def _text_source(self, part: Document, path: str) -> Body | None:
+        """A text that came as bytes, as a text: bytes are taken of PDF alone. None for any other document."""
+        kind, own = part.media_type or "", self.rendering.request.origin == self.rendering.origin
+        if own or part.data is None or not kind.startswith("text/"):
+            return None
+        try:
+            text = b64decode(part.data, validate=True).decode()
+        except ValueError:
+            return None
+        if kind != _PLAIN:
+            self.rendering.lose(path, "approximated", f"a text of type {kind!r} is a plain text here")
+        source = self._source(part, path, kind)  # what else is given of it is reported
+        return source and {"type": "text", "media_type": _PLAIN, "data": text}
 
     def _title(self, part: Document, path: str) -> str | None:
         if part.filename is None:

@@ -42,7 +42,7 @@ def claims_request(members: Mapping[str, Json]) -> int:
         return 2
     messages, tools = _value(members, "messages"), _objects(_value(members, "tools"))
     blocks = [block for message in _objects(messages) for block in _objects(message.get("content"))]
-    if any("source" in one or _is_own(str(one.get("type"))) for one in blocks):
+    if any("source" in one or _is_own(one) for one in blocks):
         return 2
     if any("input_schema" in one for one in tools):
         return 2
@@ -62,8 +62,10 @@ def claims_response(members: Mapping[str, Json]) -> int:
     return 2 if named and (ended or "usage" in members) else int(ended)
 
 
-def _is_own(type_: str) -> bool:
-    return type_ in _OWN_BLOCKS or type_.endswith(_OWN_ENDS)
+def _is_own(block: Mapping[str, Any]) -> bool:
+    """Whether only this API has such blocks. Mistral's thoughts are called the same, and are lists."""
+    type_ = str(block.get("type"))
+    return type_.endswith(_OWN_ENDS) or (type_ in _OWN_BLOCKS and not isinstance(block.get("thinking"), list))
 
 
 def _asks(members: Mapping[str, Json], tools: list[dict[str, Any]]) -> bool:

@@ -78,8 +78,9 @@ def _think(target: Target, message: Body, thoughts: Sequence[Thinking]) -> None:
         if item.extra or item.hints is not None:
             target.put_rest(message, item)
     if texts:
-        field = target.slot(thoughts[0]) or target.reasoning
-        message[field] = texts[0] if len(texts) == 1 else "\n\n".join(texts)
+        slot = target.slot(thoughts[0]) or target.reasoning
+        for field in slot.split("+"):  # of `BOTH`, each
+            message[field] = texts[0] if len(texts) == 1 else "\n\n".join(texts)
 
 
 def _thought(target: Target, item: Thinking) -> str | None:

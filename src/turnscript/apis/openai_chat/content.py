@@ -3,7 +3,7 @@
 | wire | model |
 | --- | --- |
 | `text` | `Text` |
-| `image_url{url, detail}` | `Image`, a base64 data URL split into `media_type` and `data` |
+| `image_url{url, detail}`, or the URL alone | `Image`, a base64 data URL split into `media_type` and `data` |
 | `input_audio{data, format}` | `Audio` |
 | `file{file_data, file_id, filename}` | `Document` |
 | `refusal` | `Refusal` |
@@ -22,6 +22,7 @@ from turnscript.apis.openai_chat.objects import (
     AudioPart,
     FilePart,
     ImagePart,
+    ImageUrl,
     RefusalPart,
     TextPart,
     given,
@@ -72,11 +73,12 @@ def _read_text(part: TextPart) -> Part:
 
 
 def _read_image(part: ImagePart) -> Part:
-    extra = with_inner(kept(part, BREAKPOINT), "image_url", part.image_url)
-    detail = given(part.image_url.detail)
-    media_type, data = split_data_url(part.image_url.url) or (None, None)
+    image = ImageUrl(url=part.image_url) if isinstance(part.image_url, str) else part.image_url
+    extra = with_inner(kept(part, BREAKPOINT), "image_url", image)
+    detail = given(image.detail)
+    media_type, data = split_data_url(image.url) or (None, None)
     if data is None:
-        return Image(url=part.image_url.url, detail=detail, extra=extra)
+        return Image(url=image.url, detail=detail, extra=extra)
     return Image(media_type=media_type, data=data, detail=detail, extra=extra)
 
 

@@ -18,6 +18,7 @@ NULL_TEXT = b"null"
 WORDS = {
     "holders": "function custom format grammar image_url input_audio file"
     " tool_choice allowed_tools function_call response_format json_schema",
+    "silent": "refusal annotations audio tool_calls function_call reasoning_content reasoning",
     "content": "string",
     "tool_call.name": "function.name",
     "tool_call.arguments": "function.arguments",
@@ -44,6 +45,9 @@ WORDS = {
 
 NULL = Json(NULL_TEXT)
 
+BOTH = "reasoning_content+reasoning"
+"""The slot of a thought that stood under both names, the same text twice."""
+
 
 # Content parts, tagged by `type`.
 
@@ -60,7 +64,7 @@ class ImageUrl(Wire):
 
 
 class ImagePart(Wire, tag="image_url", tag_field="type"):
-    image_url: ImageUrl
+    image_url: ImageUrl | str  # servers take the URL alone, too
     prompt_cache_breakpoint: Json | UnsetType = UNSET
 
 
@@ -102,6 +106,7 @@ class CalledFunction(Wire):
 
 
 class FunctionCall(Wire, tag="function", tag_field="type"):
+    known_by = "function"
     function: CalledFunction
     id: str | UnsetType = UNSET
 
@@ -185,6 +190,7 @@ class FunctionDefinition(Wire):
 
 
 class FunctionTool(Wire, tag="function", tag_field="type"):
+    known_by = "function"
     function: FunctionDefinition
 
 

@@ -77,6 +77,7 @@ class _Name(Wire):
 
 
 class _NamedFunction(Wire, tag="function", tag_field="type"):
+    known_by = "function"
     function: _Name
 
 

@@ -2,9 +2,9 @@
 
 One message gives one item, but for the assistant's: it is taken apart into thinking, text and calls, in this order.
 
-`hints.slot` says where something stood: `reasoning` (not `reasoning_content`), `refusal` (the message's member, not a
-part), `function_call` and `function` (the deprecated forms, which have no id), `function_call.id` (the same with an id,
-as the Universal document writes it), `tool_calls` and `tool` (the usual forms, but without an id).
+`hints.slot` says where something stood: `reasoning` (not `reasoning_content`, or `BOTH`), `refusal` (the message's
+member, not a part), `function_call` and `function` (the deprecated forms, which have no id), `function_call.id` (the
+same with an id, as the Universal document writes it), `tool_calls` and `tool` (the usual forms, but without an id).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from msgspec import UNSET
 from turnscript.api import extra_of
 from turnscript.apis.openai_chat.content import parts_of, shape_of_content
 from turnscript.apis.openai_chat.objects import (
+    BOTH,
     NULL,
     AssistantMessage,
     CustomCall,
@@ -200,7 +201,7 @@ def _read_assistant(message: AssistantMessage, at: str, items: list[Item]) -> No
 
 
 def _thinking(message: AssistantMessage, at: str, extra: Extra) -> Thinking | None:
-    """What two unofficial members say; when both do, the second stays unnamed."""
+    """What two unofficial members say; when both do, and not the same, the second stays unnamed."""
     text = message.reasoning_content
     found = None
     if text is None:
@@ -208,10 +209,13 @@ def _thinking(message: AssistantMessage, at: str, extra: Extra) -> Thinking | No
     elif text is not UNSET:
         found = Thinking(content=[Text(text=text)], at=f"{at}.reasoning_content")
     if message.reasoning is not UNSET:
-        if found is None and bytes(message.reasoning)[:1] == b'"':
-            content: list[Part] = [Text(text=plain(message.reasoning))]
-            return Thinking(content=content, hints=Hints(slot="reasoning"), at=f"{at}.reasoning")
-        extra["reasoning"] = message.reasoning
+        other = plain(message.reasoning) if bytes(message.reasoning)[:1] == b'"' else None
+        if found is None and other is not None:
+            return Thinking(content=[Text(text=other)], hints=Hints(slot="reasoning"), at=f"{at}.reasoning")
+        if found is not None and other == text:
+            found.hints = Hints(slot=BOTH)
+        else:
+            extra["reasoning"] = message.reasoning
     return found
 
 

@@ -34,8 +34,18 @@ from turnscript.answers import (
     write_usage,
 )
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, leftover, merge
-from turnscript.apis.openai_chat.answer import COUNTS, FAILURES, REASONING, Piece, broke_off, finish_word, is_legacy
+from turnscript.apis.openai_chat.answer import (
+    COUNTS,
+    FAILURES,
+    FILTERED,
+    REASONING,
+    Piece,
+    broke_off,
+    finish_word,
+    is_legacy,
+)
 from turnscript.apis.openai_chat.content import written_parts
+from turnscript.apis.openai_chat.objects import BOTH
 from turnscript.apis.openai_chat.options import TIERS
 from turnscript.apis.openai_chat.stream import Assembly, read_checked
 from turnscript.byhand import text_only
@@ -59,7 +69,7 @@ from turnscript.conversation import (
 from turnscript.errors import InvalidRequest
 from turnscript.events import MessageEnd, fold
 from turnscript.given import Source, body_bytes
-from turnscript.grouping import shape_of, slot_of
+from turnscript.grouping import hints, shape_of, slot_of
 from turnscript.jsontext import Json, read_list, read_object, safe_json_string
 from turnscript.logprobs import TokenLogprob
 from turnscript.sources import part_path
@@ -78,13 +88,15 @@ def read_response(source: Source) -> Response:
         )
     for index, choice in enumerate(answer.choices):
         choice.index = choice.index or index
-        if not index and not choice.message:
+        if not (index or choice.message or choice.finish_reason == FILTERED):  # of which Azure leaves no message
             raise InvalidRequest("required, but missing; expected a message", path="$.choices[0].message")
     answer.choices[0].index = 0
-    assembly = Assembly()
+    assembly = Assembly(whole=True)
     assembly.add(answer)
     response = fold(assembly.end())
     response.raw = None
+    if assembly.twice:
+        next(item for item in response.items if isinstance(item, Thinking)).hints = Hints(slot=BOTH)
     message = answer.choices[0].message
     if isinstance(message, Piece) and (message.content is None or message.content is UNSET):
         _note_null(response)
@@ -95,7 +107,7 @@ def _note_null(response: Response) -> None:
     """The message has no text, not even an empty one: that is kept where something else of it is."""
     items = response.items
     if items and all(isinstance(item, Thinking) for item in items):
-        items[0].hints = Hints(shape=_NULL)
+        hints(items[0]).shape = _NULL
     elif not items and "choices" in response.extra:
         choice = read_object(response.extra["choices"])
         message = read_object(choice["message"]) if "message" in choice else {}
@@ -267,6 +279,8 @@ class Message:
         self._order.note("thinking", item.at)
         if self._own and not self._thoughts and slot_of(item) == REASONING:
             self._reasoning = REASONING
+        elif self._own and slot_of(item) == BOTH:
+            self._extra[REASONING] = text
         self._thoughts.append(text)
 
     def _speak(self, item: Assistant) -> None:

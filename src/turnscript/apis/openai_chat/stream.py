@@ -15,6 +15,7 @@ from turnscript.apis.openai_chat.answer import (
     COUNTS,
     LEGACY_CALL,
     ORIGIN,
+    REASONING,
     STOP,
     Answer,
     Choice,
@@ -38,11 +39,13 @@ _SAYS = ("content", "refusal", "reasoning_content", "tool_calls", "function_call
 
 
 class Assembly:
-    """One answer, as its pieces arrive."""
+    """One answer, as its pieces arrive. `whole`: in one piece."""
 
-    def __init__(self) -> None:
+    def __init__(self, whole: bool = False) -> None:
         self._lanes = Lanes()
-        self._thinks = False  # in `reasoning_content`: some servers say all of it again in `reasoning`
+        self._whole = whole
+        self._thoughts: list[str] = []  # in `reasoning_content`: some servers say all of it again in `reasoning`
+        self.twice = False  # whether they did
         self._others: set[int] = set()  # the indexes of the choices that are not read
         self._id: str | None = None
         self._model: str | None = None
@@ -109,6 +112,9 @@ class Assembly:
         if reason == CALLED and not lanes.called:
             lanes.issue("missing_call", "the answer ended for a call of a tool, and there is none in it")
         choice, message = self._choice_rest.joined(), self._message_rest.joined()
+        self.twice = REASONING in message and plain(message[REASONING]) == "".join(self._thoughts)
+        if self.twice:
+            del message[REASONING]
         if message:
             choice["message"] = leftover(message)
         if choice:
@@ -120,12 +126,12 @@ class Assembly:
         return [*self.events(), end]
 
     def _choice(self, choice: Choice) -> None:
-        pieces = [piece for piece in (choice.delta, choice.message) if isinstance(piece, Piece)]
+        piece = self._told_in(choice)
         if self.reason is not None:
-            self._late(choice, pieces)
-        for piece in pieces:
+            self._late(choice, piece)
+        if piece is not None:
             self._piece(piece, whole=piece is choice.message)
-        if not pieces and not choice.finish_reason:
+        elif not (choice.finish_reason or choice.rest):
             self._lanes.issue("missing_delta", "the server sent a chunk that says nothing")
         self.reason = choice.finish_reason or self.reason
         if choice.finish_reason == STOP:
@@ -134,9 +140,19 @@ class Assembly:
                     self._stop = plain(value)
         self._choice_rest.add(_said(choice, "logprobs", "stop_reason", "matched_stop"))
 
-    def _late(self, choice: Choice, pieces: list[Piece]) -> None:
+    def _told_in(self, choice: Choice) -> Piece | None:
+        """What a choice says: its message in a whole answer, its delta in a chunk.
+
+        Some servers send both: chunks with all that was said so far beside the delta, answers with an empty delta.
+        """
+        first, second = (choice.message, choice.delta) if self._whole else (choice.delta, choice.message)
+        if isinstance(first, Piece):
+            return first
+        return second if isinstance(second, Piece) else None
+
+    def _late(self, choice: Choice, piece: Piece | None) -> None:
         """Something behind the end: it is read, but the end may have been none, or this another answer's."""
-        if any(getattr(piece, member) for piece in pieces for member in _SAYS):
+        if any(getattr(piece, member, None) for member in _SAYS):
             self.late = True
             self._lanes.issue("late_content", "the answer went on behind its finish_reason")
         if choice.finish_reason and choice.finish_reason != self.reason:
@@ -148,9 +164,9 @@ class Assembly:
         rest = _said(piece, "annotations", "audio")
         if isinstance(piece.reasoning_content, str):
             lanes.add("reasoning_content", piece.reasoning_content)
-            self._thinks = self._thinks or bool(piece.reasoning_content)
+            self._thoughts += [piece.reasoning_content] if piece.reasoning_content else []
         if piece.reasoning is not UNSET:
-            if bytes(piece.reasoning)[:1] == b'"' and not self._thinks:
+            if bytes(piece.reasoning)[:1] == b'"' and not self._thoughts:
                 lanes.add("reasoning", plain(piece.reasoning))
             elif piece.reasoning != _NULL:
                 rest.append(("reasoning", piece.reasoning))
@@ -159,7 +175,7 @@ class Assembly:
             lanes.add("refusal", piece.refusal)
         for place, call in enumerate(piece.tool_calls or ()):
             lanes.call(call, place, whole)
-        if piece.function_call:
+        if piece.function_call and (piece.function_call.name or piece.function_call.arguments):
             lanes.legacy_call(piece.function_call)
         self._message_rest.add(rest)
 

@@ -183,9 +183,9 @@ class OpenAICompletions(Api):
             rendering.lose(f"$.tools[{index}]", "dropped", "a prompt has no tools")
 
     def claims(self, members: Mapping[str, Json]) -> int:
-        """A prompt that is text or tokens, and nothing that holds messages."""
+        """A prompt that is text or tokens, and nothing that holds messages. Answers may have one, too."""
         prompt = members.get("prompt")
-        if prompt is None or "messages" in members or "input" in members:
+        if prompt is None or "messages" in members or "input" in members or {"choices", "object"} <= members.keys():
             return 0
         return 1 if bytes(prompt)[:1] in (b'"', b"[") else 0
 

@@ -93,13 +93,16 @@ class OpenAIResponses(Api):
             drop_reasoning_ids(items)
 
     def claims(self, members: Mapping[str, Json]) -> int:
-        """No other API has an `input`; a request may also lean on what the server stores."""
+        """No other API has an `input`; a request may also lean on what the server stores, such as a prompt."""
+        if self.claims_response(members) > 1:  # an answer repeats members of its request
+            return 0
         if "input" in members:
             return 3
-        if "output" in members:  # an answer repeats members of its request
+        if "output" in members:
             return 0
-        stored = {"instructions", "previous_response_id", "conversation"}
-        return 1 if "messages" not in members and not stored.isdisjoint(members) else 0
+        stored = not {"instructions", "previous_response_id", "conversation"}.isdisjoint(members)
+        stored = stored or bytes(members.get("prompt", Json(b"null")))[:1] == b"{"
+        return 1 if stored and "messages" not in members else 0
 
     def claims_response(self, members: Mapping[str, Json]) -> int:
         """A list called `output`; surely if the body calls itself a response."""

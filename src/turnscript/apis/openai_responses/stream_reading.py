@@ -49,11 +49,11 @@ _DELTAS: dict[str, type[Item]] = {
     "response.custom_tool_call_input.delta": ToolCall,
 }
 _TOLD_BY_THE_ITEM = frozenset(
-    {"response.content_part.done", "response.output_text.done", "response.refusal.done"}
-    | {"response.output_text.annotation.added", "response.reasoning_text.done"}
+    {f"response.{what}.done" for what in ("content_part", "output_text", "refusal", "reasoning_text", "reasoning_part")}
+    | {"response.output_text.annotation.added", "response.reasoning_part.added"}
     | {f"response.reasoning_summary_{what}" for what in ("part.added", "part.done", "text.delta", "text.done")}
 )
-"""Events that say nothing which the item itself will not say again when it is done."""
+"""Events that say nothing which the item itself will not say again when it is done; `reasoning_part` is vLLM's."""
 _ARGUMENTS_DONE = {
     "response.function_call_arguments.done": "arguments",
     "response.custom_tool_call_input.done": "input",

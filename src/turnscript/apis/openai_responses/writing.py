@@ -44,7 +44,7 @@ from turnscript.grouping import is_joined, shape_of, slot_of
 from turnscript.jsontext import is_object
 from turnscript.pairing import call_ids, is_generated, kept_ids, told
 from turnscript.readable import single_text
-from turnscript.sources import message_path
+from turnscript.sources import message_path, telling
 
 
 def write_items(body: Body, rendering: Rendering) -> None:
@@ -169,7 +169,7 @@ class Writer:
             self.rendering.lose(self.at(item), "approximated", "where a message begins and ends is not kept")
         if self.enveloped is not item:
             message = message_path(self.at(item))
-            for key in hints.envelope:
+            for key in telling(hints.envelope, self.rendering.request.words):
                 self.rendering.lose(
                     f"{message}.{key}", "dropped", f"{self.rendering.target} has no message around this"
                 )
