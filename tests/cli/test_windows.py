@@ -1,4 +1,4 @@
-"""What runs where there is no POSIX: everything but what the pages except."""
+"""Nothing that only POSIX has is needed: where it is taken away, every module loads and the main commands run."""
 
 import json
 import os
