@@ -137,6 +137,10 @@ class LossyConversion(Unsupported):
         return type(self), (self.losses, self.target)
 
 
+_FEW = 5
+"""So many names can be listed as shortly as the nearest ones."""
+
+
 class UnknownName(TurnscriptError, LookupError):
     """A name that nobody registered, or what is no name; the message offers the nearest ones."""
 
@@ -154,7 +158,9 @@ class UnknownName(TurnscriptError, LookupError):
         wrong, meant = _no_name(self.name, self.known)
         if wrong:
             return f"unknown {self.kind}: expected a str, got {wrong}; {f'write {meant!r}' if meant else known}"
-        close = difflib.get_close_matches(self.name, self.known, n=3, cutoff=0.4)
+        # Of a few names, all are shown rather than one that is hardly like it.
+        cutoff = 0.6 if len(self.known) <= _FEW else 0.4
+        close = difflib.get_close_matches(self.name, self.known, n=3, cutoff=cutoff)
         hint = f"did you mean {' or '.join(map(repr, close))}?" if close else known
         return f"unknown {self.kind} {self.name!r}; {hint}"
 

@@ -168,7 +168,7 @@ def _detect_format(text: str) -> str:
         read_object(text)  # says that it is empty, or what it is instead of an object
     first, *more = text.strip().split("\n", 1)
     word = first.rsplit(None, 1)[-1]
-    is_name = not more and "://" not in word and _FILE.search(word)
+    is_name = not more and "://" not in word and "<" not in word and _FILE.search(word)
     remedy = "give what a file holds, not its name" if is_name else "name the format"
     first = first[:40]
     message = f"neither JSON nor a transcript of a known format (it begins {first!r}); {remedy}"

@@ -9,11 +9,10 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import uvloop
 from msgspec.structs import replace
 
 from turnscript.gateway.config import Config
-from turnscript.gateway.server import Server
+from turnscript.gateway.server import Server, new_event_loop
 from turnscript.gateway.service import Service
 
 T = TypeVar("T")
@@ -31,7 +30,7 @@ class Running:
         self.url = ""
 
     def _main(self) -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             self._loop = runner.get_loop()
             try:
                 runner.run(self._serve())

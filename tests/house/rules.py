@@ -3,6 +3,7 @@
 import ast
 import importlib
 import pkgutil
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ WAITS = frozenset(
     {"asyncio", "concurrent", "http", "multiprocessing", "select", "selectors", "signal", "socket", "ssl"}
     | {"subprocess", "threading", "urllib"}
 )
+# A group that is repeated possessively; and one of which nothing can fail behind what repeats in it.
+_POSSESSIVE = re.compile(r"\)(?:[*+?]|\{[\d,]+\})\+")
+_FAILS_AT_ONCE = re.compile(r"\(\?:\\\\(?:\.|\{\})(?:\[\^[^\]]+\]\*\+|\{\})\)\*\+")
 TOUCHES_WORLD = frozenset({"open", "print", "input", "breakpoint"})
 
 
@@ -132,6 +136,24 @@ def side_effects(module: Module) -> Iterator[str]:
             yield module.at(call, f"{call.name} is async: the core is synchronous")
         elif isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in TOUCHES_WORLD:
             yield module.at(call, f"calls {call.func.id}: the core does no I/O")
+
+
+def possessive_groups(module: Module) -> Iterator[str]:
+    """Python 3.11.0 to 3.11.4 match `(?:...)*+` too far: what its last, failed round had taken stays taken.
+
+    Single characters, as in `[^"]*+`, are matched right. So is `(?>(?:...)*)`, which means the same.
+    """
+    joined = [node for node in module.nodes if isinstance(node, ast.JoinedStr)]
+    parts = {id(part) for node in joined for part in node.values}
+    for node in module.nodes:
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and id(node) not in parts:
+            text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+        else:
+            continue
+        if _POSSESSIVE.search(_FAILS_AT_ONCE.sub("", text)):
+            yield module.at(node, "a group repeated possessively, which Python 3.11.4 matches wrong: write (?>(?:a)*)")
 
 
 def registered_names() -> dict[str, str]:

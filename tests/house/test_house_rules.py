@@ -15,7 +15,12 @@ from tools import agents_map
 Rule = Callable[[Module], Iterator[str]]
 
 EVERYWHERE: tuple[Rule, ...] = (rules.long_files, rules.long_functions, rules.missing_docstrings)
-IN_THE_PACKAGE: tuple[Rule, ...] = (rules.blind_excepts, rules.foreign_imports, rules.side_effects)
+IN_THE_PACKAGE: tuple[Rule, ...] = (
+    rules.blind_excepts,
+    rules.foreign_imports,
+    rules.side_effects,
+    rules.possessive_groups,
+)
 
 OWNERS = {"rwkv-goose": "turnscript.formats.rwkv_goose", "openai-chat": "turnscript.apis.openai_chat"}
 CORE = "src/turnscript/engine/scanner.py"
@@ -172,6 +177,33 @@ def test_a_format_or_api_may_be_named_at_home_in_docstrings_and_in_help(path: st
 def test_a_sibling_with_a_longer_name_is_not_home() -> None:
     module = Module.of("src/turnscript/formats/rwkv_goose_extra.py", "NAME = 'rwkv-goose'")
     assert 1 == len(list(rules.stray_names(module, OWNERS)))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        r"""P = r"(?:ab?c)*+" """,
+        r"""P = rb"(?:a|b)++c" """,
+        r"""P = r"(?:a|b){2,3}+" """,
+        r"""P = rf"{x}(?:{y})?+" """,
+        r"""P = A + r")*+b" """,
+    ],
+)
+def test_a_group_that_is_repeated_possessively_is_found(source: str) -> None:
+    assert 1 == len(faults(rules.possessive_groups, CORE, source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        r"""P = r"(?>(?:ab?c)*)" """,
+        r"""P = r"[^b]*+(?:\\.[^b\\]*+)*+" """,
+        r"""P = rf"{plain}(?:\\{one}{plain})*+" """,
+        r"""P = r"(a)+b++" """,
+    ],
+)
+def test_a_group_that_fails_at_once_or_not_at_all_may_be_repeated_possessively(source: str) -> None:
+    assert [] == faults(rules.possessive_groups, CORE, source)
 
 
 def test_a_forgotten_an_invented_and_a_repeated_export_are_found() -> None:

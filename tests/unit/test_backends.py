@@ -284,3 +284,9 @@ def test_what_a_long_page_says_is_shortened() -> None:
 
 def test_a_piece_that_says_nothing_is_equal_to_none_said() -> None:
     assert Piece() == Piece("", None, None, None, None, None)
+
+
+def test_of_a_few_names_all_are_told_rather_than_one_that_is_hardly_like_it() -> None:
+    known = ["ai00", "completions", "llamacpp"]
+    assert "unknown backend 'vllm'; known: ai00, completions, llamacpp" == str(UnknownName("backend", "vllm", known))
+    assert "unknown backend 'llama.cpp'; did you mean 'llamacpp'?" == str(UnknownName("backend", "llama.cpp", known))

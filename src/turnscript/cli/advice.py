@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from turnscript.cli.lookalikes import by_beginning, by_content, by_elements, by_slip
 from turnscript.errors import InvalidInput, InvalidTranscript, TurnscriptError
 from turnscript.jsontext import FEWER_LEVELS, UTF_8
 from turnscript.recognition import AUTO, ONE_REQUEST, ONE_SIDE, recognised
@@ -9,7 +10,11 @@ from turnscript.recognition import AUTO, ONE_REQUEST, ONE_SIDE, recognised
 
 def advice(error: TurnscriptError, source: str, data: bytes, rows: str) -> str:
     """One line for people, or nothing. `source` is what --from says; `rows` is what to do with JSON Lines."""
-    if not isinstance(error, InvalidInput) or error.expected in (UTF_8, FEWER_LEVELS):
+    if not isinstance(error, InvalidInput):
+        return ""
+    if plain := lookalike(error, data):
+        return plain
+    if error.expected in (UTF_8, FEWER_LEVELS):
         return ""  # another API or format would read it no better
     if error.expected == ONE_SIDE:
         return "--side request or --side response says it"
@@ -23,3 +28,20 @@ def advice(error: TurnscriptError, source: str, data: bytes, rows: str) -> str:
         return f"it was read as {recognised(data)[0]}; if it is something else, name that with --from"
     except InvalidInput:
         return "--from NAME says what it is; `turnscript apis` and `turnscript formats` list the names"
+
+
+def lookalike(error: InvalidInput, data: bytes) -> str:
+    """One line if the input is plainly something else, or holds what is wanted, or nothing."""
+    if error.expected == FEWER_LEVELS:
+        return ""
+    if error.line:
+        is_json = error.expected != UTF_8 and data.lstrip()[:1] in (b"{", b"[")
+        return by_beginning(data) or (by_slip(data, error.line, error.column) if is_json else "")
+    return by_content(data) if error.path == "$" else by_elements(data) if data.lstrip()[:1] == b"[" else ""
+
+
+def row_advice(error: TurnscriptError, row: bytes) -> str:
+    """The same for a row of JSON Lines."""
+    if row.strip() in (b"{", b"["):
+        return "if the file is one document over several lines, add --no-lines"
+    return lookalike(error, row) if isinstance(error, InvalidInput) else ""

@@ -222,7 +222,7 @@ def _document(given: Given, conversion: Conversion, source: Source, screen: Scre
         out: Sink | None = None
         try:
             made = job.make()
-            out = files.open(given.output or STREAM)
+            out = files.open(STREAM if given.output is None else given.output)
             _write(made, given, conversion, source, out)
             lost = job.losses
         except LossyConversion as error:
@@ -265,7 +265,7 @@ def _rows(given: Given, conversion: Conversion, source: Source, screen: Screen) 
     if given.pretty:
         raise click.UsageError("--pretty is for one document; rows of JSON Lines take one line each")
     with Files() as files:
-        out = files.open(given.output or STREAM)
+        out = files.open(STREAM if given.output is None else given.output)
         losses_out = None if given.losses is None else _losses_sink(files, given.losses, out)
         rejects = Rejects(files, given.rejects or _default_rejects(given.output), asked_for=given.rejects is not None)
         converted, losses = convert_rows(conversion, source, out, losses_out, rejects, screen)

@@ -71,10 +71,20 @@ class Guard:
 
 def trouble(error: OSError) -> Failed:
     """A trouble of the system that no guard saw; the system does not always say of which file."""
+    if error.errno == errno.ENOENT and error.filename is None and _is_nowhere():
+        return Failed("the folder that this was called in is not there any more", remedy="cd to one that is there")
     reason = error.strerror or str(error)
     place = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""
     message = f"{'cannot use this' if place else 'cannot go on'}: {reason[:1].lower()}{reason[1:]}"
     return Failed(message, place=place, remedy=_WRITE_REMEDIES.get(error.errno or 0, ""))
+
+
+def _is_nowhere() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def reading(name: str) -> Guard:

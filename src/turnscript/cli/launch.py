@@ -117,7 +117,7 @@ def run(given: Given) -> int:
     gateway = Gateway(address, given.key or _KEY, given.model or found.model, given.context or found.context)
     if not given.printing:
         _start(client, gateway, given.arguments)
-    _write(recipe(client, gateway, state_folder(os.environ) / client.name, given.arguments))
+    _write(recipe(client, gateway, _folder(client), given.arguments))
     return OK
 
 
@@ -143,8 +143,18 @@ def kept_settings(client: Client, gateway: Gateway) -> str:
 def state_folder(env: Mapping[str, str]) -> Path:
     """Where the files of launched clients are: not among their users' own."""
     state = env.get("XDG_STATE_HOME", "")
-    base = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
+    try:
+        base = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
+    except RuntimeError:
+        remedy = "set XDG_STATE_HOME to a folder that may be written to"
+        raise Failed("this user has no home folder for the settings of clients", remedy=remedy) from None
     return base / "turnscript" / "clients"
+
+
+def _folder(client: Client) -> Path:
+    """Where the files of a client go, if it has any."""
+    has_files = client.settings is not None and client.settings.by == "folder"
+    return state_folder(os.environ) / client.name if has_files else Path(client.name)
 
 
 def _asked(given: Given, address: str) -> Found:
@@ -165,7 +175,7 @@ def _start(client: Client, gateway: Gateway, arguments: tuple[str, ...]) -> NoRe
     path = shutil.which(client.command)
     if path is None:
         raise Failed(f"{client.title} is not installed: there is no {client.command} in PATH", remedy=client.install)
-    made = setup(client, gateway, state_folder(os.environ) / client.name)
+    made = setup(client, gateway, _folder(client))
     _write_files(made)
     env = {name: value for name, value in os.environ.items() if name not in client.unset}
     env |= made.variables | direct(os.environ, gateway.url)

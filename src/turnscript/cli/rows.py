@@ -13,6 +13,7 @@ from itertools import zip_longest
 import msgspec
 from msgspec.structs import replace
 
+from turnscript.cli.advice import row_advice
 from turnscript.cli.conversion import Conversion
 from turnscript.cli.failures import BAD_INPUT, LOSSY, OK
 from turnscript.cli.output import STREAM, Files, Sink
@@ -41,10 +42,15 @@ class Rejects:
         self._files = files
         self._sink: Sink | None = files.open(path) if asked_for else None
 
+    @property
+    def are_shown(self) -> bool:
+        """Whether the next one will be seen on the screen."""
+        return len(self._faults) < SHOWN
+
     def add(self, row: Row, found: Fault, file: str, *, lossy: bool) -> None:
         self.count += 1
         self.lossy += lossy
-        if len(self._faults) < SHOWN:
+        if self.are_shown:
             self._faults.append(found)
         if self._sink is None:
             self._sink = self._files.open(self.path)
@@ -77,6 +83,8 @@ def convert_rows(
             except TurnscriptError as error:
                 lost = error.losses if isinstance(error, LossyConversion) else []
                 found = fault(error, source.name, row.line)
+                if rejects.are_shown:
+                    found.remedy = row_advice(error, row.data) or found.remedy
                 rejects.add(row, found, source.name, lossy=isinstance(error, LossyConversion))
             else:
                 out.write(data + b"\n")

@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import socket
+import sys
 from contextlib import suppress
 from errno import EACCES, EADDRINUSE
 from importlib.util import find_spec
@@ -30,11 +31,11 @@ _PORT = click.IntRange(0, 65535)
 _NEEDS = {
     "starlette": "starlette",
     "uvicorn": "uvicorn",
-    "uvloop": "uvloop",
     "aiohttp": "aiohttp",
     "httptools": "httptools",
     "jsonschema_rs": "jsonschema-rs",
     "prometheus_client": "prometheus-client",
+    **({} if sys.platform == "win32" else {"uvloop": "uvloop"}),
 }
 _REAL = "say where a real one runs: --backend http://127.0.0.1:8080 --format NAME"
 _ELSEWHERE = {
@@ -155,10 +156,8 @@ def _check(config: Config, *, as_json: bool) -> int:
 def _run(reloader: Reloader) -> int:
     from asyncio import Runner  # noqa: PLC0415
 
-    import uvloop  # noqa: PLC0415
-
     from turnscript.gateway.logs import set_up  # noqa: PLC0415
-    from turnscript.gateway.server import Server  # noqa: PLC0415
+    from turnscript.gateway.server import Server, new_event_loop  # noqa: PLC0415
     from turnscript.gateway.service import Service  # noqa: PLC0415
 
     _fill_stderr()
@@ -167,7 +166,7 @@ def _run(reloader: Reloader) -> int:
     sock = _listening(config.server.host, config.server.port)
     server = Server(Service(config, reloader), on_ready=_ready)
     try:
-        with Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with Runner(loop_factory=new_event_loop) as runner:
             runner.run(server.serve([sock]))
     except Unsupported as error:  # a model that this installation cannot run
         raise Failed(error.message) from None

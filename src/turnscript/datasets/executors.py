@@ -172,7 +172,9 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**alone, **os.environ},
-            start_new_session=os.name == "posix",  # Ctrl-C is for the caller, who ends its workers
+            # Ctrl-C is for the caller, who ends its workers. The latter is Windows' way to say so.
+            start_new_session=os.name == "posix",
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
         self.shard = -1
         self._heard = heard
@@ -218,7 +220,7 @@ class _Worker:
         try:
             self._process.stdin.write(b"%d\n" % number)
             self._process.stdin.flush()
-        except BrokenPipeError:
+        except OSError:  # which one depends on the system
             return  # it is gone, and the thread that listens says so
 
     def _listen(self) -> None:

@@ -130,12 +130,14 @@ def preview(path: str, row: int = 1, *, format: str, tokenizer: str, **options: 
 
 def preview_of(plan: Plan, path: str, number: int = 1) -> Preview:
     """The same by a plan."""
+    from turnscript.datasets.files.listing import check_again  # noqa: PLC0415
     from turnscript.datasets.opened import RowReader  # noqa: PLC0415  (a page needs none of these)
     from turnscript.datasets.preparation import encoder_of  # noqa: PLC0415
     from turnscript.datasets.rowsamples import RowSamples  # noqa: PLC0415
 
     if number < 1:
         raise InvalidInput(f"{path}: there is no row {number}: rows are counted from 1", expected="1 or more")
+    check_again(path)
     encoder, reader = encoder_of(plan), RowReader(path, plan.form, plan.map)
     last = 0
     for row in reader.rows():

@@ -264,7 +264,8 @@ def _inside_head(core: str) -> re.Pattern[str]:
     first, rest = re.escape(core[0]), core[1:]
     ends = [re.escape(rest), *(rf"{re.escape(rest[:size])}\Z" for size in range(len(rest)))]  # whole, or cut off
     no_end = rf"|{first}(?!{'|'.join(ends)})" if rest else ""
-    return re.compile(rf'(?:[^"<>\n{first}]+|"(?:[^"\\\n]+|\\[^\n])*+"{no_end})*+')
+    quoted = r'"(?>(?:[^"\\\n]+|\\[^\n])*)"'
+    return re.compile(rf'(?>(?:[^"<>\n{first}]+|{quoted}{no_end})*)')
 
 
 def _head_end(text: str, start: int, core: str) -> int:

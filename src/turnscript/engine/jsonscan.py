@@ -11,8 +11,9 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BETWEEN = r"[ \t\r\n,:0-9a-zE+.\-]*+"  # no number or word has another capital than E
-# Outside strings: up to what opens and closes, or what no JSON has there. Short strings are looked over.
-_STRUCTURE = re.compile(rf'{_BETWEEN}(?:"[^"\\]{{0,256}}+"{_BETWEEN})*+')
+# Outside strings: up to what opens and closes, or what no JSON has there. Short strings are looked over, so many at
+# a time, because each takes memory until the match is made.
+_STRUCTURE = re.compile(rf'{_BETWEEN}(?>(?:"[^"\\]{{0,256}}+"{_BETWEEN}){{0,1000}})')
 _IN_STRING = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _LONG = 256
 _SCALAR = re.compile(r"[A-Za-z0-9+.\-]*")

@@ -196,6 +196,6 @@ def scanner_of(escape: Escape) -> Scanner[None]:
 def in_string_search(escape: Escape) -> Callable[[str], object]:
     """A match for what makes a piece of a JSON string more than that: its end, half an escape, a tag's beginning."""
     leads = "".join(sorted({re.escape(lead[0]) for lead, _ in escape.rules}))
-    escaped = rf"\\[^{leads}]" if leads else r"\\."
+    escaped = f"[^{leads}]" if leads else "."
     plain = rf'[^"\\{leads}]*+'  # a run of its own, because an alternative is tried anew for each character
-    return re.compile(rf'{plain}(?:{escaped}{plain})*+["\\{leads}]', re.DOTALL).match
+    return re.compile(rf'{plain}(?:\\{escaped}{plain})*+["\\{leads}]', re.DOTALL).match

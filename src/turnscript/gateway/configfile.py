@@ -168,8 +168,9 @@ class Reader:
 
     def _kept(self, name: str) -> Path | None:
         """Where a file is kept by default: where the system wants state. None if the user has no home."""
-        state, home = self.env.get("XDG_STATE_HOME"), self.env.get("HOME")
-        folder = Path(state) if state else Path(home, ".local", "state") if home else None
+        home, local = self.env.get("HOME"), self.env.get("LOCALAPPDATA")  # the latter is what Windows has
+        state = self.env.get("XDG_STATE_HOME") or (os.path.join(home, ".local", "state") if home else local)
+        folder = Path(state) if state else None
         return folder / "turnscript" / name if folder and folder.is_absolute() else None
 
 

@@ -81,8 +81,8 @@ def command(
     plan = plan_from((file,), plan_file, options)
     found = preview_of(plan, file, row)
     with Files() as files:
-        out = files.open(html or STREAM)
-        if html:
+        out = files.open(STREAM if html is None else html)
+        if html is not None:
             text = found.html()
         elif json_wanted:
             text = as_json(record(found))

@@ -19,7 +19,7 @@ _MEMBERS = rb"data|rows|examples|records|items|instances|samples|dataset"
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _PLAIN = rb"\s*+" + _STRING + rb"\s*+:\s*+(?:" + _STRING + rb"|[-+.\w]++)\s*+"
 _WRAPPER = re.compile(rb"\s*+\{(?:" + _PLAIN + rb',)*\s*+"(?:' + _MEMBERS + rb')"\s*+:\s*+(?=\[\s*+[\[{])', re.DOTALL)
-_WRAPPER_END = re.compile(rb"\s*+(?:," + _PLAIN + rb")*+\}\s*+", re.DOTALL)
+_WRAPPER_END = re.compile(rb"\s*+(?>(?:," + _PLAIN + rb")*)\}\s*+", re.DOTALL)
 FRONT = 1 << 16
 """In so many bytes the array of an object must begin, and behind it the object must end."""
 

@@ -54,7 +54,7 @@ _TAR = b"ustar"
 _PARQUET = b"PAR1"
 _WIDE = re.compile(rb"[{\[]\x00|\x00+[{\[]")
 """The first character of JSON, of two or four bytes."""
-_MEMBER = re.compile(rb'"(?:[^"\\]|\\.)*+"[ \t]*+:')
+_MEMBER = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"[ \t]*+:')
 """How an object that is printed over several lines goes on."""
 
 

@@ -69,12 +69,19 @@ def _same(path: str) -> str:
     return os.path.normcase(os.path.abspath(path))
 
 
-def _expand_one(given: str) -> tuple[list[str], list[str]]:
-    if given == "-":
+def check_again(path: str) -> None:
+    """Raise InvalidInput for what can be read only once, and for a file that is not there."""
+    if path == "-":
         raise InvalidInput(
             "standard input cannot be used here, because inputs are read more than once and in pieces; "
             "write it to a file first, then name the file"
         )
+    _is_folder(path)
+
+
+def _expand_one(given: str) -> tuple[list[str], list[str]]:
+    if given == "-":
+        check_again(given)
     matches = _matches(given)
     if not matches:
         raise unusable(given, "no file matches this pattern", "check it, and quote it if the shell shall not read it")

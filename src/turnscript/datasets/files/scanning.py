@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from enum import Enum
 
 SPACE = re.compile(rb"[ \t\r\n]*+")
-_TO_BRACKET = re.compile(rb'[^"{}\[\]]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"{}\[\]]*+)*+', re.DOTALL)
+_TO_BRACKET = re.compile(rb'[^"{}\[\]]*+(?>(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"{}\[\]]*+)*)', re.DOTALL)
 _IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _SCALAR = re.compile(rb"[^,:\[\]{}\" \t\r\n]*+")
 _QUOTE, _COMMA, _OPEN, _CLOSE = b'",[]'
