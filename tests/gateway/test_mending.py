@@ -4,11 +4,13 @@ import asyncio
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 import turnscript as ts
+from turnscript.gateway.meaning import arguments
 from turnscript.gateway.memory import Memory
-from turnscript.gateway.mending import mends
+from turnscript.gateway.mending import Mend, mends
 
 FORMAT = ts.get_format("rwkv-universal")
 TEXT, FLAG, COUNT = {"type": "string"}, {"type": "boolean", "default": False}, {"type": "integer"}
@@ -135,3 +137,17 @@ def test_an_odd_schema_mends_nothing(schema: Any, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(SCHEMAS, "odd", schema)
     assert [True, True, True] == grows("odd", {"x": "5"}, {"x": "5"})
     assert [True, False, False] == grows("odd", {"x": "5"}, {"x": 5})
+
+
+def test_arguments_and_schemas_of_any_depth_have_a_meaning() -> None:
+    """What a program can just read may nest too deeply for what is done with it then."""
+    mend = Mend("f", frozenset({("n", "1")}), frozenset({"n"}))
+    for depth in range(900, 1010):
+        nested = "[" * depth + "]" * depth
+        for spelled in (f'{{"n": "{nested}"}}', f'{{"n": {nested}}}'):
+            exact, _ = arguments(spelled, False, mend)
+            assert arguments(spelled)[0] == exact
+        for member in ("default", "anyOf"):
+            schema = f'{{"properties": {{"n": {{"{member}": {nested}}}}}}}'
+            tool = ts.Tool(name="f", parameters=msgspec.Raw(schema.encode()))
+            assert ["f"] == list(mends(ts.Request(conversation=ts.Conversation(tools=[tool]))))

@@ -64,12 +64,12 @@ def _number(token: str) -> Any:
 def _of(name: str, schema: bytes) -> Mend:
     try:
         whole = read(schema.decode() or "{}")
+        said = whole.get("properties") if isinstance(whole, dict) else None
+        members = {key: one for key, one in said.items() if isinstance(one, dict)} if isinstance(said, dict) else {}
+        defaults = {(key, _spelled(one["default"])) for key, one in members.items() if "default" in one}
+        untexted = {key for key, one in members.items() if (types := set(_types(one))) and "string" not in types}
     except (ValueError, RecursionError):
-        whole = {}
-    said = whole.get("properties") if isinstance(whole, dict) else None
-    members = {key: one for key, one in said.items() if isinstance(one, dict)} if isinstance(said, dict) else {}
-    defaults = {(key, _spelled(one["default"])) for key, one in members.items() if "default" in one}
-    untexted = {key for key, one in members.items() if (types := set(_types(one))) and "string" not in types}
+        return Mend(name)
     return Mend(name, frozenset(defaults), frozenset(untexted))
 
 
