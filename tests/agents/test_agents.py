@@ -49,6 +49,8 @@ def once(tool: str, given: Mapping[str, Any]) -> tuple[tuple[Call, ...], ...]:
 _FUNCTIONS = 'def look_up(name: str) -> str:\n    "Look a word up."\n    return open("word.txt").read()\n'
 _CODEX = ("exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", QUESTION)
 _READ = Call("Read", {"file_path": "{file}"})
+_WRITE = Call("Write", {"file_path": "{file}.new", "content": "one  \ntwo\t\n"})
+_EDIT = Call("Edit", {"file_path": "{file}.new", "old_string": "two", "new_string": "three "})
 _CAT = Call("exec_command", {"cmd": "cat word.txt"})
 _READ_WORD = Call("mcp__words__read_word", {"name": "x"})
 _SCRIPT = 'const found = await tools.exec_command({cmd: "cat word.txt"});\ntext(found.output);'
@@ -57,6 +59,8 @@ WAYS = [
     *(Way("claude", ("-p", QUESTION), ((_READ,),), one) for one in FORMATS),
     Way("claude", ("--bare", "-p", QUESTION), ((_READ,),), title="bare"),
     Way("claude", ("-p", QUESTION), ((_READ, Call("Bash", {"command": "cat word.txt"})),), title="two at once"),
+    # What it does to its own calls before it runs them and sends them back.
+    Way("claude", ("--permission-mode", "acceptEdits", "-p", QUESTION), ((_WRITE,), (_EDIT, _READ)), title="edits"),
     # A tool that it keeps back until the model asks for it, and then puts among the others.
     Way("claude", ("-p", QUESTION), ((Call("ToolSearch", {"query": "select:WebFetch"}),), (_READ,)), title="deferred"),
     *(Way("codex", _CODEX, ((_CAT,),), one) for one in FORMATS),

@@ -20,7 +20,8 @@ from tests.growth import assert_grows_below
 from tests.strategies import jsontext, text
 from turnscript.gateway import memory as module
 from turnscript.gateway.database import Bounds, Database
-from turnscript.gateway.meaning import arguments, meanings
+from turnscript.gateway.meaning import arguments as said_in
+from turnscript.gateway.meaning import meanings
 from turnscript.gateway.memory import SCHEMA, Memory, Recalled
 
 FORMAT = ts.get_format("batuta-chatml")
@@ -68,6 +69,11 @@ def call(spelled: str, id_: str = "c1", name: str = "f") -> ts.ToolCall:
 
 
 # What is the same.
+
+
+def arguments(spelled: str, custom: bool = False) -> bytes:
+    """What arguments mean as they stand."""
+    return said_in(spelled, custom)[0]
 
 
 def texts() -> st.SearchStrategy[str]:

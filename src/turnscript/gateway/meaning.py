@@ -1,14 +1,14 @@
 """Owns the meaning of items: digests that stay the same however a client spells again what it was sent.
 
 Clients parse arguments and write them anew, move text between strings and lists, drop thoughts, strip white space at
-the ends, and put the texts of an answer before its calls. None of that is a change. Anything else is.
+the ends, and put the texts of an answer before its calls. None of that is a change, nor is what they mend in a call
+before they run it (`mending`). Anything else is.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
@@ -27,12 +27,14 @@ from turnscript.conversation import (
     ToolResult,
     ToolsChange,
 )
+from turnscript.gateway.mending import Mend, read
 from turnscript.pairing import is_generated
 
 MODEL = (Assistant, Thinking, ToolCall)
 """What a model writes."""
 SIZE = 16
 _FREE = "input"  # free text stands in an object under this name where an API wants an object
+_UNMENDED: Mapping[str, Mend] = {}
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -54,15 +56,16 @@ def turns(items: Sequence[Item]) -> Iterator[tuple[int, int]]:
         yield start, len(items)
 
 
-def meanings(items: Sequence[Item], ids: bool = True) -> list[bytes]:
+def meanings(items: Sequence[Item], ids: bool = True, mends: Mapping[str, Mend] = _UNMENDED) -> list[bytes]:
     """What a turn says, thoughts left out: as it stands, and as it would be with each text stripped.
 
     `ids`: the ids of its calls are a part of that, but those that follow from where a call stands: readers of requests
-    take them off.
+    take them off. `mends`: by the name of a tool, what clients mend in its calls; then also as it is mended.
     """
     texts: list[str] = []
     others: list[object] = []
     called: list[object] = []
+    mended: list[object] = []
     for item in items:
         if isinstance(item, Assistant):
             text = "".join([part.text for part in item.content if isinstance(part, Text | Refusal)])
@@ -71,11 +74,13 @@ def meanings(items: Sequence[Item], ids: bool = True) -> list[bytes]:
             others += [item.name] if item.name is not None else []
         elif isinstance(item, ToolCall):
             name = f"{item.namespace}__{item.name}" if item.namespace else item.name
-            said = arguments(item.arguments, item.custom)
+            said, same = arguments(item.arguments, item.custom, mends.get(name))
             id_ = item.id if ids and not is_generated(item.id) else None
             called.append((_bytes(name), said, None if id_ is None else _bytes(id_)))
+            mended.append((_bytes(name), same, None if id_ is None else _bytes(id_)))
     spoken = dict.fromkeys(("".join(texts).strip(), "".join([text.strip() for text in texts])))
-    return [digest(_bytes(text), others, called) for text in spoken]
+    calls = [called] if mended == called else [called, mended]
+    return [digest(_bytes(text), others, one) for one in calls for text in spoken]
 
 
 def thoughts(items: Iterable[Item]) -> list[bytes]:
@@ -92,30 +97,41 @@ def thoughts(items: Iterable[Item]) -> list[bytes]:
     return [digest(_bytes(text)) for text in (*texts, *(["".join(texts)] if texts else ()))]
 
 
-def arguments(text: str, custom: bool = False) -> bytes:
-    """The arguments of a call whatever their spelling: numbers as doubles, members in any order, the last of a name."""
-    return (_cached if len(text) < _SHORT else _arguments)(text, custom)
+def arguments(text: str, custom: bool = False, mend: Mend | None = None) -> tuple[bytes, bytes]:
+    """The arguments of a call whatever their spelling: numbers as doubles, members in any order, the last of a name.
+
+    As they stand, and as their client may have mended them.
+    """
+    return (_cached if len(text) < _SHORT else _arguments)(text, custom, mend)
 
 
-def _arguments(text: str, custom: bool) -> bytes:
+def _arguments(text: str, custom: bool, mend: Mend | None) -> tuple[bytes, bytes]:
     value: Any = text
     if not custom:
         try:
-            value = json.loads(text, parse_int=_number, parse_float=_number, parse_constant=_number)
+            value = read(text)
         except (ValueError, RecursionError):
             value = text
     said = json.dumps(value if isinstance(value, dict) else {_FREE: text}, sort_keys=True)
+    same = _mended(mend, value, said) if mend is not None and isinstance(value, dict) else said
+    exact = _hashed(said)
+    return exact, exact if same == said else _hashed(same)
+
+
+def _mended(mend: Mend, value: dict[str, Any], said: str) -> str:
+    """The same as mended; what nests too deeply for that stays as it is said."""
+    try:
+        return json.dumps(mend(value), sort_keys=True)
+    except RecursionError:
+        return said
+
+
+def _hashed(said: str) -> bytes:
     return blake2b(said.encode(), digest_size=SIZE).digest()
 
 
 _SHORT = 2048
 _cached = lru_cache(maxsize=4096)(_arguments)
-
-
-def _number(token: str) -> Any:
-    """A number as most programs read it. One that is none of theirs stays as it is spelled."""
-    number = float(token) if token[-1] not in "yN" else math.inf
-    return number + 0.0 if math.isfinite(number) else ["number", token]
 
 
 class History:

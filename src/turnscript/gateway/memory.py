@@ -12,7 +12,7 @@ import math
 import sqlite3
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from turnscript.engine.replay import Generated, Replays
 from turnscript.gateway.aside import Run, here
 from turnscript.gateway.database import Database, Schema, StorageUnavailable
 from turnscript.gateway.meaning import MODEL, History, digest, meanings, thoughts, turns
+from turnscript.gateway.mending import Mend, mends
 
 MB = 1024 * 1024
 _TELLING = 16  # an id as long as this is nobody else's
@@ -88,6 +89,7 @@ class Recalled(Struct, frozen=True, kw_only=True):
     scope: str = ""
     before: bytes = b""
     begun: Sequence[Item] = ()
+    mends: Mapping[str, Mend] = {}
 
     @property
     def reused(self) -> int:
@@ -112,7 +114,7 @@ class Memory:
 
     async def recall(self, scope: str, request: Request, run: Run = here) -> Recalled:
         """The turns of a request that came back unchanged. Never fails: what cannot be looked up is not known."""
-        echoes, history, begun = await run(partial(_read, scope, request.items))
+        echoes, history, begun, mended = await run(partial(_read, scope, request))
         found = await self._find(echoes)
         missing = [echo for echo in echoes if found[echo.start] is None]
         if missing and self._database is not None:
@@ -121,7 +123,8 @@ class Memory:
         replays = [(echo.start, echo.end, turn.generated) for echo in echoes if (turn := found[echo.start]) is not None]
         self.counts["recalled"] += len(replays)
         self.counts["unknown"] += len(echoes) - len(replays)
-        return Recalled(replays=replays, turns=len(echoes), scope=scope, before=history.digest, begun=begun)
+        before = history.digest
+        return Recalled(replays=replays, turns=len(echoes), scope=scope, before=before, begun=begun, mends=mended)
 
     def remember(self, recalled: Recalled, response: Response, prompt: Prompt, *, ids: bool = True) -> bool:
         """Keep the text of an answer for its items as the client is told them: with their ids and signatures.
@@ -138,7 +141,8 @@ class Memory:
         items = response.items if ids else map(_without_id, response.items)
         said = [*recalled.begun, *items]
         nameless = any(item.id is None for item in said if isinstance(item, ToolCall))
-        meant = [*meanings(said), *(meanings(said, ids=False) if nameless else ())]
+        mended = recalled.mends
+        meant = [*meanings(said, mends=mended), *(meanings(said, False, mended) if nameless else ())]
         turn = Turn(generated, tuple(meant), tuple(thoughts(said)))
         names = [name for one in meant for name in _names(recalled.scope, recalled.before, one, said)]
         try:
@@ -230,8 +234,10 @@ class _Held:
                 del self._names[name]
 
 
-def _read(scope: str, items: Sequence[Item]) -> tuple[list[Echo], History, Sequence[Item]]:
-    """The turns of a conversation, what was said up to its answer, and the text that the answer goes on from."""
+def _read(scope: str, request: Request) -> tuple[list[Echo], History, Sequence[Item], Mapping[str, Mend]]:
+    """The turns of a conversation, what was said up to its answer, and the text that the answer goes on from; last what
+    clients mend in the calls of its tools."""
+    items, mended = request.items, mends(request)
     history, at = History(scope), 0
     echoes: list[Echo] = []
     for start, end in turns(items):
@@ -239,14 +245,14 @@ def _read(scope: str, items: Sequence[Item]) -> tuple[list[Echo], History, Seque
         said, at = items[start:end], end
         if items[end - 1].open and end == len(items):
             begun = said if len(said) == 1 and isinstance(said[0], Assistant) else ()
-            return echoes, history, begun
+            return echoes, history, begun, mended
         called = any(isinstance(item, ToolCall) for item in said)
-        meant = [*meanings(said), *(meanings(said, ids=False) if called else ())]
+        meant = [*meanings(said, mends=mended), *(meanings(said, False, mended) if called else ())]
         names = [name for one in meant for name in _names(scope, history.digest, one, said)]
         echoes.append(Echo(start, end, tuple(meant), tuple(thoughts(said)), tuple(dict.fromkeys(names))))
         history.add(said)
     history.add(items[at:])
-    return echoes, history, ()
+    return echoes, history, (), mended
 
 
 def _names(scope: str, before: bytes, meaning: bytes, items: Sequence[Item]) -> list[bytes]:
