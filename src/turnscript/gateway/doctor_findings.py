@@ -88,7 +88,8 @@ def remedy_for(error: TurnscriptError) -> str:
 
 GIVE_KEY = (
     "give the key of this server: `api_key_env` or `api_key_file` of the model in the configuration, or with --backend "
-    "the variable TURNSCRIPT_MODELS_DEFAULT_API_KEY"
+    "the variable TURNSCRIPT_MODELS_DEFAULT_API_KEY; what a proxy before it wants is in `headers_env`, or in "
+    "TURNSCRIPT_MODELS_DEFAULT_HEADERS"
 )
 _PATH = "correct the path of the server's URL, or say which kind of server it is: `kind` in the configuration"
 _MEMBERS = (

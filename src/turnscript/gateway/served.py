@@ -215,7 +215,7 @@ class Served:
 
     def _over_the_web(self, url: str, backend: Backend) -> Upstream:
         timeouts = Timeouts(**asdict(self.model.timeouts))
-        return Upstream(url, self._wire(backend), self._key, timeouts)
+        return Upstream(url, self._wire(backend), self._key, timeouts, headers=self._headers)
 
     def _wire(self, backend: Backend) -> Backend:
         """The wire of its kind, as the settings say that this deployment has it."""
@@ -226,10 +226,14 @@ class Served:
     def _key(self) -> str | None:
         return self.model.key.reveal() if self.model.key is not None else None
 
+    @property
+    def _headers(self) -> dict[str, str]:
+        return {name: value.reveal() for name, value in self.model.sends.items()}
+
     async def _upstream(self, address: Address) -> Upstream:
         model = self.model
         if address.is_web:
-            taken = await taken_for(address.target, model.kind, self._key)
+            taken = await taken_for(address.target, model.kind, self._key, self._headers)
             self._refused = self._refused or taken.refused
             return self._over_the_web(taken.url, taken.backend)
         if str(address).startswith(EMBEDDED):

@@ -60,7 +60,7 @@ class Upstream:
         self.backend = backend
         self.timeouts = timeouts or Timeouts()
         self.url = shown(url)
-        self.secrets = secrets_of(url, key)
+        self.secrets = secrets_of(url, key, headers)
         self.transport = transport or HttpTransport(url, base_of(url, backend), key, self.timeouts.connect, headers)
         self.wants_key = False
         """Whether it has refused the last small question for want of a key, or of another one."""
