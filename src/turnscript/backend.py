@@ -165,6 +165,12 @@ class Backend(ABC):
     def reader(self, ask: Completion) -> AnswerReader:
         """A reader for the body of the answer, which a status below 300 came with."""
 
+    def why_call(self, ask: Completion) -> HttpCall | None:
+        """The request whose refusal says why a stream was over before it began: for one token, whole. None for an
+        answer that was to be whole. Some servers send the head of a stream before they look at the prompt, and what
+        they find wrong then is in their logs alone."""
+        return self.call(replace(ask, stream=False, max_tokens=1)) if ask.stream else None
+
     def read_error(self, status: int, body: bytes) -> UpstreamError:
         """What a status of 300 and more means. `overflow` is told by words that `faults` knows."""
         return refusal(status, body)

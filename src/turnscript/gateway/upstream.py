@@ -30,6 +30,7 @@ TAIL = 5.0
 _AFTER = 0.1  # seconds to wait for the end of a body whose answer is over
 _READS = 4  # and how often to look for it
 _SHORT = 10.0  # seconds for a small question
+_REFUSED = 400
 _NO_KEY = 401
 _LOADING = 503
 
@@ -189,7 +190,7 @@ class Answer:
         self._reader = upstream.backend.reader(ask)
         self._reply: Reply | None = None
         self._ready: list[Piece] = []
-        self._begun = self._ended = False
+        self._heard = self._begun = self._ended = False
         # The clock: what is late, when all must be over, how long a wait may last, since when there is one.
         self._late = ""
         self._end = self._limit = self._since = 0.0
@@ -275,12 +276,15 @@ class Answer:
         finished = reader.finished
         try:
             data = await self.read()
+            self._heard = self._heard or bool(data)
             pieces = reader.feed(data) if data else reader.close()
-        except UpstreamError:
+        except UpstreamError as error:
             self._ended = True
             if reader.finished:  # the answer was whole; what did not come is nothing that anybody needs
                 return []
-            raise
+            if self._heard or isinstance(error, UpstreamTimeout):
+                raise
+            raise await self._why() or error from None
         self._ended = reader.over or not data
         if self._ended:
             return pieces
@@ -290,6 +294,24 @@ class Answer:
             self._allow(self._upstream.timeouts.between)
         self._begun = self._begun or bool(pieces)
         return pieces
+
+    async def _why(self) -> UpstreamError | None:
+        """Why a stream was over before it began, where the server says so when it is asked in another way."""
+        upstream = self._upstream
+        call = upstream.backend.why_call(self._ask)
+        if call is None:
+            return None
+        self._leave()
+        try:
+            async with asyncio.timeout(_SHORT):
+                reply = await upstream.transport.send(call)
+                try:
+                    body = await whole(reply, LONGEST_ERROR) if reply.status >= _REFUSED else b""
+                finally:
+                    reply.close()
+        except (UpstreamError, TimeoutError):
+            return None
+        return upstream.backend.read_error(reply.status, body) if reply.status >= _REFUSED else None
 
     async def _reach_end(self, reply: Reply) -> None:
         """Read the end that follows the last piece, so that the connection can be used again; not for long."""
