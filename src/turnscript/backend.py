@@ -104,8 +104,10 @@ class AnswerReader(Protocol):
     """Reads an answer, streamed or whole: bytes cut anywhere, as pieces. Raises UpstreamError for what is none.
 
     `finished`: why the answer ended is known; a connection that breaks now costs nothing. `over`: and nothing follows.
+    `reasons`: whether this server says in its streams why they end; one that ends without is broken off then.
     """
 
+    reasons: bool
     finished: bool
     over: bool
 
@@ -320,6 +322,7 @@ class JsonReader(ABC):
     """
 
     def __init__(self) -> None:
+        self.reasons = False
         self.finished = False
         self.over = False
         self._held = b""
@@ -428,13 +431,15 @@ class JsonReader(ABC):
             piece = self.take(data)
         except UNREADABLE as error:
             if data.strip() == _DONE:
+                if self.reasons and not self.finished:
+                    raise self._broken_off() from None
                 self.finished = self.over = True
                 return
             piece = self._of_halves(data, error)
         if piece is None:
             return
         if piece.finish is not None:
-            self.finished = True
+            self.reasons = self.finished = True
         if self._cut or piece.text[-1:] == _CUT:
             piece = self._mended(piece)
         pieces.append(piece)

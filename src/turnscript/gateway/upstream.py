@@ -65,6 +65,8 @@ class Upstream:
         self.transport = transport or HttpTransport(url, base_of(url, backend), key, self.timeouts.connect, headers)
         self.wants_key = False
         """Whether it has refused the last small question for want of a key, or of another one."""
+        self.reasons = False
+        """Whether it has said in a stream why that ended, as it does in each one that is whole then."""
         self._facts: Facts | None = None
         self._silent: list[bool] = []
 
@@ -90,6 +92,7 @@ class Upstream:
     def forget(self) -> None:
         """Ask for the facts again: the server may be another one now."""
         self._facts = None
+        self.reasons = False
 
     async def renew(self) -> bool:
         """Ask for the facts again. Returns whether they are others now; where less is answered than before, they are
@@ -102,6 +105,7 @@ class Upstream:
         if _silent(bodies) != self._silent or told == known:
             return False
         self._facts = told
+        self.reasons = False
         return True
 
     async def _bodies(self) -> list[bytes | None]:
@@ -188,6 +192,7 @@ class Answer:
         self._upstream = upstream
         self._ask = ask
         self._reader = upstream.backend.reader(ask)
+        self._reader.reasons = ask.stream and upstream.reasons
         self._reply: Reply | None = None
         self._ready: list[Piece] = []
         self._heard = self._begun = self._ended = False
@@ -286,6 +291,8 @@ class Answer:
                 raise
             raise await self._why() or error from None
         self._ended = reader.over or not data
+        if self._ask.stream and reader.reasons:
+            self._upstream.reasons = True
         if self._ended:
             return pieces
         if reader.finished and not finished:
