@@ -58,6 +58,7 @@ class Served:
         self._teller: Upstream | None = None
         self._attempts = 0
         self._refused = False
+        self._mute: set[str] = set()  # servers that have just been waited for in vain
         self._tags: tuple[Format, list[str]] | None = None
         self._ask_again = 0.0
         self._learning: asyncio.Task[None] | None = None
@@ -171,12 +172,12 @@ class Served:
             await self._pool.__aenter__()
             self.counts_tokens = self._pool.members[0].upstream.backend.tokens_call("") is not None
         if self._facts == Facts():
-            for member in self._pool.members:
-                facts = await member.upstream.facts()
-                if facts != Facts():
-                    await member.learn()  # or the first conversation begins in a place that nobody knows
-                    self._take(member, facts)
-                    break
+            told = await _first_told([member for member in self._pool.members if member.upstream.url not in self._mute])
+            self._mute.clear()  # they are asked the next time
+            if told is not None:
+                member, facts = told
+                await member.learn()  # or the first conversation begins in a place that nobody knows
+                self._take(member, facts)
 
     def _take(self, member: Member, facts: Facts) -> None:
         """What a server says of itself holds from now on: its context, and its model where nothing else says which."""
@@ -235,7 +236,10 @@ class Served:
         if address.is_web:
             taken = await taken_for(address.target, model.kind, self._key, self._headers)
             self._refused = self._refused or taken.refused
-            return self._over_the_web(taken.url, taken.backend)
+            upstream = self._over_the_web(taken.url, taken.backend)
+            if taken.mute:
+                self._mute.add(upstream.url)
+            return upstream
         if str(address).startswith(EMBEDDED):
             slots = {"context": model.context or 4096, "parallel": model.slots or 2}
             key = token_urlsafe()
@@ -309,6 +313,21 @@ class Served:
         """All names under which it can be asked for that are no patterns."""
         plain = [alias for alias in self.model.aliases if "*" not in alias and "?" not in alias]
         return [self.card(), *map(self.card, plain)]
+
+
+async def _first_told(members: Sequence[Member]) -> tuple[Member, Facts] | None:
+    """What the first of several servers says of itself that says anything. All are asked at once."""
+    asks = [asyncio.ensure_future(member.upstream.facts()) for member in members]
+    try:
+        for member, ask in zip(members, asks, strict=True):
+            facts = await ask
+            if facts != Facts():
+                return member, facts
+        return None
+    finally:
+        for ask in asks:
+            ask.cancel()
+        await asyncio.gather(*asks, return_exceptions=True)
 
 
 def _noted(task: asyncio.Task[None]) -> None:

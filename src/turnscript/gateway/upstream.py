@@ -65,6 +65,8 @@ class Upstream:
         self.transport = transport or HttpTransport(url, base_of(url, backend), key, self.timeouts.connect, headers)
         self.wants_key = False
         """Whether it has refused the last small question for want of a key, or of another one."""
+        self.mute = True
+        """Whether it has not answered any small question so far, in whatever words."""
         self.reasons = False
         """Whether it has said in a stream why that ended, as it does in each one that is whole then."""
         self._facts: Facts | None = None
@@ -175,6 +177,7 @@ class Upstream:
                     reply.close()
         except (UpstreamError, TimeoutError):
             return None
+        self.mute = False
         self.wants_key = reply.status == _NO_KEY
         return body if reply.status < 300 else None
 
