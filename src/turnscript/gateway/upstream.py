@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from turnscript.backend import Backend, Completion, Facts, HttpCall, Piece
 from turnscript.errors import UpstreamError, UpstreamTimeout
+from turnscript.gateway.masking import Mask
 from turnscript.gateway.refusals import redirected, seconds_to_wait
 from turnscript.gateway.transport import HttpTransport, Reply, Transport, base_of, secrets_of, shown
 
@@ -62,6 +63,7 @@ class Upstream:
         self.timeouts = timeouts or Timeouts()
         self.url = shown(url)
         self.secrets = secrets_of(url, key, headers)
+        self.mask = Mask(self.secrets)
         self.transport = transport or HttpTransport(url, base_of(url, backend), key, self.timeouts.connect, headers)
         self.wants_key = False
         """Whether it has refused the last small question for want of a key, or of another one."""
@@ -217,6 +219,8 @@ class Answer:
                 self._reply = await upstream.transport.send(call)
         except TimeoutError:
             raise self._timeout(f"has not begun to answer after {self._limit:.3g} s") from None
+        except UpstreamError as error:
+            raise upstream.mask.error(error) from None
         self.status, self.headers = self._reply.status, self._reply.headers
         self._allow(began + self._limit - self._loop.time())
         if self.status >= 300:
@@ -232,7 +236,7 @@ class Answer:
         if self.status < 400:
             asked = base_of(upstream.url, upstream.backend) + call.path
             return redirected(self.status, asked, call.path, location)
-        error = upstream.backend.read_error(self.status, body)
+        error = _read_error(upstream, self.status, body)
         error.retry_after = seconds_to_wait(self.headers)
         return error
 
@@ -290,9 +294,9 @@ class Answer:
             self._ended = True
             if reader.finished:  # the answer was whole; what did not come is nothing that anybody needs
                 return []
-            if self._heard or isinstance(error, UpstreamTimeout):
-                raise
-            raise await self._why() or error from None
+            told = self._heard or isinstance(error, UpstreamTimeout)
+            why = None if told else await self._why()
+            raise why or self._upstream.mask.error(error) from None
         self._ended = reader.over or not data
         if self._ask.stream and reader.reasons:
             self._upstream.reasons = True
@@ -321,7 +325,7 @@ class Answer:
                     reply.close()
         except (UpstreamError, TimeoutError):
             return None
-        return upstream.backend.read_error(reply.status, body) if reply.status >= _REFUSED else None
+        return _read_error(upstream, reply.status, body) if reply.status >= _REFUSED else None
 
     async def _reach_end(self, reply: Reply) -> None:
         """Read the end that follows the last piece, so that the connection can be used again; not for long."""
@@ -369,6 +373,12 @@ class Answer:
 
     def _timeout(self, what: str) -> UpstreamTimeout:
         return UpstreamTimeout(f"the model server at {self._upstream.url} {what}")
+
+
+def _read_error(upstream: Upstream, status: int, body: bytes) -> UpstreamError:
+    """What a refusal means, in words that hold no secret."""
+    mask = upstream.mask
+    return mask.error(upstream.backend.read_error(status, mask.body(body)))
 
 
 def _silent(bodies: Sequence[bytes | None]) -> list[bool]:
