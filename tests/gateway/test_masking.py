@@ -36,7 +36,7 @@ def _page(asked: Asked) -> Script:
 
 
 def _in_a_stream(asked: Asked) -> Script:
-    return sse(piece("Hel"), {"error": {"message": _repeated(asked)}})
+    return sse(piece("Some"), {"error": {"message": _repeated(asked)}})
 
 
 def _no_completion(asked: Asked) -> Script:

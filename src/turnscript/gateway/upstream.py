@@ -67,6 +67,8 @@ class Upstream:
         self.transport = transport or HttpTransport(url, base_of(url, backend), key, self.timeouts.connect, headers)
         self.wants_key = False
         """Whether it has refused the last small question for want of a key, or of another one."""
+        self.heard = 0
+        """How often a part of an answer came: it lives."""
         self.mute = True
         """Whether it has not answered any small question so far, in whatever words."""
         self.reasons = False
@@ -288,7 +290,9 @@ class Answer:
         finished = reader.finished
         try:
             data = await self.read()
-            self._heard = self._heard or bool(data)
+            if data:
+                self._heard = True
+                self._upstream.heard += 1
             pieces = reader.feed(data) if data else reader.close()
         except UpstreamError as error:
             self._ended = True
