@@ -107,8 +107,10 @@ class AnswerReader(Protocol):
     """Reads an answer, streamed or whole: bytes cut anywhere, as pieces. Raises UpstreamError for what is none.
 
     `finished`: why the answer ended is known; a connection that breaks now costs nothing. `over`: and nothing follows.
+    `reasons`: whether this server says in its streams why they end; one that ends without is broken off then.
     """
 
+    reasons: bool
     finished: bool
     over: bool
 
@@ -167,6 +169,12 @@ class Backend(ABC):
     @abstractmethod
     def reader(self, ask: Completion) -> AnswerReader:
         """A reader for the body of the answer, which a status below 300 came with."""
+
+    def why_call(self, ask: Completion) -> HttpCall | None:
+        """The request whose refusal says why a stream was over before it began: for one token, whole. None for an
+        answer that was to be whole. Some servers send the head of a stream before they look at the prompt, and what
+        they find wrong then is in their logs alone."""
+        return self.call(replace(ask, stream=False, max_tokens=1)) if ask.stream else None
 
     def read_error(self, status: int, body: bytes) -> UpstreamError:
         """What a status of 300 and more means. `overflow` is told by words that `faults` knows."""
@@ -323,6 +331,7 @@ class JsonReader(ABC):
     """
 
     def __init__(self) -> None:
+        self.reasons = False
         self.finished = False
         self.over = False
         self._held = b""
@@ -431,13 +440,15 @@ class JsonReader(ABC):
             piece = self.take(data)
         except UNREADABLE as error:
             if data.strip() == _DONE:
+                if self.reasons and not self.finished:
+                    raise self._broken_off() from None
                 self.finished = self.over = True
                 return
             piece = self._of_halves(data, error)
         if piece is None:
             return
         if piece.finish is not None:
-            self.finished = True
+            self.reasons = self.finished = True
         if self._cut or piece.text[-1:] == _CUT:
             piece = self._mended(piece)
         pieces.append(piece)

@@ -121,7 +121,8 @@ def test_the_helper_of_the_sdk_gathers_every_choice(stage: Stage, sdk: openai.Op
 
 @BOTH
 def test_each_choice_has_the_tokens_of_its_text(stage: Stage, sdk: openai.OpenAI, stream: bool) -> None:
-    stage.play_by(by_seed(*(sse(scored(f"a{at}"), scored(f"b{at}"), "[DONE]", end=(END,)) for at in range(2))))
+    last = piece("", "stop")
+    stage.play_by(by_seed(*(sse(scored(f"a{at}"), scored(f"b{at}"), last, "[DONE]", end=(END,)) for at in range(2))))
     told: Any = sdk.chat.completions.create(
         model="m", messages=ASK, n=2, seed=SEED, logprobs=True, top_logprobs=1, stream=stream
     )

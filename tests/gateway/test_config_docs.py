@@ -90,7 +90,7 @@ def read(folder: Path, text: str) -> Config:
     path = folder / "turnscript.toml"
     path.write_text(text, encoding="utf-8")
     path.chmod(0o600)
-    return load(path, {"UPSTREAM_KEY": "x"})
+    return load(path, {"UPSTREAM_KEY": "x", "PROXY_KEY": "x", "PROXY_LOGIN": "Basic x"})
 
 
 @pytest.mark.parametrize("text", blocks("toml"))
@@ -176,3 +176,4 @@ def test_the_example_is_a_configuration_with_its_comments_too(folder: Path) -> N
     with_more = read(folder, text)
     assert folder / "keys.jsonl" == with_more.server.keys
     assert with_more.models[1].key
+    assert with_more.models[1].sends

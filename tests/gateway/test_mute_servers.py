@@ -6,10 +6,12 @@ import asyncio
 import threading
 
 import pytest
+from msgspec.structs import replace
 
 from tests.gateway.ailing import Model
-from tests.gateway.scripted import Asked, Script, Scripted, said
+from tests.gateway.scripted import HANG, Asked, Script, Scripted, said
 from turnscript.errors import UpstreamError
+from turnscript.gateway import upstream
 from turnscript.gateway.config import Config
 from turnscript.gateway.served import Served
 
@@ -89,3 +91,57 @@ def test_a_model_that_is_closed_asks_no_more() -> None:
             await server.until_gone()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(("path", "places"), [("", 4), ("/v1", 2)])
+def test_a_server_whose_kind_is_not_known_is_asked_everything_at_once(path: str, places: int) -> None:
+    """One question waited for the other: a server that is mute held up the start for twice as long."""
+
+    async def run() -> None:
+        async with Scripted([HANG]) as server:
+            config = Config.for_backend(server.url + path, "rwkv-universal")
+            served = Served(config.models[0], config, 0)
+            asking = asyncio.create_task(served.ready())
+            await server.until_asked(places)
+            assert [None] * places == [asked.gone for asked in server.asked]
+            asking.cancel()
+            await served.close()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_a_server_that_was_mute_is_not_waited_for_again_before_a_request_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream, "_SHORT", 0.2)
+    answering, speaking = threading.Event(), Model()
+
+    def play(asked: Asked) -> Script:
+        return speaking(asked) if answering.is_set() else [HANG]
+
+    async def run() -> tuple[int | None, int | None]:
+        async with Scripted(play) as server:
+            config = Config.for_backend(f"{server.url}/v1", "rwkv-universal")
+            served = await Served(config.models[0], config, 0).ready()
+            early = served.context
+            assert {"GET /props", "GET /v1/models"} == {asked.line for asked in server.asked}
+            answering.set()
+            await served._learned()
+            late = served.context
+            await served.close()
+            return early, late
+
+    assert (None, 1000) == asyncio.run(run())
+
+
+def test_what_the_first_of_several_servers_tells_counts_though_another_is_mute() -> None:
+    async def run() -> int | None:
+        async with Scripted([HANG]) as mute, Scripted(Model(context=700)) as first, Scripted(Model()) as second:
+            urls = [f"{server.url}/v1" for server in (first, mute, second)]
+            config = Config.for_backend(urls[0], "rwkv-universal", kind="completions")
+            backends = tuple(Config.for_backend(url).models[0].backend[0] for url in urls)
+            served = Served(replace(config.models[0], backend=backends), config, 0)
+            context = (await served.ready()).context
+            await served.close()
+            return context
+
+    assert 700 == asyncio.run(run())

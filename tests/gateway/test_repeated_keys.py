@@ -9,7 +9,7 @@ import pytest
 from tests.gateway.scripted import CLOSE, Asked, Script, said, sse
 from tests.gateway.stage import APIS, Stage, answer, named
 from turnscript.api import Api
-from turnscript.gateway.secret import SHORTEST, SHOWN, Secret, hidden
+from turnscript.gateway.secret import Secret
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
 KEY = "sk-xyzzy-plugh-0123456789"
@@ -45,8 +45,8 @@ def test_a_server_that_repeats_its_key_tells_it_nobody(
         stage.play_by(repeated)
         told = stage.ask(api, stream=stream)
         assert told.error is not None
-        assert KEY[:SHORTEST] not in told.body.decode()
-    assert KEY[:SHORTEST] not in str([record.__dict__.get("fields") for record in caplog.records])
+        assert KEY[:8] not in told.body.decode()
+    assert KEY[:8] not in str([record.__dict__.get("fields") for record in caplog.records])
     assert KEY not in caplog.text
 
 
@@ -57,8 +57,3 @@ def test_what_was_no_key_stays(api: Api) -> None:
         assert "none of this is known" in stage.ask(api, stream=False).body.decode()
         stage.play(answer("Hello"))
         assert "Hello" == stage.ask(api, stream=False).text
-
-
-def test_a_text_without_secrets() -> None:
-    assert f"a {SHOWN} and {SHOWN}" == hidden(f"a {KEY} and {KEY}", [KEY])
-    assert KEY == hidden(KEY, ["", "sk", "another key"])

@@ -17,8 +17,9 @@
 
 Spec: platform.openai.com/docs/api-reference/completions. Quirks: some of these servers refuse every member that they do
 not know, so no more is sent than all of them take; `also` names more, as `top_k` for one that has it. Some never say
-`[DONE]`, some no usage, one leaves stop strings in the text, another fails inside a stream with `{"error": "..."}`. No
-grammar goes through: one of these servers dies of a bad one. `echo` is ignored by some in silence.
+`[DONE]`, some no usage, one leaves stop strings in the text, another fails inside a stream with `{"error": "..."}`, and
+llama-cpp-python ends a stream without a word where it fails, or without a reason where somebody else asks. No grammar
+goes through: one of these servers dies of a bad one. `echo` is ignored by some in silence.
 """
 
 from __future__ import annotations

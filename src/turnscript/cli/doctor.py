@@ -47,7 +47,8 @@ def doctor(**options: Any) -> int:
     """Check a model server as the gateway uses it: one line for each check, and what to do about each fault.
 
     The server is asked some thirty short questions. Nothing is changed on it and nothing is left running. The exit code
-    is 0 if there is no fault, 1 if there is one.
+    is 0 if there is no fault, 1 if there is one. Its key, and other headers that it wants, come from where
+    `turnscript serve` has them.
     """
     import asyncio  # noqa: PLC0415  (no other command waits for it)
 

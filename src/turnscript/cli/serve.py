@@ -74,6 +74,9 @@ def serve(**options: Any) -> int:
     Clients of all APIs use the same address: http://127.0.0.1:8400, or http://127.0.0.1:8400/v1 where they want one
     that ends in a version. With --backend there is that model alone; all else that the configuration says counts.
     Where neither says which model, it is a tiny one that comes with turnscript, for demonstrations.
+
+    The key of that model server is in the variable TURNSCRIPT_MODELS_DEFAULT_API_KEY, and other headers that it wants
+    are in TURNSCRIPT_MODELS_DEFAULT_HEADERS, written "Name: value".
     """
     if options["as_json"] and not options["check"]:
         raise click.UsageError("--json goes with --check")

@@ -47,7 +47,7 @@ def read_address(text: str, folder: Path) -> Address:
     except ValueError:
         raise ValueError("this is not a URL; it is written like http://127.0.0.1:8080") from None
     if url.username is not None or "@" in url.netloc:
-        raise ValueError("a URL must not hold a name or password; use api_key_env or api_key_file")
+        raise ValueError("a URL must not hold a name or password; use api_key_env, or headers_env for these")
     if url.scheme not in _WEB or not host:
         if text.strip().lower().endswith(_MODEL_FILE):
             raise ValueError(f"a model file needs `{EMBEDDED}` before its path")

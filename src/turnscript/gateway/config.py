@@ -18,6 +18,7 @@ from msgspec.structs import asdict, replace
 from turnscript.errors import UnknownName
 from turnscript.format import Format
 from turnscript.gateway.addresses import Address, read_address
+from turnscript.gateway.headerkind import Headers
 from turnscript.gateway.kinds import (
     AUTO,
     BACKEND,
@@ -187,8 +188,8 @@ class Efforts(Struct, frozen=True, kw_only=True):
 class Model(Struct, frozen=True, kw_only=True):
     """A model that clients can ask for. `backend` is where it runs, in one place or in several.
 
-    Derived: `key` is the backend's API key, wherever it came from; `takes` the prompt format with its variant and first
-    token, None if nothing tells it; `why` says how it was found.
+    Derived: `key` is the backend's API key, `sends` what other headers its requests carry, wherever both came from;
+    `takes` the prompt format with its variant and first token, None if nothing tells it; `why` says how it was found.
     """
 
     name: str = DEFAULT
@@ -200,6 +201,9 @@ class Model(Struct, frozen=True, kw_only=True):
     api_key: Annotated[Secret | None, Hidden()] = None
     api_key_env: Annotated[str | None, Variable()] = None
     api_key_file: Annotated[Path | None, File()] = None
+    headers: Annotated[dict[str, Secret] | None, Headers(Hidden(inside=True))] = None
+    headers_env: Annotated[dict[str, str] | None, Headers(Variable())] = None
+    headers_file: Annotated[dict[str, Path] | None, Headers(File())] = None
     upstream_model: Annotated[str | None, Text("the name of a model")] = None
     aliases: Annotated[tuple[str, ...], Texts('names or patterns such as "claude-*"')] = ()
     format: Annotated[str | None, FormatName()] = None
@@ -218,6 +222,7 @@ class Model(Struct, frozen=True, kw_only=True):
     visible: Annotated[tuple[str, ...], Texts("tokens")] = ()
     timeouts: Annotated[Timeouts, Section(Timeouts)] = Timeouts()
     key: Secret | None = None
+    sends: Mapping[str, Secret] = {}
     takes: Format | None = None
     why: str = ""
 
@@ -290,7 +295,8 @@ class Config(Struct, frozen=True, kw_only=True):
         else:
             found = detected(("" if address.is_web else str(address.path), model.upstream_model or ""))
         found = found.finished(model.variant, model.first_token)
-        return cls(models=(replace(model, key=model.api_key, takes=found.format, why=found.why),))
+        secrets = {"key": model.api_key, "sends": model.headers or {}}
+        return cls(models=(replace(model, **secrets, takes=found.format, why=found.why),))
 
     @property
     def default_model(self) -> Model | None:

@@ -146,15 +146,15 @@ class Reader:
             return None
         return Secret(value)
 
-    def secret_in_file(self, at: Place, path: Path) -> Secret | None:
-        """The secret that a file holds, without white space around it."""
+    def secret_in_file(self, at: Place, path: Path, *, words: bool = False) -> Secret | None:
+        """The secret that a file holds, without white space around it. `words`: it may have spaces in it."""
         try:
             text = path.read_text(encoding="utf-8", errors="replace").strip()
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             self.wrong(at, f"cannot read the file that this names: {reason}", expected="a file with a key")
             return None
-        if len(text.split()) != 1:
+        if len(text.splitlines() if words else text.split()) != 1:
             self.wrong(at, "the file that this names must hold one key and nothing else", expected="a file with a key")
             return None
         return Secret(text)

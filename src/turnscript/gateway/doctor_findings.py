@@ -7,7 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from turnscript.errors import BackendDown, ContextOverflow, TurnscriptError, UpstreamError, UpstreamTimeout
+from turnscript.errors import BackendDown, TurnscriptError, UpstreamError, UpstreamTimeout
+from turnscript.faults import fault_of
 
 State = Literal["ok", "warning", "fault"]
 Figure = bool | int | float | str | list[str] | None
@@ -75,7 +76,7 @@ def worst(checks: Iterable[Check]) -> State:
 
 def remedy_for(error: TurnscriptError) -> str:
     """What to do where a request has failed."""
-    if isinstance(error, ContextOverflow):
+    if fault_of(error).kind == "overflow":
         return "give the model server a longer context"
     if isinstance(error, BackendDown):
         return "start the model server, or correct its URL"
@@ -88,7 +89,8 @@ def remedy_for(error: TurnscriptError) -> str:
 
 GIVE_KEY = (
     "give the key of this server: `api_key_env` or `api_key_file` of the model in the configuration, or with --backend "
-    "the variable TURNSCRIPT_MODELS_DEFAULT_API_KEY"
+    "the variable TURNSCRIPT_MODELS_DEFAULT_API_KEY; what a proxy before it wants is in `headers_env`, or in "
+    "TURNSCRIPT_MODELS_DEFAULT_HEADERS"
 )
 _PATH = "correct the path of the server's URL, or say which kind of server it is: `kind` in the configuration"
 _MEMBERS = (

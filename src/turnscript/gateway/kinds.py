@@ -37,6 +37,7 @@ _FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@*\x00-\x20\x7f-\U0010ffff]+")
 _IN_HEADER = re.compile(r"[!-~]+")
+_WORDS_IN_HEADER = re.compile(r"[!-~](?:[ -~\t]*[!-~])?")
 UNFIT = "has characters that a header cannot carry"
 _WORST = 10**15
 
@@ -327,7 +328,9 @@ class Addresses(Kind, frozen=True):
 
 
 class Hidden(Kind, frozen=True):
-    """A secret."""
+    """A secret. `inside`: whether there may be spaces in it, as after the word `Basic`."""
+
+    inside: bool = False
 
     @property
     def words(self) -> str:
@@ -336,7 +339,7 @@ class Hidden(Kind, frozen=True):
     def read(self, value: Any, folder: Path) -> Secret:
         if not isinstance(value, str) or not value.strip():
             raise Wrong("this is empty or no string", quiet=True)
-        if not fits_header(value.strip()):
+        if not fits_header(value.strip(), words=self.inside):
             raise Wrong(f"this {UNFIT}", quiet=True)
         return Secret(value.strip())
 
@@ -408,7 +411,7 @@ class AnyTable(Kind, frozen=True):
         return dict(value)
 
     def of_text(self, text: str) -> Any:
-        return _in_toml(text) if text.lstrip().startswith("{") else text
+        return in_toml(text) if text.lstrip().startswith("{") else text
 
 
 BACKEND = Named("the name of a backend", backends, (AUTO,))
@@ -420,9 +423,9 @@ def preset_values(name: str | None) -> dict[str, float]:
     return get_preset(name).values() if name else {}
 
 
-def fits_header(key: str) -> bool:
-    """Whether a key can be sent as one."""
-    return _IN_HEADER.fullmatch(key) is not None
+def fits_header(key: str, *, words: bool = False) -> bool:
+    """Whether a key can be sent as one; with `words`, whether a text can be the value of a header."""
+    return (_WORDS_IN_HEADER if words else _IN_HEADER).fullmatch(key) is not None
 
 
 def located(path: str, folder: Path) -> Path:
@@ -436,11 +439,11 @@ def located(path: str, folder: Path) -> Path:
 def array_of(text: str) -> Any:
     """A text as an array of strings: TOML in brackets, else words with commas between."""
     if text.lstrip().startswith("["):
-        return _in_toml(text)
+        return in_toml(text)
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _in_toml(text: str) -> Any:
+def in_toml(text: str) -> Any:
     """What a text in TOML stands for; itself where it is none."""
     try:
         return tomllib.loads(f"value = {text}")["value"]

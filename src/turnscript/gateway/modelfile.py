@@ -17,6 +17,7 @@ from turnscript.gateway.invalidconfig import InvalidConfig, found_words, looks_s
 from turnscript.gateway.kinds import UNFIT, fits_header
 from turnscript.gateway.layers import FORMATS, MODELS, Layers, Place, dotted
 from turnscript.gateway.modelformat import Found, detected, named, prompted
+from turnscript.gateway.modelheaders import read_headers
 from turnscript.gateway.secret import Secret
 from turnscript.registry import formats, get_format
 from turnscript.tableio import read_formats
@@ -45,8 +46,8 @@ class Reads(Protocol):
     def secret_in_variable(self, at: Place, name: str) -> Secret | None:
         """The secret in an environment variable."""
 
-    def secret_in_file(self, at: Place, path: Path) -> Secret | None:
-        """The secret that a file holds."""
+    def secret_in_file(self, at: Place, path: Path, *, words: bool = False) -> Secret | None:
+        """The secret that a file holds. `words`: it may have spaces in it."""
 
 
 def read_models(reader: Reads, tree: Mapping[str, Any]) -> tuple[Model, ...]:
@@ -76,7 +77,9 @@ def _read(reader: Reads, name: str, given: Any, own: Mapping[str, Format], chang
     _check_local(reader, at, model)
     found = _format(reader, at, model, own, changed)
     model = replace(model, key=_key(reader, at, model), takes=found.format, why=found.why)
-    return model if usable else None
+    if model.headers is not None:
+        _warn_of_readers(reader, (*at, "headers"))
+    return replace(model, sends=read_headers(reader, at, model)) if usable else None
 
 
 def _key(reader: Reads, at: Place, model: Model) -> Secret | None:

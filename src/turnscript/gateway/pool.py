@@ -55,6 +55,9 @@ class Member:
         self.healthy = True
         self.failures = 0
         self.places: list[Place] | None = None
+        self.doubted = False
+        """Whether a request has failed since the last check."""
+        self._heard = 0
         self._asked = False
 
     @property
@@ -75,6 +78,17 @@ class Member:
     def unknown(self) -> bool:
         """Whether it has not been asked yet for its places."""
         return not self._asked and self.upstream.backend.pins
+
+    def writes(self) -> bool:
+        """Whether it has gone on with an answer since this was last asked, so that no check need be made.
+
+        llama-cpp-python cuts an answer off when anything else is asked, be it the list of its models. A server that
+        tells more of itself is asked nevertheless: it may be another one by now.
+        """
+        before, self._heard = self._heard, self.upstream.heard
+        alive = self.running > 0 and self.healthy and not self.doubted
+        self.doubted = False
+        return alive and self._heard > before and self.upstream.backend.generic
 
     async def learn(self) -> None:
         """Ask for the places, unless they are known."""
@@ -245,6 +259,7 @@ class Pool:
         """A request failed. What the server itself says of a request does not count against it."""
         if error.upstream not in _DOWN:
             return
+        member.doubted = True
         member.failures += 1
         if member.failures >= self._failures and member.healthy:
             member.healthy = False
@@ -282,6 +297,8 @@ class Pool:
             await asyncio.sleep(self._interval)
 
     async def _check(self, member: Member) -> None:
+        if member.writes():
+            return
         if await member.upstream.healthy():
             member.healthy, member.failures = True, 0
             await member.renew()

@@ -111,6 +111,7 @@ def _flat(config: Config) -> Iterator[tuple[str, Any]]:
         yield place, model.name
         yield f"{place}.key", model.key
         yield from ((path, value) for path, _, value in values_of(model, place))
+        yield f"{place}.headers", model.sends
         yield f"{place}.format", model.takes
 
 

@@ -1,14 +1,11 @@
-"""Owns secrets in memory: a text that no repr, message or encoder shows by accident, and none that a server repeats."""
+"""Owns secrets in memory: a text that no repr, message or encoder shows by accident."""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable
 from typing import NoReturn
 
 SHOWN = "<secret>"
-SHORTEST = 8
-"""Characters of a secret that is one. Servers that want no key are given words such as `none`."""
 
 
 class Secret:
@@ -41,11 +38,3 @@ class Secret:
     @property
     def _bytes(self) -> bytes:
         return self._text.encode("utf-8", "surrogatepass")
-
-
-def hidden(text: str, secrets: Iterable[str]) -> str:
-    """A text of somebody who was told secrets, without them."""
-    for secret in secrets:
-        if len(secret) >= SHORTEST:
-            text = text.replace(secret, SHOWN)
-    return text

@@ -59,6 +59,7 @@ class Served:
         self._teller: Upstream | None = None
         self._attempts = 0
         self._refused = False
+        self._mute: set[str] = set()  # servers that have just been waited for in vain
         self._tags: tuple[Format, list[str]] | None = None
         self._ask_again = 0.0
         self._learning: asyncio.Task[None] | None = None
@@ -172,12 +173,12 @@ class Served:
             await self._pool.__aenter__()
             self.counts_tokens = self._pool.members[0].upstream.backend.tokens_call("") is not None
         if self._facts == Facts():
-            for member in self._pool.members:
-                facts = await member.upstream.facts()
-                if facts != Facts():
-                    await member.learn()  # or the first conversation begins in a place that nobody knows
-                    self._take(member, facts)
-                    break
+            told = await _first_told([member for member in self._pool.members if member.upstream.url not in self._mute])
+            self._mute.clear()  # they are asked the next time
+            if told is not None:
+                member, facts = told
+                await member.learn()  # or the first conversation begins in a place that nobody knows
+                self._take(member, facts)
 
     def _take(self, member: Member, facts: Facts) -> None:
         """What a server says of itself holds from now on: its context, and its model where nothing else says which."""
@@ -216,7 +217,7 @@ class Served:
 
     def _over_the_web(self, url: str, backend: Backend) -> Upstream:
         timeouts = Timeouts(**asdict(self.model.timeouts))
-        return Upstream(url, self._wire(backend), self._key, timeouts, told=self._told)
+        return Upstream(url, self._wire(backend), self._key, timeouts, headers=self._headers, told=self._told)
 
     def _wire(self, backend: Backend) -> Backend:
         """The wire of its kind, as the settings say that this deployment has it."""
@@ -227,12 +228,19 @@ class Served:
     def _key(self) -> str | None:
         return self.model.key.reveal() if self.model.key is not None else None
 
+    @property
+    def _headers(self) -> dict[str, str]:
+        return {name: value.reveal() for name, value in self.model.sends.items()}
+
     async def _upstream(self, address: Address) -> Upstream:
         model = self.model
         if address.is_web:
-            taken = await taken_for(address.target, model.kind, self._key, told=self._told)
+            taken = await taken_for(address.target, model.kind, self._key, self._headers, told=self._told)
             self._refused = self._refused or taken.refused
-            return self._over_the_web(taken.url, taken.backend)
+            upstream = self._over_the_web(taken.url, taken.backend)
+            if taken.mute:
+                self._mute.add(upstream.url)
+            return upstream
         if str(address).startswith(EMBEDDED):
             slots = {"context": model.context or 4096, "parallel": model.slots or 2}
             key = token_urlsafe()
@@ -307,6 +315,21 @@ class Served:
         """All names under which it can be asked for that are no patterns."""
         plain = [alias for alias in self.model.aliases if "*" not in alias and "?" not in alias]
         return [self.card(), *map(self.card, plain)]
+
+
+async def _first_told(members: Sequence[Member]) -> tuple[Member, Facts] | None:
+    """What the first of several servers says of itself that says anything. All are asked at once."""
+    asks = [asyncio.ensure_future(member.upstream.facts()) for member in members]
+    try:
+        for member, ask in zip(members, asks, strict=True):
+            facts = await ask
+            if facts != Facts():
+                return member, facts
+        return None
+    finally:
+        for ask in asks:
+            ask.cancel()
+        await asyncio.gather(*asks, return_exceptions=True)
 
 
 def _noted(task: asyncio.Task[None]) -> None:

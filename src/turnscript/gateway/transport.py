@@ -28,6 +28,7 @@ IDLE = 4.0
 UNNAMED = "the model server"
 _PIECE = 64 * 1024
 _LARGE = 1024 * 1024
+_SHORTEST = 8  # characters of a header that is a secret
 
 
 class Reply(Protocol):
@@ -97,10 +98,13 @@ def _split(url: str) -> SplitResult:
     raise InvalidInput(f"{bare!r} is not {expected}", expected=expected, got=bare)
 
 
-def secrets_of(url: str, key: str | None) -> list[str]:
-    """What no log and no recording may hold."""
+def secrets_of(url: str, key: str | None, headers: Mapping[str, str] | None = None) -> list[str]:
+    """What no log and no recording may hold. Of a header also what follows a word such as `Basic`; a short one is none:
+    a number or a name that is masked everywhere leaves a recording that nobody can read."""
     parts = _split(url)
-    return [secret for secret in (key, parts.password and unquote(parts.password)) if secret]
+    values = [secret for value in (headers or {}).values() for secret in (value, value.rpartition(" ")[2])]
+    long = [value for value in dict.fromkeys(values) if len(value) >= _SHORTEST]
+    return [secret for secret in (key, parts.password and unquote(parts.password), *long) if secret]
 
 
 _fresh: ContextVar[list[socket.socket]] = ContextVar("turnscript_fresh_sockets")
@@ -133,7 +137,9 @@ class HttpTransport:
         user = _split(url).netloc.rpartition("@")[0]
         given = {"Authorization": f"Basic {base64.b64encode(unquote(user).encode()).decode()}"} if user else {}
         given |= {"Authorization": f"Bearer {key}"} if key else {}
-        self._headers = _HEADERS | given | dict(headers or {})
+        theirs = {name.lower() for name in headers or ()}  # in whatever capitals: none is sent twice
+        ours = {name: value for name, value in (_HEADERS | given).items() if name.lower() not in theirs}
+        self._headers = ours | dict(headers or {})
         self._base = base
         self._name = named(url, told=told)
         self._connect = connect

@@ -20,8 +20,8 @@ from msgspec import Struct
 
 from turnscript.backend import Backend, Completion, Facts, HttpCall, Piece
 from turnscript.errors import UpstreamError, UpstreamTimeout
+from turnscript.gateway.masking import Mask
 from turnscript.gateway.refusals import redirected, seconds_to_wait
-from turnscript.gateway.secret import hidden
 from turnscript.gateway.transport import (
     UNNAMED,
     HttpTransport,
@@ -41,6 +41,7 @@ TAIL = 5.0
 _AFTER = 0.1  # seconds to wait for the end of a body whose answer is over
 _READS = 4  # and how often to look for it
 _SHORT = 10.0  # seconds for a small question
+_REFUSED = 400
 _NO_KEY = 401
 _LOADING = 503
 
@@ -73,12 +74,19 @@ class Upstream:
         self.timeouts = timeouts or Timeouts()
         self.url = shown(url)
         self.name = named(url, told=told)
-        self.secrets = secrets_of(url, key)
+        self.secrets = secrets_of(url, key, headers)
+        self.mask = Mask(self.secrets)
         self.transport = transport or HttpTransport(
             url, base_of(url, backend), key, self.timeouts.connect, headers, told=told
         )
         self.wants_key = False
         """Whether it has refused the last small question for want of a key, or of another one."""
+        self.heard = 0
+        """How often a part of an answer came: it lives."""
+        self.mute = True
+        """Whether it has not answered any small question so far, in whatever words."""
+        self.reasons = False
+        """Whether it has said in a stream why that ended, as it does in each one that is whole then."""
         self._facts: Facts | None = None
         self._silent: list[bool] = []
 
@@ -104,6 +112,7 @@ class Upstream:
     def forget(self) -> None:
         """Ask for the facts again: the server may be another one now."""
         self._facts = None
+        self.reasons = False
 
     async def renew(self) -> bool:
         """Ask for the facts again. Returns whether they are others now; where less is answered than before, they are
@@ -116,6 +125,7 @@ class Upstream:
         if _silent(bodies) != self._silent or told == known:
             return False
         self._facts = told
+        self.reasons = False
         return True
 
     async def _bodies(self) -> list[bytes | None]:
@@ -142,12 +152,6 @@ class Upstream:
         except UpstreamError:
             return None
         return None if ids is None else len(ids)
-
-    def hush(self, error: UpstreamError) -> None:
-        """Take out of an error what this server was told in secret. Some repeat the key that they do not know, and an
-        error is told to whoever asked."""
-        error.message, error.body = hidden(error.message, self.secrets), hidden(error.body, self.secrets)
-        error.args = (error.message, error.upstream, error.body, error.retryable, error.retry_after)
 
     async def healthy(self) -> bool:
         """Whether the server can answer, as far as it says so itself."""
@@ -192,6 +196,7 @@ class Upstream:
                     reply.close()
         except (UpstreamError, TimeoutError):
             return None
+        self.mute = False
         self.wants_key = reply.status == _NO_KEY
         return body if reply.status < 300 else None
 
@@ -209,9 +214,10 @@ class Answer:
         self._upstream = upstream
         self._ask = ask
         self._reader = upstream.backend.reader(ask)
+        self._reader.reasons = ask.stream and upstream.reasons
         self._reply: Reply | None = None
         self._ready: list[Piece] = []
-        self._begun = self._ended = False
+        self._heard = self._begun = self._ended = False
         # The clock: what is late, when all must be over, how long a wait may last, since when there is one.
         self._late = ""
         self._end = self._limit = self._since = 0.0
@@ -231,8 +237,7 @@ class Answer:
         except TimeoutError:
             raise self._timeout(f"has not begun to answer after {self._limit:.3g} s") from None
         except UpstreamError as error:
-            upstream.hush(error)
-            raise
+            raise upstream.mask.error(error) from None
         self.status, self.headers = self._reply.status, self._reply.headers
         self._allow(began + self._limit - self._loop.time())
         if self.status >= 300:
@@ -248,9 +253,7 @@ class Answer:
         if self.status < 400:
             asked = base_of(upstream.url, upstream.backend) + call.path
             return redirected(self.status, asked, call.path, location, told=upstream.name != UNNAMED)
-        # Before it is cut: half a key is half a secret.
-        said = hidden(body.decode("utf-8", "surrogateescape"), upstream.secrets)
-        error = upstream.backend.read_error(self.status, said.encode("utf-8", "surrogateescape"))
+        error = _read_error(upstream, self.status, body)
         error.retry_after = seconds_to_wait(self.headers)
         return error
 
@@ -302,14 +305,20 @@ class Answer:
         finished = reader.finished
         try:
             data = await self.read()
+            if data:
+                self._heard = True
+                self._upstream.heard += 1
             pieces = reader.feed(data) if data else reader.close()
         except UpstreamError as error:
-            self._upstream.hush(error)
             self._ended = True
             if reader.finished:  # the answer was whole; what did not come is nothing that anybody needs
                 return []
-            raise
+            told = self._heard or isinstance(error, UpstreamTimeout)
+            why = None if told else await self._why()
+            raise why or self._upstream.mask.error(error) from None
         self._ended = reader.over or not data
+        if self._ask.stream and reader.reasons:
+            self._upstream.reasons = True
         if self._ended:
             return pieces
         if reader.finished and not finished:
@@ -318,6 +327,24 @@ class Answer:
             self._allow(self._upstream.timeouts.between)
         self._begun = self._begun or bool(pieces)
         return pieces
+
+    async def _why(self) -> UpstreamError | None:
+        """Why a stream was over before it began, where the server says so when it is asked in another way."""
+        upstream = self._upstream
+        call = upstream.backend.why_call(self._ask)
+        if call is None:
+            return None
+        self._leave()
+        try:
+            async with asyncio.timeout(_SHORT):
+                reply = await upstream.transport.send(call)
+                try:
+                    body = await whole(reply, LONGEST_ERROR) if reply.status >= _REFUSED else b""
+                finally:
+                    reply.close()
+        except (UpstreamError, TimeoutError):
+            return None
+        return _read_error(upstream, reply.status, body) if reply.status >= _REFUSED else None
 
     async def _reach_end(self, reply: Reply) -> None:
         """Read the end that follows the last piece, so that the connection can be used again; not for long."""
@@ -365,6 +392,12 @@ class Answer:
 
     def _timeout(self, what: str) -> UpstreamTimeout:
         return UpstreamTimeout(f"{at(self._upstream.name)} {what}")
+
+
+def _read_error(upstream: Upstream, status: int, body: bytes) -> UpstreamError:
+    """What a refusal means, in words that hold no secret."""
+    mask = upstream.mask
+    return mask.error(upstream.backend.read_error(status, mask.body(body)))
 
 
 def _silent(bodies: Sequence[bytes | None]) -> list[bool]:

@@ -1,0 +1,43 @@
+"""Owns hiding secrets in what a model server says: some repeat the key that they refuse, and clients read that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from turnscript.errors import UpstreamError
+from turnscript.gateway.secret import SHOWN
+
+_LONG = 8
+
+
+class Mask:
+    """Hides secrets wherever they stand, a short one only where it stands alone. A short word is no secret: servers
+    that want no key are given `none` or `EMPTY`."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        ranked = sorted({one for one in secrets if one and not _is_word(one)}, key=len, reverse=True)
+        pattern = "|".join(map(_pattern, ranked))
+        self._text = re.compile(pattern) if ranked else None
+        self._bytes = re.compile(pattern.encode()) if ranked else None
+
+    def body(self, data: bytes) -> bytes:
+        """What a server said, without them."""
+        return data if self._bytes is None else self._bytes.sub(SHOWN.encode(), data)
+
+    def error(self, error: UpstreamError) -> UpstreamError:
+        """The same error, which does not show them any more."""
+        if self._text is not None:
+            error.message = self._text.sub(SHOWN, error.message)
+            error.body = self._text.sub(SHOWN, error.body)
+            error.args = tuple(self._text.sub(SHOWN, one) if isinstance(one, str) else one for one in error.args)
+        return error
+
+
+def _is_word(secret: str) -> bool:
+    return len(secret) < _LONG and secret.isalpha()
+
+
+def _pattern(secret: str) -> str:
+    found = re.escape(secret)
+    return found if len(secret) >= _LONG else rf"(?<![A-Za-z0-9]){found}(?![A-Za-z0-9])"
