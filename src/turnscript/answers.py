@@ -97,15 +97,17 @@ def lose_foreign(losses: list[Loss], target: str, extra: Extra, usage: Usage | N
     `body`: what is told, which may say the same in a place of its own.
     """
     told = body or {}
-    lost = [not_here(target, f"$.{key}") for key in extra if not _is_said(key, extra, told)]
+    lost = [not_here(target, f"$.{key}") for key in _unsaid(extra, told)]
     if usage is None:
         why = "not all of the counts are known, so none of what stands here is told"
-        lost = [replace(one, detail=why) if one.path == "$.usage" else one for one in lost]
+        lost = [replace(one, detail=why) if one.path.startswith("$.usage") else one for one in lost]
     losses += lost
 
 
 _CREATED, _TIER = ("created", "created_at"), "service_tier"
 """What several APIs say of an answer, whatever each calls it."""
+_SAME_TIER = {"standard": "default", "default": "standard"}
+"""How most answers are served has a word of its own in APIs that tell it among their counts."""
 
 
 def created_of(extra: Extra) -> int | None:
@@ -115,17 +117,31 @@ def created_of(extra: Extra) -> int | None:
 
 
 def tier_of(extra: Extra, known: Collection[str]) -> str | None:
-    """How another API's answer was served, where the word for it is `known` here."""
-    word = plain(extra[_TIER]) if _TIER in extra else None
-    return word if isinstance(word, str) and word in known else None
+    """How another API's answer was served, in a word that is `known` here."""
+    return next((word for word in _tier_words(extra) if word in known), None)
 
 
-def _is_said(key: str, extra: Extra, body: Body) -> bool:
-    """Whether a body says what an unnamed member does."""
-    if key in _CREATED:
-        created = created_of({key: extra[key]})
-        return created is not None and created in [body.get(name) for name in _CREATED]
-    return key == _TIER and body.get(key) is not None and plain(extra[key]) == body[key]
+def _tier_words(extra: Extra) -> list[str]:
+    """The words for how an answer was served: beside its counts or, in other APIs, among them."""
+    place = extra if _TIER in extra else _object_in(extra, "usage")
+    word = plain(place[_TIER]) if _TIER in place else None
+    return [one for one in (word, _SAME_TIER.get(word)) if one is not None] if isinstance(word, str) else []
+
+
+def _unsaid(extra: Extra, body: Body) -> list[str]:
+    """The unnamed members that a body does not say. Of counts, all are told together unless one of them is said."""
+    made = [body[name] for name in _CREATED if name in body]
+    said = {name for name in _CREATED if name in extra and created_of({name: extra[name]}) in made}
+    counts = body.get("usage")
+    tiers = [place.get(_TIER) for place in (body, counts) if isinstance(place, dict)]
+    if any(word in tiers for word in _tier_words(extra)):
+        said.add(_TIER if _TIER in extra else "usage")
+    beside = [f"usage.{name}" for name in _object_in(extra, "usage") if name != _TIER] if "usage" in said else []
+    return [key for key in extra if key not in said] + beside
+
+
+def _object_in(extra: Extra, name: str) -> Extra:
+    return read_object(extra[name]) if name in extra and bytes(extra[name])[:1] == b"{" else {}
 
 
 def lose_usage(losses: list[Loss], usage: Usage | None, extra: Extra) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from turnscript.api import Body, Rendering
-from turnscript.conversation import Assistant, Extra, Response, Text
+from turnscript.conversation import Assistant, Extra, Item, Response, Text
+from turnscript.events import Event, MessageEnd, PartEnd
 from turnscript.jsontext import Json, plain, read_list, read_object
 
 _PAGE, _FOUND = "url_citation", "web_search_result_location"
@@ -60,6 +61,19 @@ def with_pages_on_text(response: Response) -> Response:
         for item in response.items
     ]
     return replace(response, items=items, extra={key: one for key, one in response.extra.items() if key != "choices"})
+
+
+def with_pages_on_ends(events: list[Event], said: list[Item]) -> list[Event]:
+    """The same in a stream whose end cites pages: on the end of its one text, where nothing but that end follows it. So
+    whatever the pieces are, the two come together. `said`: the items that have ended before these events."""
+    last, end = events[-2:] if len(events) > 1 else (None, None)
+    if not isinstance(end, MessageEnd) or "choices" not in end.extra or not isinstance(last, PartEnd):
+        return events
+    items = [event.part for event in events if isinstance(event, PartEnd) and event.part is not None]
+    told = with_pages_on_text(Response(items=[*said, *items], extra=end.extra))
+    if last.part is None or told.items[-1] is last.part:
+        return events
+    return [*events[:-2], replace(last, part=told.items[-1]), replace(end, extra=told.extra)]
 
 
 def _page(said: Any, length: int) -> tuple[Body | None, bool]:

@@ -88,3 +88,47 @@ def test_a_program_gives_the_request_as_it_was_read() -> None:
         ts.get_format("rwkv-goose").fill_prompt(request)
     with pytest.raises(InvalidRequest, match="hole"):
         format_.fill_prompt(ts.parse({"prompt": "x"}, "openai-completions"))
+
+
+@pytest.mark.parametrize("format_", ts.formats())
+def test_a_conversation_says_that_it_has_no_hole(format_: str) -> None:
+    """`prompt` writes messages, so what stands behind the hole is lost, and is told with what writes it."""
+    losses = ts.get_format(format_).prompt(ts.parse(HOLE, "openai-completions")).losses
+    told = [loss for loss in losses if loss.path == "$.suffix"]
+    assert [("dropped", True)] == [(loss.kind, "fill_prompt" in loss.detail) for loss in told]
+
+
+@pytest.mark.parametrize("suffix", [None, ""])
+def test_a_conversation_loses_nothing_where_nothing_stands_behind_the_text(suffix: str | None) -> None:
+    request = ts.parse(HOLE | {"suffix": suffix}, "openai-completions")
+    assert [] == ts.get_format("rwkv-universal").prompt(request).losses
+
+
+def test_a_prompt_of_tokens_is_no_conversation() -> None:
+    request = ts.parse({"model": "m", "prompt": [1, 2]}, "openai-completions")
+    assert ["$.prompt"] == [loss.path for loss in ts.get_format("rwkv-universal").prompt(request).losses]
+
+
+@pytest.mark.parametrize("step", [1, 5, 99])
+def test_the_middle_is_read_as_a_text(tmp_path: Path, step: int) -> None:
+    """No tag and no stop of a conversation means anything there; the tokens of holes and the client's stops do."""
+    path = written(tmp_path, HOLE | {"stop": ["\nEND"]})
+    middle = "é + <|function_call|>"
+    for behind, stop in (("<|fim_suffix|>x", None), ("\nENDx", "\nEND")):
+        options = ("--format", "openchatml", "--request", path, "--chunk", str(step), "--json")
+        record = json.loads(run("read", *options, stdin=middle + behind).stdout)
+        assert [{"type": "text", "text": middle}] == record["items"]
+        assert ("stop", stop, []) == (record["finish_reason"], record["stop_sequence"], record["issues"])
+
+
+def test_a_stop_string_that_the_middle_never_has_leaves_it_whole() -> None:
+    """Text that may become one waits no longer than the answer."""
+    fill = ts.get_format("openchatml").fill_prompt(ts.parse(HOLE | {"stop": ["END"]}, "openai-completions"))
+    parser = fill.parser()
+    response = ts.fold([*parser.feed("a + b EN"), *parser.close("length")])
+    assert ("a + b EN", "length") == (response.raw, response.finish_reason)
+
+
+def test_a_hole_is_read_without_thoughts(tmp_path: Path) -> None:
+    options = ("--format", "openchatml", "--request", written(tmp_path, HOLE), "--thinking")
+    assert 2 == run("read", *options, stdin="a").exit_code

@@ -91,3 +91,66 @@ def test_a_stream_says_the_same(source: str, target: str) -> None:
     if "service_tier" in ANSWERS[source] and "service_tier" in ANSWERS[target]:
         assert "priority" == told["service_tier"]
         assert "$.service_tier" not in paths(losses)
+
+
+MESSAGE: dict[str, Any] = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "content": [{"type": "text", "text": "Hi"}],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 3, "output_tokens": 1, "service_tier": "standard", "speed": "standard"},
+}
+SERVED = ["openai-chat", "openai-responses"]
+SAME = [("standard", "default"), ("priority", "priority")]
+
+
+@pytest.mark.parametrize("target", SERVED)
+@pytest.mark.parametrize(("word", "told"), SAME)
+def test_a_tier_among_the_counts_is_told_beside_them(target: str, word: str, told: str) -> None:
+    body = MESSAGE | {"usage": MESSAGE["usage"] | {"service_tier": word}}
+    rendered = ts.convert(body, "anthropic-messages", target, side="response")
+    assert told == rendered.value["service_tier"]
+    assert {"$.usage.speed"} == {path for path in paths(rendered.losses) if path.startswith("$.usage")}
+    data, losses = stream_of(ts.parse_response(body, "anthropic-messages"), ts.Request(), ts.get_api(target))
+    assert b'"service_tier":"%s"' % told.encode() in data
+    assert "$.usage.service_tier" not in paths(losses)
+
+
+@pytest.mark.parametrize("source", SERVED)
+@pytest.mark.parametrize(("told", "word"), SAME)
+def test_a_tier_beside_the_counts_is_told_among_them(source: str, told: str, word: str) -> None:
+    usage = {"prompt_tokens": 3, "completion_tokens": 1, "input_tokens": 3, "output_tokens": 1}
+    body = ANSWERS[source] | {"service_tier": word, "usage": usage}
+    rendered = ts.convert(body, source, "anthropic-messages", side="response")
+    assert told == rendered.value["usage"]["service_tier"]
+    assert "$.service_tier" not in paths(rendered.losses)
+    _, losses = stream_of(ts.parse_response(body, source), ts.Request(), ts.get_api("anthropic-messages"))
+    assert "$.service_tier" in paths(losses), "its streams say it at their beginning"
+
+
+@pytest.mark.parametrize("target", SERVED)
+@pytest.mark.parametrize("odd", ["batch", "express", 7, ["standard"]])
+def test_a_tier_that_means_nothing_elsewhere_is_a_loss(target: str, odd: Any) -> None:
+    body = MESSAGE | {"usage": MESSAGE["usage"] | {"service_tier": odd}}
+    rendered = ts.convert(body, "anthropic-messages", target, side="response")
+    assert rendered.value.get("service_tier") in (None, "default")
+    assert {"$.usage.service_tier", "$.usage.speed"} <= paths(rendered.losses)
+
+
+@pytest.mark.parametrize("source", SERVED)
+@pytest.mark.parametrize("odd", ["flex", "scale", "auto", 7])
+def test_messages_has_no_word_for_other_tiers(source: str, odd: Any) -> None:
+    rendered = ts.convert(ANSWERS[source] | {"service_tier": odd}, source, "anthropic-messages", side="response")
+    assert "service_tier" not in rendered.value["usage"]
+    assert "$.service_tier" in paths(rendered.losses)
+
+
+def test_an_answer_with_both_tells_the_one_beside_the_counts() -> None:
+    usage = {"prompt_tokens": 3, "completion_tokens": 1, "service_tier": "priority"}
+    body = CHAT | {"service_tier": "flex", "usage": usage}
+    rendered = ts.convert(body, "openai-chat", "openai-responses", side="response")
+    assert "flex" == rendered.value["service_tier"]
+    assert "$.usage.service_tier" in paths(rendered.losses)

@@ -1,5 +1,6 @@
 """Owns citations of web pages on their way between answers: what each API can say arrives, and the rest is told."""
 
+import json
 from typing import Any
 
 import pytest
@@ -129,3 +130,56 @@ def test_a_stream_of_items_says_the_same() -> None:
     told = ts.fold([*parser.feed(data), *parser.close()])
     whole, _ = converted(body, "anthropic-messages", "openai-responses")
     assert on_texts(whole) == on_texts(ts.get_api("openai-responses").render_response(told, ts.Request()).value)
+
+
+def chunks(*deltas: dict[str, Any], reason: str = "stop") -> bytes:
+    """A recorded stream of Chat: each delta in a chunk, then the end."""
+    choices: list[dict[str, Any]] = [{"index": 0, "delta": one, "finish_reason": None} for one in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": reason})
+    head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    return b"".join(b"data: " + json.dumps(head | {"choices": [one]}).encode() + b"\n\n" for one in choices)
+
+
+def retold(recorded: bytes, size: int) -> tuple[list[Any], set[str]]:
+    """What texts cite in the stream of Responses that a recording becomes, and the paths of what is lost of it."""
+    parser = ts.get_api("openai-chat").stream_parser()
+    renderer = ts.get_api("openai-responses").stream_renderer(ts.Request())
+    data = renderer.start()
+    for at in range(0, len(recorded), size):
+        data += renderer.send(parser.feed(recorded[at : at + size]))
+    data += renderer.send(parser.close()) + renderer.close()
+    reader = ts.get_api("openai-responses").stream_parser()
+    told = ts.fold([*reader.feed(data), *reader.close()])
+    value = ts.get_api("openai-responses").render_response(told, ts.Request()).value
+    texts = {**value, "output": [item for item in value["output"] if item["type"] == "message"]}
+    return on_texts(texts), {loss.path for loss in renderer.losses if loss.path.startswith("$.choices")}
+
+
+@pytest.mark.parametrize("size", [1, 50, 10_000])
+def test_a_recorded_stream_keeps_its_pages(size: int) -> None:
+    """They come behind the text, and are told before its end."""
+    recorded = chunks({"role": "assistant", "content": "See "}, {"content": "here."}, {"annotations": [WRAPPED]})
+    assert ([[FLAT]], set()) == retold(recorded + b"data: [DONE]\n\n", size)
+
+
+def test_a_stream_that_cites_more_than_pages_is_told_as_it_is() -> None:
+    recorded = chunks({"role": "assistant", "content": "See here."}, {"annotations": [WRAPPED, FILE]})
+    assert ([[]], {"$.choices"}) == retold(recorded + b"data: [DONE]\n\n", 10_000)
+
+
+@pytest.mark.parametrize("size", [1, 10_000])
+def test_a_text_that_ends_before_its_pages_come_has_none(size: int) -> None:
+    """A call ends it, and by then its end is told. A thought before it changes nothing, and the pieces do not."""
+    call = {"index": 0, "id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    deltas = ({"reasoning_content": "hm"}, {"content": "See here."}, {"annotations": [WRAPPED]})
+    assert ([[FLAT]], set()) == retold(chunks(*deltas) + b"data: [DONE]\n\n", size)
+    recorded = chunks(*deltas, {"tool_calls": [call]}, reason="tool_calls")
+    assert ([[]], {"$.choices"}) == retold(recorded + b"data: [DONE]\n\n", size)
+
+
+def test_a_whole_answer_as_a_stream_keeps_its_pages() -> None:
+    data, losses = stream_of(
+        ts.parse_response(chat("See here.", [WRAPPED]), "openai-chat"), ts.Request(), ts.get_api("openai-responses")
+    )
+    assert b"response.output_text.annotation.added" in data
+    assert not [loss for loss in losses if "annotations" in loss.path]

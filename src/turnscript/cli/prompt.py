@@ -25,7 +25,7 @@ from turnscript.cli.source import Source
 from turnscript.conversation import Request
 from turnscript.convert import parse
 from turnscript.engine.files import FillPrompt
-from turnscript.engine.fill import fill_of
+from turnscript.engine.fill import Fill, fill_of
 from turnscript.engine.prompt import Prompt
 from turnscript.engine.spans import Span
 from turnscript.errors import LossyConversion, TurnscriptError
@@ -64,6 +64,10 @@ _ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud
 _LEGIBLE = re.compile(r"(?![\n\t])" + _ODD.pattern)
 _OUTER_SPACE = re.compile(r"^ | $")
 _Made = TypeVar("_Made")
+
+Written = Prompt | FillPrompt
+"""What a model goes on from: a conversation, or a text with a hole."""
+
 _MARKS = {(True, False): "#", (False, False): "=", (True, True): "*", (False, True): "+"}
 
 
@@ -138,12 +142,13 @@ def run(given: Given) -> int:
     return OK if refused is None else LOSSY
 
 
-def prompt_of(
-    source: Source, name: str, format_: Format, thinking: bool | None, normalize_json: bool = False
-) -> Prompt:
-    """The prompt of the request in an input. Raises Failed with the place and what to try."""
-    thinks = thinking if has_thoughts(format_) else False
-    return _read(source, name, partial(format_.prompt, thinking=thinks, normalize_json=normalize_json))
+def asked_of(source: Source, name: str, format_: Format, thinking: bool | None) -> tuple[Written, Request]:
+    """The prompt of the request in an input, and that request. Raises Failed with the place and what to try."""
+
+    def made(request: Request) -> tuple[Written, Request]:
+        return _written(request, format_, thinking), request
+
+    return _read(source, name, made)
 
 
 def _read(source: Source, name: str, made: Callable[[Request], _Made]) -> _Made:
@@ -163,20 +168,30 @@ def _read(source: Source, name: str, made: Callable[[Request], _Made]) -> _Made:
         raise Failed(message, place=found.place, remedy=remedy, code=found.exit_code) from error
 
 
-def _made(given: Given, format_: Format, request: Request) -> tuple[Prompt | FillPrompt, list[Loss]]:
-    """The prompt of a request, and all that is lost. What stands behind a text makes a hole of it (D-U-22)."""
-    bare = request.origin in apis() and get_api(request.origin).serving.bare
-    hole = fill_of(request) if bare else None
-    said = {key: value for key, value in request.extra.items() if hole is None or key != "suffix"}
-    made: Prompt | FillPrompt
-    if hole is not None and (hole.suffix or format_.document.files):
-        if given.thinking:
-            raise click.UsageError("--thinking: a model fills a hole without thoughts")
-        made = format_.fill_prompt(request)
-    else:
-        thinks = given.thinking if has_thoughts(format_) else False
-        made = format_.prompt(request, thinking=thinks, normalize_json=given.normalize_json)
+def _made(given: Given, format_: Format, request: Request) -> tuple[Written, list[Loss]]:
+    """The prompt of a request, and all that is lost."""
+    made = _written(request, format_, given.thinking, normalize_json=given.normalize_json)
+    told = {loss.path for loss in made.losses}
+    handled = {"suffix"} if _hole(request) is not None else set()
+    said = {key: value for key, value in request.extra.items() if key not in handled and f"$.{key}" not in told}
     return made, [*made.losses, *_unnamed(request, format_, said)]
+
+
+def _written(request: Request, format_: Format, thinking: bool | None, *, normalize_json: bool = False) -> Written:
+    """What a model is given to go on from. What stands behind a text makes a hole of it (D-U-22)."""
+    hole = _hole(request)
+    if hole is not None and (hole.suffix or format_.document.files):
+        if thinking:
+            raise click.UsageError("--thinking: a model fills a hole without thoughts")
+        return format_.fill_prompt(request)
+    thinks = thinking if has_thoughts(format_) else False
+    return format_.prompt(request, thinking=thinks, normalize_json=normalize_json)
+
+
+def _hole(request: Request) -> Fill | None:
+    """The hole in a bare text. In a request with messages, a member of that name is a stranger."""
+    bare = request.origin in apis() and get_api(request.origin).serving.bare
+    return fill_of(request) if bare else None
 
 
 def _unnamed(request: Request, format_: Format, said: Mapping[str, Json]) -> list[Loss]:
@@ -209,7 +224,7 @@ def _check_places(given: Given) -> None:
         raise click.UsageError(f"--losses {given.losses} would overwrite the input")
 
 
-def _payload(given: Given, format_: Format, made: Prompt | FillPrompt, lost: list[Loss], out: Sink) -> bytes:
+def _payload(given: Given, format_: Format, made: Written, lost: list[Loss], out: Sink) -> bytes:
     if given.as_json:
         record = _record(format_, made, lost, with_spans=given.spans)
         return spaced(Rendered(record, lost).data, pretty=out.is_terminal or None) + b"\n"
@@ -219,7 +234,7 @@ def _payload(given: Given, format_: Format, made: Prompt | FillPrompt, lost: lis
     return data + b"\n" if out.is_terminal else data
 
 
-def _record(format_: Format, made: Prompt | FillPrompt, lost: list[Loss], *, with_spans: bool) -> dict[str, Any]:
+def _record(format_: Format, made: Written, lost: list[Loss], *, with_spans: bool) -> dict[str, Any]:
     record: dict[str, Any] = {
         "format": format_.name,
         "prompt": made.text,

@@ -17,12 +17,13 @@ from turnscript.cli.conversion import spaced
 from turnscript.cli.failures import OK, Failed
 from turnscript.cli.options import ApiName, Name, Option, SectionedCommand
 from turnscript.cli.output import STREAM, Files, Sink
-from turnscript.cli.prompt import FormatName, check_name, format_of, has_colours, legible, one_line, prompt_of
+from turnscript.cli.prompt import FormatName, asked_of, check_name, format_of, has_colours, legible, one_line
 from turnscript.cli.report import Screen, fault, plural
 from turnscript.cli.source import Source
 from turnscript.conversation import Conversation, Item, Request, Response, Thinking, Tool, ToolCall, text_content
 from turnscript.convert import parse
 from turnscript.engine.parse import TurnParser
+from turnscript.engine.plaintext import TextParser
 from turnscript.errors import InvalidInput, InvalidRequest, TurnscriptError, UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
 from turnscript.format import Format
@@ -46,6 +47,8 @@ Exit code:
 """
 _TYPES = {"assistant": "text"}
 """The kinds of items that are called otherwise here."""
+
+Reader = TurnParser | TextParser
 
 _UNSAID = {"of": Thinking().of}
 _WRAPS = ('{"model":"","max_tokens":1,"messages":[],"tools":', '{"model":"","input":[],"tools":')
@@ -195,12 +198,12 @@ def _check(given: Given) -> None:
         raise click.UsageError("--from says what --request or --tools is in, and neither is there")
 
 
-def _parser(given: Given, format_: Format) -> tuple[TurnParser, Request]:
+def _parser(given: Given, format_: Format) -> tuple[Reader, Request]:
     """The parser, and the request that the model answers."""
     if given.request is not None:
         with Source(given.request) as source:
-            prompt = prompt_of(source, given.source, format_, given.thinking)
-        return prompt.parser(), prompt.request
+            prompt, request = asked_of(source, given.source, format_, given.thinking)
+        return prompt.parser(), request
     prefill = format_.prompt(Request(), thinking=True).prefill if given.thinking else ""
     tools = _tools(given.tools, given.source) if given.tools is not None else None
     return format_.parser(tools, prefill=prefill), Request(conversation=Conversation(tools=tools or []))
@@ -255,9 +258,7 @@ class Watch:
         self._read += len(piece)
 
 
-def _batches(
-    parser: TurnParser, watch: Watch, pieces: Iterator[bytes], finish_reason: str | None
-) -> Iterator[list[Event]]:
+def _batches(parser: Reader, watch: Watch, pieces: Iterator[bytes], finish_reason: str | None) -> Iterator[list[Event]]:
     """The events of each piece, and those of the end."""
     for piece in pieces:
         watch.see(piece)

@@ -25,6 +25,7 @@ from turnscript.datasets.members import first_byte, is_null, list_of, object_of,
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.row_checks import Unanswered, check_items
 from turnscript.datasets.tagged_thoughts import split_thought
+from turnscript.datasets.weights import over_turns
 from turnscript.jsontext import Json, excerpt
 
 _CALL_MEMBERS = frozenset({"name", "arguments", "parameters", "id", "type", "function"})
@@ -103,9 +104,10 @@ class Turns:
             for index in range(first, len(self.items)):
                 self.weights[index] = weight
 
-    def example(self, tools: list[Tool] | None = None, label: str = "") -> Example:
-        """All of it, checked."""
+    def example(self, tools: list[Tool] | None = None, label: str = "", weight: float | None = None) -> Example:
+        """All of it, checked. `weight`: a mark of the row."""
         check_items(self.items)
+        self.weights = over_turns(self.weights, self.items, weight)
         request = Request(conversation=Conversation(items=self.items, tools=tools or []))
         context = frozenset(range(self.context))
         return Example(request, weights=self.weights, label=label, context=context)

@@ -2,7 +2,8 @@
 
 A mark is a number from 0 to 1 or a boolean; `masked` says the opposite. Several on one turn must agree. None of them
 belongs to the conversation. A mark of another name, such as `loss_mask`, is refused: it could mean either, and passed
-over it would train what it leaves out.
+over it would train what it leaves out. Beside turns, the known marks are those of the whole row, and other names are
+notes: rows have measures such as `eval_loss`.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import msgspec
 from turnscript.conversation import Item
 from turnscript.datasets.members import Members, first_byte, is_null
 from turnscript.datasets.problems import BadRow, Code
+from turnscript.datasets.train import MODEL
 from turnscript.jsontext import Json, excerpt
 
 MARKS = ("weight", "train", "trainable", "training", "loss", "loss_weight", "loss_scale")
 _MASKED = "masked"
+_TOKENS = "input_ids"
 _FINER = ("train_detail", "training_detail")
 """Marks of single characters, which are refused: a weight is that of a whole item."""
 
@@ -40,6 +43,14 @@ def take_weight(members: Members, at: str) -> float | None:
     if at != "$" and not members.keys() <= _USUAL:
         _check_others(members, at)
     return found
+
+
+def take_weight_of_row(members: Members) -> float | None:
+    """The same of the marks beside the turns of a row. A list beside tokens is theirs, as in what a build writes."""
+    if _TOKENS in members:
+        for mark in [mark for mark in _WEIGHING if mark in members and first_byte(members[mark]) == b"["]:
+            del members[mark]
+    return take_weight(members, "$")
 
 
 def _take_known(members: Members, at: str) -> float | None:
@@ -101,9 +112,15 @@ def with_row(
     if weight is not None:
         for index in answered:
             if found.setdefault(index, weight) != weight:
-                message = f"the row says {weight:g}, a message of its answer says {found[index]:g}"
+                message = f"the row says {weight:g}, a message of it says {found[index]:g}"
                 raise BadRow(Code.WEIGHT, f"{message}; let both say the same", path=at)
     return found
+
+
+def over_turns(weights: Mapping[int, float], items: Sequence[Item], weight: float | None) -> dict[int, float]:
+    """Weights with that of a row of turns, which is that of all that the model says in it; 0 is that of all turns."""
+    said = [index for index, item in enumerate(items) if weight == 0 or item.kind in MODEL]
+    return with_row(weights, said, weight)
 
 
 def weights_by_item(items: Sequence[Item], by_turn: dict[str, float]) -> dict[int, float]:

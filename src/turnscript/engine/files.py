@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from turnscript.engine.escape import Escape
 from turnscript.engine.fill import Fill, FillOrder, fill_losses, read_content, read_fill, skip_mark, write_fill
+from turnscript.engine.plaintext import TextParser
 from turnscript.engine.spans import Span, text_of_spans
 from turnscript.errors import InvalidConversation, InvalidInput, UnknownName, Unsupported
 from turnscript.losses import Loss
@@ -41,6 +42,10 @@ class FillPrompt(Struct, frozen=True):
     prefill: str
     losses: list[Loss]
     client_stops: tuple[str, ...] = ()
+
+    def parser(self) -> TextParser:
+        """A parser for what a model writes after this prompt: the middle, which is a text and nothing else."""
+        return TextParser(self.client_stops, self.stops)
 
 
 class Files(Struct, frozen=True):

@@ -29,6 +29,9 @@ from turnscript.losses import Loss
 
 _FIELDS = {"{prefix}": "prefix", "{suffix}": "suffix", "{middle}": "middle"}
 _RUNS = {(), ("prefix",), ("suffix",), ("middle",), ("prefix", "middle")}
+_BARE = ("$.prompt", "$.system")
+"""Where the items of a bare text stand in their source."""
+
 BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -53,6 +56,22 @@ def fill_of(request: Request) -> Fill | None:
         raise InvalidRequest(message, path="$.prompt", expected="a string")
     prefix = "".join([text_content(item.content) for item in request.items if isinstance(item, System | User)])
     return Fill(prefix, suffix)
+
+
+def unfilled(request: Request) -> list[Loss]:
+    """What a conversation has no place for of a bare text: what stands behind a hole, and a prompt without a text.
+
+    In a request with messages, members of these names are strangers, of which nobody knows what they say.
+    """
+    if any(item.at.startswith("$") and item.at not in _BARE for item in request.items):
+        return []
+    said, prompt = request.extra.get("suffix"), request.extra.get("prompt")
+    losses = []
+    if said is not None and bytes(said) not in (b"null", b'""'):
+        losses.append(Loss("$.suffix", "dropped", "a conversation has no hole; `fill_prompt` writes a text with one"))
+    if prompt is not None and bytes(prompt)[:1] == b"[":
+        losses.append(Loss("$.prompt", "dropped", "tokens or several texts are no conversation; send one text"))
+    return losses
 
 
 class Slot(NamedTuple):

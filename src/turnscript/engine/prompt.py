@@ -20,6 +20,7 @@ from turnscript.engine.attributes import attribute_text
 from turnscript.engine.correlate import names_of
 from turnscript.engine.earlier import Earlier
 from turnscript.engine.escape import AUTO
+from turnscript.engine.fill import unfilled
 from turnscript.engine.layout import Place
 from turnscript.engine.names import name_line
 from turnscript.engine.parse import TurnParser
@@ -219,6 +220,7 @@ def begin_prompt(
     """The prompt of a request. `spelling`: that of the JSON in calls and results; None: as they came."""
     composer = Composer.of(document, archive=False, policy=policy)
     composer.replays = replays
+    composer.out.losses += unfilled(request)
     asked: list[Loss] = []
     if spelling is not None:
         request, asked = respelled(request, spelling)

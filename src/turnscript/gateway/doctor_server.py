@@ -6,12 +6,13 @@ from urllib.parse import urlsplit
 
 from turnscript.backend import Facts
 from turnscript.detection import detect
+from turnscript.engine.plaintext import TextParser
 from turnscript.errors import TurnscriptError, UpstreamError
 from turnscript.events import PartDelta
 from turnscript.faults import fault_of
 from turnscript.gateway.doctor_findings import LOG, Check, Findings
 from turnscript.gateway.doctor_probe import COUNTING, OTHER, Heard, Patient
-from turnscript.gateway.generation import LENGTH, TextParser
+from turnscript.gateway.generation import LENGTH
 from turnscript.gateway.kinds import AUTO
 
 SAMPLE = 48

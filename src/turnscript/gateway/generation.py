@@ -14,9 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.backend import Piece
-from turnscript.conversation import Assistant, Item, Response, Text, Thinking, Usage, text_content
-from turnscript.engine.scanner import Scanner
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.conversation import Item, Response, Thinking, Usage, text_content
+from turnscript.events import Event, MessageEnd, PartEnd
 from turnscript.gateway.blanks import Blanks
 from turnscript.gateway.checks import CallFinding, CallGate
 from turnscript.gateway.forcing import OneCall, ThoughtMeter
@@ -90,48 +89,6 @@ class Outcome(Protocol):
     def response(self) -> Response:
         """What its client has."""
         ...
-
-
-class TextParser:
-    """The parser of an answer that is a text and nothing else, which ends at the client's own stop strings."""
-
-    def __init__(self, stops: Sequence[str]) -> None:
-        self._scanner = Scanner({stop: stop for stop in stops if stop})
-        self._held = ""
-        self._told: list[str] = []
-        self.client_stop: str | None = None
-        self.ended = False
-
-    def feed(self, text: str) -> list[Event]:
-        """More text; returns what is certain."""
-        return self._read(self._held + text, closing=False)
-
-    def _read(self, text: str, *, closing: bool) -> list[Event]:
-        if self.ended:
-            return []
-        found = self._scanner.find(text, 0, closing)
-        if found is not None:
-            self.ended, self.client_stop, self._held = True, found[0], ""
-            return self._tell(text[: found.start()])
-        end = len(text) if closing else self._scanner.hold(text, 0)
-        self._held = text[end:]
-        return self._tell(text[:end])
-
-    def _tell(self, text: str) -> list[Event]:
-        events: list[Event] = [] if self._told or not text else [PartStart(0, Assistant())]
-        if text:
-            self._told.append(text)
-            events.append(PartDelta(0, text, text))
-        return events
-
-    def close(self, finish_reason: str | None = None) -> list[Event]:
-        """The text is over."""
-        events = self._read(self._held, closing=True)
-        if self._told:
-            events.append(PartEnd(0, Assistant(content=[Text(text="".join(self._told))])))
-        stop = self.client_stop
-        reason = "stop" if stop is not None else finish_reason or "stop"
-        return [*events, MessageEnd(reason, stop, None, [], stop or "")]
 
 
 class Controls(Struct):

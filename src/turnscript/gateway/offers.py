@@ -42,8 +42,9 @@ from turnscript.errors import InvalidRequest
 from turnscript.format import Format
 from turnscript.gateway.naming import INPUT, Origin, Restorer
 from turnscript.gateway.toolset import AT, NAMESPACE, place_of, tool_paths
-from turnscript.jsontext import Json, json_of, plain, safe_json_string
+from turnscript.jsontext import Json, json_of, plain, read_object, safe_json_string
 from turnscript.losses import Loss, LossKind
+from turnscript.sources import unnamed
 
 FUNCTION = "function"
 CUSTOM = "custom"
@@ -54,6 +55,7 @@ _ASKING = "web_search_options"
 """The one of them that asks by being there: `{}` is how most clients write it."""
 
 _NOTHING = frozenset({b"", b"null", b"[]", b"{}"})
+_UNSAID = _NOTHING | {b'""', b"false"}
 
 
 class Offering(Struct, frozen=True, kw_only=True):
@@ -291,6 +293,7 @@ class _Offering:
         if choice is None:
             self._unknown_choice(path)
             return settings, shown, all_
+        self._beside_choice(choice, path)
         made: ToolChoice | None = choice
         may = all_
         if choice.mode == "named":
@@ -309,6 +312,15 @@ class _Offering:
         settings = copy(settings)
         settings.tool_choice = made
         return settings, shown, may
+
+    def _beside_choice(self, choice: ToolChoice, path: str) -> None:
+        """Members of a choice that nobody reads: some may say how many calls there shall be, in another API's words."""
+        beside, held = choice.extra, self._request.extra.get("tool_choice")
+        if held is not None and bytes(held)[:1] == b"{":
+            beside = beside | read_object(held)
+        said = {key: value for key, value in beside.items() if bytes(value).strip() not in _UNSAID}
+        for one in unnamed(said, self._request.words):
+            self._lose(f"{path}.{one}", "dropped", "this has no effect here")
 
     def _unknown_choice(self, path: str) -> None:
         """A choice that its API has not read: of a tool that the vendor runs, or a new word."""

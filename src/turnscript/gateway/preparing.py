@@ -20,6 +20,7 @@ from turnscript.api import PLAIN, Reply
 from turnscript.backend import Backend, Completion
 from turnscript.conversation import Request, ResponseFormat, System, User, text_content
 from turnscript.engine.fill import Fill
+from turnscript.engine.plaintext import TextParser
 from turnscript.engine.prompt import Prompt
 from turnscript.errors import ContextOverflow, InvalidRequest, LossyConversion, UpstreamError
 from turnscript.events import Event
@@ -34,7 +35,7 @@ from turnscript.gateway.checks import CallFinding, CallGate, CallPolicy
 from turnscript.gateway.compacting import Compacted, opened, summed_up
 from turnscript.gateway.config import Losses, Policy
 from turnscript.gateway.efforts import settled
-from turnscript.gateway.generation import Controls, Generation, Parser, Stage, TextParser
+from turnscript.gateway.generation import Controls, Generation, Parser, Stage
 from turnscript.gateway.headers import POLICY, Told
 from turnscript.gateway.hygiene import clean, unread
 from turnscript.gateway.memory import Memory, Recalled

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from turnscript.answers import is_whole, lose_foreign
+from turnscript.answers import is_whole, lose_foreign, tier_of
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, merge
 from turnscript.apis.anthropic_messages.parts import PartWriter
 from turnscript.apis.anthropic_messages.response import CUTTING, OWN_REASONS, STOP_REASONS, usage_object
@@ -35,6 +35,7 @@ from turnscript.losses import Loss, LossKind
 from turnscript.pairing import unused_id
 from turnscript.sources import NOT_HERE
 
+_TIERS = frozenset({"standard", "priority", "batch"})
 _FAILURES = frozenset({"error", "failed", "cancelled", "abort"})
 """Finish reasons of backends that are no end of an answer."""
 
@@ -259,10 +260,15 @@ class AnswerWriter:
             self.rendering.lose("$.usage", "approximated", detail)
         return usage_object(default if usage is None else usage)
 
+    def put_tier(self, usage: Body, extra: Extra) -> None:
+        """How another API's answer was served. A stream says it when it begins, where others do not know it yet."""
+        if self._foreign and (tier := tier_of(extra, _TIERS)) is not None:
+            usage["service_tier"] = tier
+
     def put_extra(self, body: Body, extra: Extra, usage: Usage | None) -> None:
         """Write unnamed members of the response, or report them where they are another API's."""
         if self._foreign:
-            lose_foreign(self.rendering.losses, self.rendering.target, extra, usage)
+            lose_foreign(self.rendering.losses, self.rendering.target, extra, usage, body)
         else:
             merge(body, extra)
 
@@ -283,6 +289,7 @@ def write_response(response: Response, request: Request, api: Api, reply: Reply)
         **writer.ending(response.finish_reason, response.stop_sequence),
         "usage": writer.usage(response.usage, reply.usage or Usage()),
     }
+    writer.put_tier(body["usage"], response.extra)
     writer.put_extra(body, response.extra, response.usage)
     last = response.items[-1] if response.items else None
     if response.finish_reason in CUTTING and isinstance(last, ToolCall) and is_whole(last):

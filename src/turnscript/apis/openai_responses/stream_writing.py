@@ -27,6 +27,7 @@ from turnscript.apis.openai_responses.outcome import COMPLETED, FAILED, IN_PROGR
 from turnscript.apis.openai_responses.output import Output, is_search_call, told_token
 from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, SUMMARY
 from turnscript.apis.openai_responses.response import Report, lose_stop, own_extra, told_status
+from turnscript.citations import with_pages_on_ends
 from turnscript.conversation import Assistant, Item, Refusal, Request, Text, Thinking, ToolCall
 from turnscript.errors import InvalidConversation, TurnscriptError, UpstreamError, half_a_pair
 from turnscript.events import Event, MessageEnd, OneStream, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
@@ -134,9 +135,11 @@ class StreamWriter(OneStream):
             raise half_a_pair(error, "a text of the answer") from None
 
     def _send(self, events: Iterable[Event]) -> bytes:
+        events = events if type(events) is list else list(events)
         if self._report is None:
-            events = list(events)
             self._open(events)
+        if events and type(end := events[-1]) is MessageEnd and end.origin not in (None, ORIGIN):
+            events = with_pages_on_ends(events, self._items)
         live, out = self._live, self._out
         for event in events:
             if not isinstance(event, PartDelta):

@@ -32,9 +32,10 @@ from turnscript.datasets.members import (
 )
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.turns import Turns
-from turnscript.datasets.weights import take_weight
+from turnscript.datasets.weights import take_weight, take_weight_of_row
 
 _LISTS = ("conversation", "conversations")
+_UNTRAINED = "the row says that its only text is not trained"
 _PAIRS = (("human", "assistant"), ("input", "output"))
 _READS = (*_LISTS, "system")
 
@@ -66,7 +67,7 @@ class Exchanges(Form):
         check_wanted(members)
         if key not in members:
             raise absent(f"$.{key}", "an array of exchanges")
-        turns = Turns()
+        turns, weight = Turns(), take_weight_of_row(members)
         if said := text_member(members, "system"):
             turns.system(said, "$.system")
         entries = list_of(members[key], f"$.{key}")
@@ -74,9 +75,11 @@ class Exchanges(Form):
             at = f"$.{key}[{index}]"
             exchange = object_of(entry, at)
             if len(entries) == 1 and not turns.items and (text := _alone(exchange, at)):
+                if weight == 0:
+                    raise BadRow(Code.UNWANTED, _UNTRAINED, path="$")
                 return [Example(Request(), text=text)]
             _add(turns, exchange, at)
-        return [turns.example()]
+        return [turns.example(weight=weight)]
 
 
 def _alone(exchange: Members, at: str) -> str | None:
@@ -86,7 +89,7 @@ def _alone(exchange: Members, at: str) -> str | None:
         return None
     check_unread(exchange, ("system", asked, answered), "exchanges", at)
     if take_weight(exchange, at) == 0:
-        raise BadRow(Code.UNWANTED, "the row says that its only text is not trained", path=at)
+        raise BadRow(Code.UNWANTED, _UNTRAINED, path=at)
     return text_member(exchange, answered, at)
 
 

@@ -24,6 +24,7 @@ from turnscript.datasets.members import check_unread, json_in, quoted, record, r
 from turnscript.datasets.members import spelled as object_text
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.turns import Turns
+from turnscript.datasets.weights import take_weight_of_row
 from turnscript.jsontext import Json
 
 _END = "<|endoftext|>"
@@ -59,7 +60,7 @@ class Glaive(Form):
         chat = required_text(members, "chat")
         for label, said in _turns(chat):
             _add_turn(turns, label, said)
-        return [turns.example(tools)]
+        return [turns.example(tools, weight=take_weight_of_row(members))]
 
 
 def _add_system(turns: Turns, said: str) -> list[Tool]:

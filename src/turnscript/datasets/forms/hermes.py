@@ -41,7 +41,7 @@ from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.tagged_calls import is_tagged, split_tagged, value_in
 from turnscript.datasets.tagged_thoughts import split_thought
 from turnscript.datasets.turns import Turns
-from turnscript.datasets.weights import take_weight
+from turnscript.datasets.weights import take_weight, take_weight_of_row
 from turnscript.jsontext import Json
 
 _READS = ("conversations", "messages", "tools")
@@ -134,7 +134,7 @@ class Hermes(Form):
             found = _add(turns, turn, required_text(turn, role, at), role, content, at)
             tools = found or tools
             turns.weigh(first, take_weight(turn, at))
-        return [turns.example(tools)]
+        return [turns.example(tools, weight=take_weight_of_row(members))]
 
 
 def _add(turns: Turns, turn: Members, name: str, role: str, content: str, at: str) -> list[Tool]:

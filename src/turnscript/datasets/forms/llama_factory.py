@@ -30,7 +30,7 @@ from turnscript.datasets.members import (
 )
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.turns import Turns
-from turnscript.datasets.weights import take_weight
+from turnscript.datasets.weights import take_weight, take_weight_of_row
 
 _READS = ("messages", "tools")
 _PAIR = ("chosen_messages", "rejected_messages")
@@ -75,7 +75,7 @@ class LlamaFactory(Form):
             first = len(turns.items)
             _add(turns, message, at)
             turns.weigh(first, take_weight(message, at))
-        return [turns.example(read_tools(members.get("tools")))]
+        return [turns.example(read_tools(members.get("tools")), weight=take_weight_of_row(members))]
 
 
 def _list(value: Any) -> list[Any]:

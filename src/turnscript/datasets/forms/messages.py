@@ -36,6 +36,7 @@ from turnscript.datasets.members import (
 )
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.tagged_calls import may_be_tagged, refuse_tagged
+from turnscript.datasets.weights import over_turns, take_weight_of_row
 
 _BESIDE = ("functions", "system", "prompt")
 _BARE = re.compile(rb"\s*\[\s*\{")
@@ -79,17 +80,19 @@ class Messages(Form):
         check_wanted(members)
         if "messages" not in members:
             raise absent("$.messages", "an array of messages")
-        tools = members.get("tools")
+        tools, weight = members.get("tools"), take_weight_of_row(members)
         if members.keys().isdisjoint(_BESIDE):
             body = {"messages": members["messages"]}
             if tools is not None and not is_null(tools):
                 body["tools"] = embedded(tools, "$.tools")
             request = read_clean(bytes(spelled(body)))
             if request is not None:
-                return Example(request)
+                return Example(request, weights=over_turns({}, request.items, weight))
         chat = read_messages(members["messages"], tools, members.get("functions"))
         _check_prompt(members, chat.request.conversation.items)
-        return _with_system(chat, text_member(members, "system"))
+        example = _with_system(chat, text_member(members, "system"))
+        example.weights = over_turns(example.weights, example.request.items, weight)
+        return example
 
 
 def _check_prompt(members: Members, items: list[Item]) -> None:

@@ -43,7 +43,7 @@ from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.tagged_calls import may_be_tagged, refuse_tagged
 from turnscript.datasets.tagged_thoughts import OPENING, may_think, split_thought
 from turnscript.datasets.turns import Turns
-from turnscript.datasets.weights import take_weight
+from turnscript.datasets.weights import take_weight, take_weight_of_row
 from turnscript.jsontext import Json
 from turnscript.losses import Indexed
 
@@ -109,7 +109,7 @@ class ShareGpt(Form):
                 turns.weigh(first, take_weight(turn, at))
         if may_be_tagged(data):
             refuse_tagged(turns.items)
-        return [turns.example(read_tools(members.get("tools")))]
+        return [turns.example(read_tools(members.get("tools")), weight=take_weight_of_row(members))]
 
 
 class Nemo(Form):
