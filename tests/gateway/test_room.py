@@ -370,12 +370,15 @@ def test_a_share_only_grows_and_is_given_back_once() -> None:
     for size in (40, 10, 40, 60):
         share.take(size)
     assert (60, 60) == (share.size, room.taken)
+    other = room.share(None)
     with pytest.raises(Overloaded):
-        share.take(101)
+        other.take(41)
     assert (60, [1]) == (room.taken, refused)
     share.leave()
     share.leave()
     assert 0 == room.taken
+    other.take(1000)
+    assert (1000, [1]) == (room.taken, refused)
 
 
 def test_the_only_request_of_a_key_may_take_all_that_is_left() -> None:

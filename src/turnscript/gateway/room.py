@@ -2,7 +2,7 @@
 
 A request takes its share when its head says how long it is, before any of it is read. It takes more as more of it
 comes: of a body whose length nobody has told, of the answers that it names, of what its seals hold. All of it is given
-back when its answer is over, however it ends.
+back when its answer is over, however it ends. Kept answers that are fetched have their share until they are taken.
 
 Nobody waits for room: two requests that are half read would wait for each other. Who does not fit is told to come
 again, and what that one had taken is free for the others, so that one of them always comes through.
@@ -38,7 +38,7 @@ class Room:
         self.change(server)
 
     def change(self, server: Server) -> None:
-        """Other limits from now on. What is here may stay. One request has room in any case, when it is alone."""
+        """Other limits from now on. What is here may stay."""
         self.most = max(server.max_body_total, server.max_body)
 
     def share(self, tally: Tally | None) -> Share:
@@ -46,13 +46,13 @@ class Room:
         return Share(self, tally)
 
     def check(self, share: Share, more: int, tally: Tally | None) -> None:
-        """Raises Overloaded where a share cannot have so much more.
+        """Raises Overloaded where a share cannot have so much more. Who is alone can.
 
         What a key has here is never more than what is left for the others then, so that it cannot keep them out; only
         a single request of it may take all that is left.
         """
         left = self.most - self.taken - more
-        if left < 0:
+        if left < 0 and self.taken > share.size:
             self._refused()
             message = "the requests that are being answered take up all the room for requests; try again later"
             raise Overloaded(message, retry_after=AGAIN)
