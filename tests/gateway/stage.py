@@ -284,7 +284,11 @@ class Stage:
     def idle(self) -> bool:
         """Whether the gateway does nothing."""
         service = self.gateway.service
-        return not service.visits and all(served.gate.idle and not served.pool.running for served in service.models())
+        return (
+            not service.visits
+            and not service.room.taken
+            and all(served.gate.idle and not served.pool.running for served in service.models())
+        )
 
 
 @contextmanager

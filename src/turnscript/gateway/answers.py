@@ -84,7 +84,8 @@ class AnswerRequests:
         service = self._service
         caller = visit.caller = service.admit(visit.headers)
         settings = service.config.server
-        body = await visit.body(settings.max_body, settings.idle_timeout)
+        share = service.room.share(caller.tally)
+        body = await visit.body(settings.max_body, settings.idle_timeout, share)
         prepared = await service.prepare(visit, caller, body, wish=wish)
         visit.prepared, visit.told = prepared, prepared.told
         service.metrics.running.labels(self._api.name, visit.model).inc()
@@ -122,8 +123,9 @@ class AnswerRequests:
 
     async def _apart(self, visit: Visit, prepared: Prepared) -> None:
         """An answer that is made whether or not its client stays."""
-        service, stored = self._service, self._api.serving.stored
+        service, stored, share = self._service, self._api.serving.stored, visit.share
         assert stored is not None
+        assert share is not None
 
         async def make(prepared: Prepared, tell: Tell) -> tuple[Generation, bytes]:
             # The visit is over before, and has let go of its model and of what was generated.
@@ -139,7 +141,8 @@ class AnswerRequests:
                 prepared.served.users -= 1
                 service.note_answer(visit, prepared, generation)  # what was cancelled or has failed took tokens, too
 
-        body = await service.apart.start(self._api, prepared, make)
+        body = await service.apart.start(self._api, prepared, make, share.leave)
+        visit.share = None
         if not prepared.streams:
             await visit.answer(body)
             return

@@ -77,8 +77,9 @@ class Apart:
             making.end()
             await asyncio.wait((making.task,))  # not by awaiting it: who is cancelled here would cancel it
 
-    async def start(self, api: Api, prepared: Prepared, make: Make) -> bytes:
-        """Begin to make an answer. Returns the body that says so. Raises InvalidRequest where it would be lost."""
+    async def start(self, api: Api, prepared: Prepared, make: Make, over: Callable[[], None]) -> bytes:
+        """Begin to make an answer; once that has begun, `over` is called at its end. Returns the body that says so.
+        Raises InvalidRequest where it would be lost."""
         owner, id_, stored = prepared.caller.name, prepared.reply.id, api.serving.stored
         assert id_ is not None
         assert stored is not None
@@ -90,6 +91,7 @@ class Apart:
         await self._keeping.keep(api, prepared, body, finished=False)
         log = self._keeping.store.begin_events(owner, id_) if prepared.streams else None
         task = asyncio.get_running_loop().create_task(self._make(api, prepared, make, log, body))
+        task.add_done_callback(lambda _: over())
         self._making[owner, id_] = Making(task, body, prepared.told.losses)
         return body
 

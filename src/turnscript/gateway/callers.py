@@ -10,6 +10,7 @@ from turnscript.gateway.headers import credentials
 from turnscript.gateway.keys import Key, Keys
 from turnscript.gateway.limits import Budget, Gate
 from turnscript.gateway.reach import check_page
+from turnscript.gateway.room import Tally
 
 ANYBODY = "anybody"
 
@@ -24,6 +25,7 @@ class Caller:
         self.policy: Policy = config.policy if key is None else key.policy(config.policy)
         self.gate = Gate(limits, limits.running, f"the key {self.name!r}" if key else "the gateway")
         self.budget = Budget(limits)
+        self.tally = None if key is None else Tally(key.name)
 
 
 class Callers:

@@ -67,7 +67,10 @@ class Section(Struct, frozen=True):
 
 
 class Server(Struct, frozen=True, kw_only=True):
-    """Where the server listens, and what it lets in."""
+    """Where the server listens, and what it lets in.
+
+    `max_body_total`: what all requests have together that are here at once; never less than one of them may have.
+    """
 
     host: Annotated[str, Host(), RESTART] = "127.0.0.1"
     port: Annotated[int, Whole(0, 65_535), RESTART] = 8400
@@ -75,6 +78,7 @@ class Server(Struct, frozen=True, kw_only=True):
     keys: Annotated[Path | None, File()] = None
     origins: Annotated[tuple[str, ...], Origins()] = ()
     max_body: Annotated[int, Size()] = 64 * MB
+    max_body_total: Annotated[int, Size()] = 256 * MB
     header_timeout: Annotated[float, Seconds(), RESTART] = 30.0
     idle_timeout: Annotated[float, Seconds(), RESTART] = 75.0
     grace: Annotated[float, Seconds(), RESTART] = 30.0

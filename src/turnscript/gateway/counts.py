@@ -28,7 +28,8 @@ class Count:
         try:
             caller = service.admit(visit.headers, counted=False)
             settings = service.config.server
-            body = await visit.body(settings.max_body, settings.idle_timeout)
+            share = service.room.share(caller.tally)
+            body = await visit.body(settings.max_body, settings.idle_timeout, share)
             prepared = await service.prepare(visit, caller, body, fits=False)
             tokens, exact = await service.tokens(prepared)
             visit.told = prepared.told

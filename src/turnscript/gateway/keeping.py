@@ -14,6 +14,7 @@ from turnscript.gateway.aside import Aside
 from turnscript.gateway.database import StorageUnavailable
 from turnscript.gateway.logs import say
 from turnscript.gateway.preparing import Leaned, Prepared
+from turnscript.gateway.room import Share
 from turnscript.gateway.store import Answer, Behind, Kept, Store, StoredItem
 from turnscript.registry import apis, get_api
 from turnscript.serving import Stored
@@ -26,17 +27,19 @@ class Keeping:
         self.store = store
         self._aside = aside
 
-    async def complete(self, stored: Stored, request: Request, owner: str, size: int, most: int) -> Leaned:
-        """Put what a request of a size leans on into it: named items, and the conversation before it. Raises NotFound
-        for what is not there, or is somebody else's, and TooLarge where it has more than `most` bytes with all that: an
-        item is named in a few bytes, and as often as one likes."""
+    async def complete(self, stored: Stored, request: Request, owner: str, share: Share, most: int) -> Leaned:
+        """Put what a request leans on into it: named items, and the conversation before it. Its share is that of its
+        body, and grows. Raises NotFound for what is not there, or is somebody else's, Overloaded where there is no room
+        for it now, and TooLarge where it has more than `most` bytes with all that: an item is named in a few bytes, and
+        as often as one likes."""
+        size = share.size
         references = await self._aside.run(size)(partial(stored.references, request))
         named: dict[str, bytes] = {}
         if references:
             found = await self.store.items(owner, list(references.values()), most)
             named = {id_: item.body for id_, item in found.items()}
             size += sum([len(named.get(id_, b"")) for id_ in references.values()])
-            _check_size(size, most)
+            _take(share, size, most)
             await self._aside.run(size)(partial(_resolve, stored, request, references, named))
         previous = stored.previous(request)
         if previous is not None:
@@ -45,7 +48,7 @@ class Keeping:
                 raise NotFound("response", previous, "$.previous_response_id")
             said = [item.body for item in before]
             size += sum(map(len, said))
-            _check_size(size, most)
+            _take(share, size, most)
             await self._aside.run(size)(partial(stored.join, request, said))
         return Leaned(named, previous, size)
 
@@ -109,9 +112,10 @@ class Keeping:
         return None if events is None else _followed(stored, events)
 
 
-def _check_size(size: int, most: int) -> None:
+def _take(share: Share, size: int, most: int) -> None:
     if size > most:
         raise TooLarge(most, what="the request, with the answers and items that it names,")
+    share.take(size)
 
 
 def _resolve(stored: Stored, request: Request, references: dict[int, str], named: dict[str, bytes]) -> None:

@@ -14,12 +14,16 @@ from starlette.responses import StreamingResponse
 
 from turnscript.api import Api
 from turnscript.errors import Conflict, InvalidRequest, NotFound, TurnscriptError
+from turnscript.gateway.callers import Caller
 from turnscript.gateway.headers import CUT, LOSSES
 from turnscript.gateway.listing import Endpoint, MethodNotAllowed, as_json
+from turnscript.gateway.outlet import Send
+from turnscript.gateway.room import Share
 from turnscript.gateway.service import Service
 from turnscript.serving import Stored
 from turnscript.sse import comment
 
+_PIECE = 64 * 1024
 _ORDERS: dict[str, Literal["asc", "desc"]] = {"asc": "asc", "desc": "desc"}
 _UPGRADE = b'{"error":{"message":"WebSockets are not served here; use HTTP","type":"invalid_request_error"}}'
 
@@ -33,6 +37,16 @@ class OfOne(Endpoint):
         self.api = api
         self.stored: Stored = api.serving.stored
 
+    def share(self, caller: Caller, size: int) -> Share:
+        """So much of the room, for what is kept. Raises Overloaded where there is none now."""
+        share = self.service.room.share(caller.tally)
+        share.take(size)
+        return share
+
+    def told(self, body: bytes, caller: Caller) -> HttpResponse:
+        """What is kept as an answer. Raises Overloaded where there is no room for it now."""
+        return Kept(body, self.share(caller, len(body)), self.service.heart.stall)
+
 
 class OfAnswer(OfOne):
     """One whose answer is the kept one, which says how much was lost in it as long as that is known."""
@@ -40,24 +54,25 @@ class OfAnswer(OfOne):
     lossless = False
 
     async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
-        owner, id_ = self.service.admit(headers, counted=False).name, http.path_params["id"]
-        response = await self.kept(http, owner, id_)
-        losses = self.service.apart.losses_of(owner, id_)
+        caller, id_ = self.service.admit(headers, counted=False), http.path_params["id"]
+        response = await self.kept(http, caller, id_)
+        losses = self.service.apart.losses_of(caller.name, id_)
         if losses is None:
-            losses = self.service.reports.losses_of(id_, owner)
+            losses = self.service.reports.losses_of(id_, caller.name)
         if losses is not None:
             response.headers[LOSSES] = str(losses)
         return response
 
     @abstractmethod
-    async def kept(self, http: HttpRequest, owner: str, id_: str) -> HttpResponse:
+    async def kept(self, http: HttpRequest, caller: Caller, id_: str) -> HttpResponse:
         """The kept answer."""
 
 
 class Fetch(OfAnswer):
     """An answer, or, with `?stream=true`, the events of its stream from a place on."""
 
-    async def kept(self, http: HttpRequest, owner: str, id_: str) -> HttpResponse:
+    async def kept(self, http: HttpRequest, caller: Caller, id_: str) -> HttpResponse:
+        owner = caller.name
         if http.query_params.get("stream") == "true":
             after = _number(http, "starting_after", -1)
             events = await self.service.keeping.follow(self.stored, owner, id_, after)
@@ -70,11 +85,12 @@ class Fetch(OfAnswer):
         # Who makes it knows best: another gateway that starts with this file takes it for one that nobody makes.
         begun = self.service.apart.begun(owner, id_)
         if begun is not None:
-            return as_json(self.stored.with_status(begun, "in_progress"))
+            return self.told(self.stored.with_status(begun, "in_progress"), caller)
         kept = await self.service.keeping.fetch(owner, id_)
         if kept.finished:
-            return as_json(kept.body)
-        return as_json(self.stored.failed(kept.body, TurnscriptError("this answer could not be kept")))
+            return self.told(kept.body, caller)
+        lost = TurnscriptError("this answer could not be kept")
+        return self.told(self.stored.failed(kept.body, lost), caller)
 
 
 class Delete(OfOne):
@@ -91,21 +107,21 @@ class Delete(OfOne):
 class Cancel(OfAnswer):
     """Stop working on an answer that nobody waits for."""
 
-    async def kept(self, http: HttpRequest, owner: str, id_: str) -> HttpResponse:
-        service = self.service
+    async def kept(self, http: HttpRequest, caller: Caller, id_: str) -> HttpResponse:
+        service, owner = self.service, caller.name
         kept = await service.keeping.fetch(owner, id_)
         parse = partial(self.api.parse_request, kept.request)
         if not self.stored.detached(await service.aside.run(len(kept.request))(parse)):
             raise Conflict(f"the response {id_!r} was not made in the background, so it cannot be cancelled")
         await service.apart.cancel(owner, id_)
-        return as_json((await service.keeping.fetch(owner, id_)).body)
+        return self.told((await service.keeping.fetch(owner, id_)).body, caller)
 
 
 class InputItems(OfOne):
     """What an answer was asked with, a page at a time."""
 
     async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
-        owner, id_ = self.service.admit(headers, counted=False).name, http.path_params["id"]
+        caller, id_ = self.service.admit(headers, counted=False), http.path_params["id"]
         limit = _number(http, "limit", 20)
         order = http.query_params.get("order", "desc")
         if not 1 <= limit <= 100:
@@ -113,10 +129,13 @@ class InputItems(OfOne):
         if order not in _ORDERS:
             raise InvalidRequest("items come in one of two orders", path="order", expected="asc or desc", got=order)
         after = http.query_params.get("after")
-        page = await self.service.keeping.store.input_items(owner, id_, after=after, limit=limit, order=_ORDERS[order])
+        store = self.service.keeping.store
+        page = await store.input_items(caller.name, id_, after=after, limit=limit, order=_ORDERS[order])
         if page is None:
             raise NotFound("response", id_)
-        return as_json(self.stored.page([item.body for item in page.items], page.more))
+        bodies = [item.body for item in page.items]
+        share = self.share(caller, sum(map(len, bodies)))  # before they are put together
+        return Kept(self.stored.page(bodies, page.more), share, self.service.heart.stall)
 
 
 class Upgrade(OfOne):
@@ -126,6 +145,28 @@ class Upgrade(OfOne):
         if headers.get("upgrade", "").lower() == "websocket":
             return HttpResponse(_UPGRADE, 426, {"upgrade": "HTTP/1.1", "connection": "close"}, "application/json")
         raise MethodNotAllowed(http.url.path, http.method, ("POST",))
+
+
+class Kept(HttpResponse):
+    """What is kept, for a client that takes it at its own speed. It has a share of the room until it is taken, and no
+    more of it is with the connection than that takes: to ask for it costs a client nothing, and it may be long."""
+
+    media_type = "application/json"
+
+    def __init__(self, body: bytes, share: Share, stall: float) -> None:
+        super().__init__(body)
+        self._share = share
+        self._stall = stall
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        told, body = _cutting(scope, send, self._stall), bytes(self.body)
+        try:
+            await told({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            for end in range(_PIECE, len(body) + _PIECE, _PIECE):
+                piece, more = body[end - _PIECE : end], end < len(body)
+                await told({"type": "http.response.body", "body": piece, "more_body": more})
+        finally:
+            self._share.leave()
 
 
 class Followed(StreamingResponse):
@@ -139,17 +180,22 @@ class Followed(StreamingResponse):
         self._stall = stall
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        loop, cut = asyncio.get_running_loop(), scope.get(CUT)
+        await super().__call__(scope, receive, _cutting(scope, send, self._stall))
 
-        async def taken(message: Any) -> None:
-            timer = loop.call_later(self._stall, cut) if cut is not None else None
-            try:
-                await send(message)
-            finally:
-                if timer is not None:
-                    timer.cancel()
 
-        await super().__call__(scope, receive, taken)
+def _cutting(scope: Any, send: Send, stall: float) -> Send:
+    """The same way to the client, cut where it takes nothing for so many seconds."""
+    loop, cut = asyncio.get_running_loop(), scope.get(CUT)
+
+    async def taken(message: Any) -> None:
+        timer = loop.call_later(stall, cut) if cut is not None else None
+        try:
+            await send(message)
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    return taken
 
 
 async def _nothing() -> AsyncIterator[bytes]:

@@ -65,6 +65,13 @@ class Metrics:
         self.findings = self._counter("call_findings", "Tool calls that are not valid", "model", "kind")
         self.backend_errors = self._counter("backend_errors", "Failures of backends", "model", "kind")
         self.backend_up = self._gauge("backend_up", "Whether a backend answers", "model", "url")
+        registry = self._registry
+        about = "Bytes of the requests that are here, with all that they name and all that their seals hold"
+        self.held = Gauge("turnscript_request_bytes", about, registry=registry)
+        about = "How many of these there may be"
+        self.holdable = Gauge("turnscript_request_bytes_limit", about, registry=registry)
+        about = "Requests that were refused because those that are here have so many bytes"
+        self.crowded = Counter("turnscript_crowded", about, registry=registry)
 
     def _counter(self, name: str, about: str, *labels: str) -> Labelled[Counter]:
         return Labelled(Counter(f"turnscript_{name}", about, labels, registry=self._registry))

@@ -32,6 +32,7 @@ from turnscript.gateway.outlet import Heart
 from turnscript.gateway.preparing import Leaned, Preparation, Prepared, new_response_id
 from turnscript.gateway.reload import Reloader
 from turnscript.gateway.reports import PATH, Reported, Reports
+from turnscript.gateway.room import Room
 from turnscript.gateway.scoring import unscored
 from turnscript.gateway.served import Served, served_models
 from turnscript.gateway.sessions import Prefixes, Sessions
@@ -63,6 +64,7 @@ class Service:
         self.visits: set[Visit] = set()
         self.draining = False
         self.metrics = Metrics()
+        self.room = Room(config.server, self.metrics.crowded.inc)
         self.reports = Reports()
         self.heart = Heart(config.server.keepalive, STALL)
         self._reloader = reloader
@@ -163,6 +165,7 @@ class Service:
         old, self.config = self._models, config
         self._callers = callers
         self.heart.interval = config.server.keepalive
+        self.room.change(config.server)
         set_up(config.logs.level, as_json=config.logs.json, redact=config.logs.redact)
         gone = list(old.values())
         self._models = {}
@@ -234,6 +237,8 @@ class Service:
 
     def metrics_text(self) -> bytes:
         """The metrics as they are now."""
+        self.metrics.held.set(self.room.taken)
+        self.metrics.holdable.set(self.room.most)
         for served in self._models.values():
             self.metrics.waiting.labels(served.name).set(served.waiting)
             for url, up in served.servers():
@@ -267,7 +272,8 @@ class Service:
     ) -> Prepared:
         """A request ready to be answered, whose client's leaving ends it. `wish` makes it another one. Raises what its
         client is told."""
-        serving = visit.api.serving
+        serving, share = visit.api.serving, visit.share
+        assert share is not None  # its body has been read
         request = await self.aside.run(len(body))(partial(visit.api.parse_request, body))
         _check(serving, request, asks=fits)
         if wish is not None:
@@ -279,8 +285,9 @@ class Service:
         if serving.stored is not None:
             self.apart.check_over(caller.name, serving.stored.previous(request))
             most = self.config.server.max_body
-            leaned = await self.keeping.complete(serving.stored, request, caller.name, len(body), most)
+            leaned = await self.keeping.complete(serving.stored, request, caller.name, share, most)
         leaned = await self._unpacked(request, serving, leaned)
+        share.take(leaned.size)
         preparation = Preparation(
             served=served,
             caller=caller,

@@ -19,6 +19,7 @@ from turnscript.gateway.generation import Outcome
 from turnscript.gateway.headers import ARRIVED, CUT, WATCH, RawHeaders, Told, by_name, json_headers, new_request_id
 from turnscript.gateway.outlet import Frame, Outlet, Receive, Send
 from turnscript.gateway.preparing import Prepared
+from turnscript.gateway.room import Share
 from turnscript.gateway.served import Served
 
 LEFT, STALLED = "client", "stalled"
@@ -57,6 +58,7 @@ class Visit:
         self.outlet: Outlet | None = None
         self.headers_out: RawHeaders = []
         self.caller: Caller | None = None
+        self.share: Share | None = None
         self.generation: Outcome | None = None
         self.prepared: Prepared | None = None
         self.more_headers: RawHeaders = []
@@ -77,22 +79,26 @@ class Visit:
         self._timer: asyncio.TimerHandle | None = None
         self._beginning: asyncio.Task[None] | None = None
 
-    async def body(self, limit: int, timeout: float) -> bytes:
-        """The whole body. Raises TooLarge, Timeout, Encoded, or ClientGone where there is nobody to tell."""
+    async def body(self, limit: int, timeout: float, share: Share) -> bytes:
+        """The whole body, which takes its share of the room, and has it until `forget`. Raises TooLarge, Overloaded,
+        Timeout, Encoded, or ClientGone where there is nobody to tell."""
+        self.share = share
         length = self.headers.get("content-length", "")
-        if length.isdigit() and int(length) > limit:
-            raise TooLarge(limit, int(length))
+        if length.isdigit():
+            if int(length) > limit:
+                raise TooLarge(limit, int(length))
+            share.take(int(length))
         if self._arrived():
-            body = await self._whole_body(limit)
+            body = await self._whole_body(limit, share)
         else:
-            body = await self._arriving_body(limit, timeout)
+            body = await self._arriving_body(limit, timeout, share)
         self._check_encoding(body)
         return body
 
-    async def _arriving_body(self, limit: int, timeout: float) -> bytes:
+    async def _arriving_body(self, limit: int, timeout: float, share: Share) -> bytes:
         try:
             async with asyncio.timeout(timeout):
-                return await self._whole_body(limit)
+                return await self._whole_body(limit, share)
         except TimeoutError:
             raise SlowBody(f"the request's body did not arrive within {timeout:g} s") from None
 
@@ -102,7 +108,7 @@ class Visit:
         if encoding.lower() not in ("", "identity") and body and not _is_json_text(body):
             raise Encoded(f"content-encoding {encoding!r} is not read here; send the body uncompressed")
 
-    async def _whole_body(self, limit: int) -> bytes:
+    async def _whole_body(self, limit: int, share: Share) -> bytes:
         chunks: list[bytes] = []
         size = 0
         while True:
@@ -113,6 +119,8 @@ class Visit:
             size += len(chunk)
             if size > limit:
                 raise TooLarge(limit)
+            if size > share.size:
+                share.take(size)
             chunks.append(chunk)
             if not message.get("more_body"):
                 return chunks[0] if len(chunks) == 1 else b"".join(chunks)
@@ -178,6 +186,8 @@ class Visit:
         """Let go of all that the request took, and of the error that ended it, which is told by now. Returns the items
         of its conversation, where nobody else works with them, and the bytes that they came in."""
         let_go(self.error)
+        if self.share is not None:
+            self.share.leave()
         prepared = self.prepared
         self.error = self.reason = self.prepared = self.generation = self.outlet = self.renderer = None
         if prepared is None or prepared.detached:
