@@ -34,6 +34,7 @@ from turnscript.apis.openai_chat.objects import (
     read_message,
     with_inner,
 )
+from turnscript.apis.openai_chat.thoughts import apart
 from turnscript.conversation import (
     Assistant,
     Audio,
@@ -55,6 +56,7 @@ from turnscript.grouping import hints, mark_turns, slot_of
 from turnscript.jsontext import Json, plain, read_list
 from turnscript.losses import Indexed
 from turnscript.pairing import call_ids, drop_generated_ids
+from turnscript.sources import message_path
 from turnscript.wire import Verbatim, Wire, mismatch, missing
 
 
@@ -178,6 +180,10 @@ def _read_assistant(message: AssistantMessage, at: str, items: list[Item]) -> No
     calls = _calls(message, at, extra)
     content, shape = _content(message)
     extra.pop("content", None)
+    within = apart(content, at) if type(message.content) is list else []
+    if within:
+        mark_turns(items, [*found, *_with_thoughts(message, within, extra), *calls])
+        return
     slots = _member_parts(message, content, extra)
     if content or slots or shape == "empty" or not (thinking or calls):
         item = Assistant(content=content, name=given(message.name), at=at)
@@ -198,6 +204,23 @@ def _read_assistant(message: AssistantMessage, at: str, items: list[Item]) -> No
         if extra:
             hints(found[0]).envelope = extra
     mark_turns(items, found)
+
+
+def _with_thoughts(message: AssistantMessage, within: list[Item], extra: Extra) -> list[Item]:
+    """The items of a content that has thoughts in it. What stands beside the content belongs to the last text."""
+    beside: list[Part] = []
+    slots = _member_parts(message, beside, extra)
+    if (beside or message.name is not UNSET) and not isinstance(within[-1], Assistant):
+        within.append(Assistant(content=[], at=message_path(within[-1].at)))
+    last = within[-1]
+    if isinstance(last, Assistant):
+        last.content += beside
+        last.name = given(message.name)
+        if "refusal" in slots:
+            hints(last).slot = "refusal"
+    if extra:
+        hints(within[0]).envelope = extra
+    return within
 
 
 def _thinking(message: AssistantMessage, at: str, extra: Extra) -> Thinking | None:

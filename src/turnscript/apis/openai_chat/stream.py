@@ -25,6 +25,7 @@ from turnscript.apis.openai_chat.answer import (
 from turnscript.apis.openai_chat.content import parts_of
 from turnscript.apis.openai_chat.lanes import Lanes
 from turnscript.apis.openai_chat.objects import kept
+from turnscript.apis.openai_chat.thoughts import thought_of
 from turnscript.conversation import Extra, Issue, Refusal, Text, Usage
 from turnscript.errorobject import upstream_error
 from turnscript.errors import InvalidRequest
@@ -187,7 +188,10 @@ class Assembly:
             self._lanes.add("content", content)
             return
         for part in parts_of(content):
-            if isinstance(part, Text) and not part.extra:
+            thought = thought_of(part, "$.choices[0].message.content")
+            if thought is not None:
+                self._lanes.think(thought, whole)
+            elif isinstance(part, Text) and not part.extra:
                 self._lanes.add("content", part.text)
             elif isinstance(part, Refusal) and not part.extra:
                 self._lanes.add("refusal", part.text)
