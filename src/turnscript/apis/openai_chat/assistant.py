@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import UNSET
+
 from turnscript.api import Body
 from turnscript.apis.openai_chat.content import ASSISTANT_PARTS, collapsed, written_parts
+from turnscript.apis.openai_chat.objects import CONTENT_ABSENT, INDEXED, NO_ARGUMENTS, NOTHING
 from turnscript.apis.openai_chat.target import Target
 from turnscript.apis.openai_chat.thoughts import entry, is_within
 from turnscript.byhand import text_only
@@ -30,7 +33,7 @@ def write_assistant(target: Target, members: Sequence[Item]) -> list[Body]:
         _speak_thinking(target, message, [item for item in members if type(item) is Assistant or is_within(item)])
     elif spoken:
         _speak(target, message, spoken)
-    elif not (target.exact and members[0].hints is not None and members[0].hints.shape == "absent"):
+    elif not (target.exact and CONTENT_ABSENT in shape_of(members[0]).split()):
         message["content"] = None
     if target.open_calls:
         target.calls |= target.open_calls
@@ -217,6 +220,8 @@ def _call(target: Target, message: Body, calls: Sequence[Item]) -> bool:
                 message["function_call"] = _legacy_call(target, item)
             else:
                 entries.append(_entry(target, item))
+                if target.exact and INDEXED in item.hints.shape.split():
+                    entries[-1]["index"] = len(entries) - 1
             target.put_envelope(message, item)
         else:
             assert isinstance(item, Opaque)
@@ -242,9 +247,20 @@ def _entry(target: Target, item: ToolCall) -> Body:
     entry["type"] = kind
     plain = item.namespace is None and item.item_id is None
     entry[kind] = {"name": item.name if plain else _name(target, item), argument: text_only(item.arguments)}
+    if item.hints is not None and item.hints.shape:
+        _unsay(target, item, entry[kind])
     if item.extra:
         target.rendering.put_extra(entry, item.extra, item.at)
     return entry
+
+
+def _unsay(target: Target, item: ToolCall, inner: Body) -> None:
+    """Write arguments that are none as they came."""
+    found = [NO_ARGUMENTS[word] for word in shape_of(item).split() if word in NO_ARGUMENTS]
+    if found and target.exact and item.arguments == NOTHING and not item.custom:
+        inner["arguments"] = found[0]
+        if found[0] is UNSET:
+            del inner["arguments"]
 
 
 def _name(target: Target, item: ToolCall) -> str:
@@ -258,6 +274,7 @@ def _name(target: Target, item: ToolCall) -> str:
 
 def _legacy_call(target: Target, item: ToolCall) -> Body:
     call: Body = {"name": _name(target, item), "arguments": text_only(item.arguments)}
+    _unsay(target, item, call)
     if item.id is not None or target.slot(item) != "function_call":
         call["id"] = target.open_call(item)
     if item.extra:

@@ -18,8 +18,13 @@ from turnscript.api import extra_of
 from turnscript.apis.openai_chat.content import parts_of, shape_of_content
 from turnscript.apis.openai_chat.objects import (
     BOTH,
+    CONTENT_ABSENT,
+    INDEXED,
+    NO_ARGUMENTS,
+    NOTHING,
     NULL,
     AssistantMessage,
+    CalledFunction,
     CustomCall,
     DeveloperMessage,
     FunctionCall,
@@ -199,8 +204,9 @@ def _read_assistant(message: AssistantMessage, at: str, items: list[Item]) -> No
         found += calls
         if message.name is not UNSET:
             extra["name"] = encoded(message.name)
-        if shape == "absent":
-            hints(found[0]).shape = shape
+        if shape == CONTENT_ABSENT:
+            first = hints(found[0])
+            first.shape = f"{shape} {first.shape}".rstrip()
         if extra:
             hints(found[0]).envelope = extra
     mark_turns(items, found)
@@ -251,7 +257,7 @@ def _calls(message: AssistantMessage, at: str, extra: Extra) -> list[Item]:
         if not entries:
             extra["tool_calls"] = Json(b"[]")
         for index, entry in enumerate(entries):
-            calls.append(_CALL_READERS[type(entry)](entry, f"{at}.tool_calls[{index}]"))
+            calls.append(_CALL_READERS[type(entry)](entry, f"{at}.tool_calls[{index}]", index))
     legacy = message.function_call
     if legacy is None:
         extra["function_call"] = NULL
@@ -276,38 +282,57 @@ def _member_parts(message: AssistantMessage, content: list[Part], extra: Extra) 
     return slots
 
 
-def _read_function_call(entry: FunctionCall, at: str) -> Item:
+def _read_function_call(entry: FunctionCall, at: str, place: int) -> Item:
     function = entry.function
-    call = ToolCall(name=function.name, arguments=function.arguments, id=given(entry.id), at=at)
-    return _completed(call, entry, "function", function)
+    arguments, shape = _arguments(function)
+    call = ToolCall(name=function.name, arguments=arguments, id=given(entry.id), at=at)
+    return _completed(call, entry, "function", function, place, shape)
 
 
-def _read_custom_call(entry: CustomCall, at: str) -> Item:
+def _read_custom_call(entry: CustomCall, at: str, place: int) -> Item:
     custom = entry.custom
     call = ToolCall(name=custom.name, arguments=custom.input, id=given(entry.id), custom=True, at=at)
-    return _completed(call, entry, "custom", custom)
+    return _completed(call, entry, "custom", custom, place, "")
 
 
-def _completed(call: ToolCall, entry: Wire, key: str, inner: Wire) -> ToolCall:
+def _arguments(function: CalledFunction | LegacyCall) -> tuple[str, str]:
+    """The arguments of a call, an empty object where it has none, and a word for how that was said."""
+    said = function.arguments
+    if said:
+        return said, ""
+    if said is UNSET and function.rest and "arguments" in function.rest:
+        del function.rest["arguments"]  # the slow reader keeps a null with the unnamed members
+        said = None
+    return NOTHING, next(word for word, value in NO_ARGUMENTS.items() if value == said)
+
+
+def _completed(
+    call: ToolCall, entry: FunctionCall | CustomCall, key: str, inner: Wire, place: int, shape: str
+) -> ToolCall:
+    if entry.index is not UNSET and bytes(entry.index) == b"%d" % place:
+        shape = f"{INDEXED} {shape}".rstrip()
+    elif entry.index is not UNSET:
+        call.extra = {"index": entry.index}
     if entry.rest or inner.rest:
-        call.extra = with_inner(extra_of(entry.rest), key, inner)
-    if call.id is None:
-        call.hints = Hints(slot="tool_calls")
+        call.extra = with_inner(call.extra | extra_of(entry.rest), key, inner)
+    if call.id is None or shape:
+        call.hints = Hints(slot="" if call.id is not None else "tool_calls", shape=shape)
     return call
 
 
-def _read_unknown_call(entry: Verbatim, at: str) -> Item:
+def _read_unknown_call(entry: Verbatim, at: str, _place: int) -> Item:
     return Opaque(type=entry.tag, value=entry.value, role="assistant", at=at)
 
 
 def _read_legacy_call(call: LegacyCall, at: str) -> Item:
     id_ = given(call.id)
     slot = "function_call" if id_ is None else "function_call.id"
-    extra = extra_of(call.rest)
-    return ToolCall(name=call.name, arguments=call.arguments, id=id_, extra=extra, hints=Hints(slot=slot), at=at)
+    arguments, shape = _arguments(call)
+    own = Hints(slot=slot, shape=shape)
+    return ToolCall(name=call.name, arguments=arguments, id=id_, extra=extra_of(call.rest), hints=own, at=at)
 
 
-_CALL_READERS: dict[type, Callable[[Any, str], Item]] = {
+_CALL_READERS: dict[type, Callable[[Any, str, int], Item]] = {
     FunctionCall: _read_function_call,
     CustomCall: _read_custom_call,
     Verbatim: _read_unknown_call,
