@@ -158,7 +158,7 @@ class UserMessage(Wire, tag="user", tag_field="role"):
 
 
 class AudioReference(Wire):
-    id: str
+    id: str | UnsetType = UNSET
 
 
 class AssistantMessage(Wire, tag="assistant", tag_field="role"):

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.api import extra_of
+from turnscript.api import extra_of, leftover
 from turnscript.apis.openai_chat.content import parts_of, shape_of_content
 from turnscript.apis.openai_chat.objects import (
     BOTH,
@@ -24,6 +24,7 @@ from turnscript.apis.openai_chat.objects import (
     NOTHING,
     NULL,
     AssistantMessage,
+    AudioReference,
     CalledFunction,
     CustomCall,
     DeveloperMessage,
@@ -61,7 +62,7 @@ from turnscript.grouping import hints, mark_turns, slot_of
 from turnscript.jsontext import Json, plain, read_list
 from turnscript.losses import Indexed
 from turnscript.pairing import call_ids, drop_generated_ids
-from turnscript.sources import message_path
+from turnscript.sources import says_nothing
 from turnscript.wire import Verbatim, Wire, mismatch, missing
 
 
@@ -187,9 +188,9 @@ def _read_assistant(message: AssistantMessage, at: str, items: list[Item]) -> No
     extra.pop("content", None)
     within = apart(content, at) if type(message.content) is list else []
     if within:
-        mark_turns(items, [*found, *_with_thoughts(message, within, extra), *calls])
+        mark_turns(items, [*found, *_with_thoughts(message, at, within, extra), *calls])
         return
-    slots = _member_parts(message, content, extra)
+    slots = _member_parts(message, at, content, extra)
     if content or slots or shape == "empty" or not (thinking or calls):
         item = Assistant(content=content, name=given(message.name), at=at)
         # Null is what a content is when other members say it all.
@@ -212,12 +213,12 @@ def _read_assistant(message: AssistantMessage, at: str, items: list[Item]) -> No
     mark_turns(items, found)
 
 
-def _with_thoughts(message: AssistantMessage, within: list[Item], extra: Extra) -> list[Item]:
+def _with_thoughts(message: AssistantMessage, at: str, within: list[Item], extra: Extra) -> list[Item]:
     """The items of a content that has thoughts in it. What stands beside the content belongs to the last text."""
     beside: list[Part] = []
-    slots = _member_parts(message, beside, extra)
+    slots = _member_parts(message, at, beside, extra)
     if (beside or message.name is not UNSET) and not isinstance(within[-1], Assistant):
-        within.append(Assistant(content=[], at=message_path(within[-1].at)))
+        within.append(Assistant(content=[], at=at))
     last = within[-1]
     if isinstance(last, Assistant):
         last.content += beside
@@ -266,20 +267,34 @@ def _calls(message: AssistantMessage, at: str, extra: Extra) -> list[Item]:
     return calls
 
 
-def _member_parts(message: AssistantMessage, content: list[Part], extra: Extra) -> list[str]:
-    """Add to the content what members beside it say, and name those members. Nulls stay unnamed."""
+def _member_parts(message: AssistantMessage, at: str, content: list[Part], extra: Extra) -> list[str]:
+    """Add to the content what members beside it say, and name those members. Nulls and empty ones stay unnamed."""
     slots = []
-    if message.audio is None:
+    sound = message.audio
+    if sound is None:
         extra["audio"] = NULL
-    elif message.audio is not UNSET:
-        content.append(Audio(id=message.audio.id, extra=extra_of(message.audio.rest)))
+    elif sound is not UNSET and (empty := _without_sound(sound)) is not None:
+        extra["audio"] = empty
+    elif sound is not UNSET:
+        if sound.id is UNSET:
+            raise missing(f"{at}.audio", "id", "a string")
+        content.append(Audio(id=sound.id, extra=extra_of(sound.rest)))
         slots.append("audio")
-    if message.refusal is None:
-        extra["refusal"] = NULL
+    if message.refusal is None or message.refusal == "":
+        extra["refusal"] = encoded(message.refusal)
     elif message.refusal is not UNSET:
         content.append(Refusal(text=message.refusal))
         slots.append("refusal")
     return slots
+
+
+def _without_sound(sound: AudioReference) -> Json | None:
+    """A sound that is none, as it is, which some servers say of every answer; None for one that is."""
+    members = dict(sound.rest or {})
+    if sound.id is not UNSET:
+        members["id"] = encoded(sound.id)
+    value = leftover(members)
+    return value if says_nothing(value) else None
 
 
 def _read_function_call(entry: FunctionCall, at: str, place: int) -> Item:

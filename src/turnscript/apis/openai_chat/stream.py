@@ -31,6 +31,7 @@ from turnscript.errorobject import upstream_error
 from turnscript.errors import InvalidRequest
 from turnscript.events import Event, MessageEnd
 from turnscript.jsontext import Json, plain
+from turnscript.sources import says_nothing
 from turnscript.wire import Wire
 
 _NULL = Json(b"null")
@@ -162,7 +163,7 @@ class Assembly:
 
     def _piece(self, piece: Piece, whole: bool) -> None:
         lanes = self._lanes
-        rest = _said(piece, "annotations", "audio")
+        rest = [(name, value) for name, value in _said(piece, "annotations", "audio") if not _no_sound(name, value)]
         if isinstance(piece.reasoning_content, str):
             lanes.add("reasoning_content", piece.reasoning_content)
             self._thoughts += [piece.reasoning_content] if piece.reasoning_content else []
@@ -205,6 +206,10 @@ def read_checked(body: Json) -> Answer:
     if isinstance(answer.error, Json) and answer.error != _NULL:
         raise upstream_error(answer.error, body)
     return answer
+
+
+def _no_sound(name: str, value: Json) -> bool:
+    return name == "audio" and says_nothing(value)
 
 
 def _said(wire: Wire, *names: str) -> list[tuple[str, Json]]:
