@@ -49,6 +49,8 @@ EMPTY = "it is empty, which says nothing, and is left out"
 """How the loss of a member is told of a target."""
 
 _NOTHING = (b"null", b"[]", b"{}")
+_EMPTY = frozenset({*_NOTHING, b'""'})
+_UNSET = _EMPTY | {b"0"}
 _ENDS = ("finish_reason", "stop_sequence")
 _CHOICE = "$.choices["
 _FIRST = "choices[0]"
@@ -100,7 +102,16 @@ def telling(extra: Extra, words: Words) -> Extra:
     """The unnamed members of an item or a part that say something. Clients send an answer back as they got it, with a
     null for the refusal that it is not."""
     silent = _names(words.get("silent", ""))
-    return {key: value for key, value in extra.items() if key not in silent or bytes(value) not in _NOTHING}
+    return {key: value for key, value in extra.items() if key not in silent or not says_nothing(value)}
+
+
+def says_nothing(value: Json) -> bool:
+    """Whether a value is null or empty, as is an object whose members all are, or are zero. Some servers write one for
+    the sound that an answer has not."""
+    said = bytes(value)
+    if said[:1] != b"{" or said == b"{}":
+        return said in _EMPTY
+    return all(bytes(one) in _UNSET for one in read_object(value).values())
 
 
 @cache

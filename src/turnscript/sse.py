@@ -17,9 +17,10 @@ _LF, _CR = 0x0A, 0x0D
 class SseReader:
     """Reads a stream of server-sent events as (event, data); `event` is empty where the stream names none.
 
-    The bytes may be cut anywhere. A line ends with LF, CR or CR LF; comments, `id` and `retry` mean nothing here. Bytes
-    that are no UTF-8, or a line without an end, raise UpstreamError, and so does every call after it; but never in the
-    call that completes an event, so that no event is lost. Work is linear, memory at most twice `limit`. `stray` is the
+    The bytes may be cut anywhere. A line ends with LF, CR or CR LF; comments, `id` and `retry` mean nothing here. A
+    line `error: ...`, as llama-box tells a failure and llama.cpp did, is the data of an event of that name. Bytes that
+    are no UTF-8, or a line without an end, raise UpstreamError, and so does every call after it; but never in the call
+    that completes an event, so that no event is lost. Work is linear, memory at most twice `limit`. `stray` is the
     beginning of the first line that is no field of an event, for an error message: a server that answers with a page or
     a plain JSON error shows there.
     """
@@ -107,7 +108,11 @@ class SseReader:
             raise self._too_long("line")
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
-        if name == b"data":
+        failed = name == b"error" and value != b""
+        if failed:
+            self._event = "error"
+            self.stray = self.stray or line[:200].decode(errors="replace")
+        if failed or name == b"data":
             self._size += len(value) + 1
             if self._size > self._limit:
                 raise self._too_long("event")

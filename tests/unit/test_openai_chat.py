@@ -281,9 +281,9 @@ def test_a_call_of_an_unknown_type_stays_among_the_calls() -> None:
 
 
 def test_unnamed_members_of_a_call_return_to_their_place() -> None:
-    call = {**CALL, "index": 0, "function": {**CALL["function"], "parsed": {}}}  # type: ignore[dict-item]
+    call = {**CALL, "index": 1, "function": {**CALL["function"], "parsed": {}}}  # type: ignore[dict-item]
     (item,) = items_of(assistant(content=None, tool_calls=[call]))
-    assert {"index": 0, "function": {"parsed": {}}} == {key: plain(value) for key, value in item.extra.items()}
+    assert {"index": 1, "function": {"parsed": {}}} == {key: plain(value) for key, value in item.extra.items()}
 
 
 def test_arguments_are_not_touched() -> None:
@@ -371,7 +371,7 @@ def test_a_text_to_be_continued_is_open(members: dict[str, Any], messages: dict[
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "$.messages[0].content[0].text"),
         ({"messages": [{"role": "user", "content": ["a"]}]}, "$.messages[0].content[0]"),
         ({"messages": [assistant(tool_calls={})]}, "$.messages[0].tool_calls"),
-        ({"messages": [assistant(tool_calls=[{**CALL, "function": {"name": "f"}}])]}, None),
+        ({"messages": [assistant(tool_calls=[{**CALL, "function": {"name": "f", "arguments": 1}}])]}, None),
         ({"messages": [assistant(audio="x")]}, "$.messages[0].audio"),
         ({"messages": [], "tools": {}}, "$.tools"),
         ({"messages": [], "tools": [{"type": "function"}]}, "$.tools[0].function"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from turnscript.byhand import MISTAKES, refuse_mistakes
 from turnscript.conversation import (
@@ -15,6 +15,7 @@ from turnscript.conversation import (
     Tool,
     ToolCall,
     ToolChoice,
+    ToolsChange,
 )
 from turnscript.engine.attributes import attribute_text
 from turnscript.engine.correlate import names_of
@@ -67,7 +68,13 @@ class Prompt:
     )
 
     def __init__(
-        self, composer: Composer, request: Request, thinks: bool, start: int = 0, spelling: Spelling | None = None
+        self,
+        composer: Composer,
+        request: Request,
+        thinks: bool,
+        offered: dict[str, Tool],
+        start: int = 0,
+        spelling: Spelling | None = None,
     ) -> None:
         out = composer.out
         self._composer = composer
@@ -81,12 +88,13 @@ class Prompt:
         self.spelling: Spelling | None = spelling
         self._begun, self._before = _place_of_answer(composer, request)
         self.replayed: tuple[int, ...] = tuple(composer.replayed)
-        self._seed, self.prefill, self._missing = _opened(composer, request, thinks)
+        self.offered: dict[str, Tool] = offered
+        forced = _must_call(composer, request, thinks, offered)
+        self._seed, self.prefill, self._missing = _opened(composer, request, thinks, forced)
         self._count = len(out.pieces)
-        self.offered: dict[str, Tool] = _offered(request)
         generation = composer.document.generation
-        self.stops: list[str] = list(generation.stops_with_tools if self.offered else generation.stops)
-        if _must_call(composer, request, thinks):
+        self.stops: list[str] = list(generation.stops_with_tools if offered else generation.stops)
+        if forced is not None:
             self.stops += generation.stops_of_call
 
     @property
@@ -135,6 +143,13 @@ class Prompt:
         turn.stops, turn.lead = self.stops, self._missing or turn.lead
         turn.seed(self._seed)
         return turn
+
+    def offer(self, tools: Iterable[Tool]) -> None:
+        """Tell of tools that its text offers in words, which nothing in the request says, before any text is read."""
+        named = _declared(tools)
+        if named and not self.offered:
+            self.stops = list(self._composer.document.generation.stops_with_tools)
+        self.offered |= named
 
     def generated(self, response: Response) -> Generated | None:
         """What a later prompt needs to hold this turn as it was generated: what this one opened, and the text.
@@ -195,7 +210,7 @@ def bare_parser(document: Document, tools: Sequence[Tool] | None, prefill: str, 
     """A parser for a turn of the model that begins with `prefill`."""
     if isinstance(stops, str):  # each letter would be one
         raise TypeError(f"stops are a list of strings: write [{stops!r}]")
-    offered = None if tools is None else {tool.name: tool for tool in tools if tool.name is not None}
+    offered = None if tools is None else _declared(tools)
     names = _names(document, offered or ())
     states = states_of(document, model_turn(document), False, tuple(stops), tools is None or len(tools) > 0, names)
     turn = TurnParser(states, offered)
@@ -230,12 +245,13 @@ def begin_prompt(
             raise Unsupported("thinking", "a format that has no place for thoughts")
         composer.out.losses.append(Loss("$.thinking", "dropped", "this format has no place for thoughts"))
         thinks = False
-    if _forced(request) is not None and ToolCall.kind not in composer.layout.places:
+    offered = _offered(request.items, request, _declared(request.tools))
+    if _forced(request, offered) is not None and ToolCall.kind not in composer.layout.places:
         composer.out.losses.append(Loss("$.tool_choice", "dropped", "this format has no place for calls"))
     composer.write(request, "reason" if thinks else None)
     if asked:
         composer.out.losses[:0] = _of_written(asked, composer, request.items)
-    return Prompt(composer, request, thinks, spelling=spelling)
+    return Prompt(composer, request, thinks, offered, spelling=spelling)
 
 
 def _of_written(losses: list[Loss], composer: Composer, items: Sequence[Item]) -> list[Loss]:
@@ -270,7 +286,8 @@ def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, 
     out.names = names_of(said, composer.document, earlier)
     composer.write_items(items, first + before)
     request = Request(conversation=Conversation(said, asked.tools), settings=asked.settings)
-    return Prompt(composer, request, prompt._thinks, start, prompt.spelling)
+    offered = _offered(items, request, prompt.offered)
+    return Prompt(composer, request, prompt._thinks, offered, start, prompt.spelling)
 
 
 def _place_of_answer(composer: Composer, request: Request) -> tuple[int, str]:
@@ -296,7 +313,7 @@ def _continued(composer: Composer, request: Request) -> tuple[str, str]:
     return opening[opening.rfind(turn.open) + len(turn.open) :] + text if turn.open else opening + text, text
 
 
-def _opened(composer: Composer, request: Request, thinks: bool) -> tuple[str, str, str]:
+def _opened(composer: Composer, request: Request, thinks: bool, forced: ToolChoice | None) -> tuple[str, str, str]:
     """Open what the model is to write; returns its parser's seed, the prefill, and the white space left out."""
     generation, places = composer.document.generation, composer.layout.places
     if _goes_on(request):
@@ -306,7 +323,6 @@ def _opened(composer: Composer, request: Request, thinks: bool) -> tuple[str, st
     hint = _hint(composer.document, request) if thinks else ""
     if hint:
         composer.out.control(hint)
-    forced = _forced(request) if _must_call(composer, request, thinks) else None
     kind = generation.thinking_kind if thinks else ToolCall.kind if forced is not None else generation.kind
     place = places[kind]
     out, before = composer.out, composer.place
@@ -375,27 +391,38 @@ def _call_opening(place: Place, said: Earlier, forced: ToolChoice) -> str:
     return f"{opening}{place.head_end}{place.body.prefill(name)}"
 
 
-def _offered(request: Request) -> dict[str, Tool]:
-    """The tools that the model may call, by name."""
+def _declared(tools: Iterable[Tool]) -> dict[str, Tool]:
+    return {tool.name: tool for tool in tools if tool.name is not None}
+
+
+def _offered(items: Iterable[Item], request: Request, known: Mapping[str, Tool]) -> dict[str, Tool]:
+    """The tools that the model may call, by name. `known`: those before these items, which may change them."""
     choice = request.settings.tool_choice
     if choice is not None and choice.mode == "none":
         return {}
-    return {tool.name: tool for tool in request.tools if tool.name is not None}
+    offered = dict(known)
+    for item in items:
+        if isinstance(item, ToolsChange):
+            for name in item.removed:
+                offered.pop(name, None)
+            offered |= _declared(item.added)
+    return offered
 
 
-def _forced(request: Request) -> ToolChoice | None:
+def _forced(request: Request, offered: Mapping[str, Tool]) -> ToolChoice | None:
     """The tool choice, if it leaves the model no way but to call."""
     choice = request.settings.tool_choice
-    if choice is None or not request.tools:
+    if choice is None or not (request.tools or offered):
         return None
     return choice if choice.mode in ("required", "named") or (choice.mode == "allowed" and choice.required) else None
 
 
-def _must_call(composer: Composer, request: Request, thinks: bool) -> bool:
-    """Whether the prompt opens a call: the model may do nothing else, no answer goes on, and there is a place."""
-    if _forced(request) is None or thinks or _goes_on(request):
-        return False
-    return ToolCall.kind in composer.layout.places
+def _must_call(composer: Composer, request: Request, thinks: bool, offered: Mapping[str, Tool]) -> ToolChoice | None:
+    """The choice for which the prompt opens a call: the model may do nothing else, no answer goes on, and there is a
+    place."""
+    if thinks or _goes_on(request) or ToolCall.kind not in composer.layout.places:
+        return None
+    return _forced(request, offered)
 
 
 def _thinks(request: Request, asked: bool | None) -> bool:

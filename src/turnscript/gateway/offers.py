@@ -80,25 +80,23 @@ class Offer:
     """A request whose tools a prompt can show. `tools`: what may be called, by the model's names for it."""
 
     def __init__(
-        self, request: Request, losses: list[Loss], tools: list[Tool], later: list[Tool], origins: dict[str, Origin]
+        self, request: Request, losses: list[Loss], tools: list[Tool], worded: list[Tool], origins: dict[str, Origin]
     ) -> None:
         self.request = request
         self.losses = losses
         self.tools = tools
-        self._later = later
+        self._worded = worded
         self._origins = origins
 
     def prompt(self, format_: Format, *, thinking: bool | None = None, escape: str = "auto") -> Prompt:
         """The prompt in a format. Its parser knows the tools that came later in the conversation, too."""
-        return self.bind(format_.prompt(self.request, thinking=thinking, escape=escape), format_)
+        return self.bind(format_.prompt(self.request, thinking=thinking, escape=escape))
 
-    def bind(self, prompt: Prompt, format_: Format) -> Prompt:
-        """Tell a prompt, such as one that extends another, of the tools that came later in the conversation."""
+    def bind(self, prompt: Prompt) -> Prompt:
+        """Tell a prompt of the tools that came later in the conversation, and that it has in words."""
         choice = self.request.settings.tool_choice
-        if self._later and (choice is None or choice.mode != "none"):
-            if not prompt.offered:
-                prompt.stops = list(format_.document.generation.stops_with_tools)
-            prompt.offered.update({tool.name: tool for tool in self._later if tool.name is not None})
+        if choice is None or choice.mode != "none":
+            prompt.offer(self._worded)
         return prompt
 
     def restorer(self) -> Restorer:
@@ -139,15 +137,15 @@ class _Offering:
         request = self._request
         self._callable.update(self._added(request.tools, []))
         tools = list(self._callable.values())
-        later: list[Tool] = []
-        items = list(self._items(request.items, later))
+        worded: list[Tool] = []
+        items = list(self._items(request.items, worded))
         self._members()
         settings, shown, callable_ = self._choose(tools, list(self._callable.values()))
         offered = copy(request)
         offered.conversation = Conversation(items=items, tools=shown)
         offered.settings = settings
         quiet = [flat for tool in hidden for flat in self._flat(tool, report=False)]
-        return Offer(offered, self._losses, [*callable_, *quiet], later, self._origins)
+        return Offer(offered, self._losses, [*callable_, *quiet], worded, self._origins)
 
     def _lose(self, path: str, kind: LossKind, detail: str) -> None:
         self._losses.append(Loss(path, kind, detail))
@@ -236,7 +234,7 @@ class _Offering:
 
     # The conversation.
 
-    def _items(self, items: Sequence[Item], later: list[Tool]) -> Iterator[Item]:
+    def _items(self, items: Sequence[Item], worded: list[Tool]) -> Iterator[Item]:
         called: dict[str, ToolCall] = {}
         for item in items:
             if isinstance(item, ToolCall):
@@ -253,7 +251,7 @@ class _Offering:
                 result.namespace, result.custom = None, item.custom and self._options.custom == "native"
                 yield result
             elif isinstance(item, ToolsChange):
-                yield self._change(item, later)
+                yield self._change(item, worded)
             else:
                 yield item
 
@@ -268,18 +266,18 @@ class _Offering:
             flat.arguments, flat.custom = f'{{"{INPUT}": {safe_json_string(call.arguments)}}}', False
         return flat
 
-    def _change(self, change: ToolsChange, later: list[Tool]) -> Item:
+    def _change(self, change: ToolsChange, worded: list[Tool]) -> Item:
         paths = [f"{change.at}.tools[{index}]" for index in range(len(change.added))]
         for name in change.removed:
             self._callable.pop(name, None)
         found = self._added(change.added, paths)
         self._callable.update(found)
         added = list(found.values())
-        later += added
         if any(one.kind == ToolsChange.kind and one.prompt for turn in self._turns for one in turn.segments):
             shown = copy(change)
             shown.added = added
             return shown
+        worded += added
         for tool in added:
             self._lose(place_of(tool), "approximated", "told in words: this format has its tools at the beginning only")
         return System(content=[Text(text=_in_words(added, change.removed))], at=change.at)

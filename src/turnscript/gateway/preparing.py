@@ -269,7 +269,7 @@ class Preparation(Struct, kw_only=True):
         """The prompt, as one text too, and what it could not carry."""
         format_, spells = self.served.format, self.served.model.normalize_json
         made = format_.prompt(offered.request, thinking=thinks, replays=recalled.replays, normalize_json=spells)
-        prompt = offered.bind(made, format_)
+        prompt = offered.bind(made)
         return prompt, prompt.text, offered.located(prompt.losses)
 
     def _thinking(self, request: Request, format_: Format) -> forcing.ThinkingPlan:

@@ -6,6 +6,7 @@
 | message of role `user` | `User` |
 | message of role `assistant`: its `reasoning_content` or `reasoning` | `Thinking` |
 | its `content`, `refusal`, `audio` | `Assistant` |
+| thoughts in its `content` (`thoughts`) | `Thinking`, among the texts around it |
 | its `tool_calls`, `function_call` | a `ToolCall` each |
 | message of role `tool`, `function` | `ToolResult` |
 | message of any other role, tool call of any other type | `Opaque` |

@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import UNSET
+
 from turnscript.api import Body
 from turnscript.apis.openai_chat.content import ASSISTANT_PARTS, collapsed, written_parts
+from turnscript.apis.openai_chat.objects import CONTENT_ABSENT, INDEXED, NO_ARGUMENTS, NOTHING
 from turnscript.apis.openai_chat.target import Target
+from turnscript.apis.openai_chat.thoughts import entry, is_within
 from turnscript.byhand import text_only
 from turnscript.conversation import Assistant, Audio, Item, Opaque, Part, Refusal, Text, Thinking, ToolCall
 from turnscript.grouping import shape_of
@@ -20,13 +24,16 @@ from turnscript.jsontext import json_string
 
 def write_assistant(target: Target, members: Sequence[Item]) -> list[Body]:
     """The messages of one turn: one, but none if nothing of it has a form here, and several in the seed profile."""
+    within = target.exact and any(map(is_within, members))
     thoughts, spoken, calls = _ordered(target, members)
     message: Body = {"role": "assistant"}
     if thoughts:
         _think(target, message, thoughts)
-    if spoken:
+    if within:
+        _speak_thinking(target, message, [item for item in members if type(item) is Assistant or is_within(item)])
+    elif spoken:
         _speak(target, message, spoken)
-    elif not (target.exact and members[0].hints is not None and members[0].hints.shape == "absent"):
+    elif not (target.exact and CONTENT_ABSENT in shape_of(members[0]).split()):
         message["content"] = None
     if target.open_calls:
         target.calls |= target.open_calls
@@ -44,13 +51,19 @@ def _ordered(target: Target, members: Sequence[Item]) -> tuple[list[Thinking], l
     thoughts: list[Thinking] = []
     spoken: list[Assistant] = []
     calls: list[Item] = []
+    parted = False  # whether a thought stands in the content between two texts
     for item in members:
-        if type(item) is Assistant:
+        if target.exact and is_within(item):
             if calls:
                 target.rendering.lose(item.at, "moved", "one message holds its text before its calls")
-            elif spoken:
+            parted = True
+        elif type(item) is Assistant:
+            if calls:
+                target.rendering.lose(item.at, "moved", "one message holds its text before its calls")
+            elif spoken and not parted:
                 target.rendering.lose(item.at, "approximated", "joined with the text before it in one message")
             spoken.append(item)
+            parted = False
         elif type(item) is Thinking:
             if calls or spoken:
                 target.rendering.lose(item.at, "moved", "one message holds its thinking before all else")
@@ -139,6 +152,28 @@ def _speak(target: Target, message: Body, spoken: Sequence[Assistant]) -> None:
             part for item in spoken for part in written_parts(target.rendering, item, enumerate(item.content), allowed)
         ]
         message["content"] = collapsed(written, target.rendering, first, first.content)
+    _say_beside(target, message, spoken)
+
+
+def _speak_thinking(target: Target, message: Body, said: Sequence[Item]) -> None:
+    """A content with thoughts in it, as it came."""
+    written: list[Any] = []
+    spoken: list[Assistant] = []
+    for item in said:
+        if isinstance(item, Assistant):
+            parts, members = _members(target, item)
+            written += written_parts(target.rendering, item, enumerate(parts), None)
+            message.update(members)
+            spoken.append(item)
+        elif isinstance(item, Thinking):
+            written.append(entry(target.rendering, item))
+            target.put_envelope(message, item)
+    message["content"] = written
+    _say_beside(target, message, spoken)
+
+
+def _say_beside(target: Target, message: Body, spoken: Sequence[Assistant]) -> None:
+    """What texts say beside their content."""
     for item in spoken:
         if item.name is not None and message.setdefault("name", item.name) != item.name:
             target.lose(item, "name", "one message has one name")
@@ -185,6 +220,8 @@ def _call(target: Target, message: Body, calls: Sequence[Item]) -> bool:
                 message["function_call"] = _legacy_call(target, item)
             else:
                 entries.append(_entry(target, item))
+                if target.exact and INDEXED in item.hints.shape.split():
+                    entries[-1]["index"] = len(entries) - 1
             target.put_envelope(message, item)
         else:
             assert isinstance(item, Opaque)
@@ -210,9 +247,20 @@ def _entry(target: Target, item: ToolCall) -> Body:
     entry["type"] = kind
     plain = item.namespace is None and item.item_id is None
     entry[kind] = {"name": item.name if plain else _name(target, item), argument: text_only(item.arguments)}
+    if item.hints is not None and item.hints.shape:
+        _unsay(target, item, entry[kind])
     if item.extra:
         target.rendering.put_extra(entry, item.extra, item.at)
     return entry
+
+
+def _unsay(target: Target, item: ToolCall, inner: Body) -> None:
+    """Write arguments that are none as they came."""
+    found = [NO_ARGUMENTS[word] for word in shape_of(item).split() if word in NO_ARGUMENTS]
+    if found and target.exact and item.arguments == NOTHING and not item.custom:
+        inner["arguments"] = found[0]
+        if found[0] is UNSET:
+            del inner["arguments"]
 
 
 def _name(target: Target, item: ToolCall) -> str:
@@ -226,6 +274,7 @@ def _name(target: Target, item: ToolCall) -> str:
 
 def _legacy_call(target: Target, item: ToolCall) -> Body:
     call: Body = {"name": _name(target, item), "arguments": text_only(item.arguments)}
+    _unsay(target, item, call)
     if item.id is not None or target.slot(item) != "function_call":
         call["id"] = target.open_call(item)
     if item.extra:

@@ -40,6 +40,7 @@ from turnscript.apis.openai_chat.response import (
     thought,
     usage_rest,
 )
+from turnscript.apis.openai_chat.thoughts import WITHIN_CLOSE, WITHIN_OPEN, entry, is_within, piece
 from turnscript.chunked import ChunkEnding, asks_usage, encoded
 from turnscript.citations import take_pages, wrapped
 from turnscript.conversation import Assistant, Item, Opaque, Refusal, Request, Text, Thinking, ToolCall
@@ -134,6 +135,9 @@ class ChatStreamRenderer(ChunkEnding):
 
     def _start(self, part: Item, index: int) -> None:
         member = ""
+        if is_within(part):
+            self._live[index] = (self._head + WITHIN_OPEN, WITHIN_CLOSE + self._tail)
+            return
         if isinstance(part, Thinking):
             member = self._thinks_in(part)
         elif isinstance(part, Assistant):
@@ -157,6 +161,9 @@ class ChatStreamRenderer(ChunkEnding):
             part.at = f"items[{index}]"
         if isinstance(part, Thinking):
             lose_thinking(self._rendering, part)
+            if is_within(part) and not self._rendering.foreign:
+                self._end_within(out, part, said)
+                return
             text = "" if said else thought(part)
             if text:
                 out.append(self._delta(b'{"%b":%b}' % (self._thinks_in(part).encode(), encoded(text))))
@@ -169,6 +176,14 @@ class ChatStreamRenderer(ChunkEnding):
         else:
             what = part.type if isinstance(part, Opaque) else part.kind
             self._rendering.lose(part.at, "dropped", f"{what}: a chunk has no place for it")
+
+    def _end_within(self, out: list[bytes], part: Thinking, said: bool) -> None:
+        """A thought in the content: all of it, or what its texts have not said."""
+        if not said:
+            out.append(self._delta(encoded({"content": [entry(self._rendering, part)]})))
+        elif part.extra:
+            out.append(self._delta(encoded({"content": [piece([], part.extra)]})))
+        self._order.part()
 
     def _end_text(self, out: list[bytes], part: Assistant, said: type[Text | Refusal] | None) -> None:
         """`said`: what its deltas were sent as, None if there were none."""

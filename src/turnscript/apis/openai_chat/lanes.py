@@ -9,6 +9,8 @@ come mixed with others'.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from turnscript.answers import Gathered, nameless
 from turnscript.api import extra_of, leftover
 from turnscript.apis.openai_chat.answer import (
@@ -20,6 +22,7 @@ from turnscript.apis.openai_chat.answer import (
     PieceOfCustom,
     PieceOfFunction,
 )
+from turnscript.apis.openai_chat.thoughts import WITHIN, is_plain
 from turnscript.conversation import (
     Assistant,
     Extra,
@@ -82,6 +85,25 @@ class PartLane(Lane):
 
     def whole(self) -> Item | None:
         return self.item([self._part])
+
+
+class ThoughtLane(Lane):
+    """A thought in the content. `given`: one that came whole; else it comes in pieces, as texts."""
+
+    def __init__(self, given: Thinking | None = None) -> None:
+        super().__init__("content")
+        self.given = given
+        self.rest = Gathered(texts=True)
+
+    def whole(self) -> Item | None:
+        if self.given is not None:
+            return replace(self.given, at=self.at)
+        thought = self.item([Text(text="".join(self.texts))] if self.texts else [])
+        thought.extra = self.rest.joined()
+        return thought
+
+    def item(self, content: list[Part]) -> Item:
+        return Thinking(content=content, hints=Hints(slot=WITHIN), at=self.at)
 
 
 class CallLane(Lane):
@@ -195,7 +217,7 @@ class Lanes:
         if not text:
             return
         lane = self._last()
-        if lane is None or lane.key != key or isinstance(lane, PartLane):
+        if lane is None or lane.key != key or isinstance(lane, PartLane | ThoughtLane):
             lane = Lane(key)
             self._open(lane)
         self._more(lane, text)
@@ -203,6 +225,20 @@ class Lanes:
     def add_part(self, part: Part) -> None:
         """A whole part that is no text."""
         self._open(PartLane(part))
+
+    def think(self, thought: Thinking, whole: bool) -> None:
+        """More of a thought in the content, or a `whole` one."""
+        if whole or not is_plain(thought):
+            self._open(ThoughtLane(thought))
+            return
+        lane = self._last()
+        if not isinstance(lane, ThoughtLane) or lane.given is not None:
+            lane = ThoughtLane()
+            self._open(lane)
+        lane.rest.add(thought.extra.items())
+        text = "".join([part.text for part in thought.content if isinstance(part, Text)])
+        if text:
+            self._more(lane, text)
 
     def call(self, piece: PieceOfCall, place: int, whole: bool = False) -> None:
         """More of a call. `place` is its place in the list, and the index of `whole` calls that say none."""

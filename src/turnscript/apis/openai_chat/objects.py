@@ -48,6 +48,14 @@ NULL = Json(NULL_TEXT)
 BOTH = "reasoning_content+reasoning"
 """The slot of a thought that stood under both names, the same text twice."""
 
+NOTHING = "{}"
+"""The arguments of a call that has none."""
+
+CONTENT_ABSENT, INDEXED = "absent", "index"
+NO_ARGUMENTS = {"no-arguments": UNSET, "null-arguments": None, "empty-arguments": ""}
+"""Words in the shape of a call, with a space between two: its message has no content, its entry says its own place in
+the list, as some servers have it and their clients send it back, or says its arguments so, which are none."""
+
 
 # Content parts, tagged by `type`.
 
@@ -102,13 +110,14 @@ Content = str | list[AnyPart] | None
 
 class CalledFunction(Wire):
     name: str
-    arguments: str
+    arguments: str | UnsetType | None = UNSET  # which servers take for an empty object, as they do an empty text
 
 
 class FunctionCall(Wire, tag="function", tag_field="type"):
     known_by = "function"
     function: CalledFunction
     id: str | UnsetType = UNSET
+    index: Json | UnsetType = UNSET
 
 
 class CalledCustom(Wire):
@@ -119,13 +128,14 @@ class CalledCustom(Wire):
 class CustomCall(Wire, tag="custom", tag_field="type"):
     custom: CalledCustom
     id: str | UnsetType = UNSET
+    index: Json | UnsetType = UNSET
 
 
 class LegacyCall(Wire):
     """The deprecated `function_call` of a message. Its `id` is the Universal document's addition."""
 
     name: str
-    arguments: str
+    arguments: str | UnsetType | None = UNSET
     id: str | UnsetType = UNSET
 
 
@@ -148,7 +158,7 @@ class UserMessage(Wire, tag="user", tag_field="role"):
 
 
 class AudioReference(Wire):
-    id: str
+    id: str | UnsetType = UNSET
 
 
 class AssistantMessage(Wire, tag="assistant", tag_field="role"):

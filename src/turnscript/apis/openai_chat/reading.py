@@ -14,12 +14,18 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.api import extra_of
+from turnscript.api import extra_of, leftover
 from turnscript.apis.openai_chat.content import parts_of, shape_of_content
 from turnscript.apis.openai_chat.objects import (
     BOTH,
+    CONTENT_ABSENT,
+    INDEXED,
+    NO_ARGUMENTS,
+    NOTHING,
     NULL,
     AssistantMessage,
+    AudioReference,
+    CalledFunction,
     CustomCall,
     DeveloperMessage,
     FunctionCall,
@@ -34,6 +40,7 @@ from turnscript.apis.openai_chat.objects import (
     read_message,
     with_inner,
 )
+from turnscript.apis.openai_chat.thoughts import apart
 from turnscript.conversation import (
     Assistant,
     Audio,
@@ -55,6 +62,7 @@ from turnscript.grouping import hints, mark_turns, slot_of
 from turnscript.jsontext import Json, plain, read_list
 from turnscript.losses import Indexed
 from turnscript.pairing import call_ids, drop_generated_ids
+from turnscript.sources import says_nothing
 from turnscript.wire import Verbatim, Wire, mismatch, missing
 
 
@@ -178,7 +186,11 @@ def _read_assistant(message: AssistantMessage, at: str, items: list[Item]) -> No
     calls = _calls(message, at, extra)
     content, shape = _content(message)
     extra.pop("content", None)
-    slots = _member_parts(message, content, extra)
+    within = apart(content, at) if type(message.content) is list else []
+    if within:
+        mark_turns(items, [*found, *_with_thoughts(message, at, within, extra), *calls])
+        return
+    slots = _member_parts(message, at, content, extra)
     if content or slots or shape == "empty" or not (thinking or calls):
         item = Assistant(content=content, name=given(message.name), at=at)
         # Null is what a content is when other members say it all.
@@ -193,11 +205,29 @@ def _read_assistant(message: AssistantMessage, at: str, items: list[Item]) -> No
         found += calls
         if message.name is not UNSET:
             extra["name"] = encoded(message.name)
-        if shape == "absent":
-            hints(found[0]).shape = shape
+        if shape == CONTENT_ABSENT:
+            first = hints(found[0])
+            first.shape = f"{shape} {first.shape}".rstrip()
         if extra:
             hints(found[0]).envelope = extra
     mark_turns(items, found)
+
+
+def _with_thoughts(message: AssistantMessage, at: str, within: list[Item], extra: Extra) -> list[Item]:
+    """The items of a content that has thoughts in it. What stands beside the content belongs to the last text."""
+    beside: list[Part] = []
+    slots = _member_parts(message, at, beside, extra)
+    if (beside or message.name is not UNSET) and not isinstance(within[-1], Assistant):
+        within.append(Assistant(content=[], at=at))
+    last = within[-1]
+    if isinstance(last, Assistant):
+        last.content += beside
+        last.name = given(message.name)
+        if "refusal" in slots:
+            hints(last).slot = "refusal"
+    if extra:
+        hints(within[0]).envelope = extra
+    return within
 
 
 def _thinking(message: AssistantMessage, at: str, extra: Extra) -> Thinking | None:
@@ -228,7 +258,7 @@ def _calls(message: AssistantMessage, at: str, extra: Extra) -> list[Item]:
         if not entries:
             extra["tool_calls"] = Json(b"[]")
         for index, entry in enumerate(entries):
-            calls.append(_CALL_READERS[type(entry)](entry, f"{at}.tool_calls[{index}]"))
+            calls.append(_CALL_READERS[type(entry)](entry, f"{at}.tool_calls[{index}]", index))
     legacy = message.function_call
     if legacy is None:
         extra["function_call"] = NULL
@@ -237,54 +267,87 @@ def _calls(message: AssistantMessage, at: str, extra: Extra) -> list[Item]:
     return calls
 
 
-def _member_parts(message: AssistantMessage, content: list[Part], extra: Extra) -> list[str]:
-    """Add to the content what members beside it say, and name those members. Nulls stay unnamed."""
+def _member_parts(message: AssistantMessage, at: str, content: list[Part], extra: Extra) -> list[str]:
+    """Add to the content what members beside it say, and name those members. Nulls and empty ones stay unnamed."""
     slots = []
-    if message.audio is None:
+    sound = message.audio
+    if sound is None:
         extra["audio"] = NULL
-    elif message.audio is not UNSET:
-        content.append(Audio(id=message.audio.id, extra=extra_of(message.audio.rest)))
+    elif sound is not UNSET and (empty := _without_sound(sound)) is not None:
+        extra["audio"] = empty
+    elif sound is not UNSET:
+        if sound.id is UNSET:
+            raise missing(f"{at}.audio", "id", "a string")
+        content.append(Audio(id=sound.id, extra=extra_of(sound.rest)))
         slots.append("audio")
-    if message.refusal is None:
-        extra["refusal"] = NULL
+    if message.refusal is None or message.refusal == "":
+        extra["refusal"] = encoded(message.refusal)
     elif message.refusal is not UNSET:
         content.append(Refusal(text=message.refusal))
         slots.append("refusal")
     return slots
 
 
-def _read_function_call(entry: FunctionCall, at: str) -> Item:
+def _without_sound(sound: AudioReference) -> Json | None:
+    """A sound that is none, as it is, which some servers say of every answer; None for one that is."""
+    members = dict(sound.rest or {})
+    if sound.id is not UNSET:
+        members["id"] = encoded(sound.id)
+    value = leftover(members)
+    return value if says_nothing(value) else None
+
+
+def _read_function_call(entry: FunctionCall, at: str, place: int) -> Item:
     function = entry.function
-    call = ToolCall(name=function.name, arguments=function.arguments, id=given(entry.id), at=at)
-    return _completed(call, entry, "function", function)
+    arguments, shape = _arguments(function)
+    call = ToolCall(name=function.name, arguments=arguments, id=given(entry.id), at=at)
+    return _completed(call, entry, "function", function, place, shape)
 
 
-def _read_custom_call(entry: CustomCall, at: str) -> Item:
+def _read_custom_call(entry: CustomCall, at: str, place: int) -> Item:
     custom = entry.custom
     call = ToolCall(name=custom.name, arguments=custom.input, id=given(entry.id), custom=True, at=at)
-    return _completed(call, entry, "custom", custom)
+    return _completed(call, entry, "custom", custom, place, "")
 
 
-def _completed(call: ToolCall, entry: Wire, key: str, inner: Wire) -> ToolCall:
+def _arguments(function: CalledFunction | LegacyCall) -> tuple[str, str]:
+    """The arguments of a call, an empty object where it has none, and a word for how that was said."""
+    said = function.arguments
+    if said:
+        return said, ""
+    if said is UNSET and function.rest and "arguments" in function.rest:
+        del function.rest["arguments"]  # the slow reader keeps a null with the unnamed members
+        said = None
+    return NOTHING, next(word for word, value in NO_ARGUMENTS.items() if value == said)
+
+
+def _completed(
+    call: ToolCall, entry: FunctionCall | CustomCall, key: str, inner: Wire, place: int, shape: str
+) -> ToolCall:
+    if entry.index is not UNSET and bytes(entry.index) == b"%d" % place:
+        shape = f"{INDEXED} {shape}".rstrip()
+    elif entry.index is not UNSET:
+        call.extra = {"index": entry.index}
     if entry.rest or inner.rest:
-        call.extra = with_inner(extra_of(entry.rest), key, inner)
-    if call.id is None:
-        call.hints = Hints(slot="tool_calls")
+        call.extra = with_inner(call.extra | extra_of(entry.rest), key, inner)
+    if call.id is None or shape:
+        call.hints = Hints(slot="" if call.id is not None else "tool_calls", shape=shape)
     return call
 
 
-def _read_unknown_call(entry: Verbatim, at: str) -> Item:
+def _read_unknown_call(entry: Verbatim, at: str, _place: int) -> Item:
     return Opaque(type=entry.tag, value=entry.value, role="assistant", at=at)
 
 
 def _read_legacy_call(call: LegacyCall, at: str) -> Item:
     id_ = given(call.id)
     slot = "function_call" if id_ is None else "function_call.id"
-    extra = extra_of(call.rest)
-    return ToolCall(name=call.name, arguments=call.arguments, id=id_, extra=extra, hints=Hints(slot=slot), at=at)
+    arguments, shape = _arguments(call)
+    own = Hints(slot=slot, shape=shape)
+    return ToolCall(name=call.name, arguments=arguments, id=id_, extra=extra_of(call.rest), hints=own, at=at)
 
 
-_CALL_READERS: dict[type, Callable[[Any, str], Item]] = {
+_CALL_READERS: dict[type, Callable[[Any, str, int], Item]] = {
     FunctionCall: _read_function_call,
     CustomCall: _read_custom_call,
     Verbatim: _read_unknown_call,

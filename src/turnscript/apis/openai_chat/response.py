@@ -48,6 +48,7 @@ from turnscript.apis.openai_chat.content import written_parts
 from turnscript.apis.openai_chat.objects import BOTH
 from turnscript.apis.openai_chat.options import TIERS
 from turnscript.apis.openai_chat.stream import Assembly, read_checked
+from turnscript.apis.openai_chat.thoughts import entry, is_within
 from turnscript.byhand import text_only
 from turnscript.chunked import encoded
 from turnscript.citations import take_pages, wrapped
@@ -147,6 +148,10 @@ class Order:
         elif kind == "text" and "refusal" in before:
             self._rendering.lose(at, "moved", "one message holds its text before its refusal")
         before.add(kind)
+
+    def part(self) -> None:
+        """A thought in the content, which parts the text before it from the one behind."""
+        self._before.discard("text")
 
 
 def lose_thinking(rendering: Rendering, item: Thinking) -> None:
@@ -274,6 +279,10 @@ class Message:
         lose_thinking(self._rendering, item)
         self._is_null = self._is_null or (self._own and shape_of(item) == _NULL)
         text = thought(item)
+        if self._own and is_within(item):
+            self._content.append(entry(self._rendering, item))
+            self._order.part()
+            return
         if not text:
             return
         self._order.note("thinking", item.at)

@@ -25,11 +25,13 @@ from turnscript.apis.openai_chat.answer import (
 from turnscript.apis.openai_chat.content import parts_of
 from turnscript.apis.openai_chat.lanes import Lanes
 from turnscript.apis.openai_chat.objects import kept
+from turnscript.apis.openai_chat.thoughts import thought_of
 from turnscript.conversation import Extra, Issue, Refusal, Text, Usage
 from turnscript.errorobject import upstream_error
 from turnscript.errors import InvalidRequest
 from turnscript.events import Event, MessageEnd
 from turnscript.jsontext import Json, plain
+from turnscript.sources import says_nothing
 from turnscript.wire import Wire
 
 _NULL = Json(b"null")
@@ -161,7 +163,7 @@ class Assembly:
 
     def _piece(self, piece: Piece, whole: bool) -> None:
         lanes = self._lanes
-        rest = _said(piece, "annotations", "audio")
+        rest = [(name, value) for name, value in _said(piece, "annotations", "audio") if not _no_sound(name, value)]
         if isinstance(piece.reasoning_content, str):
             lanes.add("reasoning_content", piece.reasoning_content)
             self._thoughts += [piece.reasoning_content] if piece.reasoning_content else []
@@ -187,7 +189,10 @@ class Assembly:
             self._lanes.add("content", content)
             return
         for part in parts_of(content):
-            if isinstance(part, Text) and not part.extra:
+            thought = thought_of(part, "$.choices[0].message.content")
+            if thought is not None:
+                self._lanes.think(thought, whole)
+            elif isinstance(part, Text) and not part.extra:
                 self._lanes.add("content", part.text)
             elif isinstance(part, Refusal) and not part.extra:
                 self._lanes.add("refusal", part.text)
@@ -201,6 +206,10 @@ def read_checked(body: Json) -> Answer:
     if isinstance(answer.error, Json) and answer.error != _NULL:
         raise upstream_error(answer.error, body)
     return answer
+
+
+def _no_sound(name: str, value: Json) -> bool:
+    return name == "audio" and says_nothing(value)
 
 
 def _said(wire: Wire, *names: str) -> list[tuple[str, Json]]:

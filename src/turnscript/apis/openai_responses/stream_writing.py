@@ -92,6 +92,7 @@ class StreamWriter(OneStream):
         self._calls: dict[int, PartStart] = {}  # the calls that are not told yet, in order
         self._whole: dict[int, PartEnd] = {}  # those of them that are complete
         self._count = 0
+        self._latest = -1  # the index of the last part that has a place in the output
         self._ready: tuple[_Part, Item, int] | None = None  # complete, but for its `output_item.done`
         self._done: list[tuple[int, RawJson]] = []
         self._items: list[Item] = []
@@ -249,6 +250,10 @@ class StreamWriter(OneStream):
             if end is None or end.part is None or _is_cut(end.part):
                 self._output.lose(f"items[{index}]", "approximated", came_to_nothing(False))
                 continue
+            if index < self._latest:
+                self._output.lose(
+                    f"items[{index}]", "moved", "a call is told when it is complete: behind what came first"
+                )
             self._start(start)
             self._end(end)
 
@@ -260,6 +265,7 @@ class StreamWriter(OneStream):
         self._parts[event.index] = part
         if body is not None:
             self._count += 1
+            self._latest = max(self._latest, event.index)
             self._emit("response.output_item.added", {"output_index": part.at, "item": body})
 
     def _delta(self, event: PartDelta) -> None:
