@@ -44,9 +44,9 @@ of bodies and items that are objects with named members in them.
 """
 
 NOT_HERE = "has no such member here"
+"""How the loss of a member is told of a target."""
 EMPTY = "it is empty, which says nothing, and is left out"
 _NOTHING = (b"null", b"[]", b"{}")
-"""How the loss of a member is told of a target."""
 
 _ENDS = ("finish_reason", "stop_sequence")
 _CHOICE = "$.choices["
