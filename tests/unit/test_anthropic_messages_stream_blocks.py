@@ -141,6 +141,17 @@ def test_what_a_server_says_beside_the_message_is_kept_and_no_issue() -> None:
     assert ["user", "assistant"] == kinds_of_row(data)
 
 
+@pytest.mark.parametrize("name", ["id", "model", "role", "content", "stop_reason", "stop_sequence", "usage"])
+@pytest.mark.parametrize("last", [False, True])
+def test_what_has_its_place_in_the_message_is_not_kept_beside_it(name: str, last: bool) -> None:
+    """Nobody would read it there, and it could be written nowhere: the message says the same member."""
+    odd = {name: "x"}
+    first, ending = start() | ({} if last else odd), STOP | (odd if last else {})
+    response = fold(read(stream(first, *text(0, "Hello."), end()[0], ending)))
+    assert {} == response.extra
+    assert ["unknown_member"] == [issue.kind for issue in response.issues]
+
+
 def test_an_empty_list_of_citations_is_written_or_lost_as_any_member() -> None:
     cited = {"type": "text", "text": "", "citations": []}
     said = {"type": "text_delta", "text": "Hello."}
