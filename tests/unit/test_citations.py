@@ -129,3 +129,15 @@ def test_a_stream_of_items_says_the_same() -> None:
     told = ts.fold([*parser.feed(data), *parser.close()])
     whole, _ = converted(body, "anthropic-messages", "openai-responses")
     assert on_texts(whole) == on_texts(ts.get_api("openai-responses").render_response(told, ts.Request()).value)
+
+
+@pytest.mark.parametrize("target", ["openai-chat", "openai-responses", "openai-completions"])
+def test_a_text_that_cites_nothing_loses_nothing_by_it_whole_and_streamed(target: str) -> None:
+    """Anthropic's own server says so of each text."""
+    body = message(("here.", []))
+    body["content"][0]["citations"] = None
+    rendered = ts.convert(body, "anthropic-messages", target, side="response")
+    _, streamed = stream_of(ts.parse_response(body, "anthropic-messages"), ts.Request(), ts.get_api(target))
+    for losses in (rendered.losses, streamed):
+        (lost,) = [loss for loss in losses if "citations" in loss.path]
+        assert "it is empty, which says nothing" in lost.detail

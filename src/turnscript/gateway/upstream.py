@@ -131,7 +131,9 @@ class Upstream:
 
     async def tokens(self, text: str, *, plain: bool = False) -> list[int] | None:
         """The ids of a text's tokens, as a prompt or, `plain`, as content; None if the server cannot tell."""
-        asked_in_vain = any(self._silent[1:])  # a prompt is nothing to send where nobody answered a question without one
+        asked_in_vain = any(
+            self._silent[1:]
+        )  # a prompt is nothing to send where nobody answered a question without one
         counts = self.backend.counts(self.known) and not asked_in_vain
         call = self.backend.tokens_call(text, plain=plain) if counts else None
         body = await self._told(call) if call is not None else None

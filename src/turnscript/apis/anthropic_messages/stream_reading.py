@@ -208,7 +208,7 @@ class StreamReader:
         elif wire.rest and not isinstance(wire, MessageDelta | Failure):
             self._unknown(_tag(wire), wire.rest)
 
-    def _unknown(self, where: str, rest: Rest) -> None:
+    def _unknown(self, where: str, rest: Extra) -> None:
         for name, value in rest.items():
             self._issue("unknown_member", f"{where}.{name}", excerpt(value, 200))
 
