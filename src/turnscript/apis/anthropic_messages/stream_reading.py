@@ -46,7 +46,7 @@ from turnscript.jsontext import (
     read_object,
 )
 from turnscript.sse import SseReader
-from turnscript.wire import Reader, Rest, Verbatim, Wire
+from turnscript.wire import Reader, Verbatim, Wire
 
 # Wire objects.
 
