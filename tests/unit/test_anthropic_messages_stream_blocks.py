@@ -120,6 +120,7 @@ def test_a_message_that_begins_twice_is_one_message() -> None:
     assert (once.items, once.usage, once.extra) == (response.items, response.usage, response.extra)
     assert ("msg_1", "behind") == (response.id, response.model)
     assert ["user", "assistant"] == kinds_of_row(data)
+    assert "m" == fold(read(stream(start(), start(model=None), *text(0, "Hello."), *end()))).model
 
 
 def test_the_count_at_a_second_start_is_not_that_of_the_answer() -> None:

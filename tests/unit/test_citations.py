@@ -99,6 +99,17 @@ def test_a_message_of_which_not_all_can_be_said_is_told(cited: Any) -> None:
     assert ([[]], {"$.choices[0].message.annotations": "dropped"}) == (on_texts(value), losses)
 
 
+def test_what_a_message_cites_that_also_refuses_is_told() -> None:
+    """Its refusal is a part of its own, so it is not one text that cites."""
+    body = chat("See here.", [WRAPPED])
+    body["choices"][0]["message"]["refusal"] = "No more."
+    value, losses = converted(body, "openai-chat", "openai-responses")
+    assert {"$.choices[0].message.annotations": "dropped"} == losses
+    assert FLAT not in [
+        one for item in value["output"] for part in item["content"] for one in part.get("annotations", ())
+    ]
+
+
 @pytest.mark.parametrize(("source", "body"), [("openai-chat", chat("See here.", [WRAPPED]))])
 def test_messages_cannot_say_where_a_page_was_found(source: str, body: Any) -> None:
     _, losses = converted(body, source, "anthropic-messages")
