@@ -103,7 +103,7 @@ def test_many_messages_of_one_turn_take_time_in_proportion() -> None:
 
 def test_calls_and_results_without_ids_are_one_message_with_its_results_behind_it() -> None:
     """Their ids are made when they are written, and made alike for a call and its result."""
-    said = [turnscript.Text(text="Now.")]
+    said: list[turnscript.Part] = [turnscript.Text(text="Now.")]
     call_ = turnscript.ToolCall(name="f", arguments="{}")
     result = turnscript.ToolResult(name="f", content=said)
     items = [turnscript.User(content=said), call_, turnscript.Assistant(content=said), copy(call_), result]
