@@ -55,6 +55,8 @@ _WHICH_MODEL = re.compile(
 
 _ECHOES = frozenset({"input", "body"})
 """Where FastAPI's lists of what is wrong with a request repeat the request."""
+_SAYING = frozenset({"detail", "error", "errors", "message", "msg"})
+"""One of these stands beside an echo. Where none does, it is what the server says."""
 _LISTED = re.compile(r"""(?P<name>['"]input['"]: ?).*""", re.DOTALL)
 """The same where a list is text: as Python shows it, or cut off. What comes behind the first echo is beyond reading."""
 _SAID = ("loc", "msg")
@@ -77,7 +79,8 @@ def _spared(value: Any, depth: int) -> Any:
     if isinstance(value, str):
         return _cut(value)
     if depth and isinstance(value, dict):
-        return {key: _spared(one, depth - 1) for key, one in value.items() if key not in _ECHOES}
+        echoes = frozenset() if _SAYING.isdisjoint(value) else _ECHOES
+        return {key: _spared(one, depth - 1) for key, one in value.items() if key not in echoes}
     if depth and isinstance(value, list):
         return [_spared(one, depth - 1) for one in value]
     return value

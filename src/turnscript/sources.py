@@ -45,8 +45,8 @@ have whether they say anything or not: null and what is empty are nothing there,
 """
 
 NOT_HERE = "has no such member here"
-EMPTY = "it is empty, which says nothing, and is left out"
 """How the loss of a member is told of a target."""
+EMPTY = "it is empty, which says nothing, and is left out"
 
 _NOTHING = (b"null", b"[]", b"{}")
 _EMPTY = frozenset({*_NOTHING, b'""'})

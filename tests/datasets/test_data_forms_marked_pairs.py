@@ -33,6 +33,19 @@ def test_a_mark_of_a_row_is_that_of_its_answer(form: str, row: Any, mark: Any, w
     assert weight == example.weights[len(example.request.items) - 1]
 
 
+@pytest.mark.parametrize("row", [WHOLE, {"messages": [QUESTION, GOOD], "rejected_response": "bad"}])
+@pytest.mark.parametrize("mark", [{"weight": 1}, {"train": True}])
+def test_a_mark_of_a_row_trains_nothing_but_its_answer(row: Any, mark: Any) -> None:
+    """A weight that an item has counts whatever is trained by the plan: the question would be learned, too."""
+    (example,) = read("preference", row | mark)
+    assert {1: 1.0} == example.weights
+
+
+def test_the_mark_of_a_question_is_not_about_its_answer() -> None:
+    (example,) = read("preference", WHOLE | {"chosen": [QUESTION | {"weight": 0}, GOOD], "weight": 1})
+    assert {0: 0.0, 1: 1.0} == example.weights
+
+
 @pytest.mark.parametrize(("form", "row"), ROWS)
 @pytest.mark.parametrize("mark", [{"weight": 7}, {"train_detail": [{"startOffset": 0}]}])
 def test_a_mark_that_cannot_be_used_sets_the_row_aside(form: str, row: Any, mark: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +16,12 @@ from tests.gateway.running import Running
 from tests.gateway.scripted import CLOSE, HANG, RESET, STREAM, Script, chunk, event
 from tests.gateway.stage import APIS, FORMAT, NO_TLS, Stage, body_of, named, piece
 from turnscript.api import Api
+from turnscript.errors import UpstreamError
 from turnscript.gateway.config import Config
 from turnscript.gateway.keyfile import add_key
 from turnscript.gateway.served import served_models
+from turnscript.gateway.upstream import Upstream
+from turnscript.registry import get_backend
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
 PLACE = "127.0.0.1"
@@ -83,6 +88,23 @@ def test_a_server_that_is_not_there_is_named_in_the_log_alone(
             assert (PLACE in told.text, str(port) in told.text) == (False, False)
     logged = [record.__dict__["fields"] for record in caplog.records if record.__dict__["fields"].get("error")]
     assert any(f"{PLACE}:{port}" in str(fields.get("url") or fields.get("backend")) for fields in logged)
+
+
+def test_why_there_is_no_secure_connection_is_told_without_the_address() -> None:
+    """Whose gateway it is reads it in the log, where the address is beside it."""
+
+    async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 No\r\n\r\n")
+        writer.close()
+
+    async def asked() -> UpstreamError | None:
+        server = await asyncio.start_server(refuse, PLACE, 0)
+        url = f"https://{PLACE}:{server.sockets[0].getsockname()[1]}"
+        async with server, Upstream(url, get_backend("completions"), told=False) as upstream:
+            return await upstream.trouble()
+
+    trouble = asyncio.run(asked())
+    assert re.search(r"no secure connection to the model server: [A-Z][A-Z_ ]+; check its certificate", str(trouble))
 
 
 def test_a_model_is_another_one_where_others_may_ask_from_now_on(tmp_path: Path) -> None:

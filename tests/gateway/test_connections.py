@@ -102,3 +102,5 @@ def test_what_stands_behind_a_body_is_no_header_of_its_request(stage: Stage, api
             one[:15] for one in told(stage, with_trailer, request, count=2)
         ]
         assert told(stage, early)[0][:12] in (b"HTTP/1.1 400", b"HTTP/1.1 403")
+        behind = told(stage, with_trailer, early, count=2)[1]
+        assert behind[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 403"), "the next head on the connection is one"

@@ -89,9 +89,19 @@ def test_all_pages_may_ask_with_a_key_and_none_without(keyed: tuple[Stage, str])
 
 
 def test_where_no_key_is_needed_all_pages_are_none() -> None:
-    with Stage(server={"origins": ("*",)}) as stage:
+    """Nor are they told what everybody may read: a browser here would read it for any page."""
+    with Stage(server={"origins": ("*", CHAT)}) as stage:
         for headers in ({"origin": OTHER}, {"host": "evil.example"}):
             assert 403 == stage.client.get("/v1/models", headers=headers).status_code
+        for origin, told in ((OTHER, None), (CHAT, CHAT)):
+            assert told == stage.client.get("/health", headers={"origin": origin}).headers.get(f"{CORS}allow-origin")
+        assert 405 == stage.client.options("/health", headers=ASKS | {"origin": OTHER}).status_code
+
+
+def test_every_answer_says_that_it_may_be_another_one_for_another_page(stage: Stage) -> None:
+    """What is kept of an answer to one who is no page would be refused to a page that may have it."""
+    for headers in ({}, {"origin": OTHER}, {"origin": CHAT}):
+        assert "origin" == stage.client.get("/health", headers=headers).headers["vary"]
 
 
 def test_an_origin_is_written_as_browsers_write_it(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ REPEATS: dict[str, Callable[[str], Script]] = {
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    with Stage(model={"key": Secret(KEY)}, logs={"redact": False}) as made:
+    with Stage(model={"api_key": Secret(KEY)}, logs={"redact": False}) as made:
         yield made
 
 
@@ -38,12 +38,12 @@ def test_a_server_that_repeats_its_key_tells_it_nobody(
     stage: Stage, api: Api, repeat: Callable[[str], Script], caplog: pytest.LogCaptureFixture
 ) -> None:
     def repeated(asked: Asked) -> Script:
-        assert f"Bearer {KEY}" == asked.headers["authorization"]
         return repeat(asked.headers["authorization"])
 
     for stream in (False, True):
         stage.play_by(repeated)
         told = stage.ask(api, stream=stream)
+        assert f"Bearer {KEY}" == stage.asks[0][-1].headers["authorization"]
         assert told.error is not None
         assert KEY[:8] not in told.body.decode()
     assert KEY[:8] not in str([record.__dict__.get("fields") for record in caplog.records])
@@ -52,8 +52,9 @@ def test_a_server_that_repeats_its_key_tells_it_nobody(
 
 @EACH
 def test_what_was_no_key_stays(api: Api) -> None:
-    with Stage(model={"key": Secret("none")}) as stage:
+    with Stage(model={"api_key": Secret("none")}) as stage:
         stage.play(said({"error": {"message": "none of this is known"}}, status=400))
         assert "none of this is known" in stage.ask(api, stream=False).body.decode()
+        assert "Bearer none" == stage.asks[0][-1].headers["authorization"]
         stage.play(answer("Hello"))
         assert "Hello" == stage.ask(api, stream=False).text

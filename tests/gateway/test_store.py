@@ -123,6 +123,20 @@ def test_a_conversation_is_what_went_in_and_came_out_along_its_chain(tmp_path: P
     using(tmp_path / "store.db", work)
 
 
+def test_no_more_is_read_than_it_takes_to_know_that_it_is_too_much(tmp_path: Path) -> None:
+    """A few packed items would fill the memory before anybody counts them."""
+
+    async def work(store: Store) -> None:
+        await store.put("me", answer(1, size=1000))
+        await store.put("me", answer(2, previous=1, size=1000))
+        everything = ["in_1_0", "in_1_1", "out_1", "in_2_0", "in_2_1", "out_2"]
+        for most, read in ((0, 1), (1500, 2), (3500, 4), (100_000, 6)):
+            assert everything[:read] == ids(await store.chain("me", "resp_2", most))
+            assert everything[:read] == list(await store.items("me", everything, most))
+
+    using(tmp_path / "store.db", work)
+
+
 def test_a_long_chain_is_read_in_time_that_grows_with_it(tmp_path: Path) -> None:
     async def work(store: Store) -> float:
         for number in range(1_000):

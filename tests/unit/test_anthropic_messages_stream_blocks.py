@@ -120,6 +120,7 @@ def test_a_message_that_begins_twice_is_one_message() -> None:
     assert (once.items, once.usage, once.extra) == (response.items, response.usage, response.extra)
     assert ("msg_1", "behind") == (response.id, response.model)
     assert ["user", "assistant"] == kinds_of_row(data)
+    assert "m" == fold(read(stream(start(), start(model=None), *text(0, "Hello."), *end()))).model
 
 
 def test_the_count_at_a_second_start_is_not_that_of_the_answer() -> None:
@@ -139,6 +140,17 @@ def test_what_a_server_says_beside_the_message_is_kept_and_no_issue() -> None:
     assert {"x-metrics": metrics, "x-node": 7} == {name: plain(value) for name, value in response.extra.items()}
     assert response.extra == fold(read(written(read(data)))).extra
     assert ["user", "assistant"] == kinds_of_row(data)
+
+
+@pytest.mark.parametrize("name", ["id", "model", "role", "content", "stop_reason", "stop_sequence", "usage"])
+@pytest.mark.parametrize("last", [False, True])
+def test_what_has_its_place_in_the_message_is_not_kept_beside_it(name: str, last: bool) -> None:
+    """Nobody would read it there, and it could be written nowhere: the message says the same member."""
+    odd = {name: "x"}
+    first, ending = start() | ({} if last else odd), STOP | (odd if last else {})
+    response = fold(read(stream(first, *text(0, "Hello."), end()[0], ending)))
+    assert {} == response.extra
+    assert ["unknown_member"] == [issue.kind for issue in response.issues]
 
 
 def test_an_empty_list_of_citations_is_written_or_lost_as_any_member() -> None:

@@ -100,6 +100,17 @@ def test_a_message_of_which_not_all_can_be_said_is_told(cited: Any) -> None:
     assert ([[]], {"$.choices[0].message.annotations": "dropped"}) == (on_texts(value), losses)
 
 
+def test_what_a_message_cites_that_also_refuses_is_told() -> None:
+    """Its refusal is a part of its own, so it is not one text that cites."""
+    body = chat("See here.", [WRAPPED])
+    body["choices"][0]["message"]["refusal"] = "No more."
+    value, losses = converted(body, "openai-chat", "openai-responses")
+    assert {"$.choices[0].message.annotations": "dropped"} == losses
+    assert FLAT not in [
+        one for item in value["output"] for part in item["content"] for one in part.get("annotations", ())
+    ]
+
+
 @pytest.mark.parametrize(("source", "body"), [("openai-chat", chat("See here.", [WRAPPED]))])
 def test_messages_cannot_say_where_a_page_was_found(source: str, body: Any) -> None:
     _, losses = converted(body, source, "anthropic-messages")
@@ -183,3 +194,15 @@ def test_a_whole_answer_as_a_stream_keeps_its_pages() -> None:
     )
     assert b"response.output_text.annotation.added" in data
     assert not [loss for loss in losses if "annotations" in loss.path]
+
+
+@pytest.mark.parametrize("target", ["openai-chat", "openai-responses", "openai-completions"])
+def test_a_text_that_cites_nothing_loses_nothing_by_it_whole_and_streamed(target: str) -> None:
+    """Anthropic's own server says so of each text."""
+    body = message(("here.", []))
+    body["content"][0]["citations"] = None
+    rendered = ts.convert(body, "anthropic-messages", target, side="response")
+    _, streamed = stream_of(ts.parse_response(body, "anthropic-messages"), ts.Request(), ts.get_api(target))
+    for losses in (rendered.losses, streamed):
+        (lost,) = [loss for loss in losses if "citations" in loss.path]
+        assert "it is empty, which says nothing" in lost.detail

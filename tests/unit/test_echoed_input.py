@@ -59,6 +59,21 @@ def test_a_full_context_beside_an_echo_is_one(status: int) -> None:
         assert ("overflow", 9000, 4096) == (fault.kind, fault.asked, fault.limit)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"statusCode": 400, "body": "prompt is too long: 9000 tokens > 4096 maximum"},
+        {"detail": {"input": "prompt is too long: 9000 tokens > 4096 maximum"}},
+        {"errors": {"input": ["prompt is too long: 9000 tokens > 4096 maximum"]}},
+    ],
+    ids=json.dumps,
+)
+def test_what_stands_where_nothing_else_is_said_is_no_echo(body: dict[str, Any]) -> None:
+    """Some servers say what is wrong under the name of the member, and a proxy wraps a whole answer."""
+    fault = fault_of(refusal(400, json.dumps(body).encode()))
+    assert ("overflow", 9000, 4096) == (fault.kind, fault.asked, fault.limit)
+
+
 def test_a_body_without_an_echo_is_shown_as_it_came() -> None:
     body = b'{ "error" : {"message":"no", "x":1.0} }'
     assert body.decode() == refusal(400, body).body

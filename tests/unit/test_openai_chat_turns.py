@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import pytest
@@ -98,3 +99,17 @@ def test_many_messages_of_one_turn_take_time_in_proportion() -> None:
         return lambda: written(body, "anthropic-messages")
 
     assert_grows_below(10, work, 200, 800)
+
+
+def test_calls_and_results_without_ids_are_one_message_with_its_results_behind_it() -> None:
+    """Their ids are made when they are written, and made alike for a call and its result."""
+    said: list[turnscript.Part] = [turnscript.Text(text="Now.")]
+    call_ = turnscript.ToolCall(name="f", arguments="{}")
+    result = turnscript.ToolResult(name="f", content=said)
+    items = [turnscript.User(content=said), call_, turnscript.Assistant(content=said), copy(call_), result]
+    items.append(copy(result))
+    messages = turnscript.render(turnscript.Request(conversation=turnscript.Conversation(items)), "openai-chat").value[
+        "messages"
+    ]
+    (user, assistant, *results) = shape(messages)
+    assert ("user", "Now.", list(assistant[1:])) == (user, assistant[0], results)

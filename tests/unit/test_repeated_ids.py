@@ -9,6 +9,7 @@ import pytest
 
 import turnscript as ts
 from tests.growth import assert_grows_below
+from turnscript.pairing import distinct_ids
 
 ASKED = {"role": "user", "content": "Go on"}
 
@@ -138,3 +139,19 @@ def test_what_a_server_does_between_two_calls_parts_no_message() -> None:
     assert ["user", "assistant", "tool", "tool"] == [message["role"] for message in messages]
     assert ["a", "b"] == [call["id"] for call in messages[1]["tool_calls"]]
     assert ["$.input[2]"] == [loss.path for loss in rendered.losses]
+
+
+def test_what_a_user_says_between_two_calls_begins_a_turn_whatever_it_is() -> None:
+    """A result behind it answers the call behind it."""
+    call = {"type": "tool_use", "id": "c", "input": {}}
+    said = [
+        {"role": "assistant", "content": [call | {"name": "f"}]},
+        {"role": "user", "content": [{"type": "picture_of_tomorrow", "data": "x"}]},
+        {"role": "assistant", "content": [call | {"name": "g"}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "2"}]},
+    ]
+    request = ts.parse({"model": "m", "max_tokens": 9, "messages": [ASKED, *said]}, "anthropic-messages")
+    found = distinct_ids(request.items, lambda item: item.id or "")
+    calls = [item for item in request.items if isinstance(item, ts.ToolCall)]
+    (result_,) = [item for item in request.items if isinstance(item, ts.ToolResult)]
+    assert found[id(calls[1])] == found[id(result_)]

@@ -105,11 +105,23 @@ CHAT_SIGNS = [
     {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x"}}]}]},
     {"tools": [{"type": "function", "function": {"name": "f"}}]},
     {"messages": [{"role": ["user"], "content": "Hi"}]},
+    {"messages": [{"role": "system", "content": "Be brief."}, *ASK]},
+    {"messages": [{"role": "user", "name": "ann", "content": "Hi"}]},
+    {"messages": [*ASK, {"role": "assistant", "content": None, "refusal": "No."}, *ASK]},
+    {"stream": True, "stream_options": {"include_usage": True}},
+    {"stop": ["."]},
+    {"stop": ["."], "stop_sequences": ["."]},
+    {"max_completion_tokens": 9, "tool_choice": {"type": "any"}},
+    {"response_format": {"type": "json_object"}},
+    {"reasoning_effort": "low", "output_config": {}},
+    {"frequency_penalty": 0.1, "mcp_servers": []},
 ]
 SAID_BY_BOTH = [
     {"thinking": {"type": "enabled"}},
     {"thinking": "So.", "stop_sequences": "stop", "output_format": "markdown", "context_management": None},
     {"tool_choice": "auto", "tools": []},
+    {"tool_choice": {"type": "auto"}},
+    {"tool_choice": {"type": "none"}},
     {"tool_choice": {"type": "function", "function": {"name": "f"}}},
     {"tools": [{"type": "web_search"}]},
 ]
@@ -123,7 +135,7 @@ def test_what_only_messages_can_ask_for_tells_its_requests(sign: dict[str, objec
 
 @pytest.mark.parametrize("sign", CHAT_SIGNS, ids=json.dumps)
 def test_messages_of_another_api_are_that_whatever_is_asked(sign: dict[str, object]) -> None:
-    """Servers that speak several take the budget of thinking anywhere."""
+    """Servers that speak several take the budget of thinking anywhere, as Anthropic's own does in Chat Completions."""
     body = {"model": "m", "max_tokens": 9, "messages": ASK, "thinking": {"type": "enabled", "budget_tokens": 1024}}
     assert "openai-chat" == ts.detect_api(body | sign)
 

@@ -24,6 +24,13 @@ def test_a_word_that_is_none_is_told(mistake: str, target: str) -> None:
     assert_told(lambda: TARGETS[target](request), path, said)
 
 
+@pytest.mark.parametrize("api", ts.apis())
+def test_a_tool_of_an_api_of_its_own_is_named_by_its_type(api: str) -> None:
+    """As OpenAI's searches are chosen: they have no name."""
+    choice = ts.ToolChoice("named", type="web_search")
+    ts.render(asked(ts.User(content=X), tools=[ts.Tool(name="f")], tool_choice=choice), api)
+
+
 def test_nor_does_an_archive_bring_it() -> None:
     meta = '<<META>>\n{"v": 1, "settings": {"tool_choice": {"mode": "any"}}}\n<<META_END>>\n\n<<USER>>\nx\n<<USER_END>>'
     for api in ts.apis():

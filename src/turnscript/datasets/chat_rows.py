@@ -42,6 +42,7 @@ from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.row_checks import check_items
 from turnscript.datasets.tagged_thoughts import has_doubt, may_think, split_thought
 from turnscript.datasets.tool_lists import chat_tools
+from turnscript.datasets.traces import WRITTEN
 from turnscript.datasets.weights import common_weight, is_mark, take_weight, weights_by_item, with_row
 from turnscript.errors import InvalidInput, InvalidRequest
 from turnscript.jsontext import Json, same
@@ -160,8 +161,9 @@ def read_joined(members: Members, first: str, second: str) -> Chat:
 
 
 def example_of(chat: Chat, weight: float | None) -> Example:
-    """Messages as an example. `weight`: a mark of the row, which is that of its answer."""
-    answered = [index for index in range(len(chat.request.items)) if index not in chat.context]
+    """Messages as an example. `weight`: a mark of the row, which is that of its answer, and of no question."""
+    items = enumerate(chat.request.items)
+    answered = [index for index, item in items if index not in chat.context and isinstance(item, WRITTEN)]
     return Example(chat.request, weights=with_row(chat.weights, answered, weight), context=chat.context)
 
 

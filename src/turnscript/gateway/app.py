@@ -31,6 +31,7 @@ from turnscript.gateway.listing import (
     refusal,
 )
 from turnscript.gateway.pages import Pages
+from turnscript.gateway.reach import pages_told
 from turnscript.gateway.service import Service
 from turnscript.registry import apis, get_api
 
@@ -51,7 +52,8 @@ class Application:
             route.path: route.app for route in self.routes if isinstance(route, Route) and "{" not in route.path
         }
         self._router = Router(self.routes, redirect_slashes=False, default=self._nothing_here)
-        self._app = Pages(ServerErrorMiddleware(self._route, handler=self._bug), lambda: service.config.server.origins)
+        guarded = ServerErrorMiddleware(self._route, handler=self._bug)
+        self._app = Pages(guarded, lambda: pages_told(service.config.server))
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)

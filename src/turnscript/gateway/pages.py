@@ -36,18 +36,17 @@ class Pages:
             return
         headers = by_name(scope["headers"])
         origin = headers.get("origin")
-        if origin is None or not {origin, ANY} & set(origins):
-            await self._app(scope, receive, send)
-            return
-        named: RawHeaders = [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
-        if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-            await _answer(send, named + _allowed(headers.get("access-control-request-headers", "")))
-            return
-        named.append((b"access-control-expose-headers", b"*"))
+        told: RawHeaders = [(b"vary", b"origin")]  # what is kept of an answer is not for the pages of all hosts
+        if origin is not None and (origin in origins or ANY in origins):
+            told.append((b"access-control-allow-origin", origin.encode("latin-1")))
+            if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+                await _answer(send, told + _allowed(headers.get("access-control-request-headers", "")))
+                return
+            told.append((b"access-control-expose-headers", b"*"))
 
         async def telling(message: Any) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message["headers"], *named]}
+                message = {**message, "headers": [*message["headers"], *told]}
             await send(message)
 
         await self._app(scope, receive, telling)

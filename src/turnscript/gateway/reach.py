@@ -8,8 +8,9 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 from turnscript.errors import Forbidden
-from turnscript.gateway.config import Config
+from turnscript.gateway.config import Config, Server
 from turnscript.gateway.invalidconfig import InvalidConfig
+from turnscript.gateway.pages import ANY
 
 _LOCAL = "localhost"
 _REMEDY = "set keys to a file made with `turnscript keys add`, or set public = true (`--public`) if that is meant"
@@ -44,6 +45,14 @@ def check_page(headers: Mapping[str, str], known: Sequence[str] = ()) -> None:
     if _is_of_others(host) and _name(host) not in map(_host_of, known):
         why = "and without keys only names of this machine's own answer"
         raise Forbidden(f"{host} is asked, {why}; {_NAMED} or {_REMEDY}")
+
+
+def pages_told(server: Server) -> Sequence[str]:
+    """Whose pages are told that they may ask. Where no key is needed, that is none that is not named: what everybody is
+    answered, such as the names of the models, a browser on this machine would read for any page."""
+    if server.keys is not None or server.public:
+        return server.origins
+    return [origin for origin in server.origins if origin != ANY]
 
 
 def _host_of(origin: str) -> str | None:

@@ -255,8 +255,8 @@ def _failure(error: aiohttp.ClientError | OSError, name: str, connect: float) ->
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return BackendDown(f"there is no host of that name: {name}; correct the URL")
     if isinstance(error, aiohttp.ClientSSLError):
-        why = "" if unnamed else f": {error}"
-        return BackendDown(f"no secure connection to {name}{why}; check its certificate, or use http")
+        why = getattr(error.os_error, "reason", None) or "it broke off" if unnamed else error
+        return BackendDown(f"no secure connection to {name}: {why}; check its certificate, or use http")
     if isinstance(error, aiohttp.ClientConnectorError):
         if isinstance(error.os_error, ConnectionRefusedError):
             why = "nothing listens there: start the model server, or correct its URL"

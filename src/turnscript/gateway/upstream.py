@@ -141,7 +141,11 @@ class Upstream:
 
     async def tokens(self, text: str, *, plain: bool = False) -> list[int] | None:
         """The ids of a text's tokens, as a prompt or, `plain`, as content; None if the server cannot tell."""
-        call = self.backend.tokens_call(text, plain=plain) if self.backend.counts(self.known) else None
+        asked_in_vain = any(
+            self._silent[1:]
+        )  # a prompt is nothing to send where nobody answered a question without one
+        counts = self.backend.counts(self.known) and not asked_in_vain
+        call = self.backend.tokens_call(text, plain=plain) if counts else None
         body = await self._told(call) if call is not None else None
         return self.backend.read_tokens(body) if body is not None else None
 

@@ -23,12 +23,22 @@ _OWN_MEMBERS = {
     "mcp_servers": b"[",
 }
 _OWN_THINKING = frozenset({"adaptive", "between_tools"})
-_OWN_CHOICES = frozenset({"auto", "any", "tool", "none"})
+_OWN_CHOICES = frozenset({"any", "tool"})
+"""Types of tool choices that no other API has; clients give `{"type": "auto"}` to every server."""
 _OWN_TOOL = re.compile(r"_\d{8}")
 """How the types of Anthropic's own tools end: with the day of their version."""
 
+# What only other APIs have: their messages and what is in them, and members of a request, which this API refuses.
 _ROLES = frozenset({"user", "assistant", "system"})
 _FOREIGN_PARTS = frozenset({"image_url", "input_audio", "file"})
+_FOREIGN_IN_MESSAGES = frozenset(
+    {"tool_calls", "function_call", "name", "refusal", "reasoning_content", "reasoning", "audio"}
+)
+_FOREIGN_MEMBERS = frozenset(
+    {"stop", "stream_options", "max_completion_tokens", "response_format", "reasoning_effort", "verbosity", "n", "seed"}
+    | {"presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs", "parallel_tool_calls"}
+    | {"functions", "function_call", "modalities", "prediction", "web_search_options", "user", "store"}
+)
 
 
 def claims_request(members: Mapping[str, Json]) -> int:
@@ -46,7 +56,7 @@ def claims_request(members: Mapping[str, Json]) -> int:
         return 2
     if any("input_schema" in one for one in tools):
         return 2
-    if _is_foreign(_objects(messages), blocks, tools):
+    if _asks_others(members, tools) or _are_foreign(_objects(messages), blocks):
         return 0
     if any(bytes(members.get(name, b""))[:1] == start for name, start in _OWN_MEMBERS.items()):
         return 2
@@ -78,11 +88,18 @@ def _asks(members: Mapping[str, Json], tools: list[dict[str, Any]]) -> bool:
     return any(_OWN_TOOL.search(str(one.get("type", ""))[-9:]) for one in tools)
 
 
-def _is_foreign(messages: list[dict[str, Any]], blocks: list[dict[str, Any]], tools: list[dict[str, Any]]) -> bool:
-    """Whether a message, a part or a tool is as this API has none."""
-    if any(str(one.get("role")) not in _ROLES or "tool_calls" in one or "function_call" in one for one in messages):
+def _asks_others(members: Mapping[str, Json], tools: list[dict[str, Any]]) -> bool:
+    """Whether something is asked for as this API has it not."""
+    return not _FOREIGN_MEMBERS.isdisjoint(members) or any("function" in one for one in tools)
+
+
+def _are_foreign(messages: list[dict[str, Any]], blocks: list[dict[str, Any]]) -> bool:
+    """Whether a message or a part is as this API has none: here instructions do not come first."""
+    if messages and messages[0].get("role") == "system":
         return True
-    return any("function" in one for one in tools) or any(str(one.get("type")) in _FOREIGN_PARTS for one in blocks)
+    if any(str(one.get("role")) not in _ROLES or not _FOREIGN_IN_MESSAGES.isdisjoint(one) for one in messages):
+        return True
+    return any(str(one.get("type")) in _FOREIGN_PARTS for one in blocks)
 
 
 def _is(members: Mapping[str, Json], key: str, value: bytes) -> bool:

@@ -46,7 +46,7 @@ from turnscript.jsontext import (
     read_object,
 )
 from turnscript.sse import SseReader
-from turnscript.wire import Reader, Rest, Verbatim, Wire
+from turnscript.wire import Reader, Verbatim, Wire
 
 # Wire objects.
 
@@ -201,11 +201,14 @@ class StreamReader:
         if not self._began and not isinstance(wire, MessageStart | Failure):
             raise unreadable(self._api, f"{_tag(wire)} before message_start", "")
         if wire.rest and isinstance(wire, MessageStart | MessageStop):
-            self._keep(wire.rest)  # as of a server that says behind the answer how long it took
+            # As of a server that says behind the answer how long it took.
+            self._keep({name: value for name, value in wire.rest.items() if name not in _PLACED})
+            if misplaced := {name: value for name, value in wire.rest.items() if name in _PLACED}:
+                self._unknown(_tag(wire), misplaced)
         elif wire.rest and not isinstance(wire, MessageDelta | Failure):
             self._unknown(_tag(wire), wire.rest)
 
-    def _unknown(self, where: str, rest: Rest) -> None:
+    def _unknown(self, where: str, rest: Extra) -> None:
         for name, value in rest.items():
             self._issue("unknown_member", f"{where}.{name}", excerpt(value, 200))
 
@@ -368,6 +371,9 @@ def _tag(wire: Wire | type[Wire]) -> str:
     """The `type` of a wire object."""
     return str(wire.__struct_config__.tag)
 
+
+_PLACED = frozenset({"id", "model", "role", "content", "stop_reason", "stop_sequence", "usage"})
+"""Members that a message has itself, so that there is no place for them beside it."""
 
 _TAGS = frozenset({_tag(wire) for wire in get_args(_Frame)})
 """The types that events have."""

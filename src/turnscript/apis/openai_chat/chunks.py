@@ -189,7 +189,7 @@ class ChatStreamRenderer(ChunkEnding):
         """`said`: what its deltas were sent as, None if there were none."""
         rendering = self._rendering
         lose_spoken(rendering, part)
-        rendering.losses += [not_here("a chunk", f"{part.at}.{key}") for key in part.extra]
+        rendering.losses += [not_here("a chunk", f"{part.at}.{key}", value) for key, value in part.extra.items()]
         for index, given in enumerate(part.content):
             at, one = part_path(part, index), given
             if not isinstance(one, Text | Refusal):
@@ -200,7 +200,7 @@ class ChatStreamRenderer(ChunkEnding):
                 if one.extra and rendering.foreign:
                     pages, one = take_pages(rendering, one, at, self._length)
                 self._length += len(one.text)
-            rendering.losses += [not_here("a chunk", f"{at}.{key}") for key in one.extra]
+            rendering.losses += [not_here("a chunk", f"{at}.{key}", value) for key, value in one.extra.items()]
             if said and one.text and not isinstance(one, said):
                 word = "a refusal" if said is Refusal else "the answer"
                 rendering.lose(at, "approximated", f"sent as more of {word}: its kind was known too late for a chunk")

@@ -274,7 +274,7 @@ class _Writer:
         for member in ("id", "phase", "name"):
             if getattr(item, member) is not None:
                 rendering.lose(f"{item.at}.{member}", "dropped", f"a text has no {member} here")
-        rendering.losses += [not_here("a text", f"{item.at}.{key}") for key in item.extra]
+        rendering.losses += [not_here("a text", f"{item.at}.{key}", value) for key, value in item.extra.items()]
         texts = [self._part(rendering, part, part_path(item, index)) for index, part in enumerate(item.content)]
         return "".join(texts)
 
@@ -285,7 +285,7 @@ class _Writer:
         self._texts += 1
 
     def _part(self, rendering: Rendering, part: Part, at: str) -> str:
-        rendering.losses += [not_here("a text", f"{at}.{key}") for key in part.extra]
+        rendering.losses += [not_here("a text", f"{at}.{key}", value) for key, value in part.extra.items()]
         if isinstance(part, Text):
             return part.text
         if isinstance(part, Refusal):
