@@ -143,10 +143,14 @@ def test_a_picture_by_its_url_alone_is_a_picture(url: str) -> None:
     def body(image: Any) -> dict[str, Any]:
         return asked({"role": "user", "content": [{"type": "image_url", "image_url": image}]})
 
-    for name in ("openai-chat", "openai-responses", "anthropic-messages"):
-        alone, usual = ts.convert(body(url), "auto", name), ts.convert(body({"url": url}), "auto", name)
-        assert usual.value == alone.value
+    for name in ("openai-responses", "anthropic-messages", "rwkv-universal", "openchatml"):
+        alone, usual = ts.convert(body(url), "openai-chat", name), ts.convert(body({"url": url}), "openai-chat", name)
         assert usual.losses == alone.losses
+        if name in ts.apis():
+            assert usual.value == alone.value
+    for through in ("openai-chat", "rwkv-universal"):  # and comes back as it was
+        there = ts.convert(body(url), "openai-chat", through).value
+        assert body(url) == ts.convert(there, through, "openai-chat").value
 
 
 # Telling what an unlabelled body is.

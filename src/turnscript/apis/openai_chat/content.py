@@ -19,6 +19,7 @@ from msgspec import UNSET
 
 from turnscript.api import Body, Rendering
 from turnscript.apis.openai_chat.objects import (
+    NULL,
     AudioPart,
     FilePart,
     ImagePart,
@@ -30,7 +31,7 @@ from turnscript.apis.openai_chat.objects import (
     with_inner,
 )
 from turnscript.byhand import kind_of
-from turnscript.conversation import Audio, Document, Image, Item, Part, Raw, Refusal, Text
+from turnscript.conversation import Audio, Document, Extra, Image, Item, Part, Raw, Refusal, Text
 from turnscript.jsontext import Json
 from turnscript.media import data_url, split_data_url
 from turnscript.readable import readable, single_text
@@ -72,9 +73,15 @@ def _read_text(part: TextPart) -> Part:
     return Text(text=part.text, extra=kept(part, "cache_control", BREAKPOINT))
 
 
+_ALONE: Extra = {"image_url": NULL}
+"""The mark of a picture whose URL stood alone, without an object around it. It says nothing to another API."""
+
+
 def _read_image(part: ImagePart) -> Part:
-    image = ImageUrl(url=part.image_url) if isinstance(part.image_url, str) else part.image_url
-    extra = with_inner(kept(part, BREAKPOINT), "image_url", image)
+    if isinstance(part.image_url, str):
+        image, extra = ImageUrl(url=part.image_url), kept(part, BREAKPOINT) | _ALONE
+    else:
+        image, extra = part.image_url, with_inner(kept(part, BREAKPOINT), "image_url", part.image_url)
     detail = given(image.detail)
     media_type, data = split_data_url(image.url) or (None, None)
     if data is None:
@@ -191,7 +198,8 @@ def _write_image(rendering: Rendering, part: Image, item: Item, index: int) -> B
     image: Body = {"url": url}
     if part.detail is not None:
         image["detail"] = part.detail
-    body: Body = {"type": "image_url", "image_url": image}
+    alone = not rendering.foreign and len(image) == 1 and part.extra.get("image_url") == NULL
+    body: Body = {"type": "image_url", "image_url": url if alone else image}
     rendering.put_extra(body, part.extra, at, _SHARED)
     return body
 
