@@ -1,6 +1,6 @@
-"""Owns the tests of what agent frameworks put onto messages: a name for the model.
+"""Owns the tests of what agent frameworks put onto messages: a name for the model, and marks for a cache.
 
-The shapes are those of LangChain's agents in JavaScript and of Semantic Kernel.
+The shapes are those of LangChain's agents in JavaScript, of Semantic Kernel and of CrewAI.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
+from turnscript.gateway.hygiene import clean
 from turnscript.gateway.memory import Memory
 
 FORMAT = ts.get_format("rwkv-universal")
@@ -63,3 +64,10 @@ def test_a_name_that_tells_one_participant_from_another_is_said(names: tuple[str
     assert [True, True, False] == grows(*names)
     asked = request(*({"role": "assistant", "content": "Hi", "name": name} for name in ("one", "two")))
     assert '<<ASSISTANT name="one">>' in FORMAT.prompt(asked).text
+
+
+def test_a_mark_for_a_cache_on_a_message_is_no_loss() -> None:
+    marked = request({"role": "user", "content": "More.", "cache_breakpoint": True})
+    cleaned = clean(marked)
+    assert [] == cleaned.losses
+    assert [] == FORMAT.prompt(cleaned.request).losses
