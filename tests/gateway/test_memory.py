@@ -216,7 +216,8 @@ def test_an_id_that_follows_from_the_place_of_its_call_may_be_missing() -> None:
 
 def test_a_part_that_no_model_writes_is_a_change() -> None:
     assert not known([ts.Assistant(content=said("x"))], [ts.Assistant(content=[*said("x"), ts.Image(url="u")])])
-    assert not known([ts.Assistant(content=said("x"))], [ts.Assistant(content=said("x"), name="Bob")])
+    bob, two = ts.Assistant(content=said("x "), name="Bob"), ts.Assistant(content=said("y"), name="Two")
+    assert not known([ts.Assistant(content=said("x y"))], [bob, two])
 
 
 # Which turn it is.

@@ -65,6 +65,7 @@ VOLATILE = (r"x-anthropic-billing-header:[^\n]*(?:\n|\Z)",)
 MEANINGLESS = frozenset(
     {"cache_control", "prompt_cache_breakpoint", "eager_input_streaming", "annotations", "logprobs", "citations"}
     | {"internal_chat_message_metadata_passthrough", "provider_specific_fields", "status", "caller", "execution"}
+    | {"cache_breakpoint"}
 )
 """Unnamed members of items, parts and tools that say nothing to a model."""
 

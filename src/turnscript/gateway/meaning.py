@@ -1,8 +1,8 @@
 """Owns the meaning of items: digests that stay the same however a client spells again what it was sent.
 
 Clients parse arguments and write them anew, move text between strings and lists, drop thoughts, strip white space at
-the ends, and put the texts of an answer before its calls. None of that is a change, nor is what they mend in a call
-before they run it (`mending`). Anything else is.
+the ends, put the texts of an answer before its calls, and give the model a name. None of that is a change, nor is what
+they mend in a call before they run it (`mending`). Anything else is.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from turnscript.conversation import (
     Assistant,
@@ -54,6 +55,14 @@ def turns(items: Sequence[Item]) -> Iterator[tuple[int, int]]:
             start = -1
     if start >= 0:
         yield start, len(items)
+
+
+def unlabelled(items: Sequence[Item]) -> Sequence[Item]:
+    """The items without the name of the model, where one stands on all that it said: nobody is told apart by that."""
+    names = {item.name for item in items if isinstance(item, Assistant)}
+    if names <= {None} or len(names) > 1:
+        return items
+    return [replace(item, name=None) if isinstance(item, Assistant) else item for item in items]
 
 
 def meanings(items: Sequence[Item], ids: bool = True, mends: Mapping[str, Mend] = _UNMENDED) -> list[bytes]:

@@ -25,7 +25,7 @@ from turnscript.engine.prompt import Prompt
 from turnscript.engine.replay import Generated, Replays
 from turnscript.gateway.aside import Run, here
 from turnscript.gateway.database import Database, Schema, StorageUnavailable
-from turnscript.gateway.meaning import MODEL, History, digest, meanings, thoughts, turns
+from turnscript.gateway.meaning import MODEL, History, digest, meanings, thoughts, turns, unlabelled
 from turnscript.gateway.mending import Mend, mends
 
 MB = 1024 * 1024
@@ -237,7 +237,7 @@ class _Held:
 def _read(scope: str, request: Request) -> tuple[list[Echo], History, Sequence[Item], Mapping[str, Mend]]:
     """The turns of a conversation, what was said up to its answer, and the text that the answer goes on from; last what
     clients mend in the calls of its tools."""
-    items, mended = request.items, mends(request)
+    items, mended = unlabelled(request.items), mends(request)
     history, at = History(scope), 0
     echoes: list[Echo] = []
     for start, end in turns(items):
