@@ -125,9 +125,11 @@ def test_settings_and_members_of_tools_that_are_called_the_same_are_told(
 
 @pytest.mark.parametrize("name", ["openai-chat", "openai-responses", "anthropic-messages"])
 def test_an_answer_and_its_stream_lose_nothing_by_what_they_do_not_say(name: str) -> None:
-    texts = [{"type": "text", "text": "Ho", "citations": none} for none in (None, [], None)]
-    call = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}, "caller": None}
-    body = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [*texts, call]}
+    nothing: tuple[list[Any] | None, ...] = (None, [], None)
+    texts: list[Any] = [{"type": "text", "text": "Ho", "citations": none} for none in nothing]
+    call: dict[str, Any] = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}, "caller": None}
+    body: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m"}
+    body["content"] = [*texts, call]
     body |= {"stop_reason": "tool_use", "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
     whole = ts.convert(body, "anthropic-messages", name).losses
     response = ts.get_api("anthropic-messages").parse_response(body)
