@@ -82,6 +82,7 @@ OTHER: list[Mended] = [
     ("find", {"most": '"5"'}, {"most": 5}),
     ("find", {"most": 1}, {"most": True}),
     ("find", {"in": "null"}, {"in": []}),
+    ("find", {"in": "null"}, {}),
     ("find", {"deep": {"most": "5"}}, {"deep": {"most": 5}}),
     ("find", {"text": "x"}, {"text": "x", "more": 10}),
     ("find", {"text": "x"}, {"text": "x", "most": 11}),
@@ -166,6 +167,7 @@ def test_the_schemas_of_tools_that_came_later_and_stand_in_namespaces_count_too(
     request.conversation.items.append(ts.ToolsChange(added=tools))
     grouped = {f"of__{name}": mend for name, mend in known.items()}
     assert {**known, **grouped} == mends(request).told
+    assert mends(request).told.keys() == mends(request).written.keys()
     assert {"Bash", "Edit", "Write"} == {name for name, mend in mends(request).written.items() if mend.tool}
     assert {"replace_all"} == known["Edit"].untexted
 

@@ -156,7 +156,7 @@ def _command(arguments: dict[str, Any], folder: str) -> dict[str, Any]:
     command = arguments.get("command")
     if not isinstance(command, str):
         return arguments
-    there = command.removeprefix(f"cd {folder} && ") if folder else command
+    there = command.removeprefix(f"cd {folder} && ")
     return arguments | {"command": there.replace("\\\\;", "\\;")}
 
 
