@@ -186,6 +186,11 @@ class Lanes:
         return list(self._issues.values())
 
     @property
+    def began(self) -> bool:
+        """Whether there was anything."""
+        return self._current is not None or self._told > 0
+
+    @property
     def called(self) -> bool:
         """Whether there was any call."""
         return bool(self._calls)
