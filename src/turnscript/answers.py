@@ -97,7 +97,7 @@ def lose_foreign(losses: list[Loss], target: str, extra: Extra, usage: Usage | N
     `body`: what is told, which may say the same in a place of its own.
     """
     told = body or {}
-    lost = [not_here(target, f"$.{key}") for key in extra if not _is_said(key, extra, told)]
+    lost = [not_here(target, f"$.{key}", extra[key]) for key in extra if not _is_said(key, extra, told)]
     if usage is None:
         why = "not all of the counts are known, so none of what stands here is told"
         lost = [replace(one, detail=why) if one.path == "$.usage" else one for one in lost]

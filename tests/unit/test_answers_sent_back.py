@@ -123,6 +123,16 @@ def test_settings_and_members_of_tools_that_are_called_the_same_are_told(
     assert path in [loss.path for loss in ts.convert(body, api, "anthropic-messages").losses]
 
 
+def test_an_empty_member_of_an_answer_is_called_empty_as_that_of_a_request_is() -> None:
+    body: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []}
+    body |= {"stop_reason": "end_turn", "stop_details": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
+    asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "stop_details": None}
+    of_each = [ts.convert(one, "anthropic-messages", "openai-chat").losses for one in (body, asked)]
+    assert [["it is empty, which says nothing, and is left out"]] * 2 == [
+        [loss.detail for loss in losses if loss.path == "$.stop_details"] for losses in of_each
+    ]
+
+
 @pytest.mark.parametrize("name", ["openai-chat", "openai-responses", "anthropic-messages"])
 def test_an_answer_and_its_stream_lose_nothing_by_what_they_do_not_say(name: str) -> None:
     nothing: tuple[list[Any] | None, ...] = (None, [], None)
