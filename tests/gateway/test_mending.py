@@ -153,6 +153,25 @@ def test_no_folder_is_left_out_where_nobody_says_which_one_it_is(monkeypatch: py
     assert [True, False, False] == grows("Bash", {"command": "cd /work/it && ls"}, {"command": "ls"})
 
 
+@pytest.mark.parametrize(
+    ("said", "folder"),
+    [
+        ("Working directory: /tmp/w", "/tmp/w"),
+        ("<env>\nWorking directory: /\nPlatform: linux", "/"),
+        (" - Primary working directory: C:\\work\\it\n", "C:\\work\\it"),
+        (" - Primary working directory: C:/work", "C:/work"),
+        ("Working directory: /tmp/with spaces", ""),
+        ("Working directory: here", ""),
+    ],
+)
+def test_the_folder_of_commands_is_told_by_the_instructions(
+    said: str, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "SYSTEM", said)
+    request = ts.get_api("anthropic-messages").parse_request(body())
+    assert folder == mends(request).written["Bash"].folder
+
+
 @pytest.mark.parametrize(("tool", "written", "told"), OTHER)
 def test_a_call_that_its_client_changes_is_what_the_client_says(
     tool: str, written: dict[str, Any], told: dict[str, Any]

@@ -23,7 +23,7 @@ LONGEST = 32 * 1024
 
 _NONE: frozenset[str] = frozenset()
 _UNTEXTED = frozenset({"array", "boolean", "integer", "null", "number", "object"})
-_FOLDER = re.compile(r"orking directory: (/\S+|[A-Za-z]:\\\S+)$", re.MULTILINE)
+_FOLDER = re.compile(r"orking directory: ((?:/|[A-Za-z]:[\\/])\S*)$", re.MULTILINE)
 """How Claude Code tells a model where its commands run."""
 
 
