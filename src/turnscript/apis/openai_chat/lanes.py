@@ -187,8 +187,8 @@ class Lanes:
 
     @property
     def began(self) -> bool:
-        """Whether there was anything."""
-        return self._current is not None or self._told > 0
+        """Whether any part was told."""
+        return self._told > 0
 
     @property
     def called(self) -> bool:
