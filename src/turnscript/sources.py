@@ -138,11 +138,19 @@ def in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
     silent: set[str] = set()
     for item in request.items:
         items.setdefault(item.at, item)
-        around = item.hints.envelope if item.hints is not None else {}
-        silent |= {f"{message_path(item.at)}.{key}" for key in around.keys() - telling(around, request.words).keys()}
+        silent.update(_silent(item, request.words))
     losses = [loss for loss in losses if loss.path not in silent or not isinstance(loss, UnnamedLoss)]
     longest = max(map(len, items), default=0)
     return at_source(request, [one for loss in losses for one in _in_words(loss, items, longest, request.words)])
+
+
+def _silent(item: Item, words: Words) -> Iterator[str]:
+    """Where members say nothing around an item, and in its parts as they stand in the source."""
+    around = [(message_path(item.at), item.hints.envelope)] if item.hints is not None else []
+    parts: list[Part] = getattr(item, "content", [])
+    within = [(part_path(item, index), part.extra) for index, part in enumerate(parts) if part.extra]
+    for at, extra in (*around, *within):
+        yield from (f"{at}.{key}" for key in extra.keys() - telling(extra, words).keys())
 
 
 def answer_in_source_words(response: Response, words: Words, losses: list[Loss], number: int = 0) -> list[Loss]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
+from turnscript.retelling import stream_of
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 NOTHING: dict[str, Any] = {"refusal": None, "annotations": [], "audio": None, "function_call": None}
@@ -50,8 +51,24 @@ def responses(*, with_nothing: bool) -> dict[str, Any]:
     return {"model": "m", "input": items}
 
 
+def messages(*, with_nothing: bool) -> dict[str, Any]:
+    text: dict[str, Any] = {"type": "text", "text": "Ho"}
+    call: dict[str, Any] = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
+    answer: dict[str, Any] = {"role": "assistant", "content": [text, call]}
+    if with_nothing:
+        text |= {"citations": None}
+        call |= {"caller": None}
+        answer |= dict.fromkeys(("stop_sequence", "stop_details", "container", "context_management"))
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "a door"}
+    said: list[dict[str, Any]] = [{"role": "user", "content": "Hi"}, answer, {"role": "user", "content": [result]}]
+    return {"model": "m", "max_tokens": 9, "messages": said}
+
+
+BODIES = [("openai-chat", chat), ("openai-responses", responses), ("anthropic-messages", messages)]
+
+
 @pytest.mark.parametrize("name", TARGETS)
-@pytest.mark.parametrize(("api", "body"), [("openai-chat", chat), ("openai-responses", responses)])
+@pytest.mark.parametrize(("api", "body"), BODIES)
 def test_a_member_that_says_nothing_is_no_loss(api: str, body: Any, name: str) -> None:
     options: dict[str, Any] = {"view": "prompt"} if name == "rwkv-universal" else {}
     usual = ts.convert(body(with_nothing=False), api, name, **options)
@@ -62,7 +79,8 @@ def test_a_member_that_says_nothing_is_no_loss(api: str, body: Any, name: str) -
 
 
 def test_the_same_api_gets_it_back() -> None:
-    for body in (chat(with_nothing=True), responses(with_nothing=True)):
+    for _, made in BODIES:
+        body = made(with_nothing=True)
         assert body == ts.convert(body, "auto", ts.detect_api(body), strict=True).value
 
 
@@ -80,6 +98,50 @@ def test_what_says_something_or_is_unknown_is_a_loss(member: str, value: Any, pa
     assert f"$.messages[1].{path}" in [loss.path for loss in losses]
 
 
-def test_settings_of_the_same_name_are_told() -> None:
-    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "audio": None}
-    assert "$.audio" in [loss.path for loss in ts.convert(body, "openai-chat", "anthropic-messages").losses]
+FUNCTION = {"name": "look", "parameters": {"type": "object"}}
+
+
+@pytest.mark.parametrize(
+    ("api", "members", "path"),
+    [
+        ("openai-chat", {"audio": None}, "$.audio"),
+        ("openai-chat", {"tools": [{"type": "function", "function": FUNCTION, "audio": {}}]}, "$.tools[0].audio"),
+        (
+            "openai-chat",
+            {"tools": [{"type": "function", "function": {**FUNCTION, "audio": []}}]},
+            "$.tools[0].function.audio",
+        ),
+        ("openai-responses", {"tools": [{"type": "function", **FUNCTION, "status": None}]}, "$.tools[0].status"),
+        ("openai-responses", {"reasoning": {"effort": "low", "content": None}}, "$.reasoning.content"),
+    ],
+)
+def test_settings_and_members_of_tools_that_are_called_the_same_are_told(
+    api: str, members: dict[str, Any], path: str
+) -> None:
+    said = "input" if api == "openai-responses" else "messages"
+    body = {"model": "m", said: [{"role": "user", "content": "Hi"}], **members}
+    assert path in [loss.path for loss in ts.convert(body, api, "anthropic-messages").losses]
+
+
+def test_an_empty_member_of_an_answer_is_called_empty_as_that_of_a_request_is() -> None:
+    body: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []}
+    body |= {"stop_reason": "end_turn", "stop_details": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
+    asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "stop_details": None}
+    of_each = [ts.convert(one, "anthropic-messages", "openai-chat").losses for one in (body, asked)]
+    assert [["it is empty, which says nothing, and is left out"]] * 2 == [
+        [loss.detail for loss in losses if loss.path == "$.stop_details"] for losses in of_each
+    ]
+
+
+@pytest.mark.parametrize("name", ["openai-chat", "openai-responses", "anthropic-messages"])
+def test_an_answer_and_its_stream_lose_nothing_by_what_they_do_not_say(name: str) -> None:
+    nothing: tuple[list[Any] | None, ...] = (None, [], None)
+    texts: list[Any] = [{"type": "text", "text": "Ho", "citations": none} for none in nothing]
+    call: dict[str, Any] = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}, "caller": None}
+    body: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m"}
+    body["content"] = [*texts, call]
+    body |= {"stop_reason": "tool_use", "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
+    whole = ts.convert(body, "anthropic-messages", name).losses
+    response = ts.get_api("anthropic-messages").parse_response(body)
+    _, streamed = stream_of(response, ts.Request(), ts.get_api(name))
+    assert not [loss for loss in (*whole, *streamed) if loss.path.endswith(("citations", "caller"))]

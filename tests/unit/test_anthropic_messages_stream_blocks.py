@@ -153,10 +153,15 @@ def test_what_has_its_place_in_the_message_is_not_kept_beside_it(name: str, last
     assert ["unknown_member"] == [issue.kind for issue in response.issues]
 
 
-def test_an_empty_list_of_citations_is_written_or_lost_as_any_member() -> None:
-    cited = {"type": "text", "text": "", "citations": []}
+def test_what_says_nothing_beside_a_text_is_written_or_left_out_and_an_unknown_member_is_lost() -> None:
+    """A text is on its way before what stands beside it is known."""
     said = {"type": "text_delta", "text": "Hello."}
-    for deltas, kept, losses in (((), True, []), ((said,), False, ["$.content[0].citations"])):
+    for name, deltas, kept, losses in (
+        ("citations", (), True, []),
+        ("citations", (said,), False, []),
+        ("caveats", (said,), False, ["$.content[0].caveats"]),
+    ):
+        cited = {"type": "text", "text": "", name: []}
         events = read(stream(start(), *block(0, cited, *deltas), *end()))
         writer = API.stream_renderer(request(), Reply(id="msg_1"))
         again = fold(read(writer.send(events) + writer.close())).items[0]

@@ -203,6 +203,4 @@ def test_a_text_that_cites_nothing_loses_nothing_by_it_whole_and_streamed(target
     body["content"][0]["citations"] = None
     rendered = ts.convert(body, "anthropic-messages", target, side="response")
     _, streamed = stream_of(ts.parse_response(body, "anthropic-messages"), ts.Request(), ts.get_api(target))
-    for losses in (rendered.losses, streamed):
-        (lost,) = [loss for loss in losses if "citations" in loss.path]
-        assert "it is empty, which says nothing" in lost.detail
+    assert not [loss for loss in [*rendered.losses, *streamed] if "citations" in loss.path]

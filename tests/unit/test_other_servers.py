@@ -36,7 +36,7 @@ def written(body: dict[str, Any]) -> Any:
 # Streams of chunks.
 
 
-def told(delta: dict[str, Any], so_far: str, **members: Any) -> bytes:
+def told(delta: dict[str, Any] | None, so_far: str, **members: Any) -> bytes:
     choice = {"index": 0, "delta": delta, "message": {"role": "assistant", "content": so_far}} | members
     return frame(json.dumps({"id": "p", "object": "chat.completion.chunk", "choices": [choice]}))
 
@@ -51,6 +51,13 @@ def test_what_was_said_so_far_beside_a_delta_is_not_said_again(size: int) -> Non
     assert well_formed(events)
     assert ["1 2"] == [part.text for item in response.items for part in item.content]  # type: ignore[attr-defined]
     assert ("stop", []) == (response.finish_reason, response.issues)
+
+
+@pytest.mark.parametrize("delta", [{}, {"role": "assistant", "content": ""}, None])
+def test_a_whole_message_in_the_only_chunk_of_a_stream_is_the_answer(delta: Any) -> None:
+    """As a server sends it that cannot stream."""
+    response = ts.fold(read(told(delta, "Hi", finish_reason="stop"), 7))
+    assert ["Hi"] == [part.text for item in response.items for part in item.content]  # type: ignore[attr-defined]
 
 
 def test_a_whole_answer_with_an_empty_delta_is_its_message() -> None:

@@ -37,7 +37,7 @@ MESSAGES: dict[str, Any] = {
             "role": "assistant",
             "content": [
                 {"type": "redacted_thinking", "data": "x"},
-                {"type": "text", "text": "a", "citations": []},
+                {"type": "text", "text": "a", "citations": [{"type": "char_location", "cited_text": "a"}]},
                 {"type": "tool_use", "id": "a", "name": "f", "input": {"b": [1.0]}},
             ],
         },

@@ -122,17 +122,17 @@ def _arguments(text: str, custom: bool, mend: Mend | None) -> tuple[bytes, bytes
         except (ValueError, RecursionError):
             value = text
     said = json.dumps(value if isinstance(value, dict) else {_FREE: text}, sort_keys=True)
-    same = _mended(mend, value, said) if mend is not None and isinstance(value, dict) else said
     exact = _hashed(said)
-    return exact, exact if same == said else _hashed(same)
+    return exact, exact if mend is None or not isinstance(value, dict) else _mended(mend, value, exact)
 
 
-def _mended(mend: Mend, value: dict[str, Any], said: str) -> str:
+def _mended(mend: Mend, value: dict[str, Any], exact: bytes) -> bytes:
     """The same as mended; what nests too deeply for that stays as it is said."""
     try:
-        return json.dumps(mend(value), sort_keys=True)
+        made = mend(value)
+        return exact if made == value else _hashed(json.dumps(made, sort_keys=True))
     except RecursionError:
-        return said
+        return exact
 
 
 def _hashed(said: str) -> bytes:

@@ -26,7 +26,7 @@ from turnscript.engine.replay import Generated, Replays
 from turnscript.gateway.aside import Run, here
 from turnscript.gateway.database import Database, Schema, StorageUnavailable
 from turnscript.gateway.meaning import MODEL, History, digest, meanings, thoughts, turns, unlabelled
-from turnscript.gateway.mending import Mend, mends
+from turnscript.gateway.mending import Mend, Mends, mends
 
 MB = 1024 * 1024
 _TELLING = 16  # an id as long as this is nobody else's
@@ -89,7 +89,7 @@ class Recalled(Struct, frozen=True, kw_only=True):
     scope: str = ""
     before: bytes = b""
     begun: Sequence[Item] = ()
-    mends: Mapping[str, Mend] = {}
+    mends: Mends = Mends()
 
     @property
     def reused(self) -> int:
@@ -141,10 +141,9 @@ class Memory:
         items = response.items if ids else map(_without_id, response.items)
         said = [*recalled.begun, *items]
         nameless = any(item.id is None for item in said if isinstance(item, ToolCall))
-        mended = recalled.mends
-        meant = [*meanings(said, mends=mended), *(meanings(said, False, mended) if nameless else ())]
-        turn = Turn(generated, tuple(meant), tuple(thoughts(said)))
-        names = [name for one in meant for name in _names(recalled.scope, recalled.before, one, said)]
+        meant = [one for mended in recalled.mends for one in _meant(said, nameless, mended)]
+        turn = Turn(generated, tuple(dict.fromkeys(meant)), tuple(thoughts(said)))
+        names = [name for one in turn.meanings for name in _names(recalled.scope, recalled.before, one, said)]
         try:
             body = msgspec.msgpack.encode(turn)
         except UnicodeEncodeError:  # half of a surrogate pair, which no file can hold
@@ -234,7 +233,7 @@ class _Held:
                 del self._names[name]
 
 
-def _read(scope: str, request: Request) -> tuple[list[Echo], History, Sequence[Item], Mapping[str, Mend]]:
+def _read(scope: str, request: Request) -> tuple[list[Echo], History, Sequence[Item], Mends]:
     """The turns of a conversation, what was said up to its answer, and the text that the answer goes on from; last what
     clients mend in the calls of its tools."""
     items, mended = unlabelled(request.items), mends(request)
@@ -247,12 +246,17 @@ def _read(scope: str, request: Request) -> tuple[list[Echo], History, Sequence[I
             begun = said if len(said) == 1 and isinstance(said[0], Assistant) else ()
             return echoes, history, begun, mended
         called = any(isinstance(item, ToolCall) for item in said)
-        meant = [*meanings(said, mends=mended), *(meanings(said, False, mended) if called else ())]
+        meant = _meant(said, called, mended.told)
         names = [name for one in meant for name in _names(scope, history.digest, one, said)]
         echoes.append(Echo(start, end, tuple(meant), tuple(thoughts(said)), tuple(dict.fromkeys(names))))
         history.add(said)
     history.add(items[at:])
     return echoes, history, (), mended
+
+
+def _meant(items: Sequence[Item], nameless: bool, mended: Mapping[str, Mend]) -> list[bytes]:
+    """What a turn means, and what it would without the ids of its calls if those may be told or not."""
+    return [*meanings(items, mends=mended), *(meanings(items, False, mended) if nameless else ())]
 
 
 def _names(scope: str, before: bytes, meaning: bytes, items: Sequence[Item]) -> list[bytes]:

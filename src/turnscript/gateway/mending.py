@@ -1,52 +1,79 @@
 """Owns what clients mend in a model's call before they run it, and then send back as if the model had written it.
 
 Some fill in the defaults of a tool's schema, take a number or a list out of the quotes that a model put around it, or
-tidy a text. The call is the same: it did what the model asked for. Undone are only what the schema tells and the habits
-of known clients (`TIDIED`); whatever else differs is a change.
+tidy a text. The call is the same: it did what the model asked for. Undone are only what the schema tells, whoever did
+it, and what known clients do to what a model wrote (`TIDIED`); whatever else differs is a change. A call that is taken
+for another puts words into the model's mouth, one that is not costs time: so all doubt is for the change.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from turnscript.conversation import Request, ToolsChange
+from turnscript.conversation import Request, System, Text, ToolsChange
 from turnscript.gateway.toolset import names_of
 
+LONGEST = 32 * 1024
+"""Of a schema: what is known of some is kept, and no tool has a longer one."""
+
 _NONE: frozenset[str] = frozenset()
+_UNTEXTED = frozenset({"array", "boolean", "integer", "null", "number", "object"})
+_FOLDER = re.compile(r"orking directory: ((?:/|[A-Za-z]:[\\/])\S*)$", re.MULTILINE)
+"""How Claude Code tells a model where its commands run."""
 
 
 class Mend(NamedTuple):
-    """What may be mended in the calls of a tool: members with a default, each with its JSON; those that are no text."""
+    """What may be mended in the calls of a tool: members with a default, each with its JSON; those that are no text.
 
-    tool: str
+    `tool`: as which it is tidied, where the model wrote the call; `folder`: where its commands run.
+    """
+
     defaults: frozenset[tuple[str, str]] = frozenset()
+    optional: frozenset[str] = _NONE
     untexted: frozenset[str] = _NONE
+    tool: str = ""
+    folder: str = ""
 
     def __call__(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The arguments as they are after any of this, whoever did it."""
-        tidied = TIDIED.get(self.tool, {})
+        tidy = TIDIED.get(self.tool)
         made = {}
-        for key, value in arguments.items():
-            said = value
-            if isinstance(value, str):
-                said = _taken_out(value) if key in self.untexted else tidied.get(key, str)(value)
-            if all(key != name or _spelled(said) != default for name, default in self.defaults):
+        for key, value in (arguments if tidy is None else tidy(arguments, self.folder)).items():
+            said = _taken_out(value) if key in self.untexted and isinstance(value, str) else value
+            if key not in self.optional or (key, _spelled(said)) not in self.defaults:
                 made[key] = said
         return made
 
 
-def mends(request: Request) -> dict[str, Mend]:
-    """By the names of the tools of a conversation."""
+class Mends(NamedTuple):
+    """By the names of the tools of a conversation, for calls as a client tells them, and as a model wrote them."""
+
+    told: Mapping[str, Mend] = {}
+    written: Mapping[str, Mend] = {}
+
+
+def mends(request: Request) -> Mends:
+    """What clients mend in the calls of a conversation."""
     later = [tool for item in request.items if isinstance(item, ToolsChange) for tool in item.added]
-    found = {}
+    told = {}
     for tool in (*request.tools, *later):
         for name, one in zip(names_of(tool), tool.tools or [tool], strict=False):
-            found[name] = _of(name, b"" if one.parameters is None else bytes(one.parameters))
-    return found
+            told[name] = mend_of(b"" if one.parameters is None else bytes(one.parameters))
+    known = told.keys() & TIDIED.keys()
+    if not known:
+        return Mends(told, told)
+    folder = _folder(request)
+    return Mends(told, told | {name: told[name]._replace(tool=name, folder=folder) for name in known})
+
+
+def mend_of(schema: bytes) -> Mend:
+    """What a schema tells."""
+    return _read(schema) if len(schema) <= LONGEST else Mend()
 
 
 def read(text: str) -> Any:
@@ -61,16 +88,16 @@ def _number(token: str) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _of(name: str, schema: bytes) -> Mend:
+def _read(schema: bytes) -> Mend:
     try:
         whole = read(schema.decode() or "{}")
         said = whole.get("properties") if isinstance(whole, dict) else None
         members = {key: one for key, one in said.items() if isinstance(one, dict)} if isinstance(said, dict) else {}
         defaults = {(key, _spelled(one["default"])) for key, one in members.items() if "default" in one}
-        untexted = {key for key, one in members.items() if (types := set(_types(one))) and "string" not in types}
+        untexted = {key for key, one in members.items() if (types := set(_types(one))) and types <= _UNTEXTED}
     except (ValueError, RecursionError):
-        return Mend(name)
-    return Mend(name, frozenset(defaults), frozenset(untexted))
+        return Mend()
+    return Mend(frozenset(defaults), frozenset(key for key, _ in defaults), frozenset(untexted))
 
 
 def _types(schema: Mapping[str, Any]) -> Iterator[str]:
@@ -97,24 +124,45 @@ def _taken_out(text: str) -> Any:
     return text if value is None else value
 
 
-# Habits of known clients.
+# Habits of known clients. None of them can be undone: what a client tells is compared as it stands.
+
+_LINE_END = re.compile(r"(\r\n|\n|\r)")
+_MARKDOWN = (".md", ".mdx")
+"""Files in which white space at the end of a line breaks it, so that it stays."""
 
 
-def _line_ends(text: str) -> str:
+def _folder(request: Request) -> str:
+    """Where the commands of a session run, as its instructions say."""
+    told = [part for item in request.items if isinstance(item, System) for part in item.content]
+    found = [_FOLDER.search(part.text) for part in told if isinstance(part, Text)]
+    return next((one[1] for one in found if one), "")
+
+
+def _line_ends(member: str) -> Callable[[dict[str, Any], str], dict[str, Any]]:
     """No white space stands before the end of a line."""
-    return "\n".join([line.rstrip() for line in text.split("\n")])
+
+    def tidied(arguments: dict[str, Any], _: str) -> dict[str, Any]:
+        text, path = arguments.get(member), arguments.get("file_path")
+        if not isinstance(text, str) or (isinstance(path, str) and path.lower().endswith(_MARKDOWN)):
+            return arguments
+        pieces = enumerate(_LINE_END.split(text))
+        return arguments | {member: "".join([piece if number % 2 else piece.rstrip() for number, piece in pieces])}
+
+    return tidied
 
 
-def _command(text: str) -> str:
+def _command(arguments: dict[str, Any], folder: str) -> dict[str, Any]:
     """A command need not go to the folder where it is run anyway; and a shell takes one backslash for two."""
-    folder, there, command = text.partition(" && ")
-    here = there and folder.startswith("cd ") and "\n" not in folder
-    return (command if here else text).replace("\\\\;", "\\;")
+    command = arguments.get("command")
+    if not isinstance(command, str):
+        return arguments
+    there = command.removeprefix(f"cd {folder} && ")
+    return arguments | {"command": there.replace("\\\\;", "\\;")}
 
 
-TIDIED: Mapping[str, Mapping[str, Callable[[str], str]]] = {
-    "Bash": {"command": _command},
-    "Edit": {"new_string": _line_ends},
-    "Write": {"content": _line_ends},
+TIDIED: Mapping[str, Callable[[dict[str, Any], str], dict[str, Any]]] = {
+    "Bash": _command,
+    "Edit": _line_ends("new_string"),
+    "Write": _line_ends("content"),
 }
-"""By tool and member, what is left of the difference once the client has run the call: these are Claude Code's."""
+"""By tool, what its client makes of a call before it runs it, where commands run in a folder: Claude Code's."""

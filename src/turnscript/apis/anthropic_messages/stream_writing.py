@@ -15,6 +15,7 @@ import msgspec
 
 from turnscript.answers import came_to_nothing
 from turnscript.api import Api, Body, Reply
+from turnscript.apis.anthropic_messages.blocks import WORDS
 from turnscript.apis.anthropic_messages.errors import encoded, error_body
 from turnscript.apis.anthropic_messages.response import usage_object
 from turnscript.apis.anthropic_messages.response_writing import AnswerWriter
@@ -24,6 +25,7 @@ from turnscript.errors import TurnscriptError, UpstreamError, half_a_pair
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, no_event
 from turnscript.jsontext import Json, plain, read_list, read_object, text_of
 from turnscript.losses import Loss
+from turnscript.sources import telling
 from turnscript.sse import HOLE, around, frame
 
 PIECE = 8192
@@ -267,7 +269,8 @@ class StreamWriter:
         for delta, members in deltas:
             if delta != type_:
                 self._delta(delta, **members)
-        for name in opening.keys() - {"type", member, "signature"}:
+        behind = {name: value for name, value in opening.items() if name not in ("type", member, "signature")}
+        for name in telling(behind, WORDS):
             self._lose(f"{where}.{name}", "dropped", "it was not known when the block began")
 
     def _end(self, event: MessageEnd) -> None:

@@ -208,6 +208,11 @@ class Lanes:
         return list(self._issues.values())
 
     @property
+    def began(self) -> bool:
+        """Whether any part was told."""
+        return self._told > 0
+
+    @property
     def called(self) -> bool:
         """Whether there was any call."""
         return bool(self._calls)

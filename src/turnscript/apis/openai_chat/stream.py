@@ -40,6 +40,10 @@ _SAYS = ("content", "refusal", "reasoning_content", "tool_calls", "function_call
 """The members of a delta that are content; a piece that says nothing has them empty, null or not at all."""
 
 
+def _says(piece: Piece | None) -> bool:
+    return any(getattr(piece, member, None) for member in _SAYS)
+
+
 class Assembly:
     """One answer, as its pieces arrive. `whole`: in one piece."""
 
@@ -145,16 +149,19 @@ class Assembly:
     def _told_in(self, choice: Choice) -> Piece | None:
         """What a choice says: its message in a whole answer, its delta in a chunk.
 
-        Some servers send both: chunks with all that was said so far beside the delta, answers with an empty delta.
+        Some servers send both: chunks with all that was said so far beside the delta, answers with an empty delta. One
+        that says all at once where a stream was asked for has nothing in the delta.
         """
         first, second = (choice.message, choice.delta) if self._whole else (choice.delta, choice.message)
-        if isinstance(first, Piece):
-            return first
-        return second if isinstance(second, Piece) else None
+        if not isinstance(second, Piece):
+            return first if isinstance(first, Piece) else None
+        if not isinstance(first, Piece) or not (_says(first) or self._lanes.began or not _says(second)):
+            return second
+        return first
 
     def _late(self, choice: Choice, piece: Piece | None) -> None:
         """Something behind the end: it is read, but the end may have been none, or this another answer's."""
-        if any(getattr(piece, member, None) for member in _SAYS):
+        if _says(piece):
             self.late = True
             self._lanes.issue("late_content", "the answer went on behind its finish_reason")
         if choice.finish_reason and choice.finish_reason != self.reason:
