@@ -12,7 +12,7 @@ import importlib.util
 import multiprocessing.pool  # noqa: F401
 import os
 import select
-import shutil  # noqa: F401
+import shutil
 import signal
 import socket
 import sqlite3  # noqa: F401
@@ -49,6 +49,7 @@ def become_windows() -> None:
     for module, names in NAMES.items():
         for name in names.split():
             vars(module).pop(name, None)
+    vars(shutil)["_use_fd_functions"] = False  # no `dir_fd` there; it has looked when it was loaded
     sys.platform = "win32"
 
 

@@ -1,4 +1,4 @@
-"""Owns the checks that `make setup` makes `.venv` anew where what is there cannot be used, and leaves it where it can."""
+"""Owns the checks that `make setup` makes a `.venv` anew that cannot be used, and leaves one that can."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = '[build-system]\nrequires = []\nbuild-backend = "none"\nbackend-path = ["."]\n[project]\nname = "none"\n'
 
 
-def set_up(folder: Path) -> "subprocess.CompletedProcess[str]":
+def set_up(folder: Path) -> subprocess.CompletedProcess[str]:
     """Our Makefile and a project that cannot be installed: what comes before needs no network."""
     (folder / "requirements").mkdir(exist_ok=True)
     (folder / "requirements/dev.txt").touch()
