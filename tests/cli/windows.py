@@ -49,7 +49,9 @@ def become_windows() -> None:
     for module, names in NAMES.items():
         for name in names.split():
             vars(module).pop(name, None)
-    vars(shutil)["_use_fd_functions"] = False  # no `dir_fd` there; it has looked when it was loaded
+    # Python 3.13 looks for these when it is loaded: `dir_fd`, and which processors a process may use.
+    vars(shutil)["_use_fd_functions"] = False
+    vars(os)["process_cpu_count"] = os.cpu_count
     sys.platform = "win32"
 
 
