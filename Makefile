@@ -27,12 +27,13 @@ help: ## print this list
 
 setup: $(STAMP) $(JS_STAMP) ## make .venv with the project and its development tools, and install the JavaScript SDKs
 
-# The version test comes first: pip would refuse an old interpreter too, but in many more words.
+# The version test comes first: pip would refuse an old interpreter too, but in many more words. A .venv that cannot be
+# used is made anew: its Python is too old or gone, or it has no pip, as where Debian's python3-venv was missing.
 $(STAMP): pyproject.toml requirements/dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "turnscript needs Python 3.11 or newer, and '$(PYTHON)' is '$$($(PYTHON) --version 2>&1)'."; \
 		echo "Install one, or name it: make setup PYTHON=/path/to/python3.11"; exit 1; } >&2
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || $(PYTHON) -m venv --clear .venv
 	@echo "installing the project and its tools into .venv"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/dev.txt -e '.[dev]' || { \
 		$(BIN)/python -c 'import sys; sys.exit(sys.version_info >= (3, 14))' || { \

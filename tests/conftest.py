@@ -21,6 +21,8 @@ GOLDEN = Path(__file__).parent / "golden"
 # containers do, each would compile all of turnscript again, and each worker all tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# Nor do programs of users run unbuffered. There, what cannot be written fails at once, and not again at the end.
+os.environ.pop("PYTHONUNBUFFERED", None)
 
 # Hypothesis draws constants that stand in the modules of the project that are loaded. All are, so that examples do not
 # hang on which tests a process has run before: every worker draws the same under the profile `ci`.

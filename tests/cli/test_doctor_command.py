@@ -130,8 +130,7 @@ def test_what_a_server_says_cannot_move_the_cursor() -> None:
 def test_lines_appear_while_it_runs_and_an_interrupt_leaves_nothing_running() -> None:
     piece = chunk(event({"choices": [{"text": "one"}]}))
     with Faulty([STREAM, piece, HANG]) as server:
-        env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-        with live("doctor", "--backend", server.url, "--format", FORMAT, env=env) as running:
+        with live("doctor", "--backend", server.url, "--format", FORMAT) as running:
             begun = [running.stdout.readline() for _ in range(3)]
             running.until(lambda: any(asked.body for asked in server.scripted.asked))
             (number,) = [number for number, asked in enumerate(server.scripted.asked) if asked.body]

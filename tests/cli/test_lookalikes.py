@@ -12,7 +12,7 @@ BODY = json.dumps(CHAT)
 LISTS = "--from NAME says what it is; `turnscript apis` and `turnscript formats` list the names"
 
 BEGINNINGS = [
-    (gzip.compress(BODY.encode()), "this is gzip: unpack it first, as `gzip -dc FILE` does"),
+    (gzip.compress(BODY.encode(), mtime=0), "this is gzip: unpack it first, as `gzip -dc FILE` does"),
     (b"\x28\xb5\x2f\xfd\x04\x00", "this is zstd: unpack it first, as `zstd -dc FILE` does"),
     (b"PK\x03\x04\xff", "this is a zip archive: unpack it first"),
     (BODY.encode("utf-16-le"), "this looks like UTF-16, convert it to UTF-8 first"),

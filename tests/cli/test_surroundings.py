@@ -35,9 +35,9 @@ def test_a_folder_that_is_gone_is_told(arguments: list[str], tmp_path: Path) -> 
     gone.mkdir()
     enter = f"import os; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r})\n"
     variables = os.environ | {"PYTHONPATH": SOURCE}
-    done = subprocess.run(
-        [sys.executable, "-c", enter + CODE, *arguments], env=variables, capture_output=True, timeout=60, check=False
-    )
+    # -P: an installed program does not have this folder on its path. With it, Python 3.13.0 fails by itself.
+    command = [sys.executable, "-P", "-c", enter + CODE, *arguments]
+    done = subprocess.run(command, env=variables, capture_output=True, timeout=60, check=False)
     said = "turnscript: error: the folder that this was called in is not there any more\n  cd to one that is there\n"
     assert (1, b"", said) == (done.returncode, done.stdout, done.stderr.decode())
 

@@ -12,7 +12,7 @@ import importlib.util
 import multiprocessing.pool  # noqa: F401
 import os
 import select
-import shutil  # noqa: F401
+import shutil
 import signal
 import socket
 import sqlite3  # noqa: F401
@@ -49,6 +49,9 @@ def become_windows() -> None:
     for module, names in NAMES.items():
         for name in names.split():
             vars(module).pop(name, None)
+    # Python 3.13 looks for these when it is loaded: `dir_fd`, and which processors a process may use.
+    vars(shutil)["_use_fd_functions"] = False
+    vars(os)["process_cpu_count"] = os.cpu_count
     sys.platform = "win32"
 
 

@@ -156,6 +156,15 @@ def possessive_groups(module: Module) -> Iterator[str]:
             yield module.at(node, "a group repeated possessively, which Python 3.11.4 matches wrong: write (?>(?:a)*)")
 
 
+def timed_archives(module: Module) -> Iterator[str]:
+    """A gzip that holds the time: as parameter of a test it is in the test's name, which all workers must agree on."""
+    for node in module.nodes:
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name("gzip"), attr="compress"), keywords=keywords):
+                if "mtime" not in {keyword.arg for keyword in keywords}:
+                    yield module.at(node, "gzip.compress without mtime, so no two runs give the same bytes")
+
+
 def registered_names() -> dict[str, str]:
     """Each format, API and backend name, and the module that owns it: {"rwkv-goose": "turnscript.formats.rwkv_goose"}.
 

@@ -14,7 +14,12 @@ from tools import agents_map
 
 Rule = Callable[[Module], Iterator[str]]
 
-EVERYWHERE: tuple[Rule, ...] = (rules.long_files, rules.long_functions, rules.missing_docstrings)
+EVERYWHERE: tuple[Rule, ...] = (
+    rules.long_files,
+    rules.long_functions,
+    rules.missing_docstrings,
+    rules.timed_archives,
+)
 IN_THE_PACKAGE: tuple[Rule, ...] = (
     rules.blind_excepts,
     rules.foreign_imports,
@@ -204,6 +209,11 @@ def test_a_group_that_is_repeated_possessively_is_found(source: str) -> None:
 )
 def test_a_group_that_fails_at_once_or_not_at_all_may_be_repeated_possessively(source: str) -> None:
     assert [] == faults(rules.possessive_groups, CORE, source)
+
+
+def test_a_gzip_that_holds_the_time_is_found() -> None:
+    assert 1 == len(faults(rules.timed_archives, CORE, "packed = [gzip.compress(b'')]"))
+    assert [] == faults(rules.timed_archives, CORE, "packed = gzip.compress(b'', mtime=0)")
 
 
 def test_a_forgotten_an_invented_and_a_repeated_export_are_found() -> None:

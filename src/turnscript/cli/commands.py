@@ -6,7 +6,8 @@ import json
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any
+from contextlib import suppress
+from typing import Any, TextIO
 
 import click
 
@@ -22,7 +23,7 @@ from turnscript.cli.launch import launch
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.prompt import prompt
 from turnscript.cli.read import read
-from turnscript.cli.report import Screen, faults, table, usage
+from turnscript.cli.report import Fault, Screen, faults, table, usage
 from turnscript.cli.serve import serve
 from turnscript.cli.show import show
 from turnscript.errors import TurnscriptError
@@ -46,56 +47,68 @@ class Edge(click.Group):
         try:
             return super().make_context(info_name, args, parent, **extra)
         except _EXPECTED as error:  # the help and the version are written here
-            raise click.exceptions.Exit(_told(error)) from error
+            raise click.exceptions.Exit(_final(_told(error))) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             code = super().invoke(ctx)
         except _EXPECTED as error:
             code = _told(error)
-        ctx.exit(code or OK)
+        ctx.exit(_final(code or OK))
 
 
 _EXPECTED = (click.UsageError, TurnscriptError, Failed, KeyboardInterrupt, OSError, MemoryError)
 
 
 def _told(error: BaseException) -> int:
-    """Say what ended the command. Returns the exit code."""
-    if isinstance(error, click.UsageError):
-        return _wrong_usage(error)
+    """Say what ended the command. Returns the exit code, which says it alone where standard error cannot be written."""
+    if isinstance(error, BrokenPipeError):
+        _forget(sys.stdout)
+        _forget(sys.stderr)
+        return PIPE_CLOSED
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return USAGE
     if isinstance(error, KeyboardInterrupt):
         Screen().note("interrupted; unfinished files are removed")
         return INTERRUPTED
-    if isinstance(error, BrokenPipeError):
-        return _quietly()
+    found = _found(error)
+    with suppress(OSError):
+        for one in found:
+            Screen().fault(one)
+    return found[0].exit_code
+
+
+def _found(error: BaseException) -> list[Fault]:
+    if isinstance(error, click.UsageError):
+        return [usage(error)]
     if isinstance(error, MemoryError):
         error = Failed("not enough memory", remedy="JSON Lines are converted row by row")
     elif isinstance(error, OSError):
         error = trouble(error)
     assert isinstance(error, TurnscriptError | Failed)
-    found = faults(error)
-    for one in found:
-        Screen().fault(one)
-    return found[0].exit_code
+    return faults(error)
 
 
-def _wrong_usage(error: click.UsageError) -> int:
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        error.show()
-    else:
-        Screen().fault(usage(error))
-    return USAGE
-
-
-def _quietly() -> int:
-    """The reader went away: what is still in the buffer must not fail again when Python exits."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+def _final(code: int) -> int:
+    """The exit code, with nothing left to write. What could not be written was told; Python would tell it again."""
     for stream in (sys.stdout, sys.stderr):
         try:
-            os.dup2(nowhere, stream.fileno())
-        except (OSError, ValueError, AttributeError):  # not a real file
-            continue
-    return PIPE_CLOSED
+            stream.flush()
+        except (OSError, ValueError, AttributeError):  # full, closed, or None where it was closed from the start
+            _forget(stream)
+    return code
+
+
+def _forget(stream: TextIO) -> None:
+    """Send what is still in the buffer nowhere: nobody reads it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, stream.fileno())
+    except (OSError, ValueError, AttributeError):  # not a real file
+        pass
+    finally:
+        os.close(nowhere)
 
 
 @click.group(cls=Edge, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})

@@ -105,8 +105,10 @@ class Standard:
         self._ends_line = True
 
     def write(self, data: bytes) -> None:
+        rest = memoryview(data)
         with self._guard:
-            self._stream.write(data)
+            while rest:  # unbuffered, a disk that gets full takes a part, and fails only when the rest is written
+                rest = rest[self._stream.write(rest) :]
         if data:
             self._ends_line = data.endswith(b"\n")
 
