@@ -44,6 +44,8 @@ from turnscript.wire import missing
 _ALWAYS = {"annotations": b"[]", "logprobs": b"[]"}
 _NULL = Json(b"null")
 _USUAL = frozenset({COMPLETED, INCOMPLETE})
+OVERTAKEN = "a call is told when it is complete: behind what came first"
+"""The loss of an item whose place in the order was taken by later ones."""
 
 
 class Output:

@@ -24,7 +24,7 @@ from turnscript.apis.openai_responses.errors import failure_of, flat_error
 from turnscript.apis.openai_responses.naming import Named, response_id
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import COMPLETED, FAILED, IN_PROGRESS, INCOMPLETE, write_ending
-from turnscript.apis.openai_responses.output import Output, is_search_call, told_token
+from turnscript.apis.openai_responses.output import OVERTAKEN, Output, is_search_call, told_token
 from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, SUMMARY
 from turnscript.apis.openai_responses.response import Report, lose_stop, own_extra, told_status
 from turnscript.citations import with_pages_on_ends
@@ -251,9 +251,7 @@ class StreamWriter(OneStream):
                 self._output.lose(f"items[{index}]", "approximated", came_to_nothing(False))
                 continue
             if index < self._latest:
-                self._output.lose(
-                    f"items[{index}]", "moved", "a call is told when it is complete: behind what came first"
-                )
+                self._output.lose(f"items[{index}]", "moved", OVERTAKEN)
             self._start(start)
             self._end(end)
 
