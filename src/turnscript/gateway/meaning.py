@@ -60,9 +60,19 @@ def turns(items: Sequence[Item]) -> Iterator[tuple[int, int]]:
 def unlabelled(items: Sequence[Item]) -> Sequence[Item]:
     """The items without the name of the model, where one stands on all that it said: nobody is told apart by that."""
     names = {item.name for item in items if isinstance(item, Assistant)}
-    if names <= {None} or len(names) > 1:
+    return _without(names.pop(), items) if len(names) == 1 else items
+
+
+def unlabelled_past(items: Sequence[Item]) -> Sequence[Item]:
+    """The items without the name of the model's first message, for a history: whether all messages will have that name
+    is not known while it grows, so what was said at first must mean the same later, whoever else speaks by then."""
+    return _without(next((item.name for item in items if isinstance(item, Assistant)), None), items)
+
+
+def _without(name: str | None, items: Sequence[Item]) -> Sequence[Item]:
+    if name is None:
         return items
-    return [replace(item, name=None) if isinstance(item, Assistant) else item for item in items]
+    return [replace(item, name=None) if isinstance(item, Assistant) and item.name == name else item for item in items]
 
 
 def meanings(items: Sequence[Item], ids: bool = True, mends: Mapping[str, Mend] = _UNMENDED) -> list[bytes]:
