@@ -63,12 +63,6 @@ def unlabelled(items: Sequence[Item]) -> Sequence[Item]:
     return _without(names.pop(), items) if len(names) == 1 else items
 
 
-def unlabelled_past(items: Sequence[Item]) -> Sequence[Item]:
-    """The items without the name of the model's first message, for a history: whether all messages will have that name
-    is not known while it grows, so what was said at first must mean the same later, whoever else speaks by then."""
-    return _without(next((item.name for item in items if isinstance(item, Assistant)), None), items)
-
-
 def _without(name: str | None, items: Sequence[Item]) -> Sequence[Item]:
     if name is None:
         return items
@@ -154,15 +148,21 @@ _cached = lru_cache(maxsize=4096)(_arguments)
 
 
 class History:
-    """The digest of a conversation as it grows: what was said, and nothing of how."""
+    """The digest of a conversation as it grows: what was said, and nothing of how.
+
+    The name of the model's first message is left out: whether all will have it is not known yet, and what was said at
+    first must mean the same later, whoever else speaks by then.
+    """
 
     def __init__(self, *start: object) -> None:
         self._hash = blake2b(digest(*start), digest_size=SIZE)
+        self._names: list[str | None] = []
 
     def add(self, items: Sequence[Item]) -> None:
         """Items that no model wrote, or one whole turn of the model."""
         if items and isinstance(items[0], MODEL):
-            self._hash.update(meanings(items)[-1])
+            self._names = self._names or [item.name for item in items if isinstance(item, Assistant)][:1]
+            self._hash.update(meanings(_without(self._names[0], items) if self._names else items)[-1])
         else:
             for item in items:
                 self._hash.update(digest(*_said(item)))

@@ -25,7 +25,7 @@ from turnscript.engine.prompt import Prompt
 from turnscript.engine.replay import Generated, Replays
 from turnscript.gateway.aside import Run, here
 from turnscript.gateway.database import Database, Schema, StorageUnavailable
-from turnscript.gateway.meaning import MODEL, History, digest, meanings, thoughts, turns, unlabelled, unlabelled_past
+from turnscript.gateway.meaning import MODEL, History, digest, meanings, thoughts, turns, unlabelled
 from turnscript.gateway.mending import Mend, mends
 
 MB = 1024 * 1024
@@ -237,11 +237,11 @@ class _Held:
 def _read(scope: str, request: Request) -> tuple[list[Echo], History, Sequence[Item], Mapping[str, Mend]]:
     """The turns of a conversation, what was said up to its answer, and the text that the answer goes on from; last what
     clients mend in the calls of its tools."""
-    items, past, mended = unlabelled(request.items), unlabelled_past(request.items), mends(request)
+    items, mended = unlabelled(request.items), mends(request)
     history, at = History(scope), 0
     echoes: list[Echo] = []
     for start, end in turns(items):
-        history.add(past[at:start])
+        history.add(items[at:start])
         said, at = items[start:end], end
         if items[end - 1].open and end == len(items):
             begun = said if len(said) == 1 and isinstance(said[0], Assistant) else ()
@@ -250,8 +250,8 @@ def _read(scope: str, request: Request) -> tuple[list[Echo], History, Sequence[I
         meant = [*meanings(said, mends=mended), *(meanings(said, False, mended) if called else ())]
         names = [name for one in meant for name in _names(scope, history.digest, one, said)]
         echoes.append(Echo(start, end, tuple(meant), tuple(thoughts(said)), tuple(dict.fromkeys(names))))
-        history.add(past[start:end])
-    history.add(past[at:])
+        history.add(said)
+    history.add(items[at:])
     return echoes, history, (), mended
 
 
