@@ -30,26 +30,30 @@ def test_a_server_that_writes_is_not_asked_and_one_that_is_silent_is() -> None:
         last = chunk(event(text("c", "stop")))
         return [STREAM, chunk(event(text("a"))), goes_on, chunk(event(text("b"))), ends, last, chunk(b"")]
 
-    async def run() -> list[int]:
+    async def run() -> list[bool]:
         async with Scripted(play) as server:
             pool = Pool([Upstream(server.url, BACKEND)])
-            asked: list[int] = []
+            asked: list[bool] = []
+
+            async def check() -> None:
+                before = questions(server)
+                await pool.check()
+                asked.append(questions(server) > before)
+
             async with open_any(pool, ASK) as (answer, _):
                 for before in (None, None, goes_on, None):
                     if before is not None:
                         before.set()
                     if before is not None or not asked:
                         await anext(answer)
-                    await pool.check()
-                    asked.append(questions(server))
+                    await check()
                 ends.set()
                 assert ["c"] == [piece.text for pieces in [await anext(answer)] for piece in pieces]
-            await pool.check()
-            asked.append(questions(server))
+            await check()
             await pool.close()
             return asked
 
-    assert [0, 1, 1, 2, 3] == asyncio.run(run())
+    assert [False, True, False, True, True] == asyncio.run(run())
 
 
 @pytest.mark.parametrize("backend", [BACKEND, registry.get_backend("llamacpp")], ids=["failed", "tells of itself"])

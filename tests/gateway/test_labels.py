@@ -71,3 +71,20 @@ def test_a_mark_for_a_cache_on_a_message_is_no_loss() -> None:
     cleaned = clean(marked)
     assert [] == cleaned.losses
     assert [] == FORMAT.prompt(cleaned.request).losses
+
+
+def test_a_name_on_an_example_alone_does_not_change_what_follows() -> None:
+    memory, example = Memory(), {"role": "assistant", "content": "So.", "name": "example"}
+    said: list[dict[str, Any]] = [example, {"role": "user", "content": "Now you."}]
+    reused = []
+    for _ in range(3):
+        asked = request(*said)
+        recalled = asyncio.run(memory.recall("scope", asked))
+        reused.append(recalled.reused)
+        prompt = FORMAT.prompt(asked, replays=recalled.replays)
+        assert '<<ASSISTANT name="example">>' in prompt.text
+        parser = prompt.parser()
+        answer = ts.fold(parser.feed("Look. \n<<ASSISTANT_END>>") + parser.close())
+        assert memory.remember(recalled, answer, prompt)
+        said += [{"role": "assistant", "content": "Look."}, {"role": "user", "content": "On."}]
+    assert reused == [0, 1, 2]

@@ -11,9 +11,11 @@ import pytest
 
 from tests.gateway.scripted import Asked, Script, said, sse
 from tests.gateway.stage import APIS, Stage, body_of, piece
+from turnscript.backend import Completion
 from turnscript.errors import UpstreamError
 from turnscript.gateway.masking import Mask
 from turnscript.gateway.secret import SHOWN, Secret
+from turnscript.registry import backends, get_backend
 
 KEY = "planted-key+1/2=="
 MODELS: dict[str, dict[str, Any]] = {
@@ -76,6 +78,35 @@ def test_a_short_key_hides_where_it_stands_alone() -> None:
     assert f"the key {SHOWN} is wrong; {SHOWN}, sk-12345" == str(mask.error(error))
     assert (f"x={SHOWN}", f"x={SHOWN}") == (error.body, error.args[2])
     assert SHOWN.encode() == mask.body(b"sk-1234")
+
+
+CUT: dict[str, Callable[[str], bytes]] = {
+    "whole": lambda text: json.dumps({"oops": text}).encode(),
+    "event": lambda text: b"data: %b\n\n" % json.dumps({"oops": text}).encode(),
+    "failure": lambda text: b"data: %b\n\n" % json.dumps({"error": {"message": text}}).encode(),
+    "named": lambda text: b"event: error\ndata: %b\n\n" % text.encode(),
+    "bare": lambda text: b"error: %b\n\n" % json.dumps({"message": text}).encode(),
+    "page": lambda text: b"! %b\n\n" % text.encode(),
+}
+
+
+def _read(backend: str, answer: bytes) -> None:
+    reader = get_backend(backend).reader(Completion(prompt="x", stream=True, max_tokens=5))
+    reader.feed(answer)
+    reader.close()
+
+
+@pytest.mark.parametrize("shape", list(CUT))
+@pytest.mark.parametrize("backend", backends())
+def test_an_error_that_is_cut_in_the_middle_of_a_secret_shows_no_half_of_it(shape: str, backend: str) -> None:
+    key = "".join(chr(0x41 + number) for number in range(26))
+    mask, halves = Mask([key]), [key[:length] for length in range(8, 27)]
+    for before in (*range(100, 220, 5), *range(1900, 2020, 5)):
+        with pytest.raises(UpstreamError) as caught:
+            _read(backend, CUT[shape]("." * before + key))
+        error = mask.error(caught.value)
+        shown = f"{error} {error.message} {error.body} {error.args}"
+        assert not [half for half in halves if half in shown], before
 
 
 def test_without_secrets_all_is_as_it_was() -> None:

@@ -60,9 +60,13 @@ def turns(items: Sequence[Item]) -> Iterator[tuple[int, int]]:
 def unlabelled(items: Sequence[Item]) -> Sequence[Item]:
     """The items without the name of the model, where one stands on all that it said: nobody is told apart by that."""
     names = {item.name for item in items if isinstance(item, Assistant)}
-    if names <= {None} or len(names) > 1:
+    return _without(names.pop(), items) if len(names) == 1 else items
+
+
+def _without(name: str | None, items: Sequence[Item]) -> Sequence[Item]:
+    if name is None:
         return items
-    return [replace(item, name=None) if isinstance(item, Assistant) else item for item in items]
+    return [replace(item, name=None) if isinstance(item, Assistant) and item.name == name else item for item in items]
 
 
 def meanings(items: Sequence[Item], ids: bool = True, mends: Mapping[str, Mend] = _UNMENDED) -> list[bytes]:
@@ -144,15 +148,21 @@ _cached = lru_cache(maxsize=4096)(_arguments)
 
 
 class History:
-    """The digest of a conversation as it grows: what was said, and nothing of how."""
+    """The digest of a conversation as it grows: what was said, and nothing of how.
+
+    The name of the model's first message is left out: whether all will have it is not known yet, and what was said at
+    first must mean the same later, whoever else speaks by then.
+    """
 
     def __init__(self, *start: object) -> None:
         self._hash = blake2b(digest(*start), digest_size=SIZE)
+        self._names: list[str | None] = []
 
     def add(self, items: Sequence[Item]) -> None:
         """Items that no model wrote, or one whole turn of the model."""
         if items and isinstance(items[0], MODEL):
-            self._hash.update(meanings(items)[-1])
+            self._names = self._names or [item.name for item in items if isinstance(item, Assistant)][:1]
+            self._hash.update(meanings(_without(self._names[0], items) if self._names else items)[-1])
         else:
             for item in items:
                 self._hash.update(digest(*_said(item)))
