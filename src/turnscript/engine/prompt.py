@@ -401,11 +401,10 @@ def _offered(items: Iterable[Item], request: Request, known: Mapping[str, Tool])
     if choice is not None and choice.mode == "none":
         return {}
     offered = dict(known)
-    for item in items:
-        if isinstance(item, ToolsChange):
-            for name in item.removed:
-                offered.pop(name, None)
-            offered |= _declared(item.added)
+    for change in [item for item in items if type(item) is ToolsChange]:
+        for name in change.removed:
+            offered.pop(name, None)
+        offered |= _declared(change.added)
     return offered
 
 
