@@ -18,7 +18,7 @@ from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import COMPLETED, IN_PROGRESS, INCOMPLETE, said
 from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, SUMMARY, Place, write_parts
 from turnscript.apis.openai_responses.reading import read_items
-from turnscript.apis.openai_responses.slots import TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT
+from turnscript.apis.openai_responses.slots import EMPTY, TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT
 from turnscript.apis.openai_responses.writing import Writer, search_call
 from turnscript.byhand import text_only
 from turnscript.citations import take_pages
@@ -35,7 +35,7 @@ from turnscript.conversation import (
     ToolCall,
     ToolResult,
 )
-from turnscript.grouping import slot_of
+from turnscript.grouping import shape_of, slot_of
 from turnscript.jsontext import Json, read_object
 from turnscript.logprobs import Candidate, TokenLogprob
 from turnscript.sources import part_path
@@ -240,6 +240,8 @@ def read_output(value: Json, path: str, index: int) -> Item | None:
     if is_search_call(item):
         item.extra.pop("execution", None)
     else:
+        if isinstance(item, ToolCall) and shape_of(item) == EMPTY:
+            item.arguments = ""  # what an answer says is kept as it is, in streams too
         item.hints = None
     item.extra = said(item.extra)
     status = _take_status(item)

@@ -27,6 +27,7 @@ from turnscript.apis.openai_responses.objects import (
 from turnscript.apis.openai_responses.parts import INPUT, OUTPUT, REASONING, SUMMARY, extra_with, read_parts
 from turnscript.apis.openai_responses.searches import read_search
 from turnscript.apis.openai_responses.slots import (
+    EMPTY,
     INSTRUCTIONS_LIST,
     MESSAGE,
     NAMED,
@@ -250,7 +251,8 @@ def _seed_call(wire: SeedCall, at: str) -> ToolCall:
     call = ToolCall(name=wire.name, extra=extra_of(wire.rest), at=at)
     call.hints = Hints(slot=SEED_CALL)
     if bytes(wire.arguments)[:1] == b'"':
-        call.arguments = plain(wire.arguments)
+        call.arguments = plain(wire.arguments) or "{}"
+        call.hints.shape = EMPTY if bytes(wire.arguments) == b'""' else ""
     else:
         call.arguments = text_of(wire.arguments)
         call.hints.shape = "object"
@@ -283,7 +285,10 @@ _SEED: dict[type, Callable[[Any, str], Item]] = {SeedCall: _seed_call, SeedResul
 
 
 def _function_call(wire: FunctionCall, _value: Json, at: str, items: list[Item]) -> None:
-    _call(ToolCall(name=wire.name, arguments=wire.arguments, at=at), wire, items)
+    call = ToolCall(name=wire.name, arguments=wire.arguments or "{}", at=at)
+    _call(call, wire, items)
+    if not wire.arguments:
+        hints(call).shape = EMPTY
 
 
 def _custom_tool_call(wire: CustomToolCall, _value: Json, at: str, items: list[Item]) -> None:

@@ -11,6 +11,7 @@ from turnscript.api import SEED, Body, Rendering, merge
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.parts import INPUT, OUTPUT, REASONING, SUMMARY, Place, write_parts
 from turnscript.apis.openai_responses.slots import (
+    EMPTY,
     INSTRUCTIONS,
     INSTRUCTIONS_LIST,
     MESSAGE,
@@ -310,12 +311,17 @@ def _tool_call(writer: Writer, item: ToolCall) -> None:
     if call_id is not None:
         body["call_id"] = call_id
     body["name"] = item.name
-    body[text] = text_only(item.arguments)
+    body[text] = "" if _says_nothing(writer, item) else text_only(item.arguments)
     if item.item_id is not None:
         body["id"] = item.item_id
     if item.namespace is not None:
         body["namespace"] = item.namespace
     writer.add(item, body)
+
+
+def _says_nothing(writer: Writer, item: ToolCall) -> bool:
+    """Whether the arguments came as an empty text, and are still the empty object that this means."""
+    return writer.hinted and item.arguments == "{}" and shape_of(item) == EMPTY
 
 
 def _tool_result(writer: Writer, item: ToolResult) -> None:
@@ -402,7 +408,7 @@ def _seed_call(writer: Writer, item: ToolCall, call_id: str | None) -> None:
         writer.rendering.lose(f"{writer.at(item)}.namespace", "renamed", f"the tool became {name!r}")
     if item.custom:
         writer.rendering.lose(writer.at(item), "approximated", "a call of a custom tool became an ordinary one")
-    arguments: Any = item.arguments
+    arguments: Any = "" if _says_nothing(writer, item) else item.arguments
     if writer.hinted and shape_of(item) == "object":
         arguments = RawJson(item.arguments.encode())
     body: Body = {"type": "tool_call"}
