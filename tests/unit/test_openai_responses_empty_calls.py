@@ -1,4 +1,4 @@
-"""Owns calls of the Responses API whose arguments are an empty text, as models write them for tools without parameters."""
+"""Owns calls of the Responses API whose arguments are an empty text, as models write them where a tool takes none."""
 
 from __future__ import annotations
 
