@@ -43,6 +43,7 @@ def archives() -> list[str]:
     return [name for name in ts.formats() if ts.get_format(name).document.metadata is not None]
 
 
+@pytest.mark.long
 @settings(max_examples=MANY)
 @given(data=st.data())
 def test_every_law_of_bodies_holds(api_name: str, data: st.DataObject) -> None:

@@ -466,6 +466,7 @@ def test_tokens_are_told_and_a_written_file_is_a_tokenizer() -> None:
 # Being interrupted.
 
 
+@pytest.mark.long
 def test_a_build_that_is_interrupted_says_how_to_go_on_and_does() -> None:
     Path("many.jsonl").write_bytes(GOOD * 4000)
     words = ("data", "build", "many.jsonl", *TO, "--out", "run", "--workers", "1", "--shards", "12")

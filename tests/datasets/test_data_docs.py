@@ -110,6 +110,7 @@ def test_the_tables_are_those_of_the_program(request: pytest.FixtureRequest) -> 
     assert page() == actual
 
 
+@pytest.mark.long
 def test_commands_print_what_the_page_shows(folder: Path, request: pytest.FixtureRequest) -> None:
     actual = _BLOCK.sub(played, page())
     if request.config.getoption("--update-golden"):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any, Self, cast
 
 import psutil
+import pytest
 
 from tests.datasets.jobs import built, chats, plan_for, results, started, written
 from turnscript.datasets.build import build
@@ -115,6 +116,7 @@ def killed(builds: Builds, out: Path, after: float) -> bool:
     return code != 0
 
 
+@pytest.mark.long
 def test_a_build_that_is_killed_at_any_time_ends_with_the_same_bytes(tmp_path: Path) -> None:
     file = written(tmp_path / "a.jsonl", chats(3000, 5))
     plan = plan_for(file, **FIELDS)

@@ -112,6 +112,7 @@ def test_streams_go_on_while_a_long_conversation_comes_in(process: Serving, api:
     assert goes_on(process, post(api, of_many_items(api, 5_000_000)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("api", KEEPING, ids=named)
 def test_streams_go_on_while_a_long_conversation_is_kept(process: Serving, api: Api) -> None:
     assert goes_on(process, post(api, of_many_items(api, 15_000_000, store=True)))
@@ -123,6 +124,7 @@ def test_streams_go_on_while_a_long_conversation_that_was_kept_goes_on(process: 
     assert goes_on(process, post(api, body_of(api, stream=False, previous_response_id=first, store=False)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("api", CHATS, ids=named)
 def test_streams_go_on_while_a_huge_text_comes_in(process: Serving, api: Api) -> None:
     assert goes_on(process, post(api, of_one_text(api, 50_000_000)))

@@ -99,6 +99,7 @@ async def many(url: str, times: int) -> None:
                     await reader.readexactly(int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0]))
 
 
+@pytest.mark.long
 @pytest.mark.hypothesis
 def test_thousands_of_clients_leave_no_memory_and_no_connection(tmp_path: Path) -> None:
     """No two ask the same. What is kept for clients to come back to is bounded, and soon full."""

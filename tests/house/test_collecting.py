@@ -1,5 +1,6 @@
 """Owns the checks of the order in which workers load tests: a module that cannot be loaded is never passed over."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,9 @@ def collected(folder: Path, broken: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "tests.collecting", "-p", "no:cacheprovider"]
     command += ["--import-mode=importlib"]  # as pyproject.toml says; it leaves half a module loaded
     command += ["--rootdir", str(folder), "-c", "/dev/null", str(folder)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    command += ["-p", "xdist"]
+    alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # other plugins take longer to load than all this
+    return subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("broken", ["a", "b", "c", "d"])

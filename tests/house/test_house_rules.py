@@ -35,6 +35,7 @@ def faults(rule: Rule, path: str, source: str) -> list[str]:
     return list(rule(Module.of(path, source)))
 
 
+@pytest.mark.long
 def test_every_module_keeps_the_rules() -> None:
     """Every module is parsed once, for all rules: to parse them all takes seconds, and their trees half a gigabyte."""
     owners = rules.registered_names()

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = '[build-system]\nrequires = []\nbuild-backend = "none"\nbackend-path = ["."]\n[project]\nname = "none"\n'
 
@@ -30,6 +32,7 @@ def has_pip(folder: Path) -> bool:
     return 0 == subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode
 
 
+@pytest.mark.long
 def test_an_environment_that_was_left_half_made_is_made_anew(tmp_path: Path) -> None:
     """As on Debian without python3-venv: there is a Python, but no pip, also after the package was installed."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / ".venv"], check=True)
@@ -39,6 +42,7 @@ def test_an_environment_that_was_left_half_made_is_made_anew(tmp_path: Path) -> 
     assert "No module named pip" not in done.stderr
 
 
+@pytest.mark.long
 def test_an_environment_whose_python_is_gone_is_made_anew_and_one_that_works_is_kept(tmp_path: Path) -> None:
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/python").symlink_to(tmp_path / "gone")

@@ -35,6 +35,7 @@ def said(row: dict[str, object]) -> list[str]:
 # Training rows.
 
 
+@pytest.mark.long
 def test_no_model_is_asked_what_it_was_trained_on() -> None:
     """One test, because to make the rows takes longer than all that is said of them."""
     trained = [json.loads(row) for row in rows.rows(TRAINED)]

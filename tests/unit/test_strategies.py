@@ -82,6 +82,7 @@ def comes_back(api: str, body: dict[str, Any]) -> None:
 # ------------------------------------------------------------------------------------------------- coverage
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("api", sdk.APIS)
 def test_every_field_and_union_member_of_the_sdk_types_is_produced_and_comes_back(api: str) -> None:
     """The laws of APIs draw their bodies; here each site is in some body for certain (law A2)."""
