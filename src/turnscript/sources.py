@@ -41,7 +41,8 @@ where an answer says why it ended. Any other member that begins with `response.`
 answer's body of which some members have a name in the model, and where it stands; an empty one is never lost. `content`
 is `string` where a message of one plain text usually holds it as a string, not in a list. `holders` lists the members
 of bodies and items that are objects with named members in them. `silent` lists members of items and parts that answers
-have whether they say anything or not: null and what is empty are nothing there, and are never lost.
+have whether they say anything or not: null and what is empty are nothing there, and are never lost. Nor is, for
+`caller=direct`, an object that says that type alone: it says what is so where it is missing.
 """
 
 NOT_HERE = "has no such member here"
@@ -101,8 +102,20 @@ def unnamed(extra: Extra, words: Words) -> Iterator[str]:
 def telling(extra: Extra, words: Words) -> Extra:
     """The unnamed members of an item or a part that say something. Clients send an answer back as they got it, with a
     null for the refusal that it is not."""
-    silent = _names(words.get("silent", ""))
-    return {key: value for key, value in extra.items() if key not in silent or not says_nothing(value)}
+    silent = _usual(words.get("silent", ""))
+    return {
+        key: value
+        for key, value in extra.items()
+        if key not in silent or not (says_nothing(value) or (silent[key] and _is_of(value, silent[key])))
+    }
+
+
+def _is_of(value: Json, type_: str) -> bool:
+    """Whether a value is an object that says its type, and nothing else."""
+    if bytes(value)[:1] != b"{":
+        return False
+    members = read_object(value)
+    return len(members) == 1 and bytes(members.get("type", b"")) == f'"{type_}"'.encode()
 
 
 def says_nothing(value: Json) -> bool:
@@ -117,6 +130,12 @@ def says_nothing(value: Json) -> bool:
 @cache
 def _names(words: str) -> frozenset[str]:
     return frozenset(words.split())
+
+
+@cache
+def _usual(words: str) -> dict[str, str]:
+    """The silent members, and the type that says nothing there; empty for most."""
+    return {name: type_ for name, _, type_ in (word.partition("=") for word in words.split())}
 
 
 def message_path(at: str) -> str:

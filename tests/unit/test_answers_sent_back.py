@@ -145,3 +145,43 @@ def test_an_answer_and_its_stream_lose_nothing_by_what_they_do_not_say(name: str
     response = ts.get_api("anthropic-messages").parse_response(body)
     _, streamed = stream_of(response, ts.Request(), ts.get_api(name))
     assert not [loss for loss in (*whole, *streamed) if loss.path.endswith(("citations", "caller"))]
+
+
+CALLS: dict[str, dict[str, Any]] = {
+    "anthropic-messages": {"type": "tool_use", "id": "c1", "name": "look", "input": {}},
+    "openai-responses": {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+}
+
+
+def calling(api: str, caller: Any) -> dict[str, Any]:
+    """A session with a call of which is said who makes it."""
+    call = CALLS[api] | {"caller": caller}
+    if api == "openai-responses":
+        items = [
+            {"role": "user", "content": "Hi"},
+            call,
+            {"type": "function_call_output", "call_id": "c1", "output": ""},
+        ]
+        return {"model": "m", "input": items}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "a door"}
+    said = [("user", "Hi"), ("assistant", [call]), ("user", [result])]
+    return {"model": "m", "max_tokens": 9, "messages": [{"role": role, "content": content} for role, content in said]}
+
+
+def told_of_callers(api: str, target: str, caller: Any) -> list[str]:
+    return [loss.path for loss in ts.convert(calling(api, caller), api, target).losses if "caller" in loss.path]
+
+
+@pytest.mark.parametrize("target", ["openai-chat", "openai-responses", "anthropic-messages"])
+@pytest.mark.parametrize("api", CALLS)
+def test_a_call_that_the_model_makes_itself_is_what_it_is_everywhere(api: str, target: str) -> None:
+    """Anthropic's API writes it beside every call, so each was a loss, and none of its sessions were strict."""
+    assert [] == told_of_callers(api, target, {"type": "direct"})
+    elsewhere = [
+        {"type": "program", "caller_id": "p"},
+        {"type": "direct", "tool_id": "t"},
+        {"type": ["direct"]},
+        "direct",
+    ]
+    for caller in elsewhere:
+        assert (target != api) == bool(told_of_callers(api, target, caller)), caller

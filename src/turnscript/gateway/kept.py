@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any, Literal
 
+import msgspec
+from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response as HttpResponse
 from starlette.responses import StreamingResponse
@@ -20,10 +22,13 @@ from turnscript.gateway.listing import Endpoint, MethodNotAllowed, as_json
 from turnscript.gateway.outlet import Send
 from turnscript.gateway.room import Share
 from turnscript.gateway.service import Service
+from turnscript.gateway.visit import SlowBody
 from turnscript.serving import Stored
 from turnscript.sse import comment
 
 _PIECE = 64 * 1024
+_SAYING = 1024
+"""The longest body of a GET that is looked at: it says no more than `{"stream":true}`."""
 _ORDERS: dict[str, Literal["asc", "desc"]] = {"asc": "asc", "desc": "desc"}
 _UPGRADE = b'{"error":{"message":"WebSockets are not served here; use HTTP","type":"invalid_request_error"}}'
 
@@ -69,11 +74,14 @@ class OfAnswer(OfOne):
 
 
 class Fetch(OfAnswer):
-    """An answer, or, with `?stream=true`, the events of its stream from a place on."""
+    """An answer, or, with `?stream=true`, the events of its stream from a place on.
+
+    The official SDK for Go says `{"stream":true}` in a body instead, and takes an answer that is whole for no events.
+    """
 
     async def kept(self, http: HttpRequest, caller: Caller, id_: str) -> HttpResponse:
         owner = caller.name
-        if http.query_params.get("stream") == "true":
+        if http.query_params.get("stream") == "true" or await self._said_in_body(http):
             after = _number(http, "starting_after", -1)
             events = await self.service.keeping.follow(self.stored, owner, id_, after)
             if events is None:
@@ -91,6 +99,24 @@ class Fetch(OfAnswer):
             return self.told(kept.body, caller)
         lost = TurnscriptError("this answer could not be kept")
         return self.told(self.stored.failed(kept.body, lost), caller)
+
+    async def _said_in_body(self, http: HttpRequest) -> bool:
+        length, timeout = http.headers.get("content-length", ""), self.service.config.server.idle_timeout
+        if not length.isdecimal() or len(length) > len(str(_SAYING)) or not 0 < int(length) <= _SAYING:
+            return False
+        try:
+            async with asyncio.timeout(timeout):
+                return msgspec.json.decode(await http.body(), type=_Wish).stream
+        except TimeoutError:
+            raise SlowBody(f"the request's body did not arrive within {timeout:g} s") from None
+        except (msgspec.DecodeError, ClientDisconnect):
+            return False
+
+
+class _Wish(msgspec.Struct):
+    """What a body says that comes with a GET."""
+
+    stream: bool = False
 
 
 class Delete(OfOne):

@@ -45,7 +45,7 @@ from turnscript.wire import Reader, Verbatim, Wire, mismatch
 
 WORDS = {
     "holders": "source metadata output_config",
-    "silent": "citations caller stop_sequence stop_details container context_management",
+    "silent": "citations caller=direct stop_sequence stop_details container context_management",
     "tool_call.arguments": "input",
     "tool_result.id": "tool_use_id",
     "tool_result.status": "is_error",

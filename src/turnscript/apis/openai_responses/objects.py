@@ -18,7 +18,7 @@ from turnscript.wire import Wire
 
 WORDS = {
     "holders": "text reasoning input_audio",
-    "silent": "annotations logprobs content encrypted_content status namespace caller",
+    "silent": "annotations logprobs content encrypted_content status namespace caller=direct",
     "tool_call.id": "call_id",
     "tool_call.item_id": "id",
     "custom_call.id": "call_id",

@@ -38,8 +38,8 @@ _encode = msgspec.json.Encoder().encode
 _join = b"".join
 _TEXTS = {OUTPUT: ("response.output_text", "text"), REASONING: ("response.reasoning_text", "text")}
 _REFUSAL = "refusal"
-_ARGUMENTS = ("response.function_call_arguments", "arguments")
-_INPUT = ("response.custom_tool_call_input", "input")
+_ARGUMENTS = "response.function_call_arguments"
+_INPUT = "response.custom_tool_call_input"
 _TERMINALS = {COMPLETED: "response.completed", FAILED: "response.failed"}
 
 
@@ -350,10 +350,10 @@ class StreamWriter(OneStream):
     def _end_call(self, part: _Part, item: ToolCall) -> None:
         if is_search_call(item):  # it is told by the item alone
             return
-        event, member = _call_words(part)
+        event, whole = _call_words(item)
         if item.arguments:
             self._emit(f"{event}.delta", self._place(part) | {"delta": item.arguments})
-        self._emit(f"{event}.done", self._place(part) | {member: item.arguments})
+        self._emit(f"{event}.done", self._place(part) | whole)
 
     # Messages and thoughts.
 
@@ -465,9 +465,9 @@ def _bytes(body: Any) -> bytes:
         raise half_a_pair(error, "a text of the answer") from None
 
 
-def _call_words(part: _Part) -> tuple[str, str]:
-    item = part.named.item
-    return _INPUT if isinstance(item, ToolCall) and item.custom else _ARGUMENTS
+def _call_words(item: ToolCall) -> tuple[str, Body]:
+    said = item.arguments
+    return (_INPUT, {"input": said}) if item.custom else (_ARGUMENTS, {"name": item.name, "arguments": said})
 
 
 def _blank(kind: str, text: str = "") -> Body:
