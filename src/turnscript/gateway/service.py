@@ -239,6 +239,8 @@ class Service:
         """The metrics as they are now."""
         self.metrics.held.set(self.room.taken)
         self.metrics.holdable.set(self.room.most)
+        self.metrics.waiting.clear()  # of models and servers that were taken away
+        self.metrics.backend_up.clear()
         for served in self._models.values():
             self.metrics.waiting.labels(served.name).set(served.waiting)
             for url, up in served.servers():
