@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from threading import Event
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.gateway.scripted import FLOOD, HANG, STREAM, Script, chunk, event
 from tests.gateway.stage import APIS, SESSION, Stage, Told, answer, body_of, connected, named, piece, post, quiet
 from tests.sdks import anthropic_sdk, openai_sdk
 from turnscript.api import Api
+from turnscript.gateway.visit import Visit
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
@@ -274,6 +276,22 @@ def test_a_client_that_reads_nothing_is_given_up(stage: Stage, api: Api) -> None
         asyncio.run(asyncio.wait_for(run(), 20))
     finally:
         heart.stall = was
+
+
+@EACH
+def test_whoever_looks_after_a_stream_lets_go_of_it_when_it_is_over(stage: Stage, api: Api) -> None:
+    """A request may be long, and the next one may be long in coming."""
+    stage.play(BEGUN)
+
+    async def run() -> ref[Visit]:
+        async with connected(stage.url) as (reader, writer):
+            writer.write(post(api, body_of(api, stream=True)))
+            await asyncio.wait_for(reader.readuntil(sign_of(api)), 20)
+            [visit] = stage.gateway.service.visits
+            return ref(visit)
+
+    left = asyncio.run(run())
+    stage.until(lambda: left() is None)
 
 
 # The same once more.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -73,3 +74,32 @@ def test_where_a_server_points_to_is_one_line(capsys: pytest.CaptureFixture[str]
     assert "elsewhere.test" in logged
     assert UNSEEN.search(logged) is None
     assert 2 == logged.count("\n")
+
+
+def test_lines_come_in_order_although_the_configuration_was_read_again_between_them() -> None:
+    """One that may wait for others is before one that may not, and none is torn."""
+    stream = io.StringIO()
+
+    async def run() -> None:
+        set_up(as_json=True, stream=stream)
+        say(logging.INFO, "first")
+        set_up(as_json=False, stream=stream)
+        say(logging.INFO, "second")
+        set_up(as_json=True, stream=stream)
+        say(logging.WARNING, "third")
+
+    asyncio.run(run())
+    assert ["first", "second", "third"] == re.findall("first|second|third", stream.getvalue())
+
+
+def test_lines_of_another_loop_are_written_although_the_one_before_it_ended_with_some_left() -> None:
+    stream = io.StringIO()
+
+    async def run(what: str, seconds: float) -> None:
+        set_up(as_json=True, stream=stream)
+        say(logging.INFO, what)
+        await asyncio.sleep(seconds)
+
+    asyncio.run(run("first", 0))
+    asyncio.run(run("second", 0.2))
+    assert ["first", "second"] == re.findall("first|second", stream.getvalue())

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import stat
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from turnscript.errors import RateLimited
 from turnscript.gateway.callers import Callers
-from turnscript.gateway.config import Config, Limits, Logs, Server, Signing
+from turnscript.gateway.config import Config, Limits, Logs, Memory, Server, Signing, Store
 from turnscript.gateway.configfile import load
 from turnscript.gateway.invalidconfig import InvalidConfig
 from turnscript.gateway.keyfile import add_key
@@ -188,6 +189,27 @@ def test_a_reload_gives_nobody_another_minute(tmp_path: Path) -> None:
         with pytest.raises(RateLimited):
             again.caller(headers).budget.admit()
         Callers(replace(config, limits=Limits(requests_per_minute=2)), again).caller(headers).budget.admit()
+
+
+def test_a_server_that_is_down_is_asked_once_however_often_the_configuration_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else each time leaves one behind who asks it for as long as it is down."""
+    monkeypatch.setattr("turnscript.gateway.service.set_up", lambda *levels, **looks: None)  # for other tests, too
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # and nobody listens there
+        config = Config.for_backend(f"http://127.0.0.1:{held.getsockname()[1]}", "rwkv-universal")
+
+        async def run() -> None:
+            service = Service(replace(config, memory=Memory(path=None), store=Store(path=None)))
+            for _ in range(5):
+                service._take(config)
+            async with asyncio.timeout(20):
+                while len(service._tasks) > 1:
+                    await asyncio.sleep(0.01)
+            await service.stop()
+
+        asyncio.run(run())
 
 
 def test_overrides_hold_after_a_reload_too(path: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -15,6 +16,7 @@ from tests.gateway.background import BEGUN, EACH, ENDS, begun, events_of, look
 from tests.gateway.scripted import HANG
 from tests.gateway.stage import NO_TLS, Stage, body_of, quiet
 from turnscript.api import Api
+from turnscript.errors import Overloaded
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +68,30 @@ def test_who_follows_an_answer_when_the_gateway_stops_is_told_its_end(tmp_path: 
     assert list(range(len(events))) == [one["sequence_number"] for one in events]
     assert "failed" == events[-1]["response"]["status"]
     assert "shutting down" in events[-1]["response"]["error"]["message"]
+
+
+@EACH
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_an_answer_that_is_ended_in_the_moment_it_begins_is_told_to_have_failed(
+    api: Api, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that is cancelled before its first step takes none, not even the last ones."""
+    with Stage() as stage:
+        apart = stage.gateway.service.apart
+        start = apart.start
+
+        async def ended(*how: Any) -> bytes:
+            body = await start(*how)
+            apart.cancel_all(Overloaded("the gateway is shutting down", retry_after=1.0))
+            return body
+
+        monkeypatch.setattr(apart, "start", ended)
+        stage.play([HANG])
+        told = stage.ask(api, stream=stream, background=True)
+        id_ = events_of(told.body)[0]["response"]["id"] if stream else told.json["id"]
+        stage.until(lambda: not apart._making)
+        assert [] == stage.asks[0]
+        over = look(stage, api, str(id_))
+        assert "failed" == over["status"]
+        assert "shutting down" in over["error"]["message"]
+        assert stream == ("shutting down" in str(told.error))

@@ -19,6 +19,7 @@ from typing import Any, TextIO
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -38,7 +39,7 @@ from tests.gateway.stage import (
     post,
     text_of_call,
 )
-from turnscript.gateway.config import Config
+from turnscript.gateway.config import Config, Model
 from turnscript.gateway.keyfile import add_key
 from turnscript.gateway.logs import LOGGER, say, set_up
 from turnscript.gateway.metrics import Metrics
@@ -463,3 +464,25 @@ async def two_at_once(stage: Stage, api: Any, of_api: str, model: str) -> None:
         now = numbers(stage.client)
         assert 2 == now[f"turnscript_running{{{of_api}}}"]
         assert 1 == now[f"turnscript_queue{{{model}}}"]
+
+
+def test_what_was_taken_away_is_no_longer_said_to_be_up_or_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is told of a server that is down would be told for ever."""
+    monkeypatch.setattr("turnscript.gateway.service.set_up", lambda *levels, **looks: None)  # for other tests, too
+    with Stage(servers=2) as stage:
+        service, base = stage.gateway.service, stage.gateway.service.config
+        model, left = base.models[0], base.models[0].backend[0]
+
+        async def take(*models: Model) -> None:
+            service._take(replace(base, models=models))
+
+        def told(name: str) -> dict[str, float]:
+            found = numbers(stage.client).items()
+            return {labels: value for labels, value in found if labels.startswith(f"turnscript_{name}{{")}
+
+        stage.gateway.run(take(model, replace(model, name="other")))
+        stage.until(lambda: len(told("backend_up")) == 4)
+        stage.gateway.run(take(replace(model, backend=(left,))))
+        stage.until(lambda: len(told("backend_up")) == 1)
+        assert [f"turnscript_backend_up{{model=default,url={left}}}"] == list(told("backend_up"))
+        assert ["turnscript_queue{model=default}"] == list(told("queue"))

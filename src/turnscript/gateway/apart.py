@@ -32,7 +32,7 @@ Make = Callable[[Prepared, Tell], Awaitable[tuple[Generation, bytes]]]
 class Making:
     """An answer that is being made. `body`: what its client was told first. `losses`: how many there were until then;
     None where nobody is told. `error`: why it was ended early; None if its client wished it. `ending`: nothing can end
-    it early any more."""
+    it early any more. `begun`: its task runs."""
 
     def __init__(self, task: asyncio.Task[None], body: bytes, losses: int | None) -> None:
         self.task = task
@@ -40,12 +40,21 @@ class Making:
         self.losses = losses
         self.error: TurnscriptError | None = None
         self.ending = False
+        self.begun = False
+
+    def begin(self) -> None:
+        """Its task runs now. Raises CancelledError where it was ended before: cancelled then, it would not have begun,
+        and nobody would have been told."""
+        self.begun = True
+        if self.ending:
+            raise asyncio.CancelledError
 
     def end(self, error: TurnscriptError | None = None) -> None:
         """End it early. Once: a second time would break off what is kept and told of its end."""
         if not self.ending:
             self.ending, self.error = True, error
-            self.task.cancel()
+            if self.begun:
+                self.task.cancel()
 
 
 class Apart:
@@ -107,6 +116,7 @@ class Apart:
 
         try:
             _log(log, renderer.start() if log is not None else b"")
+            making.begin()
             generation, ending = await make(prepared, tell)
             last = renderer.send(generation.last) + renderer.close()
         except TurnscriptError as failed:

@@ -121,6 +121,11 @@ class _Gathering:
         self._waiting = b""
         self._lock = threading.Lock()
         self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def writes_to(self, stream: TextIO) -> bool:
+        """Whether it is that of a stream."""
+        return self._stream is stream
 
     def write(self, text: str) -> None:
         self._lines.append(text)
@@ -132,7 +137,8 @@ class _Gathering:
         except RuntimeError:
             self.pour()
             return
-        if self._timer is None:
+        if self._timer is None or self._loop is not loop:  # a loop that has ended keeps its timers to itself
+            self._loop = loop
             self._timer = loop.call_later(_LATER if self._waiting else _MOMENT, self._again)
 
     def _again(self) -> None:
@@ -211,7 +217,7 @@ class _Handler(logging.StreamHandler[_Gathering]):
 def set_up(level: str = "info", *, as_json: bool = True, redact: bool = True, stream: TextIO | None = None) -> None:
     """Send the logs of the gateway, and the warnings of what it is built on, to stderr; nowhere if that is closed."""
     stream = stream or sys.stderr
-    handler = logging.NullHandler() if stream is None else _Handler(_Gathering(stream, _say_unwritten))
+    handler = logging.NullHandler() if stream is None else _Handler(_gathering(stream))
     handler.setFormatter(JsonLines(redact=redact) if as_json else Lines(redact=redact))
     for name, least in (
         (LOGGER, level.upper()),
@@ -222,6 +228,14 @@ def set_up(level: str = "info", *, as_json: bool = True, redact: bool = True, st
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(least)
+
+
+def _gathering(stream: TextIO) -> _Gathering:
+    """The one of a stream: what waits in another would come between the lines of this one, and into them."""
+    for handler in logging.getLogger(LOGGER).handlers:
+        if isinstance(handler, _Handler) and handler.stream.writes_to(stream):
+            return handler.stream
+    return _Gathering(stream, _say_unwritten)
 
 
 def _say_unwritten(lines: int) -> None:

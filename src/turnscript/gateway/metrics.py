@@ -39,6 +39,11 @@ class Labelled(Generic[MetricT]):
             known = self._known[values] = self._metric.labels(*values)
         return known
 
+    def clear(self) -> None:
+        """Forget all labels: what is still there is about to be told anew."""
+        self._metric.clear()
+        self._known.clear()
+
 
 class Metrics:
     """All that is counted. Labels are names from the configuration and stable words, never what a client wrote."""

@@ -123,12 +123,16 @@ class Heart:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(min(1.0, self.interval / 2))
-            now = monotonic()
-            for outlet, give_up in list(self._outlets.items()):
-                if outlet.sending and now - outlet.since > self.stall:
-                    give_up()
-                elif not outlet.sending and now - outlet.last >= self.interval:
-                    outlet.beat()
+            self._look()
+
+    def _look(self) -> None:
+        """Not in the loop, whose names would hold the last stream, and all of its request, until the next one."""
+        now = monotonic()
+        for outlet, give_up in list(self._outlets.items()):
+            if outlet.sending and now - outlet.since > self.stall:
+                give_up()
+            elif not outlet.sending and now - outlet.last >= self.interval:
+                outlet.beat()
 
     async def stop(self) -> None:
         """End."""

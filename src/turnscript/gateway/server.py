@@ -20,7 +20,7 @@ from typing import Any
 
 import httptools
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from turnscript.gateway.app import Application
 from turnscript.gateway.headers import ARRIVED, CUT, WATCH
@@ -51,6 +51,7 @@ class Protocol(HttpToolsProtocol):
     _offer: int | None = None
     _held = False
     _left: Callable[[], None] | None = None
+    _answered: RequestResponseCycle | None = None  # `cycle` is the last one that came
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -61,9 +62,18 @@ class Protocol(HttpToolsProtocol):
         self._stop_lingering()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
+        self._tell_answered()
         left, self._left = self._left, None
         if left is not None:
             left()
+
+    def _tell_answered(self) -> None:
+        """The client has gone. uvicorn tells that to the request that came last; the one that is being answered is
+        another, where a client did not wait for its answer."""
+        answered, self._answered = self._answered, None
+        if answered is not None and not answered.response_complete:
+            answered.disconnected = True
+            answered.message_event.set()
 
     def _watch(self, left: Callable[[], None]) -> None:
         """Call `left` when the client goes before its answer is whole; for the request that is answered now. Asking the
@@ -115,6 +125,8 @@ class Protocol(HttpToolsProtocol):
         self._held = offered and _announces_body(self.headers)
         if not self._held:
             super().on_headers_complete()
+            if not self.pipeline:
+                self._answered = self.cycle
 
     def _grow(self, size: int) -> None:
         self._head_size += size
@@ -142,7 +154,8 @@ class Protocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self._left = None
-        unread = self.cycle.more_body
+        unread = self._answered is not None and self._answered.more_body
+        self._answered = self.pipeline[-1][0] if self.pipeline else None
         super().on_response_complete()
         if unread and not self.transport.is_closing():
             self._linger = self.loop.call_later(_LINGER, self.transport.abort)

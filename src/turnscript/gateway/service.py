@@ -73,6 +73,7 @@ class Service:
         self._models = {served.name: served for served in served_models(config, self._created)}
         self._signing_key = signing_key(config.signing)
         self._tasks: set[asyncio.Task[object]] = set()
+        self._asked: set[Served] = set()  # those whose servers do not answer
         kept = config.memory
         self._databases = [] if kept.path is None else [Database(kept.path, MEMORY, Bounds(kept.size, kept.ttl))]
         self.memory = Memory(self._databases[0] if self._databases else None, ttl=kept.ttl)
@@ -114,11 +115,17 @@ class Service:
 
     async def _ask_later(self, served: Served) -> None:
         """Ask a model's servers until one answers, whether a request comes or not: `/health` tells of them."""
-        while self._models.get(served.name) is served:
-            await asyncio.sleep(AGAIN)
-            with suppress(TurnscriptError):
-                await served.ready()
-                return
+        if served in self._asked:
+            return
+        self._asked.add(served)
+        try:
+            while self._models.get(served.name) is served:
+                await asyncio.sleep(AGAIN)
+                with suppress(TurnscriptError):
+                    await served.ready()
+                    return
+        finally:
+            self._asked.discard(served)
 
     async def _get_ready_later(self, served: Served) -> None:
         if await self._get_ready(served) is not None:
@@ -239,6 +246,8 @@ class Service:
         """The metrics as they are now."""
         self.metrics.held.set(self.room.taken)
         self.metrics.holdable.set(self.room.most)
+        self.metrics.waiting.clear()  # of models and servers that were taken away
+        self.metrics.backend_up.clear()
         for served in self._models.values():
             self.metrics.waiting.labels(served.name).set(served.waiting)
             for url, up in served.servers():

@@ -189,7 +189,7 @@ class Visit:
         if self.share is not None:
             self.share.leave()
         prepared = self.prepared
-        self.error = self.reason = self.prepared = self.generation = self.outlet = self.renderer = None
+        self.error = self.reason = self.mark = self.prepared = self.generation = self.outlet = self.renderer = None
         if prepared is None or prepared.detached:
             return [], 0
         return prepared.request.items, prepared.leaned.size

@@ -1,0 +1,68 @@
+"""Owns requests that a client sends before the one before them is answered: it may leave all of them at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from tests.gateway.scripted import HANG
+from tests.gateway.stage import APIS, Stage, answer, body_of, connected, named, post, quiet
+from turnscript.api import Api
+
+EACH = pytest.mark.parametrize("api", APIS, ids=named)
+STREAM = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with Stage() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    with quiet(caplog):
+        yield
+
+
+@EACH
+@STREAM
+def test_who_leaves_several_requests_leaves_nothing_of_any(stage: Stage, api: Api, stream: bool) -> None:
+    stage.play([HANG])
+
+    async def run() -> None:
+        async with connected(stage.url) as (_, writer):
+            writer.write(3 * post(api, body_of(api, stream=stream)))
+            await asyncio.to_thread(stage.until, lambda: stage.asks[0])
+
+    asyncio.run(run())
+    stage.until(stage.idle)
+    assert 1 == len(stage.asks[0])
+
+
+@EACH
+def test_a_request_may_come_in_part_before_the_answer_to_the_one_before_it(
+    stage: Stage, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rest may take longer than that of one that was refused while it came."""
+    monkeypatch.setattr("turnscript.gateway.server._LINGER", 0.01)
+    stage.play(answer("Hello"))
+    request = post(api, body_of(api, stream=False))
+
+    async def answered(reader: asyncio.StreamReader) -> bytes:
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+        assert head.startswith(b"HTTP/1.1 200 ")
+        return await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]))
+
+    async def run() -> None:
+        async with connected(stage.url) as (reader, writer):
+            writer.write(request + request[:-7])
+            assert b"Hello" in await answered(reader)
+            await asyncio.sleep(0.1)
+            writer.write(request[-7:])
+            assert b"Hello" in await answered(reader)
+
+    asyncio.run(run())
+    stage.until(stage.idle)
