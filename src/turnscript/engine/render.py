@@ -181,20 +181,25 @@ class Composer:
 
         `following`: the items behind it, the first of them at position `start`.
         """
-        place, out = self.place, self.out
+        place, out, after = self.place, self.out, None
         assert place is not None
-        shown = ((at, item) for at, item in enumerate(following, start) if self._has_place(item))
-        out.item, item = next(shown, (-1, None))
-        joined = item is not None and not place.is_ended(text) and self._are_joined(place.kind, item)
-        after = self.layout.place_for(item) if item is not None and joined else None
-        closing, shared = closing_of(self.layout, place, after, text)
-        self._write_literals(without(closing, shared))
+        for at, item in enumerate(following, start):
+            if self._has_place(item):
+                out.item = at
+                if not place.is_ended(text) and self._are_joined(place.kind, item):
+                    after = self.layout.place_for(item)
+                break
+        else:
+            out.item = -1
+        closing = closing_of(self.layout, place, after)
+        shared = closing.shared(text)
+        self._write_literals(without(closing.literals, shared) if shared else closing.literals)
         out.item = -1
         self.joined = after is not None
         if after is None:
             self.place, self.unclosed = None, place if place.unclosed else None
             # A model that learnt where turns end writes what stands between them, too: once is enough.
-            between, tail = self.document.separator, "".join([literal for literal, _, _ in closing])
+            between, tail = self.document.separator, closing.text
             self.separated = bool(between) and shared == len(tail) > 0 and text.endswith(tail + between)
         return shared
 
@@ -255,8 +260,11 @@ class Composer:
             self.place, self.model, self.last, self.separated = place, place.model, last, False
 
     def _is_first(self, place: Place) -> bool:
-        """Whether nothing but a section stands before an item, so that what it opens with does not depend on it."""
-        undone = self.joined or self.unclosed or self.model or self.place is not None
+        """Whether no turn stands open before an item, so that what it opens with does not depend on it.
+
+        Whether the last one was the model's counts only for what the model writes itself.
+        """
+        undone = self.joined or self.unclosed or self.place is not None or (self.model and place.model)
         return place.begins_plainly and not undone
 
     def _write_item(self, items: Sequence[Item], at: int, index: int) -> None:
