@@ -48,19 +48,18 @@ class JsonCall(PlainBody):
 
     def write(self, item: ToolCall, out: Writer) -> None:
         """Write the object. Arguments that are no JSON object are written as a string."""
-        text, respaced = self._written(item.name, item.arguments)
+        text, respaced = _call_text(self, item.name, item.arguments)
         if respaced:
             out.lose(".arguments", "approximated", RESPACED)
         out.content(text)
 
     def only_text(self, others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
         """The object, for a call that has nothing but name and arguments."""
-        written = self._written
 
         def only_text(item: ToolCall, out: Writer) -> str | None:
-            if item.open or others(item) != silent:
+            if others(item) != silent:
                 return None
-            text, respaced = written(item.name, item.arguments)
+            text, respaced = _call_text(self, item.name, item.arguments)
             if respaced and not item.at:
                 return None  # the other way knows its position
             if respaced:
@@ -69,12 +68,15 @@ class JsonCall(PlainBody):
 
         return only_text
 
-    def _written(self, name: str, arguments: str) -> tuple[str, bool]:
-        """The object as it is written, and whether that changes the white space of the arguments.
-
-        Sessions show the same calls again and again, so what is written for each is kept for a while.
-        """
-        return _call_text(self._literals, self._spaced, self._arguments_first, name, arguments)
+    def written(self, name: str, arguments: str) -> tuple[str, bool]:
+        """The object as it is written, and whether that changes the white space of the arguments."""
+        shown, respaced = json_string(arguments), False
+        if is_object(arguments):
+            shown = respace(arguments) if self._spaced else compact(arguments)
+            respaced = shown != arguments
+        first, second = (shown, json_string(name)) if self._arguments_first else (json_string(name), shown)
+        opening, between, closing = self._literals
+        return f"{opening}{first}{between}{second}{closing}", respaced
 
     def prefill(self, name: str | None) -> str:
         """The beginning of a call that must be made, up to where the model decides."""
@@ -101,15 +103,9 @@ RESPACED = "white space between the tokens of JSON is the format's own"
 
 
 @recent(32 * MB)
-def _call_text(
-    literals: tuple[str, str, str], spaced: bool, arguments_first: bool, name: str, arguments: str
-) -> tuple[str, bool]:
-    shown, respaced = json_string(arguments), False
-    if is_object(arguments):
-        shown = respace(arguments) if spaced else compact(arguments)
-        respaced = shown != arguments
-    first, second = (shown, json_string(name)) if arguments_first else (json_string(name), shown)
-    return f"{literals[0]}{first}{literals[1]}{second}{literals[2]}", respaced
+def _call_text(body: JsonCall, name: str, arguments: str) -> tuple[str, bool]:
+    """What a call is written as. Sessions show the same calls again and again, so it is kept for a while."""
+    return body.written(name, arguments)
 
 
 def _report_spacing(item: ToolCall, out: Writer) -> None:
