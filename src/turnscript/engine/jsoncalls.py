@@ -14,7 +14,7 @@ from turnscript.engine.jsonscan import ObjectScanner, ValueScanner
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.pretty import pretty
 from turnscript.engine.recent import MB, recent
-from turnscript.engine.scanner import Unescaper, in_string_search
+from turnscript.engine.scanner import NEVER, Look, Unescaper, look_in_string
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.engine.texts import PlainText
@@ -166,14 +166,14 @@ class _CallMachine(Machine):
         self._string = False
         self._odd = False
         self._live: ValueScanner | None = None
-        self._quick = in_string_search(reading.escape)
+        self._in_string = look_in_string(reading.escape)
         self._patterns = _usual(arguments, reading.escape)
         # As long as all is as usual. A key that is no word for arguments is one of them in no spelling.
         self._begin: Callable[[str, int], int] | None = self._begin_name if arguments in _ARGUMENT_KEYS else None
 
-    def quick(self) -> Callable[[str], object] | None:
+    def look(self) -> Look:
         live = self._live
-        return self._quick if live is not None and live.in_string and not self._unescaper.holds else None
+        return self._in_string if live is not None and live.in_string and not self._unescaper.holds else NEVER
 
     def certain(self, text: str) -> int:
         live = self._live
