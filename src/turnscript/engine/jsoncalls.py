@@ -22,6 +22,8 @@ from turnscript.errors import InvalidRequest, InvalidTranscript
 from turnscript.jsontext import compact, is_object, json_string, plain, read_object, respace, string_of, text_of
 
 _ARGUMENT_KEYS = ("arguments", "parameters", "input", "args")
+_BLANKS = " \t\r\n"
+_WINDOW = 65_536  # arguments that are there at once are looked for no further than this
 _NO_ARGUMENTS = frozenset({"name", "id", "type"})  # what a call may say beside them
 
 
@@ -166,6 +168,8 @@ class _CallMachine(Machine):
         self._string = False
         self._odd = False
         self._live: ValueScanner | None = None
+        self._whole = False  # the call was there at once, so its arguments are known to be an object
+        self._close = reading.closes[0] if reading.closes else ""
         self._in_string = look_in_string(reading.escape)
         self._patterns = _usual(arguments, reading.escape)
         # As long as all is as usual. A key that is no word for arguments is one of them in no spelling.
@@ -208,10 +212,26 @@ class _CallMachine(Machine):
             if self._patterns.arguments_wait(text, start) is None:
                 self._begin = None
             return start
-        self._word, self._key = self._usual, self._patterns.key
-        self._live = self._scanner.enter(self._key)
         self._begin = None
-        return match.end()
+        start = match.end()
+        end = self._at_once(text, start)
+        if end == start:
+            self._word, self._key = self._usual, self._patterns.key
+            self._live = self._scanner.enter(self._key)
+        return end
+
+    def _at_once(self, text: str, start: int) -> int:
+        """A call that is there up to its closing, with the arguments last: whether those are JSON tells the rest."""
+        end = text.find(self._close, start, start + _WINDOW) if self._close else -1
+        if end < 0:
+            return start
+        rest = text[start:end].rstrip(_BLANKS)
+        arguments = rest[:-1].rstrip(_BLANKS)
+        if not (rest.endswith("}") and self._unescaper.leaves(arguments) and is_object(arguments)):
+            return start
+        self._whole = self._scanner.done = True
+        self._pass_on(arguments)
+        return start + len(rest)
 
     def feed(self, text: str, start: int) -> int:
         scanner, position, length, known = self._scanner, start, len(text), self.name
@@ -241,9 +261,12 @@ class _CallMachine(Machine):
             self._key, self._live = "", None
         if value.failed:
             self._scanner.failed = True
+        self._pass_on(piece)
+        return end
+
+    def _pass_on(self, piece: str) -> None:
         self.said.append(piece)
         self.deltas.append(piece)
-        return end
 
     def _take(self, key: str, piece: str, ended: bool) -> None:
         if key != self._key:
@@ -295,7 +318,7 @@ class _CallMachine(Machine):
                 self.issues.append(("odd_call", "no arguments, but members that are none of a call"))
             arguments = "{}"
             self.deltas = ["{}"]
-        elif not is_object(arguments):
+        elif not self._whole and not is_object(arguments):
             return None
         found: dict[str, Any] = {"name": self.name, "arguments": arguments}
         return found | ({"id": self.id} if self.id is not None else {})

@@ -99,8 +99,8 @@ class Teller(OneStream, ABC):
 
     def _note_closing(self, literal: str) -> None:
         """The closing of calls: where it is a stop, the model should not go on."""
-        if not self._met_stop and any(literal.strip() == stop.strip() for stop in self.stops):
-            self._met_stop = True
+        if not self._met_stop:
+            self._met_stop = literal.strip() in map(str.strip, self.stops)
 
     def _take_events(self) -> list[Event]:
         events, self._events = self._events, []
