@@ -41,10 +41,11 @@ class ArgumentsMachine(_Passing):
         self._in_string = look_in_string(reading.escape)
 
     def look(self) -> Look:
-        return self._in_string if self._scanner.in_string and not self._unescaper.holds else NEVER
+        return self._in_string if self._scanner.kind == '"' and not self._unescaper.held else NEVER
 
     def certain(self, text: str) -> int:
-        return len(text) if self._begun and self._unescaper.leaves(text) and self._scanner.passes(text) else -1
+        end = self._unescaper.certain(text) if self._begun else -1
+        return end if end >= 0 and self._scanner.passes(text[:end]) else -1
 
     def feed(self, text: str, start: int) -> int:
         if not self._begun:

@@ -177,12 +177,12 @@ class _CallMachine(Machine):
 
     def look(self) -> Look:
         live = self._live
-        return self._in_string if live is not None and live.in_string and not self._unescaper.holds else NEVER
+        return self._in_string if live is not None and live.kind == '"' and not self._unescaper.held else NEVER
 
     def certain(self, text: str) -> int:
         live = self._live
-        passes = live is not None and self._unescaper.leaves(text) and live.passes(text)
-        return len(text) if passes else -1
+        end = -1 if live is None else self._unescaper.certain(text)
+        return end if end >= 0 and live is not None and live.passes(text[:end]) else -1
 
     def waits(self, text: str) -> int:
         if self._begin is None:

@@ -89,12 +89,12 @@ class _Arguments(Machine):
         self._in_string = look_in_string(reading.escape)
 
     def look(self) -> Look:
-        inside = self._state == self._value and self._scanner.in_string and not self._unescaper.holds
+        inside = self._state == self._value and self._scanner.kind == '"' and not self._unescaper.held
         return self._in_string if inside else NEVER
 
     def certain(self, text: str) -> int:
-        inside = self._state == self._value and self._word is None
-        return len(text) if inside and self._unescaper.leaves(text) and self._scanner.passes(text) else -1
+        end = self._unescaper.certain(text) if self._state == self._value and self._word is None else -1
+        return end if end >= 0 and self._scanner.passes(text[:end]) else -1
 
     def feed(self, text: str, start: int) -> int:
         position = start

@@ -175,34 +175,41 @@ def _branches(tree: Mapping[str, object]) -> str:
 class Unescaper:
     """Removes escapes from text that comes in pieces."""
 
-    __slots__ = ("_escape", "_held", "_scanner")
+    __slots__ = ("_escape", "_look", "_scanner", "held")
 
     def __init__(self, escape: Escape) -> None:
         self._escape = escape
         self._scanner: Scanner[None] = scanner_of(escape)
-        self._held = ""
+        self._look = self._scanner.look
+        self.held = ""  # what waits
 
     def feed(self, text: str) -> str:
         """As much of the text as is certain."""
-        if not self._held and self._scanner.trigger(text) is None:
+        if self.leaves(text):
             return text
-        text = self._held + text
+        text = self.held + text
         end = self._scanner.hold(text, 0)
-        self._held = text[end:]
+        self.held = text[end:]
         return self._escape.remove(text[:end])
+
+    def certain(self, text: str) -> int:
+        """How much of a piece stays as it is, where the rest may become an escape; -1: not so easy to tell."""
+        if self.held:
+            return -1
+        first, second, third, _ = self._look
+        if first not in text and second not in text and third not in text:
+            return len(text)
+        return self._scanner.certain(text)
 
     def leaves(self, text: str) -> bool:
         """Whether a text stays as it is, and nothing waits."""
-        return not self._held and self._scanner.trigger(text) is None
-
-    @property
-    def holds(self) -> bool:
-        """Whether something waits."""
-        return bool(self._held)
+        first, second, third, more = self._look
+        plain = first not in text and second not in text and third not in text
+        return not self.held and (plain or more(text) is None)
 
     def close(self) -> str:
         """What was held back."""
-        text, self._held = self._held, ""
+        text, self.held = self.held, ""
         return self._escape.remove(text)
 
 

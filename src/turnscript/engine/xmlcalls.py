@@ -116,7 +116,7 @@ class _Parameters(Machine):
         self._unescaper = Unescaper(reading.escape)
 
     def look(self) -> Look:
-        inside = self._state == self._inside and self._kind == "string" and not self._unescaper.holds
+        inside = self._state == self._inside and self._kind == "string" and not self._unescaper.held
         return _PLAIN if inside else NEVER
 
     def certain(self, text: str) -> int:
