@@ -62,6 +62,7 @@ class Place:
         self.turn_attributes = turn.attributes
         self.turn_head_end = turn.head_end if turn.attributes else ""
         self.end = f"{group.close if group else ''}{turn.close}"
+        self.closing = turn.close.strip()
         # Whether the model's turn does not end with the segment's closing, but with what stands behind it.
         self.ends_late = segment.model and not any(stop in f"{self.close}{self.end}" for stop in stops)
         # Whether nothing of its own ends the turn, so that what stands between turns does.
@@ -91,8 +92,7 @@ class Place:
 
     def is_ended(self, text: str) -> bool:
         """Whether the closing of the turn stands at the end of what a model wrote."""
-        closing = self.turn.close.strip()
-        return bool(closing) and text.rstrip().endswith(closing)
+        return bool(self.closing) and text.rstrip().endswith(self.closing)
 
 
 class Layout:

@@ -184,10 +184,11 @@ class Composer:
         place, out, after = self.place, self.out, None
         assert place is not None
         for at, item in enumerate(following, start):
-            if self._has_place(item):
+            behind = self.layout.place_for(item)
+            if behind is not None and behind.segment.prompt:
                 out.item = at
                 if not place.is_ended(text) and self._are_joined(place.kind, item):
-                    after = self.layout.place_for(item)
+                    after = behind
                 break
         else:
             out.item = -1
@@ -413,11 +414,6 @@ class Composer:
         if place is None or (item.hints is not None and item.hints.turn == "new" and place.model):
             return False
         return (kind, place.kind) in self.layout.joints
-
-    def _has_place(self, item: Item) -> bool:
-        """Whether prompts show items like this one."""
-        place = self.layout.place_for(item)
-        return place is not None and place.segment.prompt
 
     def _is_bare(self) -> bool:
         """Whether the turn has an empty text alone, of which nothing would be seen if it went on."""
