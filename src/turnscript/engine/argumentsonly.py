@@ -7,7 +7,7 @@ from typing import Any
 
 from turnscript.engine.jsonscan import ValueScanner
 from turnscript.engine.machine import Machine, Reading
-from turnscript.engine.scanner import NEVER, Look, Scanner, Unescaper, look_in_string
+from turnscript.engine.scanner import Look, Scanner, Unescaper, look_in_string
 from turnscript.jsontext import is_object
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -40,8 +40,8 @@ class ArgumentsMachine(_Passing):
         self._scanner = ValueScanner()
         self._in_string = look_in_string(reading.escape)
 
-    def look(self) -> Look:
-        return self._in_string if self._scanner.kind == '"' and not self._unescaper.held else NEVER
+    def look(self) -> Look | None:
+        return self._in_string if self._scanner.kind == '"' and not self._unescaper.held else None
 
     def certain(self, text: str) -> int:
         end = self._unescaper.certain(text) if self._begun else -1

@@ -14,7 +14,7 @@ from turnscript.engine.jsonscan import ObjectScanner, ValueScanner
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.pretty import pretty
 from turnscript.engine.recent import MB, recent
-from turnscript.engine.scanner import NEVER, Look, Unescaper, look_in_string
+from turnscript.engine.scanner import Look, Unescaper, look_in_string
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.engine.texts import PlainText
@@ -175,9 +175,9 @@ class _CallMachine(Machine):
         # As long as all is as usual. A key that is no word for arguments is one of them in no spelling.
         self._begin: Callable[[str, int], int] | None = self._begin_name if arguments in _ARGUMENT_KEYS else None
 
-    def look(self) -> Look:
+    def look(self) -> Look | None:
         live = self._live
-        return self._in_string if live is not None and live.kind == '"' and not self._unescaper.held else NEVER
+        return self._in_string if live is not None and live.kind == '"' and not self._unescaper.held else None
 
     def certain(self, text: str) -> int:
         live = self._live
@@ -227,7 +227,8 @@ class _CallMachine(Machine):
             return start
         rest = text[start:end].rstrip(_BLANKS)
         arguments = rest[:-1].rstrip(_BLANKS)
-        if not (rest.endswith("}") and self._unescaper.leaves(arguments) and is_object(arguments)):
+        as_it_is = rest.endswith("}") and self._unescaper.certain(arguments) == len(arguments)
+        if not (as_it_is and is_object(arguments)):
             return start
         self._whole = self._scanner.done = True
         self._pass_on(arguments)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from turnscript.conversation import Tool
 from turnscript.engine.escape import Escape
-from turnscript.engine.scanner import NEVER, Look
+from turnscript.engine.scanner import Look
 from turnscript.engine.spans import Writer
 from turnscript.jsontext import Json
 
@@ -60,9 +60,12 @@ class Machine(ABC):
     def feed(self, text: str, start: int) -> int:
         """Read from `start`; returns where reading stopped: at the latest where the name is known."""
 
-    def look(self) -> Look:
-        """How to tell that a piece is argument text as it stands. Such a piece goes to `said`, and not to `feed`."""
-        return NEVER
+    def look(self) -> Look | None:
+        """How to tell that a piece is argument text as it stands; None where every piece needs more than a look.
+
+        Such a piece is appended to `said`, and not given to `feed`.
+        """
+        return None
 
     def certain(self, text: str) -> int:
         """How much of a piece is argument text as it stands, and taken with that; the rest waits for what follows.

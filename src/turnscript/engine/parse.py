@@ -21,7 +21,7 @@ from turnscript.conversation import Assistant, Issue
 from turnscript.engine.callsteps import SPACE, CallSteps
 from turnscript.engine.layout import Place
 from turnscript.engine.names import name_of_line
-from turnscript.engine.scanner import NEVER, WIDEST, Scanner
+from turnscript.engine.scanner import WIDEST, Scanner
 from turnscript.engine.states import Action, Do
 from turnscript.engine.telling import Malformed
 from turnscript.errors import type_of
@@ -38,12 +38,13 @@ class TurnParser(CallSteps):
         """
         if type(text) is not str:
             text = self._decoded(text)
-        first, second, third, more = self._quick
-        if (first not in text and second not in text and third not in text) or more(text) is None:
-            if not text:
-                return []
-            self._sink(text)
-            return [PartDelta(self._index, text, text)]
+        if self._quick is not None:
+            first, second, third, more = self._quick
+            if (first not in text and second not in text and third not in text) or more(text) is None:
+                if not text:
+                    return []
+                self._sink(text)
+                return [PartDelta(self._index, text, text)]
         if self._held:
             text = self._held + text
         certain = self._certain
@@ -57,7 +58,7 @@ class TurnParser(CallSteps):
         """A text that is content up to `end`; the rest waits. No step is taken."""
         self._held = text[end:]
         machine = self._machine
-        self._quick = NEVER if self._held else self._state.look if machine is None else machine.look()
+        self._quick = None if self._held else self._state.look if machine is None else machine.look()
         if not end:
             return []
         text = text[:end]
@@ -108,7 +109,7 @@ class TurnParser(CallSteps):
             self._announce_call()
         if self._machine is not None:
             self._machine.deltas.clear()
-        self._quick, self._certain = NEVER, None  # the start of what goes on is told first
+        self._quick = self._certain = None  # the start of what goes on is told first
 
     def _run(self, text: str) -> list[Event]:
         self._count_quick()
@@ -137,7 +138,7 @@ class TurnParser(CallSteps):
 
     def _look_ahead(self) -> None:
         """Choose how pieces are looked at before any step is taken: most are content, or go on with what is held."""
-        self._quick, self._certain = NEVER, None
+        self._quick = self._certain = None
         self._sunk_from = len(self._sunk)
         step = self._step
         if self._closing or self._uncounted or self._accounted:
@@ -145,13 +146,13 @@ class TurnParser(CallSteps):
         if step == self._text:
             if not self._skip and not self._pending and self._part is not None:
                 self._sink_into(self._texts, self._state.scanner.certain)
-                self._quick = NEVER if self._held else self._state.look
+                self._quick = None if self._held else self._state.look
         elif step == self._call and self._machine is not None:
             if not self._said:
                 self._certain = self._machine.waits
             elif not self._pending:
                 self._sink_into(self._machine.said, self._machine.certain)
-                self._quick = NEVER if self._held else self._machine.look()
+                self._quick = None if self._held else self._machine.look()
         elif step == self._gap:
             self._certain = self._state.scanner.waits
         elif step == self._after_call:

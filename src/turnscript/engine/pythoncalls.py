@@ -14,7 +14,7 @@ from turnscript.engine.jsonscan import ValueScanner
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.recent import MB, recent
 from turnscript.engine.repeats import joined, lose_difference
-from turnscript.engine.scanner import NEVER, Look, Unescaper, look_in_string
+from turnscript.engine.scanner import Look, Unescaper, look_in_string
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
@@ -88,9 +88,9 @@ class _Arguments(Machine):
         self._unescaper = Unescaper(reading.escape)
         self._in_string = look_in_string(reading.escape)
 
-    def look(self) -> Look:
+    def look(self) -> Look | None:
         inside = self._state == self._value and self._scanner.kind == '"' and not self._unescaper.held
-        return self._in_string if inside else NEVER
+        return self._in_string if inside else None
 
     def certain(self, text: str) -> int:
         end = self._unescaper.certain(text) if self._state == self._value and self._word is None else -1

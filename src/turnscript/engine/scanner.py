@@ -127,10 +127,6 @@ def look_for(signs: Iterable[str], search: Callable[[str], object]) -> Look:
     return known[0], known[len(known) // 2], known[-1], search
 
 
-NEVER: Look = ("", "", "", len)
-"""No piece is content at one look: there is something in every piece."""
-
-
 def _beginnings(literals: Iterable[str]) -> str:
     """A pattern for what begins like a literal: its first two characters, or the first one at the end of a text."""
     following: dict[str, set[str]] = {}
@@ -185,7 +181,8 @@ class Unescaper:
 
     def feed(self, text: str) -> str:
         """As much of the text as is certain."""
-        if self.leaves(text):
+        first, second, third, _ = self._look
+        if not self.held and first not in text and second not in text and third not in text:
             return text
         text = self.held + text
         end = self._scanner.hold(text, 0)
@@ -200,12 +197,6 @@ class Unescaper:
         if first not in text and second not in text and third not in text:
             return len(text)
         return self._scanner.certain(text)
-
-    def leaves(self, text: str) -> bool:
-        """Whether a text stays as it is, and nothing waits."""
-        first, second, third, more = self._look
-        plain = first not in text and second not in text and third not in text
-        return not self.held and (plain or more(text) is None)
 
     def close(self) -> str:
         """What was held back."""

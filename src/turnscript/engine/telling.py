@@ -11,7 +11,7 @@ from typing import Any
 from turnscript.conversation import Issue, Item, Text, Tool, ToolCall
 from turnscript.engine.layout import Place
 from turnscript.engine.machine import Machine
-from turnscript.engine.scanner import NEVER
+from turnscript.engine.scanner import Look
 from turnscript.engine.states import Action, State, States
 from turnscript.engine.table import Group, Payload
 from turnscript.events import Event, OneStream, PartDelta, PartEnd, PartStart
@@ -77,7 +77,7 @@ class Teller(OneStream, ABC):
         self._end_kind = "after_end"
         self._state: State = states.gap("")
         self._step: Callable[[str, int], int] = self._gap
-        self._quick = NEVER  # tells which pieces are text and nothing more
+        self._quick: Look | None = None  # tells which pieces are text and nothing more
         self._certain: Callable[[str], int] | None = None  # how much of any piece, with what is held, is text; -1: more
         self._sunk = self._texts  # where such pieces go, and from where on they are not counted yet
         self._sunk_from = 0

@@ -20,7 +20,7 @@ from turnscript.engine.attributes import attribute_text, scan_attributes
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.recent import MB, recent
 from turnscript.engine.repeats import joined, lose_difference
-from turnscript.engine.scanner import NEVER, Look, Unescaper, look_for
+from turnscript.engine.scanner import Look, Unescaper, look_for
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
@@ -115,9 +115,9 @@ class _Parameters(Machine):
         self._value: list[str] = []
         self._unescaper = Unescaper(reading.escape)
 
-    def look(self) -> Look:
+    def look(self) -> Look | None:
         inside = self._state == self._inside and self._kind == "string" and not self._unescaper.held
-        return _PLAIN if inside else NEVER
+        return _PLAIN if inside else None
 
     def certain(self, text: str) -> int:
         return self.waits(text)
