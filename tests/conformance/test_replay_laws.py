@@ -13,7 +13,7 @@ from tests.conformance.test_parser_laws import MODELS, WEATHER, after_opening, a
 from tests.growth import assert_grows_below
 from turnscript.engine.layout import layout_of
 from turnscript.engine.prompt import Prompt
-from turnscript.engine.replay import Generated, Replays, kept
+from turnscript.engine.replay import Generated, Replays, Strangers, kept
 from turnscript.format import Format
 from turnscript.jsontext import is_object
 
@@ -287,7 +287,7 @@ def test_the_clients_stop_is_left_out_whether_the_backend_has_taken_it_away_or_n
     end = raw.find(" and on")
     issues = [ts.Issue("after_end", "more", end + 1, len(raw))] if end >= 0 else []
     response = ts.Response(items=[ts.Assistant(content=said(kept_text))], stop_sequence="HALT", raw=raw, issues=issues)
-    assert kept_text == kept(raw, response, ["User:"])
+    assert kept_text == kept(raw, response, Strangers(("User:",), ("User:",)))
 
 
 def test_past_thoughts_that_a_variant_leaves_out_are_not_replayed() -> None:

@@ -12,13 +12,22 @@ from turnscript.engine.jsonscan import ValueScanner
 PIECES = st.lists(st.sampled_from(["x" * 300, '"', "\\", "\\u12", "\\ud800", "{", "}", ",", "\n", "\x00", "é", "<a>"]))
 
 
-def scanned(text: str, size: int) -> tuple[int, bool, bool, bool]:
+def scanned(text: str, size: int) -> tuple[int, bool, bool, str]:
     """How far a value goes, in pieces of a size, and how the scanner stands then."""
     scanner, position = ValueScanner(), 0
     while position < len(text) and not scanner.done and not scanner.failed:
         end = min(position + size, len(text))
         position += scanner.feed(text[position:end], 0)
-    return position, scanner.done, scanner.failed, scanner.in_string
+    return position, scanner.done, scanner.failed, scanner.kind
+
+
+def passed(text: str, size: int) -> tuple[int, bool, bool, str]:
+    """The same where each piece is passed, if it goes at one look, and else fed."""
+    scanner, position = ValueScanner(), 0
+    while position < len(text) and not scanner.done and not scanner.failed:
+        piece = text[position : position + size]
+        position += len(piece) if scanner.passes(piece) else scanner.feed(piece, 0)
+    return position, scanner.done, scanner.failed, scanner.kind
 
 
 @given(PIECES)
@@ -27,6 +36,14 @@ def scanned(text: str, size: int) -> tuple[int, bool, bool, bool]:
 def test_a_value_ends_at_the_same_place_in_pieces_of_any_size(pieces: list[str]) -> None:
     for text in (f'"{"".join(pieces)}', f'{{"a": "{"".join(pieces)}'):
         assert scanned(text, len(text)) == scanned(text, 7) == scanned(text, 256)
+
+
+@given(PIECES)
+@example(["\\", '"', ",", '"', "\\", "\\", '"', "x" * 300, ",", "{", '"', "}"])
+def test_a_piece_that_passes_leaves_the_scanner_where_feeding_it_would(pieces: list[str]) -> None:
+    for text in (f'"{"".join(pieces)}', f'{{"a": "{"".join(pieces)}', f'{{"a": {{"b": [{"".join(pieces)}'):
+        for size in (1, 2, 4, 7, 300):
+            assert scanned(text, size) == passed(text, size)
 
 
 @pytest.mark.parametrize("string", ['"\\<a"', '"\\n' + "x" * 300 + '\\<a"', '"x"', '"' + "x" * 300 + '"', '"\\""'])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 from turnscript.engine.jsonscan import ValueScanner
 from turnscript.engine.machine import Machine, Reading
-from turnscript.engine.scanner import Scanner, Unescaper, in_string_search
+from turnscript.engine.scanner import Look, Scanner, Unescaper, look_in_string
 from turnscript.jsontext import is_object
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -39,13 +38,14 @@ class ArgumentsMachine(_Passing):
     def __init__(self, reading: Reading) -> None:
         super().__init__(reading)
         self._scanner = ValueScanner()
-        self._quick = in_string_search(reading.escape)
+        self._in_string = look_in_string(reading.escape)
 
-    def quick(self) -> Callable[[str], object] | None:
-        return self._quick if self._scanner.in_string and not self._unescaper.holds else None
+    def look(self) -> Look | None:
+        return self._in_string if self._scanner.kind == '"' and not self._unescaper.held else None
 
     def certain(self, text: str) -> int:
-        return len(text) if self._begun and self._unescaper.leaves(text) and self._scanner.passes(text) else -1
+        end = self._unescaper.certain(text) if self._begun else -1
+        return end if end >= 0 and self._scanner.passes(text[:end]) else -1
 
     def feed(self, text: str, start: int) -> int:
         if not self._begun:

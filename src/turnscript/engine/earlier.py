@@ -29,15 +29,17 @@ class Earlier(Struct, frozen=True):
 
     def then(self, items: Sequence[Item]) -> Earlier:
         """The same with more items behind it."""
-        waiting = self.waiting
+        waiting, said = self.waiting, []
         for item in items:
             if isinstance(item, ToolCall):
                 waiting += 1
+                said.append(item)
             elif isinstance(item, ToolResult) and waiting:
                 waiting -= 1
-        said = [item for item in items if isinstance(item, ToolCall)]
+        if not said:
+            return Earlier(items, self, self.count + len(items), waiting, self.calls, self.ahead)
         calls = self.calls + len(said)
-        ahead = frozenset(number for number in (*self.ahead, *_numbers(said)) if number > calls)
+        ahead = frozenset([number for number in (*self.ahead, *_numbers(said)) if number > calls])
         return Earlier(items, self, self.count + len(items), waiting, calls, ahead)
 
     def next_id(self) -> str:

@@ -14,7 +14,7 @@ from turnscript.engine.jsonscan import ObjectScanner, ValueScanner
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.pretty import pretty
 from turnscript.engine.recent import MB, recent
-from turnscript.engine.scanner import Unescaper, in_string_search
+from turnscript.engine.scanner import Look, Unescaper, look_in_string
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.engine.texts import PlainText
@@ -22,6 +22,8 @@ from turnscript.errors import InvalidRequest, InvalidTranscript
 from turnscript.jsontext import compact, is_object, json_string, plain, read_object, respace, string_of, text_of
 
 _ARGUMENT_KEYS = ("arguments", "parameters", "input", "args")
+_BLANKS = " \t\r\n"
+_WINDOW = 65_536  # arguments that are there at once are looked for no further than this
 _NO_ARGUMENTS = frozenset({"name", "id", "type"})  # what a call may say beside them
 
 
@@ -48,19 +50,18 @@ class JsonCall(PlainBody):
 
     def write(self, item: ToolCall, out: Writer) -> None:
         """Write the object. Arguments that are no JSON object are written as a string."""
-        text, respaced = self._written(item.name, item.arguments)
+        text, respaced = _call_text(self, item.name, item.arguments)
         if respaced:
             out.lose(".arguments", "approximated", RESPACED)
         out.content(text)
 
     def only_text(self, others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
         """The object, for a call that has nothing but name and arguments."""
-        written = self._written
 
         def only_text(item: ToolCall, out: Writer) -> str | None:
-            if item.open or others(item) != silent:
+            if others(item) != silent:
                 return None
-            text, respaced = written(item.name, item.arguments)
+            text, respaced = _call_text(self, item.name, item.arguments)
             if respaced and not item.at:
                 return None  # the other way knows its position
             if respaced:
@@ -69,12 +70,15 @@ class JsonCall(PlainBody):
 
         return only_text
 
-    def _written(self, name: str, arguments: str) -> tuple[str, bool]:
-        """The object as it is written, and whether that changes the white space of the arguments.
-
-        Sessions show the same calls again and again, so what is written for each is kept for a while.
-        """
-        return _call_text(self._literals, self._spaced, self._arguments_first, name, arguments)
+    def written(self, name: str, arguments: str) -> tuple[str, bool]:
+        """The object as it is written, and whether that changes the white space of the arguments."""
+        shown, respaced = json_string(arguments), False
+        if is_object(arguments):
+            shown = respace(arguments) if self._spaced else compact(arguments)
+            respaced = shown != arguments
+        first, second = (shown, json_string(name)) if self._arguments_first else (json_string(name), shown)
+        opening, between, closing = self._literals
+        return f"{opening}{first}{between}{second}{closing}", respaced
 
     def prefill(self, name: str | None) -> str:
         """The beginning of a call that must be made, up to where the model decides."""
@@ -101,15 +105,9 @@ RESPACED = "white space between the tokens of JSON is the format's own"
 
 
 @recent(32 * MB)
-def _call_text(
-    literals: tuple[str, str, str], spaced: bool, arguments_first: bool, name: str, arguments: str
-) -> tuple[str, bool]:
-    shown, respaced = json_string(arguments), False
-    if is_object(arguments):
-        shown = respace(arguments) if spaced else compact(arguments)
-        respaced = shown != arguments
-    first, second = (shown, json_string(name)) if arguments_first else (json_string(name), shown)
-    return f"{literals[0]}{first}{literals[1]}{second}{literals[2]}", respaced
+def _call_text(body: JsonCall, name: str, arguments: str) -> tuple[str, bool]:
+    """What a call is written as. Sessions show the same calls again and again, so it is kept for a while."""
+    return body.written(name, arguments)
 
 
 def _report_spacing(item: ToolCall, out: Writer) -> None:
@@ -170,19 +168,21 @@ class _CallMachine(Machine):
         self._string = False
         self._odd = False
         self._live: ValueScanner | None = None
-        self._quick = in_string_search(reading.escape)
+        self._whole = False  # the call was there at once, so its arguments are known to be an object
+        self._close = reading.closes[0] if reading.closes else ""
+        self._in_string = look_in_string(reading.escape)
         self._patterns = _usual(arguments, reading.escape)
         # As long as all is as usual. A key that is no word for arguments is one of them in no spelling.
         self._begin: Callable[[str, int], int] | None = self._begin_name if arguments in _ARGUMENT_KEYS else None
 
-    def quick(self) -> Callable[[str], object] | None:
+    def look(self) -> Look | None:
         live = self._live
-        return self._quick if live is not None and live.in_string and not self._unescaper.holds else None
+        return self._in_string if live is not None and live.kind == '"' and not self._unescaper.held else None
 
     def certain(self, text: str) -> int:
         live = self._live
-        passes = live is not None and self._unescaper.leaves(text) and live.passes(text)
-        return len(text) if passes else -1
+        end = -1 if live is None else self._unescaper.certain(text)
+        return end if end >= 0 and live is not None and live.passes(text[:end]) else -1
 
     def waits(self, text: str) -> int:
         if self._begin is None:
@@ -212,10 +212,27 @@ class _CallMachine(Machine):
             if self._patterns.arguments_wait(text, start) is None:
                 self._begin = None
             return start
-        self._word, self._key = self._usual, self._patterns.key
-        self._live = self._scanner.enter(self._key)
         self._begin = None
-        return match.end()
+        start = match.end()
+        end = self._at_once(text, start)
+        if end == start:
+            self._word, self._key = self._usual, self._patterns.key
+            self._live = self._scanner.enter(self._key)
+        return end
+
+    def _at_once(self, text: str, start: int) -> int:
+        """A call that is there up to its closing, with the arguments last: whether those are JSON tells the rest."""
+        end = text.find(self._close, start, start + _WINDOW) if self._close else -1
+        if end < 0:
+            return start
+        rest = text[start:end].rstrip(_BLANKS)
+        arguments = rest[:-1].rstrip(_BLANKS)
+        as_it_is = rest.endswith("}") and self._unescaper.certain(arguments) == len(arguments)
+        if not (as_it_is and is_object(arguments)):
+            return start
+        self._whole = self._scanner.done = True
+        self._pass_on(arguments)
+        return start + len(rest)
 
     def feed(self, text: str, start: int) -> int:
         scanner, position, length, known = self._scanner, start, len(text), self.name
@@ -245,9 +262,12 @@ class _CallMachine(Machine):
             self._key, self._live = "", None
         if value.failed:
             self._scanner.failed = True
+        self._pass_on(piece)
+        return end
+
+    def _pass_on(self, piece: str) -> None:
         self.said.append(piece)
         self.deltas.append(piece)
-        return end
 
     def _take(self, key: str, piece: str, ended: bool) -> None:
         if key != self._key:
@@ -299,7 +319,7 @@ class _CallMachine(Machine):
                 self.issues.append(("odd_call", "no arguments, but members that are none of a call"))
             arguments = "{}"
             self.deltas = ["{}"]
-        elif not is_object(arguments):
+        elif not self._whole and not is_object(arguments):
             return None
         found: dict[str, Any] = {"name": self.name, "arguments": arguments}
         return found | ({"id": self.id} if self.id is not None else {})

@@ -14,37 +14,41 @@ _BETWEEN = r"[ \t\r\n,:0-9a-zE+.\-]*+"  # no number or word has another capital 
 # Outside strings: up to what opens and closes, or what no JSON has there. Short strings are looked over, so many at
 # a time, because each takes memory until the match is made.
 _STRUCTURE = re.compile(rf'{_BETWEEN}(?>(?:"[^"\\]{{0,256}}+"{_BETWEEN}){{0,1000}})')
-_IN_STRING = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_INSIDE = r'[^"\\]*+(?:\\.[^"\\]*+)*+'
+_IN_STRING = re.compile(_INSIDE, re.DOTALL)
 _LONG = 256
+# A short piece that opens and closes no structure, at one look. What it goes on from is put before it; the last group
+# that matches tells where it ends: outside strings, in one, or in one and behind a backslash.
+_FLAT = re.compile(rf'{_BETWEEN}(?>(?:"{_INSIDE}"{_BETWEEN})*)(?:("){_INSIDE}(\\)?)?', re.DOTALL).fullmatch
+_BEFORE = {"{": "", '"': '"', "\\": '"\\'}
+_AFTER = ("{", '"', "\\")
 _SCALAR = re.compile(r"[A-Za-z0-9+.\-]*")
 
 
 class ValueScanner:
-    """Finds the end of one JSON value. White space before it must be gone already."""
+    """Finds the end of one JSON value. White space before it must be gone already.
 
-    __slots__ = ("_depth", "_kind", "_slash", "done", "failed")
+    `kind`: where it is. Empty: before the value, `"` in a string, a backslash: in a string and behind one, `{`: in a
+    structure outside strings, `0`: in a scalar.
+    """
+
+    __slots__ = ("_depth", "done", "failed", "kind")
 
     def __init__(self) -> None:
         self.done = False
         self.failed = False
-        self._kind = ""  # "" nothing yet, `"` in a string, `{` in a structure outside strings, `0` in a scalar
+        self.kind = ""
         self._depth = 0
-        self._slash = False
-
-    @property
-    def in_string(self) -> bool:
-        """Whether the next character is inside a string, and not behind a backslash."""
-        return self._kind == '"' and not self._slash
 
     def feed(self, text: str, start: int) -> int:
         """Scan from `start`; returns where the value ends, or the length of the text if it goes on."""
         position, length = start, len(text)
         while position < length and not self.done and not self.failed:
-            if self._kind == '"':
+            if self.kind == '"' or self.kind == "\\":
                 position = self._string(text, position)
-            elif self._kind == "{":
+            elif self.kind == "{":
                 position = self._structure(text, position)
-            elif self._kind == "0":
+            elif self.kind == "0":
                 end = _SCALAR.match(text, position).end()  # type: ignore[union-attr]
                 self.done = end < length
                 position = end
@@ -54,44 +58,49 @@ class ValueScanner:
 
     def passes(self, text: str) -> bool:
         """Take a piece that leaves the value unfinished. Of any other nothing is taken."""
-        before = self._kind, self._depth, self._slash
+        if self._depth and len(text) < _LONG:
+            match = _FLAT(_BEFORE[self.kind] + text)
+            if match is not None:
+                self.kind = _AFTER[match.lastindex or 0]
+                return True
+        before = self.kind, self._depth
         self.feed(text, 0)
         if not self.done and not self.failed:
             return True
-        self._kind, self._depth, self._slash = before
+        self.kind, self._depth = before
         self.done = self.failed = False
         return False
 
     def _begin(self, text: str, position: int) -> int:
         first = text[position]
         if first == '"':
-            self._kind = '"'
+            self.kind = '"'
             return position + 1
         if first in "{[":
-            self._kind, self._depth = "{", 1
+            self.kind, self._depth = "{", 1
             return position + 1
         if first.isalnum() or first == "-":
-            self._kind = "0"
+            self.kind = "0"
             return position
         self.failed = True
         return position
 
     def _string(self, text: str, position: int) -> int:
         length = len(text)
-        if self._slash:
-            self._slash = False
+        if self.kind == "\\":
+            self.kind = '"'
             position += 1
         elif length - position > _LONG and (behind := _behind_string(text, position)) >= 0:
-            self._kind = "{"
+            self.kind = "{"
             self.done = self._depth == 0
             return behind
         end = _IN_STRING.match(text, position).end()  # type: ignore[union-attr]
         if end == length:
             return length
         if text[end] == "\\":  # the last character: what it escapes is still to come
-            self._slash = True
+            self.kind = "\\"
             return length
-        self._kind = "{"
+        self.kind = "{"
         self.done = self._depth == 0
         return end + 1
 
@@ -101,7 +110,7 @@ class ValueScanner:
             return position
         token = text[position]
         if token == '"':
-            self._kind = '"'
+            self.kind = '"'
         elif token in "{[":
             self._depth += 1
         elif token in "}]":
@@ -173,11 +182,6 @@ class ObjectScanner:
         return position
 
     @property
-    def in_string(self) -> bool:
-        """Whether the next character is inside a string value."""
-        return self._expects == "value" and self._scanner.in_string
-
-    @property
     def inner(self) -> ValueScanner | None:
         """The scanner of the value that goes on; None between values."""
         return self._scanner if self._expects == "value" and self._scanner_started() else None
@@ -192,7 +196,7 @@ class ObjectScanner:
         return self._scanner
 
     def _scanner_started(self) -> bool:
-        return self._scanner._kind != ""
+        return self._scanner.kind != ""
 
     def _value(self, text: str, position: int) -> int:
         end = self._scanner.feed(text, position)

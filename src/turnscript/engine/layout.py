@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any
@@ -22,8 +22,25 @@ _BARE = frozenset({"system", "user", "assistant", "thinking", "tools_change"})
 _NEVER_LOST = frozenset({"content", "at", "open", "raw", "hints", "added", "removed", "seal"})
 
 
+class Glues(dict["Place", Glue]):
+    """The literals before an item that says one text, by its place. Made when they are first asked for."""
+
+    def __init__(self, make: Callable[[Place], Glue]) -> None:
+        self._make = make
+
+    def __missing__(self, place: Place) -> Glue:
+        glue = self[place] = self._make(place)
+        return glue
+
+
 class Place:
-    """Where a kind of item stands: its turn, its segment, the escape of its text, and the literals around both."""
+    """Where a kind of item stands: its turn, its segment, the escape of its text, and the literals around both.
+
+    `behind_text` and `behind`: what stands between an item here and the next, with and without this one's closing.
+    """
+
+    behind_text: Glues
+    behind: Glues
 
     def __init__(self, turn: Turn, segment: Segment, escape: Escape, stops: tuple[str, ...]) -> None:
         group = segment.group
@@ -45,6 +62,7 @@ class Place:
         self.turn_attributes = turn.attributes
         self.turn_head_end = turn.head_end if turn.attributes else ""
         self.end = f"{group.close if group else ''}{turn.close}"
+        self.closing = turn.close.strip()
         # Whether the model's turn does not end with the segment's closing, but with what stands behind it.
         self.ends_late = segment.model and not any(stop in f"{self.close}{self.end}" for stop in stops)
         # Whether nothing of its own ends the turn, so that what stands between turns does.
@@ -56,7 +74,6 @@ class Place:
         self.ending = [literal for literal in ending if literal[0]]
         self.speaks = bool(turn.open)
         self.may_stay_open = not turn.open or segment.kind not in ("tool_call", "tool_result")
-        self.glues: dict[Place, Glue] = {}
         # Whether the opening of its turn is the same for every item that says one text.
         self.begins_plainly = not turn.attributes and not segment.named
         self.said = TRAINABLE if segment.model else 0
@@ -75,8 +92,7 @@ class Place:
 
     def is_ended(self, text: str) -> bool:
         """Whether the closing of the turn stands at the end of what a model wrote."""
-        closing = self.turn.close.strip()
-        return bool(closing) and text.rstrip().endswith(closing)
+        return bool(self.closing) and text.rstrip().endswith(self.closing)
 
 
 class Layout:
@@ -110,22 +126,20 @@ class Layout:
         self.joints = {pair: "".join(parts) for pair, parts in self._joints.items()}
         texts = (kind for kind, after in self.joints if kind == after and self.places[kind].segment.bare)
         self.merged = frozenset(texts)
-        self.first_glues: tuple[dict[Place, Glue], dict[Place, Glue]] = {}, {}
+        # Before an item where no turn is open: in place of a separator, or behind one that stands there already.
+        self.first_glues = tuple([Glues(partial(self.first_glue, separated=done)) for done in (False, True)])
 
-    def add_glue(self, glues: dict[Place, Glue], before: Place | None, place: Place, separated: bool) -> Glue:
-        """Make what is not there yet of the literals before an item."""
-        glues[place] = self.glue(before, place) if before is not None else self.first_glue(place, separated)
-        return glues[place]
-
-    def glue(self, before: Place, place: Place) -> Glue:
-        """What stands between two items that say one text each."""
+    def glue(self, before: Place, place: Place, closing: bool = False) -> Glue:
+        """What stands between two items that say one text each. `closing`: the first one's own closing, too."""
         head = f"{place.open}{place.head_end}"
+        close = [(before.close, before.model, True)] if closing else []
         if (before.kind, place.kind) in self.joints:
-            return Glue([*self.joint(before, place), (head, place.model, False)], place.model)
+            return Glue([*close, *self.joint(before, place), (head, place.model, False)], place.model)
         begin, head = place.begin, f"{place.lead}{head}"
         stop = self.stop_in(begin or head) if before.ends_late else 0
         return Glue(
             [
+                *close,
                 *before.ending,
                 self.separator(before, place),
                 (begin[:stop], True, True),
@@ -202,7 +216,9 @@ class Layout:
                 own = own.plus(*segment.protects)
             if segment.escape is not None:
                 own = self._kind(*segment.escape.rules, *rules_of((self.document.start, self.document.end)))
-            self._made[key] = Place(turn, segment, own, self._stops)
+            place = self._made[key] = Place(turn, segment, own, self._stops)
+            place.behind_text = Glues(partial(self.glue, place, closing=True))
+            place.behind = Glues(partial(self.glue, place))
         return self._made[key]
 
     def _joint(self, pair: tuple[str, str], text: str) -> tuple[str, str, str]:
@@ -300,8 +316,8 @@ def _global_literals(document: Document) -> Iterator[str]:
 
 
 def _everything_else(segment: Segment, turn: Turn) -> tuple[Callable[[Any], Any], Any]:
-    """All that an item may say beside a text, and what it gives if it says nothing."""
-    shown = {"content", "at", "open", "hints", "seal", *segment.body.carries}
+    """All that an item may say beside a text, and what it gives if it says nothing and is complete."""
+    shown = {"content", "at", "seal", *segment.body.carries}
     fields = [field for field in segment.item.__struct_fields__ if field not in shown]
     if turn.open:
         fields = [field for field in fields if field != "raw"]
@@ -355,4 +371,4 @@ def report_merged(layout: Layout, items: Sequence[Item], out: Writer) -> None:
 
 
 _DEFAULTS: dict[str, Any] = {"role": System().role, "of": Thinking().of}
-_NOTHING: dict[str, Any] = _DEFAULTS | {"extra": {}, "summary": [], "custom": False}
+_NOTHING: dict[str, Any] = _DEFAULTS | {"extra": {}, "summary": [], "custom": False, "open": False}

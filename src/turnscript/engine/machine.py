@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from turnscript.conversation import Tool
 from turnscript.engine.escape import Escape
+from turnscript.engine.scanner import Look
 from turnscript.engine.spans import Writer
 from turnscript.jsontext import Json
 
@@ -59,10 +60,10 @@ class Machine(ABC):
     def feed(self, text: str, start: int) -> int:
         """Read from `start`; returns where reading stopped: at the latest where the name is known."""
 
-    def quick(self) -> Callable[[str], object] | None:
-        """A search for what makes a piece more than argument text as it stands; None where every piece needs a look.
+    def look(self) -> Look | None:
+        """How to tell that a piece is argument text as it stands; None where every piece needs more than a look.
 
-        A piece in which it finds nothing is appended to `said`, and not given to `feed`.
+        Such a piece is appended to `said`, and not given to `feed`.
         """
         return None
 

@@ -38,12 +38,13 @@ class TurnParser(CallSteps):
         """
         if type(text) is not str:
             text = self._decoded(text)
-        quick = self._quick
-        if quick is not None and quick(text) is None:
-            if not text:
-                return []
-            self._sink(text)
-            return [PartDelta(self._index, text, text)]
+        if self._quick is not None:
+            first, second, third, more = self._quick
+            if (first not in text and second not in text and third not in text) or more(text) is None:
+                if not text:
+                    return []
+                self._sink(text)
+                return [PartDelta(self._index, text, text)]
         if self._held:
             text = self._held + text
         certain = self._certain
@@ -57,7 +58,7 @@ class TurnParser(CallSteps):
         """A text that is content up to `end`; the rest waits. No step is taken."""
         self._held = text[end:]
         machine = self._machine
-        self._quick = None if self._held else self._state.trigger if machine is None else machine.quick()
+        self._quick = None if self._held else self._state.look if machine is None else machine.look()
         if not end:
             return []
         text = text[:end]
@@ -145,13 +146,13 @@ class TurnParser(CallSteps):
         if step == self._text:
             if not self._skip and not self._pending and self._part is not None:
                 self._sink_into(self._texts, self._state.scanner.certain)
-                self._quick = None if self._held else self._state.trigger
+                self._quick = None if self._held else self._state.look
         elif step == self._call and self._machine is not None:
             if not self._said:
                 self._certain = self._machine.waits
             elif not self._pending:
                 self._sink_into(self._machine.said, self._machine.certain)
-                self._quick = None if self._held else self._machine.quick()
+                self._quick = None if self._held else self._machine.look()
         elif step == self._gap:
             self._certain = self._state.scanner.waits
         elif step == self._after_call:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from turnscript.byhand import MISTAKES, refuse_mistakes
 from turnscript.conversation import (
@@ -26,7 +27,7 @@ from turnscript.engine.layout import Place
 from turnscript.engine.names import name_line
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.render import Composer
-from turnscript.engine.replay import Generated, Replays, kept, stranger_behind
+from turnscript.engine.replay import Generated, Replays, Strangers, kept, stranger_behind
 from turnscript.engine.spans import Span, Writer
 from turnscript.engine.states import model_turn, named_call, states_of
 from turnscript.engine.table import Document
@@ -79,18 +80,25 @@ class Prompt:
         out = composer.out
         self._composer = composer
         self._request = request
-        self._goes_on = _goes_on(request)
-        self._items = tuple(request.items[:-1] if self._goes_on else request.items)  # the request may grow meanwhile
+        self._goes_on = goes_on = _goes_on(request)
+        self._items = tuple(request.items[:-1] if goes_on else request.items)  # the request may grow meanwhile
         self._thinks = thinks
         self._start = start
         self._earlier = composer.earlier
         self._told: int | None = None  # how many losses are its own, once a longer prompt may have more
         self.spelling: Spelling | None = spelling
-        self._begun, self._before = _place_of_answer(composer, request)
+        # How many pieces stand before what opens the answer, and the kind of the segment before it.
+        self._begun, self._before = (
+            composer.opened if goes_on else (len(out.pieces), "" if composer.place is None else composer.place.kind)
+        )
         self.replayed: tuple[int, ...] = tuple(composer.replayed)
         self.offered: dict[str, Tool] = offered
-        forced = _must_call(composer, request, thinks, offered)
-        self._seed, self.prefill, self._missing = _opened(composer, request, thinks, forced)
+        if goes_on:
+            forced = None
+            self._seed, self.prefill, self._missing = _continued(composer, request)
+        else:
+            forced = None if thinks else _must_call(composer, request, offered)
+            self._seed, self.prefill, self._missing = _opened(composer, request, thinks, forced)
         self._count = len(out.pieces)
         generation = composer.document.generation
         self.stops: list[str] = list(generation.stops_with_tools if offered else generation.stops)
@@ -149,7 +157,7 @@ class Prompt:
         named = _declared(tools)
         if named and not self.offered:
             self.stops = list(self._composer.document.generation.stops_with_tools)
-        self.offered |= named
+        self.offered = self.offered | named  # a longer prompt may have the same
 
     def generated(self, response: Response) -> Generated | None:
         """What a later prompt needs to hold this turn as it was generated: what this one opened, and the text.
@@ -171,10 +179,8 @@ class Prompt:
             flags=self._composer.flags,
         )
 
-    def _strangers(self) -> list[str]:
-        """What ends the model's turn and belongs to somebody else's."""
-        document = self._composer.document
-        return states_of(document, model_turn(document), False, (), bool(self.offered)).strangers
+    def _strangers(self) -> Strangers:
+        return _strangers(self._composer.document, bool(self.offered))
 
     def extend(self, response: Response, items: Sequence[Item]) -> Prompt | None:
         """The next prompt: this one, the text generated for it, then new items. Its text starts with both.
@@ -194,7 +200,7 @@ class Prompt:
         raw = response.raw
         if (
             raw is None
-            or any(issue.kind not in _HARMLESS for issue in response.issues)
+            or (response.issues and any(issue.kind not in _HARMLESS for issue in response.issues))
             or stranger_behind(raw, response, self._strangers())
         ):
             return None
@@ -217,6 +223,13 @@ def bare_parser(document: Document, tools: Sequence[Tool] | None, prefill: str, 
     answer = document.segment(document.generation.kind)
     turn.seed(prefill or f"{answer.open}{answer.head_end}")
     return turn
+
+
+@lru_cache(maxsize=64)
+def _strangers(document: Document, calls: bool) -> Strangers:
+    """What ends the model's turn and belongs to somebody else's. `calls`: whether tools are offered."""
+    literals = tuple(states_of(document, model_turn(document), False, (), calls).strangers)
+    return Strangers(literals, tuple(map(str.strip, literals)))
 
 
 def _names(document: Document, offered: Iterable[str]) -> tuple[str, ...]:
@@ -290,36 +303,27 @@ def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, 
     return Prompt(composer, request, prompt._thinks, offered, start, prompt.spelling)
 
 
-def _place_of_answer(composer: Composer, request: Request) -> tuple[int, str]:
-    """How many pieces stand before what opens the answer, and the kind of the segment before it."""
-    if _goes_on(request):
-        return composer.opened
-    return len(composer.out.pieces), "" if composer.place is None else composer.place.kind
-
-
 def _goes_on(request: Request) -> bool:
     """Whether the last item is a text that the answer goes on from."""
     last = request.items[-1] if request.items else None
     return isinstance(last, Assistant) and last.open
 
 
-def _continued(composer: Composer, request: Request) -> tuple[str, str]:
-    """A last assistant text that is open goes on: its own text is the prefill."""
+def _continued(composer: Composer, request: Request) -> tuple[str, str, str]:
+    """A last assistant text that is open goes on: its own text is the prefill. Returns what `_opened` does."""
     index = composer.earlier.count + len(request.items) - 1
     spans = [span for span in composer.out.spans if span.item == index]
     text = "".join([span.text for span in spans if not span.control])
     turn = composer.layout.places[Assistant.kind].turn
     opening = "".join([span.text for span in spans if span.control])
-    return opening[opening.rfind(turn.open) + len(turn.open) :] + text if turn.open else opening + text, text
+    seed = opening[opening.rfind(turn.open) + len(turn.open) :] + text if turn.open else opening + text
+    missing = _strip_end(composer.out) if composer.document.generation.stripped else ""
+    return (seed.rstrip(), text.rstrip(), missing) if missing else (seed, text, "")
 
 
 def _opened(composer: Composer, request: Request, thinks: bool, forced: ToolChoice | None) -> tuple[str, str, str]:
     """Open what the model is to write; returns its parser's seed, the prefill, and the white space left out."""
     generation, places = composer.document.generation, composer.layout.places
-    if _goes_on(request):
-        seed, prefill = _continued(composer, request)
-        missing = _strip_end(composer.out) if generation.stripped else ""
-        return (seed.rstrip(), prefill.rstrip(), missing) if missing else (seed, prefill, "")
     hint = _hint(composer.document, request) if thinks else ""
     if hint:
         composer.out.control(hint)
@@ -395,13 +399,17 @@ def _declared(tools: Iterable[Tool]) -> dict[str, Tool]:
     return {tool.name: tool for tool in tools if tool.name is not None}
 
 
-def _offered(items: Iterable[Item], request: Request, known: Mapping[str, Tool]) -> dict[str, Tool]:
-    """The tools that the model may call, by name. `known`: those before these items, which may change them."""
+def _offered(items: Iterable[Item], request: Request, known: dict[str, Tool]) -> dict[str, Tool]:
+    """The tools that the model may call, by name. `known`: those before these items, which may change them.
+
+    Where they do not, it is the same dictionary, and nobody changes it in place.
+    """
     choice = request.settings.tool_choice
     if choice is not None and choice.mode == "none":
         return {}
-    offered = dict(known)
-    for change in [item for item in items if type(item) is ToolsChange]:
+    changes = [item for item in items if type(item) is ToolsChange]
+    offered = dict(known) if changes else known
+    for change in changes:
         for name in change.removed:
             offered.pop(name, None)
         offered |= _declared(change.added)
@@ -416,12 +424,9 @@ def _forced(request: Request, offered: Mapping[str, Tool]) -> ToolChoice | None:
     return choice if choice.mode in ("required", "named") or (choice.mode == "allowed" and choice.required) else None
 
 
-def _must_call(composer: Composer, request: Request, thinks: bool, offered: Mapping[str, Tool]) -> ToolChoice | None:
-    """The choice for which the prompt opens a call: the model may do nothing else, no answer goes on, and there is a
-    place."""
-    if thinks or _goes_on(request) or ToolCall.kind not in composer.layout.places:
-        return None
-    return _forced(request, offered)
+def _must_call(composer: Composer, request: Request, offered: Mapping[str, Tool]) -> ToolChoice | None:
+    """The choice for which the prompt opens a call: the model may do nothing else, and there is a place."""
+    return _forced(request, offered) if ToolCall.kind in composer.layout.places else None
 
 
 def _thinks(request: Request, asked: bool | None) -> bool:

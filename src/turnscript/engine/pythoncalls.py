@@ -14,7 +14,7 @@ from turnscript.engine.jsonscan import ValueScanner
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.recent import MB, recent
 from turnscript.engine.repeats import joined, lose_difference
-from turnscript.engine.scanner import Unescaper, in_string_search
+from turnscript.engine.scanner import Look, Unescaper, look_in_string
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
@@ -86,15 +86,15 @@ class _Arguments(Machine):
         self._word: list[str] | None = None  # a value without quotes or brackets, which is known at its end
         self._count = 0
         self._unescaper = Unescaper(reading.escape)
-        self._quick = in_string_search(reading.escape)
+        self._in_string = look_in_string(reading.escape)
 
-    def quick(self) -> Callable[[str], object] | None:
-        inside = self._state == self._value and self._scanner.in_string and not self._unescaper.holds
-        return self._quick if inside else None
+    def look(self) -> Look | None:
+        inside = self._state == self._value and self._scanner.kind == '"' and not self._unescaper.held
+        return self._in_string if inside else None
 
     def certain(self, text: str) -> int:
-        inside = self._state == self._value and self._word is None
-        return len(text) if inside and self._unescaper.leaves(text) and self._scanner.passes(text) else -1
+        end = self._unescaper.certain(text) if self._state == self._value and self._word is None else -1
+        return end if end >= 0 and self._scanner.passes(text[:end]) else -1
 
     def feed(self, text: str, start: int) -> int:
         position = start

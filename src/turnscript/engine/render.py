@@ -181,20 +181,26 @@ class Composer:
 
         `following`: the items behind it, the first of them at position `start`.
         """
-        place, out = self.place, self.out
+        place, out, after = self.place, self.out, None
         assert place is not None
-        shown = ((at, item) for at, item in enumerate(following, start) if self._has_place(item))
-        out.item, item = next(shown, (-1, None))
-        joined = item is not None and not place.is_ended(text) and self._are_joined(place.kind, item)
-        after = self.layout.place_for(item) if item is not None and joined else None
-        closing, shared = closing_of(self.layout, place, after, text)
-        self._write_literals(without(closing, shared))
+        for at, item in enumerate(following, start):
+            behind = self.layout.place_for(item)
+            if behind is not None and behind.segment.prompt:
+                out.item = at
+                if not place.is_ended(text) and self._are_joined(place.kind, item):
+                    after = behind
+                break
+        else:
+            out.item = -1
+        closing = closing_of(self.layout, place, after)
+        shared = closing.shared(text)
+        self._write_literals(without(closing.literals, shared) if shared else closing.literals)
         out.item = -1
         self.joined = after is not None
         if after is None:
             self.place, self.unclosed = None, place if place.unclosed else None
             # A model that learnt where turns end writes what stands between them, too: once is enough.
-            between, tail = self.document.separator, "".join([literal for literal, _, _ in closing])
+            between, tail = self.document.separator, closing.text
             self.separated = bool(between) and shared == len(tail) > 0 and text.endswith(tail + between)
         return shared
 
@@ -215,15 +221,16 @@ class Composer:
         # All of a long conversation comes through here, so what is used for every item is at hand.
         plain = {} if out.archive else self.layout.nameless if out.names else self.layout.plain
         piece, mark, flattened, first = out.pieces.append, out.marks.append, out.flattened, self.layout.first_glues
-        before, last = None if self.joined else self.place, self.last
+        glues = None if self.joined or self.place is None else self.place.behind  # what may stand before the next item
+        before, last = None, -1  # an item that was written the short way, and is not closed
         item: Any
         for index, item in enumerate(items, start):
             place = plain.get(type(item))
-            if place is not None and item.hints is None and (before is not None or self._is_first(place)):
+            if place is not None and (glues is not None or self._is_first(place)):
                 text = None
                 if place.only_text is not None:
                     text = place.only_text(item, out)
-                elif len(content := item.content) == 1 and not item.open and place.others(item) == place.silent:
+                elif place.others(item) == place.silent and len(content := item.content) == 1:
                     part = content[0]
                     if type(part) is Text and not part.extra:
                         text = part.text
@@ -231,32 +238,35 @@ class Composer:
                 if text and not (flattened and text.isspace()):
                     if flattened:
                         text = out.flattened_text(text, item.at or f"items[{index}]")
-                    glues = first[self.separated] if before is None else before.glues
-                    glue = glues.get(place) or self.layout.add_glue(glues, before, place, self.separated)
+                    glue = (first[self.separated] if glues is None else glues)[place]
                     piece(glue.text)
                     piece(place.protect(text) if place.lead_of_tags in text else text)
                     mark((glue, index))
-                    if place.close:
-                        piece(place.close)
-                        mark(index * ITEM + place.said + CONTROL)
-                    before, last = place, index
+                    glues, before, last = place.behind_text, place, index
                     continue
             self._arrive(before, last)
             self._write_item(items, index - start, index)
-            before, last = (None if self._is_bare() else self.place), self.last
-            if plain and before is not None:
-                out.end_with(last)
+            before, glues = None, None if self.place is None or self._is_bare() else self.place.behind
+            if plain and glues is not None:
+                out.end_with(self.last)
         self._arrive(before, last)
         out.item, out.place, out.trainable, out.escape = -1, "", False, self.layout.escape
 
     def _arrive(self, place: Place | None, last: int) -> None:
-        """Take note of where items that were written the short way have led."""
-        if place is not None:
-            self.place, self.model, self.last, self.separated = place, place.model, last, False
+        """Close the last item that was written the short way, and take note of where it stands."""
+        if place is None:
+            return
+        if place.close:
+            self.out.pieces.append(place.close)
+            self.out.marks.append(last * ITEM + place.said + CONTROL)
+        self.place, self.model, self.last, self.separated = place, place.model, last, False
 
     def _is_first(self, place: Place) -> bool:
-        """Whether nothing but a section stands before an item, so that what it opens with does not depend on it."""
-        undone = self.joined or self.unclosed or self.model or self.place is not None
+        """Whether no turn stands open before an item, so that what it opens with does not depend on it.
+
+        Whether the last one was the model's counts only for what the model writes itself.
+        """
+        undone = self.joined or self.unclosed or self.place is not None or (self.model and place.model)
         return place.begins_plainly and not undone
 
     def _write_item(self, items: Sequence[Item], at: int, index: int) -> None:
@@ -404,11 +414,6 @@ class Composer:
         if place is None or (item.hints is not None and item.hints.turn == "new" and place.model):
             return False
         return (kind, place.kind) in self.layout.joints
-
-    def _has_place(self, item: Item) -> bool:
-        """Whether prompts show items like this one."""
-        place = self.layout.place_for(item)
-        return place is not None and place.segment.prompt
 
     def _is_bare(self) -> bool:
         """Whether the turn has an empty text alone, of which nothing would be seen if it went on."""

@@ -8,6 +8,8 @@ it, and a recurrent model all of it. So the text of the turn is kept with what t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -39,7 +41,15 @@ Replays = Sequence[tuple[int, int, Generated]]
 """Turns to be written as they were generated: position of the first item, position behind the last one, the turn."""
 
 
-def kept(raw: str, response: Response, strangers: Sequence[str]) -> str:
+class Strangers(NamedTuple):
+    """What ends a model's turn and belongs to somebody else's, as the parser takes it for that, such as a label behind
+    a blank line; `cores` are the same without white space."""
+
+    literals: tuple[str, ...]
+    cores: tuple[str, ...]
+
+
+def kept(raw: str, response: Response, strangers: Strangers) -> str:
     """What of a generated text is of its turn: nothing behind the end, no opening of somebody else, and not the string
     at which the client wanted it to end."""
     cut = min([issue.start for issue in response.issues if issue.kind in _BEHIND], default=len(raw))
@@ -55,21 +65,19 @@ def kept(raw: str, response: Response, strangers: Sequence[str]) -> str:
     return text
 
 
-def stranger_behind(text: str, response: Response, strangers: Sequence[str]) -> str:
+def stranger_behind(text: str, response: Response, strangers: Strangers) -> str:
     """The opening of somebody else's turn at the end of a generated text, without white space; empty if there is none.
 
-    `strangers`: what the parser takes for one, such as a label behind a blank line. An answer that ends with the word
-    alone says that word.
+    An answer that ends with the word alone says that word.
     """
     bare = text.rstrip()
-    cores = tuple(map(str.strip, strangers))
-    if not bare.endswith(cores):
+    if not bare.endswith(strangers.cores):
         return ""
-    core = max((one for one in cores if bare.endswith(one)), key=len)
+    core = max((one for one in strangers.cores if bare.endswith(one)), key=len)
     last = response.items[-1] if response.items else None
     said = text_content(last.content) if isinstance(last, Assistant | Thinking) else ""
     if said.rstrip().endswith(core):
-        return core if any(bare.endswith(one) for one in strangers if one.strip() == core) else ""
+        return core if any(bare.endswith(one) for one in strangers.literals if one.strip() == core) else ""
     return core
 
 
@@ -79,24 +87,35 @@ def hides(layout: Layout, generated: Generated) -> bool:
     return bool(hidden) and any(tag in f"{generated.opening}{generated.text}" for tag in hidden)
 
 
-def closing_of(layout: Layout, place: Place, after: Place | None, text: str) -> tuple[list[Literal], int]:
-    """What follows a generated text that stops in a segment, and how much of it stands at its end already.
+class Closing:
+    """What follows a generated text that stops in a segment: `literals`, together `text`."""
 
-    `after`: where the next item stands that goes on in the turn; None where the turn ends. A literal is known with
-    other white space before it.
-    """
-    behind = place.ending if after is None else layout.joint(place, after)
-    group = place.segment.group.close if place.segment.group else ""
-    rest = "".join([literal for literal, _, _ in behind])
-    group = group if rest.startswith(group) else ""  # the next segment may be of the same group
-    tail, known, bare = "", 0, text.rstrip()
-    for literal in (place.close, group, rest[len(group) :]):
-        tail += literal
-        core = tail.strip()
-        if literal.strip() and bare.endswith(core):
-            known = len(tail.rstrip())
-    shared = known + _overlap(text[len(bare) :], tail[known:])  # half a tag at the end is of the text
-    return [(place.close, place.model, True), *behind], shared
+    def __init__(self, layout: Layout, place: Place, after: Place | None) -> None:
+        behind = place.ending if after is None else layout.joint(place, after)
+        self.literals: list[Literal] = [(place.close, place.model, True), *behind]
+        rest = "".join([literal for literal, _, _ in behind])
+        group = place.segment.group.close if place.segment.group else ""
+        group = group if rest.startswith(group) else ""  # the next segment may be of the same group
+        self.text = ""
+        self._cores: list[tuple[str, int]] = []  # what a text may end with, and how much of `text` that is
+        for literal in (place.close, group, rest[len(group) :]):
+            self.text += literal
+            if literal.strip():
+                self._cores.append((self.text.strip(), len(self.text.rstrip())))
+
+    def shared(self, text: str) -> int:
+        """How much of it stands at the end of a text already. A literal is known with other white space before it."""
+        bare, known = text.rstrip(), 0
+        for core, size in self._cores:
+            if bare.endswith(core):
+                known = size
+        return known + _overlap(text[len(bare) :], self.text[known:])  # half a tag at the end is of the text
+
+
+@lru_cache(maxsize=256)
+def closing_of(layout: Layout, place: Place, after: Place | None) -> Closing:
+    """What follows a segment, made once. `after`: where the next item of the turn stands; None where the turn ends."""
+    return Closing(layout, place, after)
 
 
 def without(literals: Iterable[Literal], count: int) -> Iterator[Literal]:
@@ -108,4 +127,5 @@ def without(literals: Iterable[Literal], count: int) -> Iterator[Literal]:
 
 def _overlap(text: str, tail: str) -> int:
     """How much of `tail` stands at the end of `text` already."""
-    return next((size for size in range(min(len(text), len(tail)), 0, -1) if text.endswith(tail[:size])), 0)
+    sizes = range(min(len(text), len(tail)), 0, -1)
+    return next((size for size in sizes if text.endswith(tail[:size])), 0) if sizes else 0

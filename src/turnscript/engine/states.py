@@ -61,7 +61,7 @@ class State:
     `own`: the scanner for what the prompt has written already, where the client's stop strings mean nothing.
     """
 
-    __slots__ = ("end_spaces", "escape", "kind", "own", "place", "scanner", "trigger")
+    __slots__ = ("end_spaces", "escape", "kind", "look", "own", "place", "scanner")
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class State:
     ) -> None:
         self.scanner: Scanner[Action] = Scanner(literals, escape if place is not None else None)
         self.own = own if own is not None else self.scanner
-        self.trigger = self.scanner.trigger
+        self.look = self.scanner.look
         self.kind = kind
         self.escape = escape
         self.place = place

@@ -11,6 +11,7 @@ from typing import Any
 from turnscript.conversation import Issue, Item, Text, Tool, ToolCall
 from turnscript.engine.layout import Place
 from turnscript.engine.machine import Machine
+from turnscript.engine.scanner import Look
 from turnscript.engine.states import Action, State, States
 from turnscript.engine.table import Group, Payload
 from turnscript.events import Event, OneStream, PartDelta, PartEnd, PartStart
@@ -76,7 +77,7 @@ class Teller(OneStream, ABC):
         self._end_kind = "after_end"
         self._state: State = states.gap("")
         self._step: Callable[[str, int], int] = self._gap
-        self._quick: Callable[[str], object] | None = None  # finds what makes a piece of text more than text
+        self._quick: Look | None = None  # tells which pieces are text and nothing more
         self._certain: Callable[[str], int] | None = None  # how much of any piece, with what is held, is text; -1: more
         self._sunk = self._texts  # where such pieces go, and from where on they are not counted yet
         self._sunk_from = 0
@@ -98,8 +99,8 @@ class Teller(OneStream, ABC):
 
     def _note_closing(self, literal: str) -> None:
         """The closing of calls: where it is a stop, the model should not go on."""
-        if not self._met_stop and any(literal.strip() == stop.strip() for stop in self.stops):
-            self._met_stop = True
+        if not self._met_stop:
+            self._met_stop = literal.strip() in map(str.strip, self.stops)
 
     def _take_events(self) -> list[Event]:
         events, self._events = self._events, []

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
@@ -20,7 +20,7 @@ from turnscript.engine.attributes import attribute_text, scan_attributes
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.recent import MB, recent
 from turnscript.engine.repeats import joined, lose_difference
-from turnscript.engine.scanner import Unescaper
+from turnscript.engine.scanner import Look, Unescaper, look_for
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
@@ -28,7 +28,7 @@ from turnscript.jsontext import is_json, json_string, plain, read_object, safe_j
 
 Kind = Literal["string", "json", "either"]
 _SPACE = re.compile(r"\s*")
-_NOT_PLAIN = re.compile(r'[<"\\\x00-\x1f\x7f\ud800-\udfff]').search
+_PLAIN = look_for((), re.compile(r'[<"\\\x00-\x1f\x7f\ud800-\udfff]').search)
 _FURTHEST = 256  # white space behind a closing tag, and a value that waits, are looked at no further than this
 _LONGEST_HEADER = 4096
 
@@ -115,9 +115,9 @@ class _Parameters(Machine):
         self._value: list[str] = []
         self._unescaper = Unescaper(reading.escape)
 
-    def quick(self) -> Callable[[str], object] | None:
-        inside = self._state == self._inside and self._kind == "string" and not self._unescaper.holds
-        return _NOT_PLAIN if inside else None
+    def look(self) -> Look | None:
+        inside = self._state == self._inside and self._kind == "string" and not self._unescaper.held
+        return _PLAIN if inside else None
 
     def certain(self, text: str) -> int:
         return self.waits(text)
