@@ -176,6 +176,16 @@ def test_the_next_prompt_says_it_byte_for_byte_replayed_or_not() -> None:
     assert longer.text == FORMAT.prompt(anew).text
 
 
+@pytest.mark.parametrize(("stop", "wanted"), [("\n<<PART>>\n", ["A"]), ("B\n", ["A", ""]), ("\nB", ["A", ""])])
+def test_a_stop_string_of_the_client_ends_the_answer_wherever_the_line_stands(stop: str, wanted: list[str]) -> None:
+    for size in (1, 3, 100):
+        parser = FORMAT.prompt(asked(stop=[stop]), thinking=False).parser()
+        written = "A\n<<PART>>\nB\nC"
+        events = [event for at in range(0, len(written), size) for event in parser.feed(written[at : at + size])]
+        response = ts.fold([*events, *parser.close()])
+        assert (wanted, stop) == (texts(response.items[0]), response.stop_sequence)
+
+
 def test_other_formats_have_no_such_line() -> None:
     for name in ts.formats():
         segment = ts.get_format(name).document.segment("assistant")

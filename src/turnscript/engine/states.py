@@ -173,7 +173,7 @@ class States:
             again = {opening: Action(Do.AGAIN, len(opening), place)}
         line = place.body.next_text
         texts = {line: Action(Do.NEXT, len(line.strip()), place, 1)} if line else {}
-        return again | self._ends() | client | dict(self._implied(place)) | texts | self._closes(place)
+        return again | self._ends() | texts | client | dict(self._implied(place)) | self._closes(place)
 
     def _openings(self, kind: str, *, spaced: bool) -> Iterator[tuple[str, Action]]:
         """The openings that may follow a kind; at the start of a turn, all."""

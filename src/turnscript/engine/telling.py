@@ -173,6 +173,8 @@ class Teller(OneStream, ABC):
 
     def _contents(self) -> list[Part]:
         """The texts of the part that goes on."""
+        if not self._breaks:
+            return [Text(text="".join(self._texts))]
         breaks, self._breaks = self._breaks, []
         cuts = pairwise([0, *breaks, len(self._texts)])
         return [Text(text="".join(self._texts[start:end])) for start, end in cuts]
