@@ -15,7 +15,7 @@ from turnscript.jsontext import Json
 from turnscript.sse import frame
 
 API = OpenAIChat()
-ALL = ("text", "thinking", "call", "refusal", "custom", "idless")
+ALL = ("text", "texts", "thinking", "call", "refusal", "custom", "idless")
 """The kinds of parts that an answer of this API can say."""
 
 

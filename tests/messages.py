@@ -11,12 +11,12 @@ import msgspec
 
 from tests.strategies import events as answers
 from turnscript.apis.anthropic_messages import AnthropicMessages
-from turnscript.conversation import Request, Response, Settings, ToolCall
+from turnscript.conversation import Assistant, Request, Response, Settings, ToolCall
 from turnscript.events import Event
 from turnscript.sse import SseReader, frame
 
 API = AnthropicMessages()
-KINDS = ("text", "thinking", "call", "refusal", "custom", "idless")
+KINDS = ("text", "texts", "thinking", "call", "refusal", "custom", "idless")
 Frames = list[tuple[str, dict[str, Any]]]
 
 
@@ -84,12 +84,19 @@ WHOLE = stream(start(), *text(0, "Hé", "llo"), *call(1, '{"a"', ": 1.0}"), *end
 
 
 def bare(response: Response) -> Response:
-    """A response without what this API makes up or does not say, such as ids of calls that had none; without origin."""
+    """A response without what this API makes up or does not say, such as ids of calls that had none; without origin.
+
+    Each text is a block, and read as an item, whether or not it was one of several.
+    """
     bared = msgspec.structs.replace(response, id=None, model=None, raw=None, origin=None)
-    bared.items = [
-        msgspec.structs.replace(item, id=None) if isinstance(item, ToolCall) and "toolu_" in (item.id or "") else item
-        for item in response.items
-    ]
+    bared.items = []
+    for item in response.items:
+        if isinstance(item, ToolCall) and "toolu_" in (item.id or ""):
+            bared.items.append(msgspec.structs.replace(item, id=None))
+        elif isinstance(item, Assistant) and len(item.content) > 1:
+            bared.items += [msgspec.structs.replace(item, content=[part]) for part in item.content]
+        else:
+            bared.items.append(item)
     return bared
 
 

@@ -14,7 +14,7 @@ from turnscript.events import Event, MessageEnd
 from turnscript.sse import SseReader, frame
 
 API = OpenAIResponses()
-KINDS = ("text", "thinking", "call", "refusal", "custom", "idless")
+KINDS = ("text", "texts", "thinking", "call", "refusal", "custom", "idless")
 REQUEST = API.parse_request({"model": "gpt-client", "input": "Hi"})
 TOOLS = [
     {"type": "function", "name": "plain__tool", "parameters": {}, "strict": None},

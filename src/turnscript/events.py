@@ -53,6 +53,10 @@ class ScoredDelta(PartDelta, gc=False):
     tokens: list[TokenLogprob] = []
 
 
+class NextText(PartDelta, gc=False):
+    """One text of a part is over, and what comes is of its next one: a message may hold several. It adds no text."""
+
+
 class PartEnd(Struct, gc=False):
     """A part is complete. `part` is the whole item; None when what began as a call turned out to be none.
 

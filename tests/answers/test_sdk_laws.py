@@ -19,7 +19,7 @@ from tests.strategies import events as drawn
 from turnscript.conversation import Refusal, Response, ToolCall
 from turnscript.events import Event, fold
 
-KINDS = ("text", "thinking", "call", "refusal", "custom", "idless")
+KINDS = ("text", "texts", "thinking", "call", "refusal", "custom", "idless")
 
 
 def few() -> settings:

@@ -208,6 +208,16 @@ def test_events_are_json_lines() -> None:
     assert expected == events(UNIVERSAL, "--format", "rwkv-universal")
 
 
+def test_an_answer_of_several_texts_shows_each() -> None:
+    text = "One.\n<<PART>>\nTwo.\n<<ASSISTANT_END>>"
+    told = events(text, "--format", "rwkv-universal", "--chunk", "9")
+    part = {"type": "text", "text": "One.Two.", "texts": ["One.", "Two."]}
+    assert {"type": "next_text", "index": 0} in told
+    assert [part] == [one["part"] for one in told if one["type"] == "part_end"]
+    assert [part] == read_json(text, "--format", "rwkv-universal")["items"]
+    assert "  One.\n\n  Two.\n" in run("read", "--format", "rwkv-universal", stdin=text).stdout
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize(("name", "text"), [("rwkv-universal", UNIVERSAL), ("ai00-v1", AI00), ("rwkv-goose", GOOSE)])
 def test_pieces_of_any_size_give_the_same(size: int, name: str, text: str, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from turnscript.exchange import alone, archived
 from turnscript.logprobs import Candidate, TokenLogprob
 
 FEWER = fewer()
-KINDS = ("text", "thinking", "call", "refusal", "custom", "idless")
+KINDS = ("text", "texts", "thinking", "call", "refusal", "custom", "idless")
 ARCHIVES = [name for name in ts.formats() if ts.get_format(name).document.metadata is not None]
 OWN = st.sampled_from(["created", "usage", "items", "x", "origin", "choices", "é", "<<META>>", "stop_details", "raw"])
 

@@ -15,9 +15,9 @@ from tests import corpora
 from tests.conformance.examples import fewer
 from tests.growth import assert_grows_below
 from tests.strategies import conversations, text
-from turnscript.engine.layout import document_literals
+from turnscript.engine.layout import document_literals, layout_of
 from turnscript.engine.prompt import Prompt
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, raw_text
+from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, raw_text
 from turnscript.format import Format
 from turnscript.jsontext import json_of
 
@@ -45,7 +45,7 @@ def check_events(events: list[Event], written: str) -> ts.Response:
     """F4: parts start, grow and end in order; deltas join to the part, a call's name is told once; no byte is lost."""
     assert written == raw_text(events)
     assert isinstance(events[-1], MessageEnd)
-    deltas: list[str] = []
+    texts: list[str] = []
     begun: ts.Item | None = None
     expected, going_on = 0, False
     for event in events[:-1]:
@@ -53,15 +53,16 @@ def check_events(events: list[Event], written: str) -> ts.Response:
         assert expected == event.index
         if isinstance(event, PartStart):
             assert not going_on
-            going_on, deltas, begun = True, [], event.part
+            going_on, texts, begun = True, [""], event.part
         elif isinstance(event, PartDelta):
             assert going_on
-            deltas.append(event.text)
+            texts += [""] if isinstance(event, NextText) else []
+            texts[-1] += event.text
         elif isinstance(event, PartEnd):
             assert going_on
             going_on, expected = False, expected + 1
             if event.part is not None:
-                assert "".join(deltas) == content_of(event.part)
+                assert texts == contents_of(event.part)
                 assert named(begun) == named(event.part)
     assert not going_on
     return ts.fold(events)
@@ -73,12 +74,17 @@ def named(item: ts.Item | None) -> tuple[str, str]:
     return item.kind, item.name if isinstance(item, ts.ToolCall) else ""
 
 
-def content_of(item: ts.Item) -> str:
-    """What the deltas of an item join to."""
+def contents_of(item: ts.Item) -> list[str]:
+    """What the deltas of an item join to, by its texts."""
     if isinstance(item, ts.ToolCall):
-        return item.arguments
+        return [item.arguments]
     assert isinstance(item, ts.Assistant | ts.Thinking)
-    return "".join(part.text for part in item.content if isinstance(part, ts.Text))
+    return [part.text for part in item.content if isinstance(part, ts.Text)]
+
+
+def content_of(item: ts.Item) -> str:
+    """The same as one."""
+    return "".join(contents_of(item))
 
 
 def answers(request: ts.Request) -> Iterator[tuple[ts.Request, list[ts.Item]]]:
@@ -148,6 +154,26 @@ def test_an_answer_reads_back_in_any_pieces(format_name: str, name: str) -> None
         prompt = format_.prompt(asked, thinking=False)
         for pieces in every_cut(written):
             assert whole == check_events(events_behind(prompt, pieces), written)
+
+
+@FEWER
+@given(data=st.data())
+def test_an_answer_of_several_texts_reads_back(format_name: str, data: st.DataObject) -> None:
+    """F2, F3: each as its own where the format has a line between two; where it has none, as it joins them."""
+    format_ = ts.get_format(format_name)
+    said_ = data.draw(st.lists(text.texts().filter(str.strip), min_size=2, max_size=3))
+    asked = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])]))
+    answer = ts.Assistant(content=[ts.Text(text=one) for one in said_])
+    written = written_by_model(format_, asked, [answer])
+    assert written is not None
+    written = after_opening(format_, written)
+    whole = check_events(events_of(format_, asked, [written]), written)
+    if format_.document.segment("assistant").body.next_text:
+        assert [said_] == [contents_of(item) for item in whole.items]
+    prompt = format_.prompt(asked, thinking=False)
+    size = data.draw(st.integers(1, 9))
+    pieces = [written[at : at + size] for at in range(0, len(written), size)]
+    assert whole == check_events(events_behind(prompt, pieces), written)
 
 
 @corpora.on_every
@@ -244,12 +270,13 @@ def test_a_prompt_that_forces_a_call_is_a_call_that_has_begun(format_name: str, 
 def pieces_of(format_: Format) -> list[str]:
     """The format's own literals, whole and broken, and what stands between them."""
     literals = [literal.strip() for literal in document_literals(format_.document) if literal.strip()]
+    lines = [line for line in {place.body.next_text for place in layout_of(format_.document).places.values()} if line]
     tokens = list(dict.fromkeys([*format_.special_tokens, *literals]))
     halves = [token[: len(token) // 2] for token in tokens if len(token) > 1]
     json_text = ['{"name": "get_weather", "arguments": {"city": "Tokyo"}}', '{"city": "To', '"}', "{", "}", "[1]"]
     heads = [' name="get_weather"', ' id="c1">>\n', ">", ">\n", ">>\n", '"', "name=x"]
     words = ["a", " ", "\n", "\n\n", "\\", "<", "</", "```json\n", "é", "字👍", "true", "\x00", "User:", "\n\nUser: hi"]
-    return [*tokens, *halves, *json_text, *heads, *words]
+    return [*tokens, *lines, *lines, *halves, *json_text, *heads, *words]
 
 
 @FEWER

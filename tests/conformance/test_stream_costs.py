@@ -24,7 +24,7 @@ from turnscript.jsontext import Json
 from turnscript.sse import HOLE, around, frame
 
 FEWER = fewer()
-KINDS = ("text", "thinking", "call", "refusal", "custom", "idless")
+KINDS = ("text", "texts", "thinking", "call", "refusal", "custom", "idless")
 ODD = 'a"\\\n\r\t\x00\x1f\x7f\u2028é日😀</script>'
 
 

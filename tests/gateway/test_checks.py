@@ -237,7 +237,7 @@ POLICIES = [
     CallPolicy(action="retry"),
     CallPolicy(action="text", faults=frozenset({"unknown_tool"})),
 ]
-KINDS = ("text", "thinking", "call", "custom", "idless")
+KINDS = ("text", "texts", "thinking", "call", "custom", "idless")
 SOME = [Tool(name="f"), Tool(name="get_weather", parameters=json_of(SCHEMA)), Tool(name="apply_patch", type="custom")]
 
 

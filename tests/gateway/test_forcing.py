@@ -127,7 +127,7 @@ def test_a_call_that_was_none_does_not_count() -> None:
     assert ["assistant", "tool_call"] == [item.kind for item in fold(OneCall().feed(events)).items]
 
 
-@given(data=st.data(), events=told_events.event_lists(("text", "call", "thinking", "custom")))
+@given(data=st.data(), events=told_events.event_lists(("text", "texts", "call", "thinking", "custom")))
 def test_one_call_is_the_same_whole_and_in_pieces(data: st.DataObject, events: list[Event]) -> None:
     expected = OneCall().feed(events)
     one = OneCall()

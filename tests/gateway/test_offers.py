@@ -395,7 +395,7 @@ ORIGINS = {
     "apply_patch": Origin("apply_patch", None, shim=True),
     "f": Origin("exec", "functions", shim=True),
 }
-KINDS = ("text", "thinking", "call", "idless")
+KINDS = ("text", "texts", "thinking", "call", "idless")
 
 
 @st.composite

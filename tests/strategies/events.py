@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 from tests.strategies import jsontext, text
 from turnscript.conversation import Assistant, Item, Refusal, Response, Text, Thinking, ToolCall, Usage
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart
 
 Draw = st.DrawFn
 Pieces = Callable[[str], Sequence[str]]
 
 NAMES = ("get_weather", "f", "apply_patch", "mcp__fs__read", "a-b_c")
 MODELS = (None, "rwkv-7", "gpt-x")
+USUAL = ("text", "texts", "thinking", "call")
 STOPS = ("\n\nUser:", "END", "```", "停")
 
 
@@ -47,7 +48,7 @@ def told(response: Response, pieces: Pieces, cut: ToolCall | None = None) -> lis
     events: list[Event] = []
     for index, item in enumerate(response.items):
         events.append(PartStart(index, head_of(item)))
-        events += [PartDelta(index, piece) for piece in pieces(content_of(item)) if piece]
+        events += _deltas(index, item, pieces)
         events.append(PartEnd(index, item))
     if cut is not None:
         index = len(response.items)
@@ -57,6 +58,18 @@ def told(response: Response, pieces: Pieces, cut: ToolCall | None = None) -> lis
     end = MessageEnd(response.finish_reason, response.stop_sequence, response.usage, list(response.issues))
     end.id, end.model, end.extra = response.id, response.model, dict(response.extra)
     return [*events, end]
+
+
+def _deltas(index: int, item: Item, pieces: Pieces) -> list[Event]:
+    """The deltas of a part; of one with several texts they say where each ends."""
+    texts = [content_of(item)]
+    if isinstance(item, Assistant) and all(isinstance(part, Text) for part in item.content):
+        texts = [content_of(Assistant(content=[part])) for part in item.content]
+    events: list[Event] = []
+    for number, content in enumerate(texts):
+        events += [NextText(index, "")] * bool(number)
+        events += [PartDelta(index, piece) for piece in pieces(content) if piece]
+    return events
 
 
 def in_pieces(size: int) -> Pieces:
@@ -78,9 +91,11 @@ def texts(*, empty: bool = True) -> st.SearchStrategy[str]:
 
 
 @st.composite
-def items(draw: Draw, kinds: Sequence[str] = ("text", "thinking", "call"), *, empty: bool = True) -> list[Item]:
-    """The parts of an answer, in any order. `kinds` may also hold `refusal`, `custom` (a call of free text) and
-    `idless` (a call that the model gave no id)."""
+def items(draw: Draw, kinds: Sequence[str] = USUAL, *, empty: bool = True) -> list[Item]:
+    """The parts of an answer, in any order; `texts` is one with several.
+
+    `kinds` may also hold `refusal`, `custom` (a call of free text) and `idless` (a call that the model gave no id).
+    """
     found: list[Item] = []
     for kind in draw(st.lists(st.sampled_from(kinds), max_size=5)):
         found.append(_item(draw, kind, len(found), empty))
@@ -90,6 +105,9 @@ def items(draw: Draw, kinds: Sequence[str] = ("text", "thinking", "call"), *, em
 def _item(draw: Draw, kind: str, index: int, empty: bool) -> Item:
     if kind == "text":
         return Assistant(content=[Text(text=draw(texts(empty=empty)))])
+    if kind == "texts":
+        said = draw(st.lists(texts(empty=empty), min_size=2, max_size=3))
+        return Assistant(content=[Text(text=one) for one in said])
     if kind == "thinking":
         return Thinking(content=[Text(text=draw(texts(empty=empty)))])
     if kind == "refusal":
@@ -102,7 +120,7 @@ def _item(draw: Draw, kind: str, index: int, empty: bool) -> Item:
 
 
 @st.composite
-def responses(draw: Draw, kinds: Sequence[str] = ("text", "thinking", "call"), *, empty: bool = True) -> Response:
+def responses(draw: Draw, kinds: Sequence[str] = USUAL, *, empty: bool = True) -> Response:
     """A whole answer with a reason that fits it; also one without any part."""
     response = Response(items=draw(items(kinds, empty=empty)))
     if any(isinstance(item, ToolCall) for item in response.items):
@@ -118,9 +136,7 @@ def responses(draw: Draw, kinds: Sequence[str] = ("text", "thinking", "call"), *
 
 
 @st.composite
-def event_lists(
-    draw: Draw, kinds: Sequence[str] = ("text", "thinking", "call"), *, empty: bool = True, cut: bool = True
-) -> list[Event]:
+def event_lists(draw: Draw, kinds: Sequence[str] = USUAL, *, empty: bool = True, cut: bool = True) -> list[Event]:
     """The events of an answer, every content cut at random. `cut`: one in some ends inside a call, at the limit."""
     response = draw(responses(kinds, empty=empty))
     call = None

@@ -46,7 +46,7 @@ def test_a_stream_reads_back_as_what_was_told_or_the_difference_is_listed(events
     assert losses or bare(fold(events)) == bare(fold(read(data)))
 
 
-@given(events=answers.event_lists(("text", "thinking", "call"), empty=False))
+@given(events=answers.event_lists(("text", "texts", "thinking", "call"), empty=False))
 def test_ordinary_answers_lose_nothing_in_a_stream(events: list[Event]) -> None:
     ending = events[-1]
     assert isinstance(ending, MessageEnd)

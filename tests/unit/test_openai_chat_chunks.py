@@ -201,16 +201,16 @@ def expected_items(items: list[Item]) -> list[Item]:
             found.append(ToolCall(name=item.name, arguments=text, id=item.id))
             continue
         assert isinstance(item, Thinking | Assistant)
-        part = item.content[0]
-        assert isinstance(part, Text | Refusal)
-        last = found[-1] if found else None
-        if isinstance(last, Thinking | Assistant) and type(last) is type(item):
-            before = last.content[0]
-            if type(before) is type(part) and isinstance(before, Text | Refusal):
-                last.content = [type(part)(text=before.text + part.text)]
-                continue
-        if part.text:
-            found.append(type(item)(content=[part]))
+        for part in item.content:
+            assert isinstance(part, Text | Refusal)
+            last = found[-1] if found else None
+            if isinstance(last, Thinking | Assistant) and type(last) is type(item):
+                before = last.content[0]
+                if type(before) is type(part) and isinstance(before, Text | Refusal):
+                    last.content = [type(part)(text=before.text + part.text)]
+                    continue
+            if part.text:
+                found.append(type(item)(content=[part]))
     return found
 
 

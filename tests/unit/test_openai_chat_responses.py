@@ -424,7 +424,7 @@ def merged(items: list[Item]) -> dict[str, Any]:
     return said | {key: "".join(said[key]) for key in ("content", "refusal", "thinking")}
 
 
-ALL = ("text", "thinking", "call", "refusal", "custom", "idless")
+ALL = ("text", "texts", "thinking", "call", "refusal", "custom", "idless")
 
 
 @given(responses(ALL))

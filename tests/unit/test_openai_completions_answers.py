@@ -225,13 +225,13 @@ def test_errors_have_the_shape_of_the_other_apis_of_this_house() -> None:
     assert (404, "model_not_found", "unknown model 'm'; there is none") == (status, told["code"], told["message"])
 
 
-@given(responses(("text", "thinking", "call", "refusal")))
+@given(responses(("text", "texts", "thinking", "call", "refusal")))
 def test_a_written_answer_is_read_as_the_same_text(response: Response) -> None:
     again = API.parse_response(API.render_response(response, ASKED).data)
     assert (said(response.items), response.usage) == (said(again.items), again.usage)
 
 
-@given(event_lists(("text", "thinking", "call")), st.data())
+@given(event_lists(("text", "texts", "thinking", "call")), st.data())
 def test_a_written_stream_cut_anywhere_is_read_as_the_same_text(events: list[Event], data: st.DataObject) -> None:
     before = fold(events)
     renderer = API.stream_renderer(ASKED)
@@ -256,7 +256,7 @@ def client(server: Loopback) -> Iterator[openai.OpenAI]:
 
 
 @settings(max_examples=20)
-@given(events=event_lists(("text", "thinking", "call")))
+@given(events=event_lists(("text", "texts", "thinking", "call")))
 def test_the_sdk_takes_answers_and_streams(server: Loopback, client: openai.OpenAI, events: list[Event]) -> None:
     response = fold(events)
     server.answer(API.render_response(response, ASKED).data)

@@ -20,12 +20,12 @@ from turnscript.cli.output import STREAM, Files, Sink
 from turnscript.cli.prompt import FormatName, asked_of, check_name, format_of, has_colours, legible, one_line
 from turnscript.cli.report import Screen, fault, plural
 from turnscript.cli.source import Source
-from turnscript.conversation import Conversation, Item, Request, Response, Thinking, Tool, ToolCall, text_content
+from turnscript.conversation import Conversation, Item, Request, Response, Text, Thinking, Tool, ToolCall, text_content
 from turnscript.convert import parse
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.plaintext import TextParser
 from turnscript.errors import InvalidInput, InvalidRequest, TurnscriptError, UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
+from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, fold
 from turnscript.format import Format
 from turnscript.jsontext import Json, read_list, read_object, utf8
 from turnscript.losses import Loss, summary
@@ -310,6 +310,8 @@ def event_record(event: Event) -> dict[str, Any]:
         part.pop("text", None)
         part.pop("arguments", None)
         return {"type": "part_start", "index": event.index, "part": part}
+    if type(event) is NextText:
+        return {"type": "next_text", "index": event.index}
     if isinstance(event, PartDelta):
         return {"type": "part_delta", "index": event.index, "text": event.text}
     if isinstance(event, PartEnd):
@@ -329,7 +331,10 @@ def item_record(item: Item) -> dict[str, Any]:
         record |= {"id": item.id, "name": item.name, "arguments": item.arguments}
         fields: tuple[str, ...] = ("namespace", "custom", "open")
     else:
-        record["text"] = text_content(getattr(item, "content", ()))
+        content = getattr(item, "content", ())
+        record["text"] = text_content(content)
+        if len(content) > 1:
+            record["texts"] = [part.text for part in content if isinstance(part, Text)]
         fields = ("of", "name", "open")
     for field in fields:
         value = getattr(item, field, None)
@@ -393,7 +398,7 @@ def _head(item: Item) -> str:
 
 def _text(item: Item) -> str:
     record = item_record(item)
-    return str(record.get("arguments", record.get("text")))
+    return "\n\n".join(record.get("texts", [record.get("arguments", record.get("text"))]))
 
 
 def _indented(text: str) -> str:

@@ -17,7 +17,7 @@ from turnscript.conversation import Extra, Opaque, Part, Settings, Text, Thinkin
 from turnscript.engine.argumentsonly import ArgumentsMachine, FreeTextMachine
 from turnscript.engine.jsonscan import begins_object
 from turnscript.engine.machine import Machine, PlainBody, Reading
-from turnscript.engine.parts import PART_TAG, is_plain, read_parts, write_parts
+from turnscript.engine.parts import NEXT_TEXT, PART_TAG, is_plain, read_parts, write_parts
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
@@ -32,6 +32,7 @@ class Parts(PlainBody):
     """The content of a system, user or assistant item: one plain text, or texts and other parts with part lines."""
 
     literals: tuple[str, ...] = (PART_TAG,)
+    next_text = NEXT_TEXT
     plain = True
 
     def attributes(self, item: Any, archive: bool) -> Mapping[str, str]:

@@ -100,6 +100,7 @@ class TurnParser(CallSteps):
         self._seeding = False
         self._pending, self._issues, self._call_raw, self._payload_at = [], [], [], 0
         self._texts.clear()
+        self._breaks.clear()
         self._tail.clear()
         self._index, self._offset, self._uncounted = -1, -len(self._held), len(self._held)
         self._opened = 0  # where what is open may have begun earlier
@@ -239,17 +240,26 @@ class TurnParser(CallSteps):
             self._content(text[position : found.start()])
             self._act(action, text[found.start() : end], found.start())
             return end
-        end = len(text)
-        if not self._closing:
-            end = scanner.hold(text, position) if held < 0 else held
-        elif self._finish in (None, "stop") and not self._strict:
-            end -= len(self._stripped(text[position:]))
+        if self._closing:
+            return self._last_text(text, position)
+        end = scanner.hold(text, position) if held < 0 else held
         if end > position:
             self._content(text[position:end])
-        if self._closing:
-            self._read(text[end:])
-            return len(text)
         return end
+
+    def _last_text(self, text: str, position: int) -> int:
+        """The end of all inside a text: white space there may be of a closing, and the line of a next text is whole."""
+        end, line = len(text), self._the_place().body.next_text
+        if line in self._state.scanner.actions and text.endswith(line[:-1], position):
+            self._content(text[position : end - len(line) + 1])
+            self._read(line[:-1])
+            self._next_text()
+            return end
+        if self._finish in (None, "stop") and not self._strict:
+            end -= len(self._stripped(text[position:]))
+        self._content(text[position:end])
+        self._read(text[end:])
+        return len(text)
 
     def _behind_prompt(self, text: str, position: int) -> tuple[Scanner[Action], re.Match[str] | None, int]:
         """The same where the prompt has written a part of the text: the client's stops count only behind that.
@@ -314,6 +324,8 @@ class TurnParser(CallSteps):
         if do is Do.CLOSE and place is not None:
             self._end_part()
             self._enter_gap(place.kind, self._group)
+        elif do is Do.NEXT:
+            self._next_text()
         elif do is Do.LEAVE:
             self._group = None
             self._note_closing(literal)

@@ -23,6 +23,8 @@ from turnscript.jsontext import is_json, plain, text_of, type_word
 
 PART_TAG = "<<PART"
 """How a part line begins."""
+NEXT_TEXT = f"\n{PART_TAG}>>\n"
+"""The part line of a text, on a line of its own. It is the only one that means anything where a model writes it."""
 SUMMARY = "summary"
 """The type of texts in the summary of a thought. Another part that stands there says so in an attribute."""
 _IN_SUMMARY = f' in="{SUMMARY}"'

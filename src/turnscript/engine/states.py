@@ -23,6 +23,7 @@ class Do(Enum):
 
     OPEN = "a segment begins"
     GROUP = "a group of segments begins"
+    NEXT = "a text of the segment ends, and its next one begins"
     CLOSE = "the segment ends"
     LEAVE = "the group ends"
     END = "the turn ends"
@@ -170,7 +171,9 @@ class States:
         if not place.plain_head:
             opening = f"{place.open}{place.head_end}".strip()
             again = {opening: Action(Do.AGAIN, len(opening), place)}
-        return again | self._ends() | client | dict(self._implied(place)) | self._closes(place)
+        line = place.body.next_text
+        texts = {line: Action(Do.NEXT, len(line.strip()), place, 1)} if line else {}
+        return again | self._ends() | texts | client | dict(self._implied(place)) | self._closes(place)
 
     def _openings(self, kind: str, *, spaced: bool) -> Iterator[tuple[str, Action]]:
         """The openings that may follow a kind; at the start of a turn, all."""

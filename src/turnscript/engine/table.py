@@ -63,8 +63,9 @@ class Body(Protocol):
     """A payload shape: writes an item's payload, and reads it back into the item's fields.
 
     `literals`: tags inside the payload. `carries`: the item's fields that the payload holds beside its content.
-    `begins`: how the payload of every call begins. `says_name`: whether it says which tool is called; `name_last`:
-    whether its arguments stand before that.
+    `begins`: how the payload of every call begins. `next_text`: the line between two texts, where a model may write
+    several in one payload; the newline at its end is also that before what follows.
+    `says_name`: whether it says which tool is called; `name_last`: whether its arguments stand before that.
     `formats`: whether an attribute `format` of the opening tag tells how the payload is written. `plain`: the payload
     of an item that says one text is that text. `compact`: it writes JSON without white space between the tokens.
     """
@@ -74,6 +75,7 @@ class Body(Protocol):
     formats: bool
     plain: bool
     begins: str
+    next_text: str
     says_name: bool
     name_last: bool
     compact: bool

@@ -6,15 +6,16 @@ import codecs
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from itertools import pairwise
 from typing import Any
 
-from turnscript.conversation import Issue, Item, Text, Tool, ToolCall
+from turnscript.conversation import Issue, Item, Part, Text, Tool, ToolCall
 from turnscript.engine.layout import Place
 from turnscript.engine.machine import Machine
 from turnscript.engine.scanner import Look
 from turnscript.engine.states import Action, State, States
 from turnscript.engine.table import Group, Payload
-from turnscript.events import Event, OneStream, PartDelta, PartEnd, PartStart
+from turnscript.events import Event, NextText, OneStream, PartDelta, PartEnd, PartStart
 
 Step = Callable[[str, int], int]
 """Takes text and where to go on; returns how far it was read. The same place and no other step: it waits for more."""
@@ -59,6 +60,7 @@ class Teller(OneStream, ABC):
         self._index = -1
         self._part: Item | None = None  # the part that is going on
         self._texts: list[str] = []  # its content
+        self._breaks: list[int] = []  # where in that its next texts begin, if it has several
         self._place: Place | None = None  # of the segment that is going on
         self._skip = False  # one newline belongs to the opening
         self._machine: Machine | None = None
@@ -163,19 +165,34 @@ class Teller(OneStream, ABC):
             self._texts.append(text)
             self._events.append(PartDelta(self._index, text, self._raw()))
 
+    def _next_text(self) -> None:
+        """The line between two texts; before any, it says that there is one. Its newline belongs to what follows."""
+        self._skip = True
+        if self._part is not None:
+            self._breaks.append(len(self._texts))
+            self._events.append(NextText(self._index, "", self._raw()))
+
+    def _contents(self) -> list[Part]:
+        """The texts of the part that goes on."""
+        if not self._breaks:
+            return [Text(text="".join(self._texts))]
+        breaks, self._breaks = self._breaks, []
+        cuts = pairwise([0, *breaks, len(self._texts)])
+        return [Text(text="".join(self._texts[start:end])) for start, end in cuts]
+
     def _end_part(self) -> None:
         """The part that goes on, if any, is complete. A text that only white space made begin is none."""
         part = self._part
         if part is None:
             return
         self._part, self._skip = None, False
-        text = "".join(self._texts)
         if self._strict:
+            text = "".join(self._texts)
             payload = Payload(text, {}, 1, _NO_ESCAPE)
             for field, value in self._states.layout.places[part.kind].body.read(payload).items():
                 setattr(part, field, value)
         else:
-            part.content = [Text(text=text)]  # type: ignore[attr-defined]
+            part.content = self._contents()  # type: ignore[attr-defined]
         self._events.append(PartEnd(self._index, part, self._raw()))
 
     def _the_machine(self) -> Machine:

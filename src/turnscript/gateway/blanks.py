@@ -38,7 +38,7 @@ class Blanks:
         if self._held:
             if type(self._held[-1]) is PartEnd:
                 event = self._settle(event, out)
-            elif type(event) is PartEnd or (type(event) is PartDelta and not event.text.strip()):
+            elif type(event) is PartEnd or (isinstance(event, PartDelta) and not event.text.strip()):
                 self._held.append(event)
                 return
             else:

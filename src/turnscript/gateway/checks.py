@@ -27,7 +27,7 @@ from msgspec import Struct
 from turnscript.conversation import Assistant, Issue, Response, Text, Tool, ToolCall
 from turnscript.conversation import calls as calls_of
 from turnscript.engine.recent import MB, recent
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, raw_text
+from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, raw_text
 from turnscript.gateway.schemasize import References, applications, unrolled
 from turnscript.jsontext import Json, is_object, plain, text_of
 
@@ -296,7 +296,7 @@ class CallGate:
         self._policy = policy
         self._action: Action = policy.action
         self._kept: list[str] = []
-        self._told: dict[int, int] = {}  # of parts that have begun: how many characters of them are out
+        self._told: dict[int, int] = {}  # of parts that have begun: how much of them is out (`_size`)
         self._held: list[Event] = []  # a call that is not complete, and before it the end of the part it cut short
         self._in_call = False
         self._left = 0  # calls that went out
@@ -333,8 +333,7 @@ class CallGate:
         said: dict[int, int] = {}
         for event in again:
             if not isinstance(event, MessageEnd):
-                more = len(event.text) if isinstance(event, PartDelta) else 0
-                said[event.index] = said.get(event.index, 0) + more
+                said[event.index] = said.get(event.index, 0) + _size(event)
         # A part of the first attempt that the parser has not begun yet will begin once more: -1 is that beginning.
         self._skip_text = {index: told - said.get(index, -1) for index, told in self._told.items()}
         self._skip_text = {index: count for index, count in self._skip_text.items() if count > 0}
@@ -427,7 +426,7 @@ class CallGate:
         if isinstance(event, PartStart):
             self._told[event.index] = 0
         elif isinstance(event, PartDelta):
-            self._told[event.index] = self._told.get(event.index, 0) + len(event.text)
+            self._told[event.index] = self._told.get(event.index, 0) + _size(event)
         elif isinstance(event, PartEnd):
             self._told.pop(event.index, None)
 
@@ -465,12 +464,19 @@ class CallGate:
         if not count:
             return cut
         if isinstance(cut, PartDelta):
-            self._skip_text[cut.index] = max(0, count - len(cut.text))
+            self._skip_text[cut.index] = max(0, count - _size(cut))
+            if type(cut) is NextText:
+                return PartDelta(cut.index, "", cut.raw)
             cut.text = cut.text[count:]
         elif isinstance(cut, PartStart):
             self._skip_text[cut.index] = count - 1
             return PartDelta(cut.index, "", cut.raw)
         return cut
+
+
+def _size(event: Event) -> int:
+    """How much an event adds to its part: characters, or the end of one of its texts, which counts as one."""
+    return 1 if type(event) is NextText else len(event.text) if isinstance(event, PartDelta) else 0
 
 
 __all__ = [

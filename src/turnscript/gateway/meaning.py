@@ -76,13 +76,16 @@ def meanings(items: Sequence[Item], ids: bool = True, mends: Mapping[str, Mend] 
     take them off. `mends`: by the name of a tool, what clients mend in its calls; then also as it is mended.
     """
     texts: list[str] = []
+    bare: list[str] = []
     others: list[object] = []
     called: list[object] = []
     mended: list[object] = []
     for item in items:
         if isinstance(item, Assistant):
-            text = "".join([part.text for part in item.content if isinstance(part, Text | Refusal)])
+            each = [part.text for part in item.content if isinstance(part, Text | Refusal)]
+            text = "".join(each)
             texts += [text] if text.strip() else []
+            bare += [one.strip() for one in each]
             others += [_part(part) for part in item.content if not isinstance(part, Text | Refusal)]
             others += [item.name] if item.name is not None else []
         elif isinstance(item, ToolCall):
@@ -91,7 +94,7 @@ def meanings(items: Sequence[Item], ids: bool = True, mends: Mapping[str, Mend] 
             id_ = item.id if ids and not is_generated(item.id) else None
             called.append((_bytes(name), said, None if id_ is None else _bytes(id_)))
             mended.append((_bytes(name), same, None if id_ is None else _bytes(id_)))
-    spoken = dict.fromkeys(("".join(texts).strip(), "".join([text.strip() for text in texts])))
+    spoken = dict.fromkeys(("".join(texts).strip(), "".join(bare)))
     calls = [called] if mended == called else [called, mended]
     return [digest(_bytes(text), others, one) for one in calls for text in spoken]
 

@@ -22,7 +22,7 @@ from turnscript.apis.anthropic_messages.response_writing import AnswerWriter
 from turnscript.apis.anthropic_messages.writing import is_text
 from turnscript.conversation import Assistant, Extra, Item, Request, Thinking, Usage
 from turnscript.errors import TurnscriptError, UpstreamError, half_a_pair
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, no_event
+from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, no_event
 from turnscript.jsontext import Json, plain, read_list, read_object, text_of
 from turnscript.losses import Loss
 from turnscript.sources import telling
@@ -37,6 +37,7 @@ _join = b"".join
 _DELTA = "content_block_delta"
 _COMPACTED = ("content", "encrypted_content")
 """The members of a compaction that its delta says; all others are in its start."""
+_CHANGED = "it was sent before it was known in full, and became something else"
 _DELTAS = {"text": ("text_delta", "text"), "thinking": ("thinking_delta", "thinking")}
 
 
@@ -61,6 +62,7 @@ class StreamWriter:
         self._live: int | None = None  # the part that is sent as it is said
         self._kind = ""  # of its block
         self._sent: list[str] = []  # its text so far; without any, its block is not open yet
+        self._closed: list[str] = []  # the texts before it in the same part, each a block that is closed
         self._before = self._behind = b""  # around a delta of it
         self._late: list[PartEnd] = []  # parts that ended while another went on
 
@@ -98,6 +100,8 @@ class StreamWriter:
                         self._open()
                     out += (self._before, _encode(event.text), self._behind)
                     self._sent.append(event.text)
+                elif type(event) is NextText and event.index == self._live and self._sent:
+                    self._next_text()
         except UnicodeEncodeError as error:
             raise half_a_pair(error, "a text of the answer") from None
         return self._taken()
@@ -207,6 +211,12 @@ class StreamWriter:
         members = self._members(type_, **{member: HOLE})
         self._before, self._behind = around({"type": _DELTA, **members}, _DELTA)
 
+    def _next_text(self) -> None:
+        """The open block is over: the part goes on with another one."""
+        self._closed.append("".join(self._sent))
+        self._sent = []
+        self._stop()
+
     def _part_end(self, event: PartEnd) -> None:
         self._writer.origin = event.origin
         if event.index != self._live:
@@ -216,8 +226,9 @@ class StreamWriter:
                 self._late.append(event)
             return
         sent, self._sent, self._live = "".join(self._sent), [], None
-        if sent:
-            self._finish(event, sent)
+        closed, self._closed = self._closed, []
+        if sent or closed:
+            self._finish(event, closed, sent)
         else:
             self._part(event)
         self._flush()
@@ -237,19 +248,34 @@ class StreamWriter:
         for block in self._writer.blocks(event.part):
             self._whole(block)
 
-    def _finish(self, event: PartEnd, sent: str) -> None:
-        """The end of a block that was sent as it was said: whatever of the part was not."""
+    def _finish(self, event: PartEnd, closed: list[str], sent: str) -> None:
+        """The end of a part that was sent as it was said: whatever of it was not. `closed`: its first texts, each in a
+        block; `sent`: what stands in the one that is open."""
         part = event.part
         blocks = self._writer.blocks(part) if part is not None else []
         mine = [block for block in blocks if isinstance(block, dict) and block["type"] == self._kind]
-        type_, member = _DELTAS[self._kind]
+        _, member = _DELTAS[self._kind]
         where = (part.at if part is not None else "") or f"items[{event.index}]"
+        first, rest = mine[: len(closed)], mine[len(closed) :]
+        if [block[member] for block in first] != closed:
+            self._lose(where, "approximated", _CHANGED)
+        for block in first:
+            self._lose_late(_unfolded(block), where)
+        if sent:
+            self._finish_block(rest, sent, where)
+            rest = []
+        for block in [*rest, *(block for block in blocks if block not in mine)]:
+            self._whole(block)
+
+    def _finish_block(self, mine: list[Body], sent: str, where: str) -> None:
+        """The end of a block that was sent as it was said. `mine`: the blocks that it stands for, one mostly."""
+        type_, member = _DELTAS[self._kind]
         said = "".join([block[member] for block in mine])
         if said.startswith(sent):
             for piece in [said[len(sent) :]] if said != sent else ():
                 self._delta(type_, **{member: piece})
         else:
-            self._lose(where, "approximated", "it was sent before it was known in full, and became something else")
+            self._lose(where, "approximated", _CHANGED)
         if len(mine) == 1:
             self._close(mine[0], where)
         else:
@@ -258,20 +284,25 @@ class StreamWriter:
             if self._kind == "thinking":
                 self._delta("signature_delta", signature="")
         self._stop()
-        for block in blocks:
-            if block not in mine:
-                self._whole(block)
 
     def _close(self, block: Body, where: str) -> None:
         """What a block that was sent already has besides its text."""
-        type_, member = _DELTAS[self._kind]
+        type_, _ = _DELTAS[self._kind]
         opening, deltas = _unfolded(block)
         for delta, members in deltas:
             if delta != type_:
                 self._delta(delta, **members)
+        self._lose_late((opening, []), where)
+
+    def _lose_late(self, block: tuple[Any, list[tuple[str, Body]]], where: str) -> None:
+        """Report what of a block came too late: its start was sent, and deltas of it that were not cannot follow."""
+        opening, deltas = block
+        type_, member = _DELTAS[self._kind]
         behind = {name: value for name, value in opening.items() if name not in ("type", member, "signature")}
         for name in telling(behind, WORDS):
             self._lose(f"{where}.{name}", "dropped", "it was not known when the block began")
+        for delta in dict.fromkeys(delta for delta, _ in deltas if delta != type_):
+            self._lose(f"{where}.{delta.removesuffix('_delta')}", "dropped", "it was not known when the block ended")
 
     def _end(self, event: MessageEnd) -> None:
         if self._live is not None:

@@ -44,7 +44,7 @@ from turnscript.apis.openai_chat.thoughts import WITHIN_CLOSE, WITHIN_OPEN, entr
 from turnscript.chunked import ChunkEnding, asks_usage, encoded
 from turnscript.citations import take_pages, wrapped
 from turnscript.conversation import Assistant, Item, Opaque, Refusal, Request, Text, Thinking, ToolCall
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
+from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
 from turnscript.grouping import slot_of
 from turnscript.jsontext import read_object
 from turnscript.losses import Loss
@@ -110,7 +110,7 @@ class ChatStreamRenderer(ChunkEnding):
                 self._end(out, event.part, event.index)
             elif isinstance(event, MessageEnd):
                 self._finish(out, event)
-            else:
+            elif type(event) is not NextText:  # which one text cannot say
                 raise no_event("a stream is sent", [event])
         return b"".join(out)
 
@@ -209,9 +209,8 @@ class ChatStreamRenderer(ChunkEnding):
                 out.append(self._delta(b'{"%b":%b}' % (kind, encoded(one.text))))
             if pages:
                 out.append(self._delta(encoded({"annotations": wrapped(pages)})))
-            if one.text:
-                self._texts = True
-                self._order.note("refusal" if isinstance(one, Refusal) else "text", part.at)
+            self._texts = self._texts or bool(one.text)
+            self._order.note("refusal" if isinstance(one, Refusal) else "text", part.at)
 
     def _call(self, out: list[bytes], part: ToolCall) -> None:
         rendering = self._rendering

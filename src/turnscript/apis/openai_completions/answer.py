@@ -52,7 +52,7 @@ from turnscript.conversation import (
 )
 from turnscript.errorobject import upstream_error
 from turnscript.errors import InvalidRequest, UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
+from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.logprobs import TokenLogprob
 from turnscript.losses import Loss
@@ -404,7 +404,7 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
                 self._end(out, event)
             elif isinstance(event, MessageEnd):
                 self._finish(out, event)
-            else:
+            elif type(event) is not NextText:  # which one text cannot say
                 raise no_event("a stream is sent", [event])
         return b"".join(out)
 

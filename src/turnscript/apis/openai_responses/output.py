@@ -1,6 +1,6 @@
 """Owns output items: writing them as a response holds them, and reading them back.
 
-The log probabilities of a text are those of its first part; events tell them without the bytes of each token.
+The log probabilities of an item are told with its texts; events tell them without the bytes of each token.
 
 A response says more than a request does of the same item: its status, and empty lists of annotations and log
 probabilities. What is always so is left out when it is read: `completed`, empty lists and nulls.
@@ -16,7 +16,15 @@ from turnscript.api import OFFICIAL, Api, Body, Rendering
 from turnscript.apis.openai_responses.naming import Named, Naming
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import COMPLETED, IN_PROGRESS, INCOMPLETE, said
-from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, SUMMARY, Place, write_parts
+from turnscript.apis.openai_responses.parts import (
+    OUTPUT,
+    REASONING,
+    SUMMARY,
+    Place,
+    text_of_part,
+    type_of_part,
+    write_parts,
+)
 from turnscript.apis.openai_responses.reading import read_items
 from turnscript.apis.openai_responses.slots import EMPTY, TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT
 from turnscript.apis.openai_responses.writing import Writer, search_call
@@ -37,7 +45,7 @@ from turnscript.conversation import (
 )
 from turnscript.grouping import shape_of, slot_of
 from turnscript.jsontext import Json, read_object
-from turnscript.logprobs import Candidate, TokenLogprob
+from turnscript.logprobs import Candidate, TokenLogprob, data_of
 from turnscript.sources import part_path
 from turnscript.wire import missing
 
@@ -113,12 +121,11 @@ class Output:
             return self._parts(item, index, item.content, REASONING)
         said, cited = self._pages(item)
         written = self._parts(item, index, said, OUTPUT)
-        tokens = self.logprobs.get(index, [])
-        for part in written:
-            if isinstance(part, dict) and part.get("type") == OUTPUT:
-                part.setdefault("annotations", next(cited, []))
-                part.setdefault("logprobs", [told_token(one) for one in tokens])
-                tokens = []
+        texts = [part for part in written if type_of_part(part) == OUTPUT]
+        shares = _shared(self.logprobs.get(index, []), [text_of_part(part) for part in texts])
+        for part, tokens in zip(texts, shares, strict=True):
+            part.setdefault("annotations", next(cited, []))
+            part.setdefault("logprobs", [told_token(one) for one in tokens])
         return written
 
     def _pages(self, item: Assistant) -> tuple[list[Part], Iterator[list[Body]]]:
@@ -211,9 +218,31 @@ class Output:
             self._rendering.lose(at, "approximated", f"a thought of kind {item.of!r} became ordinary reasoning")
 
 
+def _shared(tokens: list[TokenLogprob], texts: list[str]) -> Iterator[list[TokenLogprob]]:
+    """The tokens of each of an item's texts: as many as have its bytes, and the rest for the last."""
+    start = 0
+    for text in texts[:-1]:
+        end, left = start, len(text.encode("utf-8", "replace"))
+        while left > 0 and end < len(tokens):
+            left -= len(data_of(tokens[end]))
+            end += 1
+        yield tokens[start:end]
+        start = end
+    if texts:
+        yield tokens[start:]
+
+
 def told_token(token: TokenLogprob) -> Body:
     """A token as an item holds it. What its bytes are has to be said."""
     return _scored(token) | {"top_logprobs": [_scored(one) for one in token.top_logprobs]}
+
+
+def brief(tokens: Any) -> Any:
+    """Tokens as an event tells them: without their bytes. Those of another server are as it wrote them."""
+    if not isinstance(tokens, list):
+        return tokens
+    kept = [{key: one[key] for key in one if key != "bytes"} for one in tokens]
+    return [one | {"top_logprobs": brief(one["top_logprobs"])} if "top_logprobs" in one else one for one in kept]
 
 
 def _scored(token: Candidate) -> Body:

@@ -32,6 +32,7 @@ from turnscript.sources import part_path
 from turnscript.wire import Verbatim, Wire
 
 INPUT, OUTPUT, SUMMARY, REASONING = "input_text", "output_text", "summary_text", "reasoning_text"
+REFUSAL = "refusal"
 _BREAKPOINT = "prompt_cache_breakpoint"
 _SHARED = (_BREAKPOINT,)
 """Members of what goes in that another API has as well, and that mean the same there."""
@@ -304,3 +305,24 @@ _WRITE: dict[type, Callable[[Place, Any, int], Any]] = {
     Audio: _write_audio,
     Raw: _write_raw,
 }
+
+
+# Parts as they are told piece by piece.
+
+
+def blank_part(kind: str, text: str = "") -> Body:
+    """A content part with that text and nothing else."""
+    if kind == REFUSAL:
+        return {"type": REFUSAL, "refusal": text}
+    body: Body = {"type": kind, "text": text}
+    return body | {"annotations": [], "logprobs": []} if kind == OUTPUT else body
+
+
+def type_of_part(body: Any) -> str:
+    """The type of a written part; empty for what is kept as it was."""
+    return str(body.get("type", "")) if isinstance(body, dict) else ""
+
+
+def text_of_part(body: Any) -> str:
+    """What a written part says."""
+    return str(body.get("text", body.get("refusal", "")))

@@ -21,53 +21,44 @@ from msgspec import Raw as RawJson
 from turnscript.answers import came_to_nothing, is_whole
 from turnscript.api import Api, Body, Reply
 from turnscript.apis.openai_responses.errors import failure_of, flat_error
-from turnscript.apis.openai_responses.naming import Named, response_id
+from turnscript.apis.openai_responses.naming import response_id
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import COMPLETED, FAILED, IN_PROGRESS, INCOMPLETE, write_ending
-from turnscript.apis.openai_responses.output import OVERTAKEN, Output, is_search_call, told_token
-from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, SUMMARY
+from turnscript.apis.openai_responses.output import OVERTAKEN, Output, brief, is_search_call, told_token
+from turnscript.apis.openai_responses.parts import (
+    OUTPUT,
+    REASONING,
+    REFUSAL,
+    SUMMARY,
+    blank_part,
+    text_of_part,
+    type_of_part,
+)
 from turnscript.apis.openai_responses.response import Report, lose_stop, own_extra, told_status
+from turnscript.apis.openai_responses.stream_parts import LivePart
 from turnscript.citations import with_pages_on_ends
-from turnscript.conversation import Assistant, Item, Refusal, Request, Text, Thinking, ToolCall
+from turnscript.conversation import Assistant, Item, Request, Thinking, ToolCall
 from turnscript.errors import InvalidConversation, TurnscriptError, UpstreamError, half_a_pair
-from turnscript.events import Event, MessageEnd, OneStream, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
+from turnscript.events import (
+    Event,
+    MessageEnd,
+    NextText,
+    OneStream,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ScoredDelta,
+    no_event,
+)
 from turnscript.jsontext import Json, read_list
 from turnscript.sse import HOLE, around, comment, frame
 
 _encode = msgspec.json.Encoder().encode
 _join = b"".join
 _TEXTS = {OUTPUT: ("response.output_text", "text"), REASONING: ("response.reasoning_text", "text")}
-_REFUSAL = "refusal"
 _ARGUMENTS = "response.function_call_arguments"
 _INPUT = "response.custom_tool_call_input"
 _TERMINALS = {COMPLETED: "response.completed", FAILED: "response.failed"}
-
-
-class _Part:
-    """A part that is being told. `told`: its deltas so far; `open`: its first content part was announced. `frames`: the
-    events that tell a delta, each around its number and the text; None as long as there was no delta."""
-
-    __slots__ = ("at", "frames", "kind", "named", "open", "told")
-
-    def __init__(self, named: Named, at: int) -> None:
-        self.named = named
-        self.at = at  # the output index; -1: an item without a place here
-        self.kind = _kind(named.item)
-        self.open = False
-        self.told: list[str] = []
-        self.frames: list[list[bytes]] | None = None
-
-    @property
-    def id(self) -> Any:
-        item = self.named.item
-        return item.item_id if isinstance(item, ToolCall) else getattr(item, "id", None)
-
-
-def _kind(item: Item) -> str:
-    """The type of the text that the deltas of a part are."""
-    if isinstance(item, Assistant):
-        return _REFUSAL if item.content and isinstance(item.content[0], Refusal) else OUTPUT
-    return REASONING if isinstance(item, Thinking) else ""
 
 
 _Live = tuple[Callable[[str], None], bytes, bytes, bytes]
@@ -87,13 +78,13 @@ class StreamWriter(OneStream):
         self._opened = RawJson(b"{}")
         self._number = 0
         self._out: list[bytes] = []
-        self._parts: dict[int, _Part] = {}
+        self._parts: dict[int, LivePart] = {}
         self._live: dict[int, _Live] = {}  # the parts of which a delta is one event, once they have begun to say
         self._calls: dict[int, PartStart] = {}  # the calls that are not told yet, in order
         self._whole: dict[int, PartEnd] = {}  # those of them that are complete
         self._count = 0
         self._latest = -1  # the index of the last part that has a place in the output
-        self._ready: tuple[_Part, Item, int] | None = None  # complete, but for its `output_item.done`
+        self._ready: tuple[LivePart, Item, int] | None = None  # complete, but for its `output_item.done`
         self._done: list[tuple[int, RawJson]] = []
         self._items: list[Item] = []
         self._over = False
@@ -259,7 +250,7 @@ class StreamWriter(OneStream):
         self._settle(COMPLETED)
         named = self._output.naming.begin(event.part, event.index)
         body = self._output.opening(named, event.index)
-        part = _Part(named, -1 if body is None else self._count)
+        part = LivePart(named, -1 if body is None else self._count)
         self._parts[event.index] = part
         if body is not None:
             self._count += 1
@@ -271,6 +262,9 @@ class StreamWriter(OneStream):
         if self._over:
             return
         part, text = self._part(event.index), event.text
+        if type(event) is NextText:
+            self._next_text(part, event.index)
+            return
         scored = isinstance(event, ScoredDelta) and part.kind == OUTPUT
         if not (text or scored) or part.at < 0:
             return
@@ -282,12 +276,24 @@ class StreamWriter(OneStream):
         part.told.append(text)
         if isinstance(event, ScoredDelta) and scored:
             self._output.logprobs.setdefault(event.index, []).extend(event.tokens)
-            self._emit(*self._text_delta(part, OUTPUT, 0, text, _brief([told_token(one) for one in event.tokens])))
+            tokens = brief([told_token(one) for one in event.tokens])
+            self._emit(*self._text_delta(part, OUTPUT, len(part.closed), text, tokens))
             return
         said = _bytes(text)
         for before, between, behind in part.frames:
             self._out += (before, _encode(self._number), between, said, behind)
             self._number += 1
+
+    def _next_text(self, part: LivePart, index: int) -> None:
+        """A content part is complete, and the next one begins with its first delta."""
+        if part.at < 0 or part.kind != OUTPUT:
+            return
+        if not part.open:
+            self._open_content(part)
+        self._live.pop(index, None)
+        part.end_text()
+        body = self._output.content(Assistant(content=list(part.closed)), index)[-1]
+        self._close(part, len(part.closed) - 1, body)
 
     def _around(self, type_: str, members: Body) -> list[bytes]:
         return around({"type": type_, "sequence_number": HOLE, **members}, type_)
@@ -322,8 +328,7 @@ class StreamWriter(OneStream):
         item = copy(part.named.item)
         item.open = True
         if isinstance(item, Assistant | Thinking):
-            told = "".join(part.told)
-            item.content = [Refusal(text=told) if part.kind == _REFUSAL else Text(text=told)] if told else []
+            item.content = part.content()
             self._end_content(part, item, index)
         self._ready = (part, item, index)
         self._items.append(item)
@@ -339,7 +344,7 @@ class StreamWriter(OneStream):
         if tell:
             self._emit("response.output_item.done", {"output_index": part.at, "item": encoded})
 
-    def _part(self, index: int) -> _Part:
+    def _part(self, index: int) -> LivePart:
         part = self._parts.get(index)
         if part is None:
             raise InvalidConversation(f"an event of part {index}, which has not begun or is over")
@@ -347,7 +352,7 @@ class StreamWriter(OneStream):
 
     # Calls.
 
-    def _end_call(self, part: _Part, item: ToolCall) -> None:
+    def _end_call(self, part: LivePart, item: ToolCall) -> None:
         if is_search_call(item):  # it is told by the item alone
             return
         event, whole = _call_words(item)
@@ -357,99 +362,102 @@ class StreamWriter(OneStream):
 
     # Messages and thoughts.
 
-    def _open_content(self, part: _Part) -> list[tuple[str, Body]]:
+    def _open_content(self, part: LivePart) -> list[tuple[str, Body]]:
         """Announce the content part that is told in pieces, and give the events of a piece."""
         part.open = True
-        self._content_event(part, "response.content_part.added", 0, _blank(part.kind))
-        telling = [self._text_delta(part, part.kind, 0, HOLE)]
+        at = len(part.closed)
+        self._content_event(part, "response.content_part.added", at, blank_part(part.kind))
+        telling = [self._text_delta(part, part.kind, at, HOLE)]
         if self._shows_summary(part):
-            self._summary_event(part, "response.reasoning_summary_part.added", 0, {"part": _blank(SUMMARY)})
+            self._summary_event(part, "response.reasoning_summary_part.added", 0, {"part": blank_part(SUMMARY)})
             telling.append(self._summary_delta(part, 0, HOLE))
         return telling
 
-    def _shows_summary(self, part: _Part) -> bool:
+    def _shows_summary(self, part: LivePart) -> bool:
         """Whether the thought itself stands for its summary, piece by piece."""
         return self._output.summarise and part.kind == REASONING
 
-    def _end_content(self, part: _Part, item: Assistant | Thinking, index: int) -> None:
+    def _end_content(self, part: LivePart, item: Assistant | Thinking, index: int) -> None:
         """Close the content part that was told in pieces, and tell those that were not."""
         losses = len(self.losses)
         content = self._output.content(item, index)
         summary = self._output.summary(item, index) if isinstance(item, Thinking) else []
         del self.losses[losses:]  # they are told once, with the item
         told = "".join(part.told)
-        done = 0
+        done = at = len(part.closed)
         if part.open:
-            first = content[0] if content and _type(content[0]) == part.kind else None
-            whole = _text_of(first) if first is not None else ""
-            if first is None or not whole.startswith(told):
-                first, done = _blank(part.kind, told), len(content)  # the item itself says what its parts are
+            last = content[at] if len(content) > at and type_of_part(content[at]) == part.kind else None
+            whole = text_of_part(last) if last is not None else ""
+            if last is None or not whole.startswith(told):
+                last, done = blank_part(part.kind, told), len(content)  # the item itself says what its parts are
             else:
-                done = 1
+                done += 1
                 if len(whole) > len(told):
-                    self._emit(*self._text_delta(part, part.kind, 0, whole[len(told) :]))
-            self._close(part, 0, first)
+                    self._emit(*self._text_delta(part, part.kind, at, whole[len(told) :]))
+            self._close(part, at, last)
         for at in range(done, len(content)):
             self._whole_part(part, at, content[at])
         self._end_summary(part, summary, told)
 
-    def _whole_part(self, part: _Part, at: int, body: Any) -> None:
-        kind = _type(body)
-        if kind not in _TEXTS and kind != _REFUSAL:
+    def _whole_part(self, part: LivePart, at: int, body: Any) -> None:
+        kind = type_of_part(body)
+        if kind not in _TEXTS and kind != REFUSAL:
             self._content_event(part, "response.content_part.added", at, body)
             self._content_event(part, "response.content_part.done", at, body)
             return
-        self._content_event(part, "response.content_part.added", at, _blank(kind))
-        if _text_of(body):
-            self._emit(*self._text_delta(part, kind, at, _text_of(body)))
+        self._content_event(part, "response.content_part.added", at, blank_part(kind))
+        if text_of_part(body):
+            self._emit(*self._text_delta(part, kind, at, text_of_part(body)))
         self._close(part, at, body)
 
-    def _text_delta(self, part: _Part, kind: str, at: int, text: str | RawJson, tokens: Any = ()) -> tuple[str, Body]:
+    def _text_delta(
+        self, part: LivePart, kind: str, at: int, text: str | RawJson, tokens: Any = ()
+    ) -> tuple[str, Body]:
         event = _TEXTS[kind][0] if kind in _TEXTS else "response.refusal"
         members = self._place(part) | {"content_index": at, "delta": text}
         if kind == OUTPUT:
             members["logprobs"] = tokens
         return f"{event}.delta", members
 
-    def _close(self, part: _Part, at: int, body: Body) -> None:
+    def _close(self, part: LivePart, at: int, body: Body) -> None:
         """A content part is complete."""
-        kind = _type(body)
+        kind = type_of_part(body)
         event, member = _TEXTS.get(kind, ("response.refusal", "refusal"))
         annotations = body.get("annotations")
         for number, annotation in enumerate(_elements(annotations)):
             members = {"annotation_index": number, "annotation": annotation}
             self._emit("response.output_text.annotation.added", self._place(part) | {"content_index": at} | members)
-        members = self._place(part) | {"content_index": at, member: _text_of(body)}
+        members = self._place(part) | {"content_index": at, member: text_of_part(body)}
         if kind == OUTPUT:
-            members["logprobs"] = _brief(body.get("logprobs", []))
+            members["logprobs"] = brief(body.get("logprobs", []))
         self._emit(f"{event}.done", members)
         self._content_event(part, "response.content_part.done", at, body)
 
-    def _content_event(self, part: _Part, type_: str, at: int, body: Any) -> None:
+    def _content_event(self, part: LivePart, type_: str, at: int, body: Any) -> None:
         self._emit(type_, self._place(part) | {"content_index": at, "part": body})
 
-    def _place(self, part: _Part) -> Body:
+    def _place(self, part: LivePart) -> Body:
         return {"item_id": part.id, "output_index": part.at}
 
     # Summaries.
 
-    def _end_summary(self, part: _Part, summary: list[Any], told: str) -> None:
+    def _end_summary(self, part: LivePart, summary: list[Any], told: str) -> None:
         for at, body in enumerate(summary):
-            whole = _text_of(body)
+            whole = text_of_part(body)
             begun = at == 0 and part.open and self._shows_summary(part)
             if not begun:
-                self._summary_event(part, "response.reasoning_summary_part.added", at, {"part": _blank(SUMMARY)})
+                self._summary_event(part, "response.reasoning_summary_part.added", at, {"part": blank_part(SUMMARY)})
             rest = whole[len(told) :] if begun and whole.startswith(told) else "" if begun else whole
             if rest:
                 self._emit(*self._summary_delta(part, at, rest))
             self._summary_event(part, "response.reasoning_summary_text.done", at, {"text": whole})
             self._summary_event(part, "response.reasoning_summary_part.done", at, {"part": body})
 
-    def _summary_delta(self, part: _Part, at: int, text: str | RawJson) -> tuple[str, Body]:
+    def _summary_delta(self, part: LivePart, at: int, text: str | RawJson) -> tuple[str, Body]:
         members = self._place(part) | {"summary_index": at, "delta": text}
         return "response.reasoning_summary_text.delta", members
 
-    def _summary_event(self, part: _Part, type_: str, at: int, members: Body) -> None:
+    def _summary_event(self, part: LivePart, type_: str, at: int, members: Body) -> None:
         self._emit(type_, self._place(part) | {"summary_index": at} | members)
 
 
@@ -468,30 +476,6 @@ def _bytes(body: Any) -> bytes:
 def _call_words(item: ToolCall) -> tuple[str, Body]:
     said = item.arguments
     return (_INPUT, {"input": said}) if item.custom else (_ARGUMENTS, {"name": item.name, "arguments": said})
-
-
-def _blank(kind: str, text: str = "") -> Body:
-    """A content part with that text and nothing else."""
-    if kind == _REFUSAL:
-        return {"type": _REFUSAL, "refusal": text}
-    body: Body = {"type": kind, "text": text}
-    return body | {"annotations": [], "logprobs": []} if kind == OUTPUT else body
-
-
-def _type(body: Any) -> str:
-    return str(body.get("type", "")) if isinstance(body, dict) else ""
-
-
-def _text_of(body: Any) -> str:
-    return str(body.get("text", body.get("refusal", "")))
-
-
-def _brief(tokens: Any) -> Any:
-    """Tokens as an event tells them: without their bytes. Those of another server are as it wrote them."""
-    if not isinstance(tokens, list):
-        return tokens
-    kept = [{key: one[key] for key in one if key != "bytes"} for one in tokens]
-    return [one | {"top_logprobs": _brief(one["top_logprobs"])} if "top_logprobs" in one else one for one in kept]
 
 
 def _elements(value: Any) -> list[Any]:

@@ -1,0 +1,52 @@
+"""Owns one part of an answer while its stream is written: what was told of it, and in which events more is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from turnscript.apis.openai_responses.naming import Named
+from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, REFUSAL
+from turnscript.conversation import Assistant, Item, Part, Refusal, Text, Thinking, ToolCall
+
+
+class LivePart:
+    """A part that is being told; the events call it an item. `at`: its output index; -1: it has no place here.
+
+    `closed`: its texts that are complete, each a content part. `told`: the deltas of the one that goes on; `open`: that
+    was announced. `frames`: the events that tell a delta, each around its number and the text; None before one.
+    """
+
+    __slots__ = ("at", "closed", "frames", "kind", "named", "open", "told")
+
+    def __init__(self, named: Named, at: int) -> None:
+        self.named = named
+        self.at = at
+        self.kind = _kind(named.item)
+        self.closed: list[Text] = []
+        self.told: list[str] = []
+        self.open = False
+        self.frames: list[list[bytes]] | None = None
+
+    @property
+    def id(self) -> Any:
+        """The id of the item."""
+        item = self.named.item
+        return item.item_id if isinstance(item, ToolCall) else getattr(item, "id", None)
+
+    def end_text(self) -> None:
+        """What was told since the last one is a text, and the next one begins with its first delta."""
+        self.closed.append(Text(text="".join(self.told)))
+        self.told, self.frames, self.open = [], None, False
+
+    def content(self) -> list[Part]:
+        """What was told."""
+        told = "".join(self.told)
+        last: list[Part] = [Refusal(text=told) if self.kind == REFUSAL else Text(text=told)] if told else []
+        return [*self.closed, *last]
+
+
+def _kind(item: Item) -> str:
+    """The type of the text that the deltas of a part are."""
+    if isinstance(item, Assistant):
+        return REFUSAL if item.content and isinstance(item.content[0], Refusal) else OUTPUT
+    return REASONING if isinstance(item, Thinking) else ""
