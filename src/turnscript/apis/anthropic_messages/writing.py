@@ -41,13 +41,13 @@ from turnscript.sources import NOT_HERE, message_path
 JOINS = grouping.JOINS | {("tool_result", "tool_result")}
 SIDES = {**grouping.SIDES, "tool_result": "user"}
 
-_ID = re.compile(r"(?:[A-Za-z0-9_]|-(?!x[0-9a-f-]))+")
+_ID = re.compile(r"[A-Za-z0-9_-]+")
 _ID_ESCAPED = re.compile(r"[^A-Za-z0-9_-]|-(?=x[0-9a-f-])")
 
 
 def legal_id(id_: str) -> str:
     """An id in the characters that this API takes (letters, digits, `_`, `-`). No two ids become the same."""
-    if _ID.fullmatch(id_):
+    if _ID.fullmatch(id_) and "-x" not in id_:  # which most ids are
         return id_
     return _ID_ESCAPED.sub(lambda found: f"-x{ord(found[0]):x}-", id_) or "-x-"
 
