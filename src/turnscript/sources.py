@@ -28,7 +28,7 @@ from turnscript.conversation import (
     ToolCall,
     ToolResult,
 )
-from turnscript.jsontext import Json, read_object
+from turnscript.jsontext import NULL, Json, read_object
 from turnscript.losses import Loss, UnnamedLoss
 from turnscript.losses import part_path as part_of_message
 
@@ -48,9 +48,9 @@ NOT_HERE = "has no such member here"
 """How the loss of a member is told of a target."""
 EMPTY = "it is empty, which says nothing, and is left out"
 
-_NOTHING = (b"null", b"[]", b"{}")
-_EMPTY = frozenset({*_NOTHING, b'""'})
-_UNSET = _EMPTY | {b"0"}
+_NOTHING = (NULL, Json(b"[]"), Json(b"{}"))
+_EMPTY = (*_NOTHING, Json(b'""'))
+_UNSET = (*_EMPTY, Json(b"0"))
 _ENDS = ("finish_reason", "stop_sequence")
 _CHOICE = "$.choices["
 _FIRST = "choices[0]"
@@ -83,7 +83,7 @@ def content_path(item: Item) -> str:
 
 def not_here(target: str, path: str, value: Json | None = None) -> Loss:
     """The loss of a member without a name. `value`: what it says, where that may be nothing."""
-    empty = value is not None and bytes(value) in _NOTHING
+    empty = value is not None and value in _NOTHING
     return UnnamedLoss(path, "dropped", EMPTY if empty else f"{target} {NOT_HERE}")
 
 
@@ -91,27 +91,65 @@ def unnamed(extra: Extra, words: Words) -> Iterator[str]:
     """Where unnamed members stood, below what has them as its `extra`. Those in a holder wait there under its key, and
     the holder itself is not unnamed, unless it is kept whole: then it says its type."""
     for key, value in extra.items():
-        inner = read_object(value) if key in _names(words.get("holders", "")) and bytes(value)[:1] == b"{" else {}
+        inner = read_object(value) if key in holders(words) and bytes(value)[:1] == b"{" else {}
         if inner and "type" not in inner:
             yield from (f"{key}.{member}" for member in unnamed(inner, words))
         else:
             yield key
 
 
+class Unnamed:
+    """The unnamed members of a request on its way to another API: losses, but for those that say nothing."""
+
+    __slots__ = ("_holders", "_items", "_messages", "_silent", "_target", "_words")
+
+    def __init__(self, target: str, request: Request) -> None:
+        self._target = target
+        self._items = request.items
+        self._words = request.words
+        self._holders, self._silent = holders(request.words), silent(request.words)
+        self._messages: set[str] | None = None
+
+    def lose(self, key: str, value: Json, at: str, losses: list[Loss]) -> None:
+        """Report one member of what stands at a path."""
+        if key in self._silent and says_nothing(value) and self._is_item(at):
+            return
+        if key in self._holders:
+            paths = unnamed({key: value}, self._words)
+            losses += [not_here(self._target, f"{at}.{path}", value if path == key else None) for path in paths]
+        else:
+            losses.append(not_here(self._target, f"{at}.{key}", value))
+
+    def _is_item(self, at: str) -> bool:
+        """Whether an item or a part stands there, not a setting or a tool: those may be called the same."""
+        if self._messages is None:
+            self._messages = {message_path(item.at) for item in self._items}
+        return message_path(at) in self._messages
+
+
 def telling(extra: Extra, words: Words) -> Extra:
     """The unnamed members of an item or a part that say something. Clients send an answer back as they got it, with a
     null for the refusal that it is not."""
-    silent = _names(words.get("silent", ""))
-    return {key: value for key, value in extra.items() if key not in silent or not says_nothing(value)}
+    names = silent(words)
+    return {key: value for key, value in extra.items() if key not in names or not says_nothing(value)}
 
 
 def says_nothing(value: Json) -> bool:
     """Whether a value is null or empty, as is an object whose members all are, or are zero. Some servers write one for
     the sound that an answer has not."""
-    said = bytes(value)
-    if said[:1] != b"{" or said == b"{}":
-        return said in _EMPTY
-    return all(bytes(one) in _UNSET for one in read_object(value).values())
+    if value in _EMPTY:
+        return True
+    return bytes(value)[:1] == b"{" and all(one in _UNSET for one in read_object(value).values())
+
+
+def holders(words: Words) -> frozenset[str]:
+    """The members that hold others, by those words."""
+    return _names(words.get("holders", ""))
+
+
+def silent(words: Words) -> frozenset[str]:
+    """The members that an answer has whether they say anything or not, by those words."""
+    return _names(words.get("silent", ""))
 
 
 @cache
