@@ -57,6 +57,7 @@ _FIRST = "choices[0]"
 _STRINGS = frozenset({"string", "input", "object"})
 """The shapes of a content that has no parts in its source."""
 
+_FIRST_PARTS = (".content[0]", ".output[0]")
 _PART = re.compile(r"\.content\[(\d+)\]")
 _TOOL = re.compile(r"\$\.tools\[(\d+)\](.*)", re.DOTALL)
 _BLOCK = re.compile(r"\.content\[\d+\]$")
@@ -234,7 +235,7 @@ def at_source(request: Request, losses: list[Loss]) -> list[Loss]:
 
 def texts_in_source(request: Request, losses: list[Loss]) -> list[Loss]:
     """Losses in a text that is a string in its source, at that string."""
-    messages = {message_path(loss.path) for loss in losses if loss.path.endswith("[0]")}
+    messages = {message_path(loss.path) for loss in losses if loss.path.endswith(_FIRST_PARTS)}
     if request.origin is None or not messages:
         return losses
     # A long conversation has many items, and a loss in a few of them.
@@ -300,7 +301,7 @@ def _at(loss: Loss, path: str) -> Loss:
 
 
 def _plain(loss: Loss) -> Loss:
-    return _at(loss, loss.path)
+    return loss if type(loss) is Loss else Loss(loss.path, loss.kind, loss.detail)
 
 
 def _unnamed_of(item: Item, member: str, words: Words) -> list[str]:
