@@ -102,14 +102,14 @@ def unnamed(extra: Extra, words: Words) -> Iterator[str]:
 class Unnamed:
     """The unnamed members of a request on its way to another API: losses, but for those that say nothing."""
 
-    __slots__ = ("_holders", "_items", "_messages", "_silent", "_target", "_words")
+    __slots__ = ("_holders", "_items", "_lists", "_silent", "_target", "_words")
 
     def __init__(self, target: str, request: Request) -> None:
         self._target = target
         self._items = request.items
         self._words = request.words
         self._holders, self._silent = holders(request.words), silent(request.words)
-        self._messages: set[str] | None = None
+        self._lists: set[str] | None = None
 
     def lose(self, key: str, value: Json, at: str, losses: list[Loss]) -> None:
         """Report one member of what stands at a path."""
@@ -123,9 +123,9 @@ class Unnamed:
 
     def _is_item(self, at: str) -> bool:
         """Whether an item or a part stands there, not a setting or a tool: those may be called the same."""
-        if self._messages is None:
-            self._messages = {message_path(item.at) for item in self._items}
-        return message_path(at) in self._messages
+        if self._lists is None:
+            self._lists = {item.at.partition("[")[0] for item in self._items}
+        return at.partition("[")[0] in self._lists
 
 
 def telling(extra: Extra, words: Words) -> Extra:
