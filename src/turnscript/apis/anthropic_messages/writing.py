@@ -160,7 +160,7 @@ class Writer:
         """All items but those that only another API understands."""
         kept = []
         for item in items:
-            if isinstance(item, Opaque) and self.foreign:
+            if type(item) is Opaque and self.foreign:
                 self.lose(item, "", "dropped", f"{self.rendering.target} has nothing like {item.type!r}")
             else:
                 kept.append(item)
@@ -416,8 +416,11 @@ class Writer:
         block: Body = {"type": "tool_result", "tool_use_id": self._id(item)}
         hints = item.hints
         shape = "" if hints is None or self.foreign else hints.shape
-        parts = self._result_parts(item)
-        if len(parts) == 1 and is_plain_block(parts[0]) and (shape != "list" or self.seed):
+        text = single_text(item.content) if shape != "list" or self.seed else None
+        parts = self._result_parts(item) if text is None else []
+        if text is not None:
+            block["content"] = text
+        elif len(parts) == 1 and is_plain_block(parts[0]) and (shape != "list" or self.seed):
             block["content"] = parts[0]["text"]
         elif parts or shape not in ("absent", "null"):
             block["content"] = parts
