@@ -9,8 +9,10 @@ from turnscript.registry import get_api
 
 CORPUS = Path(__file__).parents[1] / "gateway" / "corpus"
 CLIENTS = (
+    "ai_sdk_messages",
     "ai_sdk_compatible",
     "aider_chat",
+    "claude_code_compat",
     "cline_chat",
     "codex",
     "continue_chat",
@@ -19,6 +21,7 @@ CLIENTS = (
     "opencode_chat",
     "opencode_messages",
     "pi_chat",
+    "pi_messages",
     "pydantic_ai_chat",
     "qwen_code_chat",
     "qwen_code_messages",
