@@ -29,11 +29,11 @@ from turnscript.errors import LossyConversion, TurnscriptError, UnknownName
 from turnscript.events import Event
 from turnscript.faults import fault_of, retry_headers
 from turnscript.given import Source, body_bytes
-from turnscript.jsontext import Json, read_object
+from turnscript.jsontext import NULL, Json, read_object
 from turnscript.losses import Loss, LossKind
 from turnscript.rendered import Rendered
 from turnscript.serving import Serving
-from turnscript.sources import Words, at_source, member_path, message_path, not_here, telling, unnamed
+from turnscript.sources import Unnamed, Words, at_source, member_path
 from turnscript.wire import Reader, Rest, mismatch
 
 Body = dict[str, Any]
@@ -97,7 +97,7 @@ class Rendering:
     unnamed members of the request that are still to be written.
     """
 
-    __slots__ = ("_messages", "extra", "flags", "foreign", "losses", "origin", "profile", "request", "target")
+    __slots__ = ("_unnamed", "extra", "flags", "foreign", "losses", "origin", "profile", "request", "target")
 
     def __init__(self, request: Request, api: Api, profile: str, flags: Mapping[str, str]) -> None:
         self.request = request
@@ -108,7 +108,7 @@ class Rendering:
         self.profile = profile
         self.flags = flags
         self.losses: list[Loss] = []
-        self._messages: set[str] | None = None
+        self._unnamed = Unnamed(api.name, request)
 
     def lose(self, path: str, kind: LossKind, detail: str) -> None:
         """Report a difference."""
@@ -147,22 +147,14 @@ class Rendering:
 
         `shared`: those that mean the same there as here, whichever API they came from; a null says nothing.
         """
-        if extra and not self.foreign:
+        if not self.foreign:
             merge(body, extra)
-        elif extra:
-            same = {key: value for key, value in extra.items() if key in shared and bytes(value) != b"null"}
-            body |= same
-            strange = {key: value for key, value in extra.items() if key not in same}
-            said = telling(strange, self.request.words)
-            strange = said if len(said) < len(strange) and self._is_item(at) else strange
-            paths = unnamed(strange, self.request.words)
-            self.losses += [not_here(self.target, f"{at}.{path}", strange.get(path)) for path in paths]
-
-    def _is_item(self, at: str) -> bool:
-        """Whether an item or a part stands there, not a setting or a tool: those may be called the same."""
-        if self._messages is None:
-            self._messages = {message_path(item.at) for item in self.request.items}
-        return message_path(at) in self._messages
+            return
+        for key, value in extra.items():
+            if key in shared and value != NULL:
+                body[key] = value
+            else:
+                self._unnamed.lose(key, value, at, self.losses)
 
 
 # The contract.

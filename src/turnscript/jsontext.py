@@ -22,6 +22,8 @@ from turnscript.errors import InvalidRequest
 Json = Raw
 """A JSON value as the text it arrived as (UTF-8 bytes, syntax already checked)."""
 
+NULL = Json(b"null")
+
 _PIECE = 4096
 _SHORT, _REMEMBERED = 32, 4096
 """So long is a piece at most whose spacing is remembered, and so many are."""

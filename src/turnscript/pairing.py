@@ -31,14 +31,17 @@ def is_generated(id_: str | None) -> bool:
     return id_ is not None and id_.startswith(_MADE)
 
 
-def name_results(items: Iterable[Item]) -> None:
-    """Give each result the name of the call that it answers by id, where it has none."""
-    names: dict[str | None, str] = {}
+def name_results(items: Iterable[Item]) -> bool:
+    """Give each result the name of the call that it answers by id, where it has none; whether an id looks generated."""
+    names: dict[str | None, str | None] = {}
     for item in items:
         if type(item) is ToolCall:
             names[item.id] = item.name
-        elif type(item) is ToolResult and item.name is None and item.id is not None:
-            item.name = names.get(item.id)
+        elif type(item) is ToolResult and item.id is not None:
+            name = names.setdefault(item.id, None)
+            if item.name is None:
+                item.name = name
+    return any(map(is_generated, names))
 
 
 def call_ids(items: Sequence[Item]) -> dict[int, str]:

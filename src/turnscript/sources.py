@@ -28,7 +28,7 @@ from turnscript.conversation import (
     ToolCall,
     ToolResult,
 )
-from turnscript.jsontext import Json, read_object
+from turnscript.jsontext import NULL, Json, json_of, read_object
 from turnscript.losses import Loss, UnnamedLoss
 from turnscript.losses import part_path as part_of_message
 
@@ -49,15 +49,16 @@ NOT_HERE = "has no such member here"
 """How the loss of a member is told of a target."""
 EMPTY = "it is empty, which says nothing, and is left out"
 
-_NOTHING = (b"null", b"[]", b"{}")
-_EMPTY = frozenset({*_NOTHING, b'""'})
-_UNSET = _EMPTY | {b"0"}
+_NOTHING = (NULL, Json(b"[]"), Json(b"{}"))
+_EMPTY = (*_NOTHING, Json(b'""'))
+_UNSET = (*_EMPTY, Json(b"0"))
 _ENDS = ("finish_reason", "stop_sequence")
 _CHOICE = "$.choices["
 _FIRST = "choices[0]"
 _STRINGS = frozenset({"string", "input", "object"})
 """The shapes of a content that has no parts in its source."""
 
+_FIRST_PARTS = (".content[0]", ".output[0]")
 _PART = re.compile(r"\.content\[(\d+)\]")
 _TOOL = re.compile(r"\$\.tools\[(\d+)\](.*)", re.DOTALL)
 _BLOCK = re.compile(r"\.content\[\d+\]$")
@@ -84,7 +85,7 @@ def content_path(item: Item) -> str:
 
 def not_here(target: str, path: str, value: Json | None = None) -> Loss:
     """The loss of a member without a name. `value`: what it says, where that may be nothing."""
-    empty = value is not None and bytes(value) in _NOTHING
+    empty = value is not None and value in _NOTHING
     return UnnamedLoss(path, "dropped", EMPTY if empty else f"{target} {NOT_HERE}")
 
 
@@ -92,39 +93,71 @@ def unnamed(extra: Extra, words: Words) -> Iterator[str]:
     """Where unnamed members stood, below what has them as its `extra`. Those in a holder wait there under its key, and
     the holder itself is not unnamed, unless it is kept whole: then it says its type."""
     for key, value in extra.items():
-        inner = read_object(value) if key in _names(words.get("holders", "")) and bytes(value)[:1] == b"{" else {}
+        inner = read_object(value) if key in holders(words) and bytes(value)[:1] == b"{" else {}
         if inner and "type" not in inner:
             yield from (f"{key}.{member}" for member in unnamed(inner, words))
         else:
             yield key
 
 
+class Unnamed:
+    """The unnamed members of a request on its way to another API: losses, but for those that say nothing."""
+
+    __slots__ = ("_holders", "_items", "_lists", "_silent", "_target", "_words")
+
+    def __init__(self, target: str, request: Request) -> None:
+        self._target = target
+        self._items = request.items
+        self._words = request.words
+        self._holders, self._silent = holders(request.words), silent(request.words)
+        self._lists: set[str] | None = None
+
+    def lose(self, key: str, value: Json, at: str, losses: list[Loss]) -> None:
+        """Report one member of what stands at a path."""
+        if key in self._silent and says_nothing(value, self._silent[key]) and self._is_item(at):
+            return
+        if key in self._holders:
+            paths = unnamed({key: value}, self._words)
+            losses += [not_here(self._target, f"{at}.{path}", value if path == key else None) for path in paths]
+        else:
+            losses.append(not_here(self._target, f"{at}.{key}", value))
+
+    def _is_item(self, at: str) -> bool:
+        """Whether an item or a part stands there, not a setting or a tool: those may be called the same."""
+        if self._lists is None:
+            self._lists = {item.at.partition("[")[0] for item in self._items}
+        return at.partition("[")[0] in self._lists
+
+
 def telling(extra: Extra, words: Words) -> Extra:
     """The unnamed members of an item or a part that say something. Clients send an answer back as they got it, with a
     null for the refusal that it is not."""
-    silent = _usual(words.get("silent", ""))
-    return {
-        key: value
-        for key, value in extra.items()
-        if key not in silent or not (says_nothing(value) or (silent[key] and _is_of(value, silent[key])))
-    }
+    usual = silent(words)
+    return {key: value for key, value in extra.items() if key not in usual or not says_nothing(value, usual[key])}
 
 
-def _is_of(value: Json, type_: str) -> bool:
-    """Whether a value is an object that says its type, and nothing else."""
+def says_nothing(value: Json, usual: str = "") -> bool:
+    """Whether a value is null or empty, as is an object whose members all are, or are zero. Some servers write one for
+    the sound that an answer has not. `usual`: a type that an object may say alone, and nothing by it."""
+    if value in _EMPTY:
+        return True
     if bytes(value)[:1] != b"{":
         return False
     members = read_object(value)
-    return len(members) == 1 and bytes(members.get("type", b"")) == f'"{type_}"'.encode()
+    if usual and len(members) == 1 and members.get("type") == json_of(usual):
+        return True
+    return all(one in _UNSET for one in members.values())
 
 
-def says_nothing(value: Json) -> bool:
-    """Whether a value is null or empty, as is an object whose members all are, or are zero. Some servers write one for
-    the sound that an answer has not."""
-    said = bytes(value)
-    if said[:1] != b"{" or said == b"{}":
-        return said in _EMPTY
-    return all(bytes(one) in _UNSET for one in read_object(value).values())
+def holders(words: Words) -> frozenset[str]:
+    """The members that hold others, by those words."""
+    return _names(words.get("holders", ""))
+
+
+def silent(words: Words) -> dict[str, str]:
+    """The members that an answer has whether they say anything or not, by those words, and the type that says nothing
+    there; most have none."""
+    return _usual(words.get("silent", ""))
 
 
 @cache
@@ -134,7 +167,6 @@ def _names(words: str) -> frozenset[str]:
 
 @cache
 def _usual(words: str) -> dict[str, str]:
-    """The silent members, and the type that says nothing there; empty for most."""
     return {name: type_ for name, _, type_ in (word.partition("=") for word in words.split())}
 
 
@@ -215,7 +247,7 @@ def at_source(request: Request, losses: list[Loss]) -> list[Loss]:
 
 def texts_in_source(request: Request, losses: list[Loss]) -> list[Loss]:
     """Losses in a text that is a string in its source, at that string."""
-    messages = {message_path(loss.path) for loss in losses if loss.path.endswith("[0]")}
+    messages = {message_path(loss.path) for loss in losses if loss.path.endswith(_FIRST_PARTS)}
     if request.origin is None or not messages:
         return losses
     # A long conversation has many items, and a loss in a few of them.
@@ -281,7 +313,7 @@ def _at(loss: Loss, path: str) -> Loss:
 
 
 def _plain(loss: Loss) -> Loss:
-    return _at(loss, loss.path)
+    return loss if type(loss) is Loss else Loss(loss.path, loss.kind, loss.detail)
 
 
 def _unnamed_of(item: Item, member: str, words: Words) -> list[str]:

@@ -57,6 +57,8 @@ from turnscript.wire import missing
 # A value that there is nothing to make of: null, or a list without elements.
 _EMPTY = re.compile(rb"null|\[\s*\]")
 _PLACES = Indexed("$.messages")
+_UNNAMED = "betas cache_control container context_management diagnostics fallbacks inference_geo mcp_servers speed"
+"""Members without a name in the model that ordinary bodies have: one that is not declared costs a second reading."""
 
 
 class AnthropicMessages(Api):
@@ -71,7 +73,12 @@ class AnthropicMessages(Api):
     profiles = (OFFICIAL, SEED)
     flags: ClassVar[Mapping[str, tuple[str, ...]]] = {"system": ("join", "blocks"), "mid_system": ("message", "hoist")}
     options: ClassVar[tuple[Option, ...]] = OPTIONS
-    typed: ClassVar[Mapping[str, Any]] = {"system": SYSTEM, "messages": MESSAGES, "tools": TOOLS}
+    typed: ClassVar[Mapping[str, Any]] = {
+        "system": SYSTEM,
+        "messages": MESSAGES,
+        "tools": TOOLS,
+        **dict.fromkeys(_UNNAMED.split(), Json),
+    }
     words = WORDS
 
     def read(self, members: dict[str, Any], request: Request) -> None:

@@ -30,7 +30,12 @@ class ToolMember(Wire):
     input_schema: Json | UnsetType = UNSET
     strict: bool | UnsetType = UNSET
     cache_control: Json | UnsetType = UNSET
+    defer_loading: Json | UnsetType = UNSET
+    eager_input_streaming: Json | UnsetType = UNSET
 
+
+_VERBATIM = ("cache_control", "defer_loading", "eager_input_streaming")
+"""Members without a name in the model, which are declared only to be read fast."""
 
 TOOLS = list[ToolMember]
 _read: Reader[list[ToolMember]] = Reader(TOOLS)
@@ -49,8 +54,9 @@ def _tool(wire: ToolMember, index: int) -> Tool:
     )
     if wire.rest:
         tool.extra = extra_of(wire.rest)
-    if wire.cache_control is not UNSET:
-        tool.extra["cache_control"] = wire.cache_control
+    if not (wire.cache_control is wire.defer_loading is wire.eager_input_streaming is UNSET):
+        said = ((name, getattr(wire, name)) for name in _VERBATIM)
+        tool.extra |= {name: value for name, value in said if value is not UNSET}
     if wire.type is not UNSET:
         if wire.type in ("custom", FUNCTION):
             tool.hints["type"] = wire.type

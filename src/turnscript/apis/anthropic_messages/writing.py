@@ -41,13 +41,13 @@ from turnscript.sources import NOT_HERE, message_path
 JOINS = grouping.JOINS | {("tool_result", "tool_result")}
 SIDES = {**grouping.SIDES, "tool_result": "user"}
 
-_ID = re.compile(r"(?:[A-Za-z0-9_]|-(?!x[0-9a-f-]))+")
+_ID = re.compile(r"[A-Za-z0-9_-]+")
 _ID_ESCAPED = re.compile(r"[^A-Za-z0-9_-]|-(?=x[0-9a-f-])")
 
 
 def legal_id(id_: str) -> str:
     """An id in the characters that this API takes (letters, digits, `_`, `-`). No two ids become the same."""
-    if _ID.fullmatch(id_):
+    if _ID.fullmatch(id_) and "-x" not in id_:  # which most ids are
         return id_
     return _ID_ESCAPED.sub(lambda found: f"-x{ord(found[0]):x}-", id_) or "-x-"
 
@@ -160,7 +160,7 @@ class Writer:
         """All items but those that only another API understands."""
         kept = []
         for item in items:
-            if isinstance(item, Opaque) and self.foreign:
+            if type(item) is Opaque and self.foreign:
                 self.lose(item, "", "dropped", f"{self.rendering.target} has nothing like {item.type!r}")
             else:
                 kept.append(item)
@@ -416,8 +416,11 @@ class Writer:
         block: Body = {"type": "tool_result", "tool_use_id": self._id(item)}
         hints = item.hints
         shape = "" if hints is None or self.foreign else hints.shape
-        parts = self._result_parts(item)
-        if len(parts) == 1 and is_plain_block(parts[0]) and (shape != "list" or self.seed):
+        text = single_text(item.content) if shape != "list" or self.seed else None
+        parts = self._result_parts(item) if text is None else []
+        if text is not None:
+            block["content"] = text
+        elif len(parts) == 1 and is_plain_block(parts[0]) and (shape != "list" or self.seed):
             block["content"] = parts[0]["text"]
         elif parts or shape not in ("absent", "null"):
             block["content"] = parts

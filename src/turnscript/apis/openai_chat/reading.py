@@ -74,8 +74,9 @@ def read_messages(value: Any, request: Request) -> None:
         if bytes(memoryview(value)[:1]) != b"[":
             raise mismatch(value, "$.messages", "an array of messages")
         value = [read_message(one, _PLACES[index]) for index, one in enumerate(read_list(value))]
+    items = request.items
     for index, message in enumerate(value):
-        _READERS[type(message)](message, _PLACES[index], request.items)
+        _READERS[type(message)](message, _PLACES[index], items)
     _pair(request)
 
 
@@ -157,7 +158,9 @@ def _read_tool(message: ToolMessage, at: str, items: list[Item]) -> None:
     name = None
     if message.name is not UNSET and bytes(message.name)[:1] == b'"':
         name = plain(message.name)
-    item = ToolResult(content=content, id=given(message.tool_call_id), name=name, extra=kept(message, "name"), at=at)
+    item = ToolResult(content=content, id=given(message.tool_call_id), name=name, at=at)
+    if message.rest or message.name is not UNSET:
+        item.extra = kept(message, "name")
     if shape or item.id is None:
         item.hints = Hints(shape=shape, slot="" if item.id is not None else "tool")
     items.append(item)
@@ -178,7 +181,7 @@ def _read_unknown(message: Verbatim, at: str, items: list[Item]) -> None:
 
 
 def _read_assistant(message: AssistantMessage, at: str, items: list[Item]) -> None:
-    extra = kept(message, "annotations")
+    extra = kept(message, "annotations") if message.rest or message.annotations is not UNSET else {}
     found: list[Item] = []
     thinking = _thinking(message, at, extra)
     if thinking is not None:

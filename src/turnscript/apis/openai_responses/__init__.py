@@ -30,28 +30,40 @@ Spec: https://developers.openai.com/api/reference/resources/responses, read 2026
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from turnscript.api import OFFICIAL, SEED, Api, Body, Rendering, Reply
-from turnscript.apis.openai_responses.objects import WORDS
+from turnscript.apis.openai_responses.objects import INPUT, WORDS
 from turnscript.apis.openai_responses.options import OPTIONS, ORIGIN
-from turnscript.apis.openai_responses.reading import drop_reasoning_ids, read_instructions, read_items, reopen
+from turnscript.apis.openai_responses.reading import (
+    drop_reasoning_ids,
+    read_instructions,
+    read_items,
+    read_ordinary,
+    reopen,
+)
 from turnscript.apis.openai_responses.response import parse_response, write_response
 from turnscript.apis.openai_responses.searches import name_searches
 from turnscript.apis.openai_responses.serving import SERVING
 from turnscript.apis.openai_responses.stream_reading import StreamReader, claims_event
 from turnscript.apis.openai_responses.stream_writing import StreamWriter
-from turnscript.apis.openai_responses.tools import SEARCH, read_tools, write_tools
+from turnscript.apis.openai_responses.tools import read_tools, write_tools
 from turnscript.apis.openai_responses.writing import write_items
 from turnscript.conversation import Hints, Item, Request, Response, Text, User
 from turnscript.errorobject import encoded, error_body
 from turnscript.errors import TurnscriptError
 from turnscript.given import Source
-from turnscript.jsontext import Json, plain, read_list
-from turnscript.losses import Loss
+from turnscript.jsontext import NULL, Json, plain, read_list
+from turnscript.losses import Indexed, Loss
 from turnscript.pairing import drop_generated_ids, name_results
 from turnscript.wire import mismatch
 
-_SEARCH = SEARCH.encode()
+_EMPTY = Json(b"[]")
+_PLACES = Indexed("$.input")
+_UNNAMED = (
+    "background client_metadata context_management conversation max_tool_calls previous_response_id prompt truncation"
+)
+"""Members without a name in the model that ordinary bodies have. One that is not known here costs a second reading."""
 
 
 class OpenAIResponses(Api):
@@ -64,33 +76,36 @@ class OpenAIResponses(Api):
     serving = SERVING
     profiles = (OFFICIAL, SEED)
     options = OPTIONS
+    typed: ClassVar[Mapping[str, Any]] = {
+        "instructions": str,
+        "input": INPUT,
+        "tools": list[Json],
+        **dict.fromkeys(_UNNAMED.split(), Json),
+    }
     words = WORDS
 
-    def read(self, members: dict[str, Json], request: Request) -> None:
+    def read(self, members: dict[str, Any], request: Request) -> None:
         items = request.items
-        tools = members.get("tools")
         instructions = members.get("instructions")
-        if instructions is not None and not _is_null(instructions):
+        if instructions is not None and instructions != NULL:
             found = read_instructions(instructions)
             if found is not None:
                 items += found
                 del members["instructions"]
         value = members.get("input")
-        if value is not None and not _is_null(value):
+        if value is not None and value != NULL:
             found = _read_input(value)
             if found:
                 items += found
                 del members["input"]
                 reopen(items)
+            else:
+                members["input"] = _EMPTY
         self._read_tools(members, request)
-        # Searches and generated ids are rare, and looking for their marks in the bytes is much the fastest.
-        said, offered = (b"" if one is None else bytes(one) for one in (value, tools))
-        if _SEARCH in said or _SEARCH in offered:
-            name_searches(request)
-        name_results(items)
-        if b"_auto_" in said:
+        name_searches(request)
+        if name_results(items):
             drop_generated_ids(request)
-            drop_reasoning_ids(items)
+        drop_reasoning_ids(items)
 
     def claims(self, members: Mapping[str, Json]) -> int:
         """No other API has an `input`; a request may also lean on what the server stores, such as a prompt."""
@@ -114,15 +129,19 @@ class OpenAIResponses(Api):
         """A type, or a name, that only events of this API have. An error of another may look like one of this."""
         return claims_event(name, members)
 
-    def _read_tools(self, members: dict[str, Json], request: Request) -> None:
+    def _read_tools(self, members: dict[str, Any], request: Request) -> None:
         value = members.get("tools")
-        if value is None or _is_null(value):
+        if value is None or value == NULL:
             return
-        if bytes(value)[:1] != b"[":
-            raise mismatch(value, "$.tools", "an array of tools")
-        request.conversation.tools = read_tools(read_list(value), "$.tools")
-        if request.tools:
+        if isinstance(value, Json):
+            if bytes(value)[:1] != b"[":
+                raise mismatch(value, "$.tools", "an array of tools")
+            value = read_list(value)
+        request.conversation.tools = read_tools(value, "$.tools")
+        if value:
             del members["tools"]
+        else:
+            members["tools"] = _EMPTY
 
     def write(self, body: Body, rendering: Rendering) -> None:
         write_items(body, rendering)
@@ -155,17 +174,15 @@ class OpenAIResponses(Api):
         return status, encoded(body)
 
 
-def _is_null(value: Json) -> bool:
-    return bytes(value) == b"null"
-
-
-def _read_input(value: Json) -> list[Item]:
-    first = bytes(value)[:1]
-    if first == b'"':
-        return [User(content=[Text(text=plain(value))], hints=Hints(shape="input"), at="$.input")]
-    if first != b"[":
-        raise mismatch(value, "$.input", "a string or an array of input items")
-    return read_items(read_list(value), "$.input")
+def _read_input(value: Json | str | list[Any]) -> list[Item]:
+    said = plain(value) if isinstance(value, Json) and bytes(value)[:1] == b'"' else value
+    if isinstance(said, str):
+        return [User(content=[Text(text=said)], hints=Hints(shape="input"), at="$.input")]
+    if isinstance(said, list):
+        return read_ordinary(said, _PLACES)
+    if bytes(said)[:1] != b"[":
+        raise mismatch(said, "$.input", "a string or an array of input items")
+    return read_items(read_list(said), "$.input")
 
 
 APIS = (OpenAIResponses(),)

@@ -138,6 +138,19 @@ class Message(Wire, tag="message"):
     status: Json | UnsetType = UNSET
 
 
+class OrdinaryMessage(Wire, tag="message"):
+    """A message of a known role, and without the Universal document's calls and results."""
+
+    role: Literal["user", "assistant", "system", "developer"]
+    content: Content
+    id: str | UnsetType = UNSET
+    phase: str | UnsetType = UNSET
+    status: Json | UnsetType = UNSET
+
+
+AnyMessage = EasyMessage | Message | OrdinaryMessage
+
+
 class FunctionCall(Wire, tag="function_call"):
     name: str
     arguments: str
@@ -190,6 +203,17 @@ class AdditionalTools(Wire, tag="additional_tools"):
 TypedItem = (
     Message | FunctionCall | CustomToolCall | FunctionCallOutput | CustomToolCallOutput | Reasoning | AdditionalTools
 )
+OrdinaryItem = (
+    OrdinaryMessage
+    | FunctionCall
+    | CustomToolCall
+    | FunctionCallOutput
+    | CustomToolCallOutput
+    | Reasoning
+    | AdditionalTools
+)
+INPUT = str | list[OrdinaryItem]
+"""An input that can be read in one pass: each item says its type. Of any other item the text is needed, too."""
 
 
 # Tools.

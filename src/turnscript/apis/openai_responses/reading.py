@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ from msgspec import UNSET
 from turnscript.api import extra_of
 from turnscript.apis.openai_responses.objects import (
     AdditionalTools,
+    AnyMessage,
     Content,
     CustomToolCall,
     CustomToolCallOutput,
@@ -18,6 +19,7 @@ from turnscript.apis.openai_responses.objects import (
     FunctionCall,
     FunctionCallOutput,
     Message,
+    OrdinaryMessage,
     Parts,
     Reasoning,
     SeedCall,
@@ -56,6 +58,7 @@ from turnscript.conversation import (
 )
 from turnscript.grouping import hints, slot_of
 from turnscript.jsontext import Json, json_of, plain, read_list, read_object, text_of
+from turnscript.losses import Indexed
 from turnscript.wire import Reader, Verbatim, mismatch, missing
 
 _EASY: Reader[EasyMessage] = Reader(EasyMessage)
@@ -76,7 +79,7 @@ _SEED_BLOCKS: dict[type, str] = {SeedCall: "tool_call", SeedResult: "tool_result
 _SEED_ROLES: dict[str, type] = {"assistant": SeedCall, "user": SeedResult}
 
 
-def read_items(values: list[Json], path: str, first: int = 0) -> list[Item]:
+def read_items(values: Sequence[Json], path: str, first: int = 0) -> list[Item]:
     """The items of a list of input items; `first` is the place of the first one in the list at `path`."""
     items: list[Item] = []
     for index, value in enumerate(values, first):
@@ -90,14 +93,22 @@ def read_items(values: list[Json], path: str, first: int = 0) -> list[Item]:
     return items
 
 
-def read_instructions(value: Json) -> list[Item] | None:
+def read_ordinary(wires: Sequence[Any], places: Indexed) -> list[Item]:
+    """The items of an input that was read in one pass."""
+    items: list[Item] = []
+    for index, wire in enumerate(wires):
+        _READ[wire.__class__](wire, NULL, places[index], items)
+    return items
+
+
+def read_instructions(value: Json | str) -> list[Item] | None:
     """`instructions` as items: a string, or a list of items as responses repeat it. None: better kept as it stands."""
-    text = plain(value) if bytes(value).lstrip()[:1] == b'"' else None
+    text = plain(value) if isinstance(value, Json) and bytes(value).lstrip()[:1] == b'"' else value
     if isinstance(text, str):
         return [System(content=[Text(text=text)], hints=Hints(slot="instructions"), at="$.instructions")]
-    if bytes(value).lstrip()[:1] != b"[":
-        raise mismatch(value, "$.instructions", "a string or an array of input items")
-    items = read_items(read_list(value), "$.instructions")
+    if bytes(text).lstrip()[:1] != b"[":
+        raise mismatch(text, "$.instructions", "a string or an array of input items")
+    items = read_items(read_list(text), "$.instructions")
     for item in items:
         slot = slot_of(item)
         if slot == MESSAGE:
@@ -113,7 +124,7 @@ def drop_reasoning_ids(items: list[Item]) -> None:
     tagged = {
         index: item.id
         for index, item in enumerate(items)
-        if isinstance(item, Thinking) and item.id is not None and item.id.startswith("rs_auto_")
+        if type(item) is Thinking and item.id is not None and item.id.startswith("rs_auto_")
     }
     if not tagged:
         return
@@ -153,11 +164,11 @@ def _easy(wire: EasyMessage, value: Json, at: str, items: list[Item]) -> None:
     _message(wire, value, at, items, wire.type is not UNSET)
 
 
-def _typed_message(wire: Message, value: Json, at: str, items: list[Item]) -> None:
+def _typed_message(wire: Message | OrdinaryMessage, value: Json, at: str, items: list[Item]) -> None:
     _message(wire, value, at, items, True)
 
 
-def _message(wire: EasyMessage | Message, value: Json, at: str, items: list[Item], says_type: bool) -> None:
+def _message(wire: AnyMessage, value: Json, at: str, items: list[Item], says_type: bool) -> None:
     role = _ROLES.get(wire.role)
     if role is None:
         items.append(Opaque(type="message", value=value, at=at))
@@ -182,7 +193,7 @@ def _message(wire: EasyMessage | Message, value: Json, at: str, items: list[Item
     items.append(item)
 
 
-def _finish_message(item: System | User | Assistant, wire: EasyMessage | Message) -> None:
+def _finish_message(item: System | User | Assistant, wire: AnyMessage) -> None:
     """The members of a message beside its content."""
     if wire.role == "developer":
         item.role = "developer"  # type: ignore[union-attr]
@@ -197,7 +208,7 @@ def _finish_message(item: System | User | Assistant, wire: EasyMessage | Message
             item.extra["phase"] = json_of(wire.phase)
 
 
-def _seed_message(wire: EasyMessage | Message, value: Json, at: str, items: list[Item], says_type: bool) -> None:
+def _seed_message(wire: AnyMessage, value: Json, at: str, items: list[Item], says_type: bool) -> None:
     """A message with calls or results in it: each is an item of its own, and so is each run of parts between them."""
     kind, usual = _ROLES[wire.role]
     content = _only_own_blocks(wire, value)
@@ -224,7 +235,7 @@ def _seed_message(wire: EasyMessage | Message, value: Json, at: str, items: list
         hints(head).envelope = _envelope(wire, says_type)
 
 
-def _only_own_blocks(wire: EasyMessage | Message, value: Json) -> list[Any]:
+def _only_own_blocks(wire: AnyMessage, value: Json) -> list[Any]:
     """The content, with calls and results left verbatim where the role of the message is not theirs."""
     own = _SEED_ROLES.get(wire.role)
     content: list[Any] = list(wire.content)
@@ -236,7 +247,7 @@ def _only_own_blocks(wire: EasyMessage | Message, value: Json) -> list[Any]:
     return content
 
 
-def _envelope(wire: EasyMessage | Message, says_type: bool) -> Extra:
+def _envelope(wire: AnyMessage, says_type: bool) -> Extra:
     envelope = extra_with(wire, "status")
     if says_type:
         envelope["type"] = json_of("message")
@@ -386,6 +397,7 @@ def _opaque(wire: Verbatim, value: Json, at: str, items: list[Item]) -> None:
 _READ: dict[type, Callable[[Any, Json, str, list[Item]], None]] = {
     EasyMessage: _easy,
     Message: _typed_message,
+    OrdinaryMessage: _typed_message,
     FunctionCall: _function_call,
     CustomToolCall: _custom_tool_call,
     FunctionCallOutput: _function_call_output,

@@ -74,6 +74,8 @@ def _begins(value: Json | None, mark: bytes) -> bool:
 
 def name_searches(request: Request) -> None:
     """Give the searches of a request, and the calls of them, a name that no other tool has."""
+    if not _has_searches(request):
+        return
     tools = list(_declared(request))
     taken = {tool.name for tool in tools if not is_search(tool)}
     name, count = SEARCH, 1
@@ -86,6 +88,13 @@ def name_searches(request: Request) -> None:
     for item in request.items:
         if isinstance(item, ToolCall) and slot_of(item) == TOOL_SEARCH_CALL:
             item.name = name
+
+
+def _has_searches(request: Request) -> bool:
+    """Whether there may be any, which is rare."""
+    if any(is_search(tool) for tool in request.tools):
+        return True
+    return any(type(item) is ToolsChange or (type(item) is ToolCall and item.name == SEARCH) for item in request.items)
 
 
 def _declared(request: Request) -> Iterator[Tool]:
