@@ -375,6 +375,12 @@ def test_an_answer_that_is_nothing_but_empty_is_dropped_and_told() -> None:
     assert [("$.messages[1].content", "dropped")] == [(loss.path, loss.kind) for loss in cleaned.losses]
 
 
+@pytest.mark.parametrize("system", ["", [{"type": "text", "text": ""}]], ids=["a string", "a list"])
+def test_instructions_without_a_character_are_dropped_and_nothing_is_lost(system: Any) -> None:
+    request = messages(system=system)
+    assert (["Hi"], []) == (texts(clean(request).request), losses(request))
+
+
 @pytest.mark.parametrize(
     ("name", "left"),
     [("f", {}), ("g", {}), (None, {}), (5, {"name": 5})],

@@ -9,7 +9,7 @@ import pytest
 
 import turnscript as ts
 from turnscript.conversation import Request
-from turnscript.gateway.hygiene import unread
+from turnscript.gateway.hygiene import clean, unread
 
 
 def messages(**members: Any) -> Request:
@@ -38,6 +38,7 @@ def test_members_without_effect_are_reported_and_meaningless_ones_are_not() -> N
         ("openai-responses", {"text": {"verbosity": "medium"}}, {"text": {"verbosity": "high"}}),
         ("openai-chat", {"modalities": ["text"]}, {"modalities": ["text", "audio"]}),
         ("openai-chat", {"verbosity": "medium"}, {"verbosity": "low"}),
+        ("openai-chat", {"search_parameters": {"mode": "off"}}, {"search_parameters": {"mode": "auto"}}),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
@@ -67,3 +68,18 @@ def test_a_member_that_says_nothing_of_the_answer_is_not_reported(member: dict[s
 @pytest.mark.parametrize("text", [None, "Hi", ["Hi"], {}, {"format": None}], ids=repr)
 def test_a_member_that_changes_nothing_may_hold_anything(text: Any) -> None:
     assert [] == unread(messages(text=text))
+
+
+def test_what_a_client_notes_on_the_results_of_its_tools_is_not_reported() -> None:
+    """GitHub's Copilot says on each result where it is from, once a session was stored: it is what its call says."""
+    call = {"id": "c", "type": "function", "function": {"name": "view", "arguments": "{}"}}
+    result = {"role": "tool", "tool_call_id": "c", "content": "r"}
+    noted = result | {"__copilotMessageSource": {"kind": "tool", "name": "view", "summary": "view a file"}}
+    plain, marked = (
+        ts.parse(json.dumps({"messages": [{"role": "assistant", "tool_calls": [call]}, one]}), "openai-chat")
+        for one in (result, noted)
+    )
+    format_ = ts.get_format("rwkv-universal")
+    prompts = [format_.prompt(clean(request).request) for request in (plain, marked)]
+    assert prompts[0].text == prompts[1].text
+    assert [] == prompts[1].losses

@@ -65,7 +65,7 @@ VOLATILE = (r"x-anthropic-billing-header:[^\n]*(?:\n|\Z)",)
 MEANINGLESS = frozenset(
     {"cache_control", "prompt_cache_breakpoint", "eager_input_streaming", "annotations", "logprobs", "citations"}
     | {"internal_chat_message_metadata_passthrough", "provider_specific_fields", "status", "caller", "execution"}
-    | {"cache_breakpoint"}
+    | {"cache_breakpoint", "__copilotMessageSource"}
 )
 """Unnamed members of items, parts and tools that say nothing to a model."""
 
@@ -81,6 +81,7 @@ _USUAL: Mapping[str, Any] = {
     "add_generation_prompt": True,
     "include_reasoning": True,
     "modalities": ["text"],
+    "search_parameters": {"mode": "off"},
     "truncation": "disabled",
     "verbosity": "medium",
 }
@@ -380,11 +381,11 @@ class _Cleaning:
 
     def _said(self, item: Item, parts: list[Part]) -> list[Part]:
         """The parts without empty texts. What a user or a tool said stays, however little it is. A message of calls
-        whose text is empty has none: that is how many clients write it."""
+        whose text is empty has none, nor have empty instructions anything to lose: many clients write both."""
         kept = [part for part in parts if not (type(part) is Text and not part.text)]
         if len(kept) == len(parts) or (not kept and item.kind not in ("system", "assistant")):
             return parts
-        if kept or message_path(item.at) not in self._calling:
+        if item.kind != "system" and (kept or message_path(item.at) not in self._calling):
             for index, part in enumerate(parts):
                 if type(part) is Text and not part.text:
                     self._lose(part_path(item, index), "dropped", "an empty text says nothing")
