@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from turnscript.conversation import Assistant, Conversation, Part, Request, System, Text, User
 from turnscript.datasets.chat_rows import chat_api
@@ -148,7 +149,7 @@ def test_turns_that_say_a_text_are_read_at_once_as_with_care() -> None:
             get_form("sharegpt").read(json.dumps({key: [*turns[:-1], turns[-1] | more]}).encode())[0]
             for more in ({}, {"note": None})
         ]
-        assert with_care == at_once
+        assert replace(at_once, said=False) == with_care
         assert [item.at for item in with_care.request.items] == [item.at for item in at_once.request.items]
 
 

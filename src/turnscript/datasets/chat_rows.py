@@ -80,10 +80,14 @@ class Chat(NamedTuple):
 
 
 class Clean(NamedTuple):
-    """A row that needs no putting right. `tagged`: calls or tools may stand in one of its texts in tags."""
+    """A row that needs no putting right. `tagged`: calls or tools may stand in one of its texts in tags.
+
+    `said`: each item says one text and nothing beside it.
+    """
 
     request: Request
     tagged: bool
+    said: bool = False
 
 
 @cache
@@ -98,7 +102,8 @@ def read_clean(data: bytes) -> Clean | None:
     items = None if said is None else _thoughts_apart(said.items) if said.tagged else said.items
     if said is not None and items is not None:
         api = chat_api()
-        return Clean(Request(conversation=Conversation(items=items), origin=api.origin, words=api.words), said.tagged)
+        request = Request(conversation=Conversation(items=items), origin=api.origin, words=api.words)
+        return Clean(request, said.tagged, said=True)
     if not is_clean(data):
         return None
     try:

@@ -66,7 +66,7 @@ class Messages(Form):
     def read(self, data: bytes) -> list[Example]:
         """One conversation."""
         clean = read_clean(data)
-        example = self._read(data) if clean is None else Example(clean.request)
+        example = self._read(data) if clean is None else Example(clean.request, said=clean.said)
         if may_be_tagged(data) if clean is None else clean.tagged:
             refuse_tagged(example.request.conversation.items)
         return [example]

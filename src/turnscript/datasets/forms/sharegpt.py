@@ -109,7 +109,7 @@ class ShareGpt(Form):
         """One conversation."""
         items = _items_said(data)
         if items is not None:
-            return [Example(Request(conversation=Conversation(items=items)))]
+            return [Example(Request(conversation=Conversation(items=items)), said=True)]
         members = record(data)
         check_unread(members, (_list_in(members), "system", "tools"), self.name)
         check_wanted(members)
