@@ -10,14 +10,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from turnscript.conversation import Assistant, Conversation, Part, Request, System, Text, User
 from turnscript.datasets.chat_rows import chat_api
-from turnscript.datasets.clean_rows import items_said
+from turnscript.datasets.clean_rows import read_said
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.form_registry import get_form
-from turnscript.datasets.forms.sharegpt import _ROLES
+from turnscript.datasets.forms.sharegpt import _ROLES, _items_said
 from turnscript.datasets.plan import Plan
 from turnscript.datasets.preparation import prepare
 from turnscript.datasets.problems import BadRow
@@ -82,10 +83,10 @@ def test_messages_that_say_one_text_are_read_as_the_api_reads_them() -> None:
         said = [(rng.choice(["system", "user", "assistant"]), _answer(rng)) for _ in range(rng.randrange(1, 6))]
         messages = [{"role": role, "content": text} for role, text in [*said, ("user", "a")]]
         data = json.dumps({"messages": messages}, ensure_ascii=rng.random() < 0.5).encode()
-        expected, found = chat_api().parse_request(data), items_said(data)
+        expected, found = chat_api().parse_request(data), read_said(data)
         assert found is not None
-        assert expected.items == found
-        assert [item.at for item in expected.items] == [item.at for item in found]
+        assert expected.items == found.items
+        assert [item.at for item in expected.items] == [item.at for item in found.items]
         assert [expected] == [example.request for example in get_form("messages").read(data)]
 
 
@@ -130,10 +131,10 @@ def _read(form: Form, data: bytes) -> object:
 )
 def test_a_message_that_says_more_than_one_text_is_left_to_the_api(odd: dict[str, object]) -> None:
     plain = {"role": "user", "content": "a"}
-    assert items_said(json.dumps({"messages": [plain, odd]}).encode()) is None
-    assert items_said(json.dumps({"messages": [plain], "tools": []}).encode()) is None
-    assert items_said(b'{"messages":[{"role":"user","content":"\xff"}]}') is None
-    assert items_said(b'{"messages":[{"role":"user","content":"\\ud800"}]}') is None
+    assert read_said(json.dumps({"messages": [plain, odd]}).encode()) is None
+    assert read_said(json.dumps({"messages": [plain], "tools": []}).encode()) is None
+    assert read_said(b'{"messages":[{"role":"user","content":"\xff"}]}') is None
+    assert read_said(b'{"messages":[{"role":"user","content":"\\ud800"}]}') is None
 
 
 def test_turns_that_say_a_text_are_read_at_once_as_with_care() -> None:
@@ -148,7 +149,7 @@ def test_turns_that_say_a_text_are_read_at_once_as_with_care() -> None:
             get_form("sharegpt").read(json.dumps({key: [*turns[:-1], turns[-1] | more]}).encode())[0]
             for more in ({}, {"note": None})
         ]
-        assert with_care == at_once
+        assert replace(at_once, said=False) == with_care
         assert [item.at for item in with_care.request.items] == [item.at for item in at_once.request.items]
 
 
@@ -203,3 +204,31 @@ def test_the_garbage_collector_looks_as_often_after_a_shard_as_before(tmp_path: 
     else:
         run_shard(prepared, tmp_path / "out", 0)
     assert before == gc.get_threshold()
+
+
+@pytest.mark.parametrize(
+    "more", ["system", "tools", "messages", "label", "kto_tag", "weight", "train_detail", "masked"]
+)
+def test_a_row_of_turns_that_may_say_more_is_read_with_care(more: str) -> None:
+    turns = [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]
+    notes = {"id": 1, "note": {"more": []}}
+    assert _items_said(json.dumps({"conversations": turns, **notes, more: None}).encode()) is not None
+    assert _items_said(json.dumps({"conversations": turns, **notes, more: 1}).encode()) is None
+    escaped = f'{{"conversations":{json.dumps(turns)},"\\u{ord(more[0]):04x}{more[1:]}":1}}'
+    assert _items_said(escaped.encode()) is None
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b'{"conversations":[{"from":"human","value":""}]}',
+        b'{"conversations":[],"conversation":[{"from":"human","value":"a"}]}',
+        b'{"conversations":[{"from":"human","value":"a"}],"note":"\xff"}',
+        b'{"conversations":[{"from":"gpt","value":"a \\u003cthink>"}]}',
+        b'{"conversations":[{"from":"gpt","value":"a \\u003ctool_call>"}]}',
+        b'{"conversations":[{"from":"Human","value":"a"}]}',
+        b'{"conversations":[{"from":"human","value":"a"}]} 1',
+    ],
+)
+def test_an_odd_row_of_turns_is_read_with_care(odd: bytes) -> None:
+    assert _items_said(odd) is None

@@ -20,7 +20,7 @@ from msgspec import json as msgjson
 
 from turnscript.api import Api
 from turnscript.conversation import Assistant, Conversation, Item, Request, Text, Thinking, Tool
-from turnscript.datasets.clean_rows import is_clean, items_said
+from turnscript.datasets.clean_rows import is_clean, read_said
 from turnscript.datasets.form import Example
 from turnscript.datasets.members import (
     CONVERSATIONAL,
@@ -40,6 +40,7 @@ from turnscript.datasets.members import (
 )
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.row_checks import check_items
+from turnscript.datasets.tagged_calls import may_be_tagged
 from turnscript.datasets.tagged_thoughts import has_doubt, may_think, split_thought
 from turnscript.datasets.tool_lists import chat_tools
 from turnscript.datasets.traces import WRITTEN
@@ -78,30 +79,41 @@ class Chat(NamedTuple):
     context: frozenset[int] = frozenset()
 
 
+class Clean(NamedTuple):
+    """A row that needs no putting right. `tagged`: calls or tools may stand in one of its texts in tags.
+
+    `said`: each item says one text and nothing beside it.
+    """
+
+    request: Request
+    tagged: bool
+    said: bool = False
+
+
 @cache
 def chat_api() -> Api:
     """The API of those messages."""
     return next(api for api in map(get_api, apis()) if api.endpoint == CHAT_PATH)
 
 
-def read_clean(data: bytes) -> Request | None:
+def read_clean(data: bytes) -> Clean | None:
     """A row with nothing but messages and tools, if nothing in it has to be put right, and nothing taken apart."""
-    items = items_said(data)
-    if items is not None and may_think(data):
-        items = _thoughts_apart(items)
-    if items is not None:
-        request = Request(conversation=Conversation(items=items), origin=chat_api().origin, words=chat_api().words)
-    elif not is_clean(data):
+    said = read_said(data)
+    items = None if said is None else _thoughts_apart(said.items) if said.tagged else said.items
+    if said is not None and items is not None:
+        api = chat_api()
+        request = Request(conversation=Conversation(items=items), origin=api.origin, words=api.words)
+        return Clean(request, said.tagged, said=True)
+    if not is_clean(data):
         return None
-    else:
-        try:
-            request = chat_api().parse_request(data)
-        except InvalidRequest:
-            return None  # the careful reader says what is wrong, if it is
-        if may_think(data) and any(map(has_doubt, request.items)):
-            return None
+    try:
+        request = chat_api().parse_request(data)
+    except InvalidRequest:
+        return None  # the careful reader says what is wrong, if it is
+    if may_think(data) and any(map(has_doubt, request.items)):
+        return None
     check_items(request.conversation.items)
-    return request
+    return Clean(request, may_be_tagged(data))
 
 
 def _thoughts_apart(items: list[Item]) -> list[Item] | None:

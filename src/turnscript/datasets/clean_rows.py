@@ -2,12 +2,14 @@
 
 One strict decoding in C tells it, and it costs a tenth of the reading. What is not clean is read with more care, so a
 member that is missing here costs time and nothing else. Messages that say one text each, and nothing beside it, are
-what most rows have: they become items right here, the same as the API's reader makes of them.
+what most rows have: they become items right here, the same as the API's reader makes of them. Whether such a text may
+hold tags is asked of the text, where a bracket is a bracket, and not of the bytes, where it may be an escape.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
@@ -97,6 +99,7 @@ _ITEMS: dict[type[_Said], type[System | User | Assistant]] = {
     _AssistantSaid: Assistant,
 }
 _PLACES = Indexed("$.messages")
+_THOUGHT, _CALL = "think>", "<tool"
 _ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _decode = msgspec.json.Decoder(_Row).decode
 _decode_said = msgspec.json.Decoder(_SaidRow).decode
@@ -111,13 +114,32 @@ def is_clean(data: bytes) -> bool:
     return True
 
 
-def items_said(data: bytes) -> list[Item] | None:
-    """The items of a row in which every message says one text and there is nothing else; None for all other rows."""
+class Said(NamedTuple):
+    """Items that say one text each. `tagged`: one of these may hold a thought, a call or tools in tags."""
+
+    items: list[Item]
+    tagged: bool
+
+
+def read_said(data: bytes) -> Said | None:
+    """A row in which every message says one text and there is nothing else, and somebody says something.
+
+    None for all other rows.
+    """
     try:
         messages = _decode_said(data).messages
     except _ERRORS:
         return None
-    return [
+    texts = [message.content for message in messages]
+    if not any(texts):
+        return None
+    items: list[Item] = [
         _ITEMS[type(message)](content=[Text(text=message.content)], at=_PLACES[index])
         for index, message in enumerate(messages)
     ]
+    return Said(items, may_hold_tags(texts))
+
+
+def may_hold_tags(texts: Sequence[str]) -> bool:
+    """Whether a thought, a call or tools may stand in one of these texts in tags. Most have not even a bracket."""
+    return any("<" in text and (_THOUGHT in text or _CALL in text) for text in texts)

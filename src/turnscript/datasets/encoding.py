@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from turnscript.datasets.drafts import Draft
 from turnscript.datasets.encoding_ids import Cutter, encode_ids
-from turnscript.datasets.encoding_rows import WEIGHTS, Draft, Drafter, Options, untrained
+from turnscript.datasets.encoding_rows import WEIGHTS, Drafter, Options, untrained
 from turnscript.datasets.encoding_text import Flat, encode_texts
 from turnscript.datasets.explaining import Token, explained
 from turnscript.datasets.form import Example

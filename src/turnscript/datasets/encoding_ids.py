@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from turnscript.datasets.encoding_rows import Draft
+from turnscript.datasets.drafts import Draft
 from turnscript.datasets.encoding_text import Flat
 from turnscript.datasets.problems import BadRow, Problem, problem_of
 from turnscript.datasets.tokenizer import Tokenizer

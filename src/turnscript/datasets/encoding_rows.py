@@ -6,18 +6,19 @@ a projection of what the renderer knows, and nothing is searched for in the text
 
 from __future__ import annotations
 
-import hashlib
-from array import array
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.conversation import Item, Request, Tool, ToolCall, ToolsChange
+from turnscript.datasets.drafts import Draft
+from turnscript.datasets.encoding_shapes import Shapes
 from turnscript.datasets.form import Example
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.tokenizers.raw import half_pair
 from turnscript.datasets.train import MODEL, Train
+from turnscript.engine.escape import AUTO
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Writer
 from turnscript.errors import InvalidConversation, InvalidInput, LossyConversion, TurnscriptError
 from turnscript.format import Format
@@ -26,7 +27,6 @@ from turnscript.losses import Loss
 WEIGHTS = {"binary": 1, "scaled": 255}
 """How weights are written, and the byte that stands for 1."""
 _NOWHERE = -1 * ITEM
-DIGEST = 16
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -45,44 +45,6 @@ class Options(Struct, frozen=True, kw_only=True):
     largest: int | None = None
 
 
-class Draft:
-    """An example as pieces: texts, marks (as a Writer has them) and values, which are weight bytes.
-
-    `data` is the whole text as UTF-8, `starts` and `kept` its stretches: where each begins, in bytes, and what it is
-    worth. `end`: the weight of the token behind the document. `losses`: what of the example the text does not show.
-    """
-
-    __slots__ = ("data", "end", "kept", "losses", "marks", "starts", "text", "texts", "values")
-
-    def __init__(self, texts: list[str], marks: list[int], values: list[int]) -> None:
-        self.texts = texts
-        self.marks = marks
-        self.values = values
-        self.text = "".join(texts)
-        if self.text.isascii():
-            self.data, sizes = self.text.encode(), map(len, texts)
-        else:  # piece by piece: most of them are ASCII all the same, which takes no time
-            encoded = [text.encode() for text in texts]
-            self.data, sizes = b"".join(encoded), map(len, encoded)
-        self.losses: Sequence[Loss] = ()
-        self.end = 0
-        starts, kept = self.starts, self.kept = [0], [values[0]]
-        at, value = 0, values[0]
-        for size, worth in zip(sizes, values, strict=True):
-            if worth != value and size:
-                starts.append(at)
-                kept.append(worth)
-                value = worth
-            at += size
-
-    @property
-    def digest(self) -> bytes:
-        """What two examples have in common only if they are the same text with the same weights, the end's included."""
-        found = hashlib.blake2b(self.data, digest_size=DIGEST)
-        found.update(array("Q", [*self.starts, len(self.data)]).tobytes() + bytes((*self.kept, self.end)))
-        return found.digest()
-
-
 class Drafter:
     """Makes drafts of examples, or says what is wrong with one."""
 
@@ -92,11 +54,25 @@ class Drafter:
         self.options = options
         self.scale = WEIGHTS[options.weights]
         self._plain = train.is_plain()
+        self._shapes = Shapes(format_, self.scale) if self._plain and options.escape == AUTO else None
 
     def draft(self, example: Example) -> Draft:
         """The example in pieces. Raises BadRow, or another error of the library, with what is wrong and where."""
         if example.text is not None or example.mask:
             return self._of_text(example)
+        return self._of_said(example) or self._of_items(example)
+
+    def _of_said(self, example: Example) -> Draft | None:
+        """A conversation of one text an item, by the short way, if that can be."""
+        if not example.said or self._shapes is None or example.weights or example.context:
+            return None
+        draft = self._shapes.draft(example.request.items)
+        if draft is not None and self.train.end:
+            draft.end = self.scale
+        return None if draft is not None and draft.losses and self.options.strict else draft
+
+    def _of_items(self, example: Example) -> Draft:
+        """Any conversation."""
         example, asked = self.normalized(example)
         request = example.request
         items = request.items

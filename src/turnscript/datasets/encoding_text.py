@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from turnscript.datasets.encoding_rows import Draft
+from turnscript.datasets.drafts import Draft
 from turnscript.datasets.problems import BadRow, Problem, problem_of
 from turnscript.datasets.tokenizer import Ends, Ids, Tokenizer
 

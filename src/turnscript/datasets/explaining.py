@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnscript.conversation import Item
+from turnscript.datasets.drafts import Draft
 from turnscript.datasets.encoding_ids import Plan
-from turnscript.datasets.encoding_rows import Draft
 from turnscript.datasets.encoding_text import Flat
 from turnscript.datasets.problems import BadRow
 from turnscript.datasets.tokenizer import Tokenizer

@@ -26,6 +26,7 @@ class Example(Struct):
     there count as the plan says. `mask`: pieces of a plain text, each with whether it is trained; empty: all of it is.
     `label` tells apart the examples of one row (`choice 2`, `path 3`). `context`: positions of items that are never
     trained, whatever the row and the plan say, because of what the form is: a prompt, or what another example trains.
+    `said`: each item says one text and nothing beside it. So it is in most rows, and those are written a shorter way.
     """
 
     request: Request
@@ -34,6 +35,7 @@ class Example(Struct):
     mask: list[tuple[str, bool]] = []
     label: str = ""
     context: frozenset[int] = frozenset()
+    said: bool = False
 
 
 class Form(ABC):

@@ -32,7 +32,8 @@ CONVERSATIONAL = frozenset(
 """Names of members that hold a piece of the conversation in some form. Beside what a form reads, one of them means that
 the record is of another form, or would lose something. All other members are taken for notes about the record."""
 
-_WANTED = frozenset({"label", "kto_tag"})
+WANTED = frozenset({"label", "kto_tag"})
+"""Names of members that say whether the answer of a record is a good one."""
 _NOTHING = (b"null", b'""', b"[]", b"{}")
 TEMPLATE = "chat_template_kwargs"
 _SWITCHES = frozenset({"enable_thinking", "thinking", "reasoning_effort", "thinking_budget"})
@@ -186,7 +187,7 @@ def _not_read(form: str, at: str) -> BadRow:
 
 def check_wanted(members: Members) -> None:
     """Refuse a record that says that its answer is a bad one: TRL's `label`, LLaMA-Factory's `kto_tag`."""
-    for key in sorted(_WANTED & members.keys()):
+    for key in sorted(WANTED & members.keys()):
         said = bytes(members[key]).strip().lower()
         if said[:1].isdigit() or said[:1] == b"-":
             raise wrong(members[key], f"$.{key}", "true or false, whether this answer is wanted")

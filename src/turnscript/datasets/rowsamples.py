@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from turnscript.conversation import Item
 from turnscript.datasets.chat_writing import Written, write_chat
+from turnscript.datasets.drafts import DIGEST
 from turnscript.datasets.encoding import Encoder, Sample
-from turnscript.datasets.encoding_rows import DIGEST
 from turnscript.datasets.expansion import UNTRAINED, expanded, turns_of
 from turnscript.datasets.form import Example
 from turnscript.datasets.overflow import Overflow

@@ -26,7 +26,7 @@ _FINER = ("train_detail", "training_detail")
 """Marks of single characters, which are refused: a weight is that of a whole item."""
 
 _WEIGHING = (*MARKS, _MASKED)
-_KNOWN = frozenset((*_WEIGHING, *_FINER))
+KNOWN_MARKS = frozenset((*_WEIGHING, *_FINER))
 
 _USUAL = frozenset({"role", "content", "from", "value", "type", "text", "name", "tool_calls", "tool_call_id"})
 """Members that most turns and parts have, and nothing else: there no other mark is looked for."""
@@ -39,7 +39,7 @@ _decode = msgspec.json.Decoder(bool | int | float).decode
 
 def take_weight(members: Members, at: str) -> float | None:
     """Remove the marks of a turn or part, and give what they say."""
-    found = None if _KNOWN.isdisjoint(members) else _take_known(members, at)
+    found = None if KNOWN_MARKS.isdisjoint(members) else _take_known(members, at)
     if at != "$" and not members.keys() <= _USUAL:
         _check_others(members, at)
     return found

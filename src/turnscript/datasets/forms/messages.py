@@ -65,9 +65,9 @@ class Messages(Form):
 
     def read(self, data: bytes) -> list[Example]:
         """One conversation."""
-        request = read_clean(data)
-        example = self._read(data) if request is None else Example(request)
-        if may_be_tagged(data):
+        clean = read_clean(data)
+        example = self._read(data) if clean is None else Example(clean.request, said=clean.said)
+        if may_be_tagged(data) if clean is None else clean.tagged:
             refuse_tagged(example.request.conversation.items)
         return [example]
 
@@ -85,9 +85,9 @@ class Messages(Form):
             body = {"messages": members["messages"]}
             if tools is not None and not is_null(tools):
                 body["tools"] = embedded(tools, "$.tools")
-            request = read_clean(bytes(spelled(body)))
-            if request is not None:
-                return Example(request, weights=over_turns({}, request.items, weight))
+            clean = read_clean(bytes(spelled(body)))
+            if clean is not None:
+                return Example(clean.request, weights=over_turns({}, clean.request.items, weight))
         chat = read_messages(members["messages"], tools, members.get("functions"))
         _check_prompt(members, chat.request.conversation.items)
         example = _with_system(chat, text_member(members, "system"))

@@ -13,16 +13,20 @@ models read. Calls as tagged text are refused: another form reads them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from turnscript.conversation import Assistant, System, Text, User
+from turnscript.conversation import Assistant, Conversation, Item, Request, System, Text, User
 from turnscript.datasets.chat_rows import read_tools
+from turnscript.datasets.clean_rows import may_hold_tags
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.members import (
+    CONVERSATIONAL,
+    TEMPLATE,
+    WANTED,
     Members,
     absent,
     check_unread,
@@ -43,8 +47,9 @@ from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.tagged_calls import may_be_tagged, refuse_tagged
 from turnscript.datasets.tagged_thoughts import OPENING, may_think, split_thought
 from turnscript.datasets.turns import Turns
-from turnscript.datasets.weights import take_weight, take_weight_of_row
-from turnscript.jsontext import Json
+from turnscript.datasets.weights import KNOWN_MARKS, take_weight, take_weight_of_row
+from turnscript.errors import InvalidRequest
+from turnscript.jsontext import Json, utf8
 from turnscript.losses import Indexed
 
 _LISTS = ("conversations", "conversation")
@@ -77,7 +82,13 @@ class _Said(Struct, forbid_unknown_fields=True, gc=False):
     value: str = msgspec.field()
 
 
+_MORE = CONVERSATIONAL | KNOWN_MARKS | WANTED | {TEMPLATE}
+_SaidRow: Any = msgspec.defstruct(
+    "_SaidRow", [(key, list[_Said] | None if key in _LISTS else None, None) for key in sorted(_MORE)], gc=False
+)
+"""A row of such turns and of notes: all that could say more is null."""
 _decode_said = msgspec.json.Decoder(list[_Said]).decode
+_decode_row = msgspec.json.Decoder(_SaidRow).decode
 
 
 class ShareGpt(Form):
@@ -96,6 +107,9 @@ class ShareGpt(Form):
 
     def read(self, data: bytes) -> list[Example]:
         """One conversation."""
+        items = _items_said(data)
+        if items is not None:
+            return [Example(Request(conversation=Conversation(items=items)), said=True)]
         members = record(data)
         check_unread(members, (_list_in(members), "system", "tools"), self.name)
         check_wanted(members)
@@ -171,21 +185,44 @@ def turns_of(members: Members) -> list[tuple[str, Members]]:
     return [(f"$.{key}[{index}]", object_of(entry, f"$.{key}[{index}]")) for index, entry in enumerate(entries)]
 
 
+def _items_said(data: bytes) -> list[Item] | None:
+    """The items of a row in which each turn says a text that means no more than it says, beside notes at most.
+
+    Most rows are such. All others, and what is wrong with one, are left to the careful way.
+    """
+    try:
+        row = _decode_row(utf8(data))
+    except (msgspec.DecodeError, InvalidRequest, RecursionError):
+        return None
+    if row.conversations is not None and row.conversation is not None:
+        return None
+    turns = row.conversations or row.conversation or ()
+    texts = [turn.value for turn in turns]
+    if not any(texts) or may_hold_tags(texts):
+        return None
+    return _as_items(turns, _LISTS[0] if row.conversations else _LISTS[1])
+
+
 def _add_said(turns: Turns, members: Members) -> bool:
-    """Add the turns at once if each says a text and nothing beside it, as most do. All others are read with care."""
+    """Add the turns at once if each says a text and nothing beside it. All others are read with care."""
     key = _list_in(members)
     try:
-        said = _decode_said(members.get(key, b""))
+        items = _as_items(_decode_said(members.get(key, b"")), key)
     except msgspec.DecodeError:
         return False
-    places, found = _PLACES[key], []
+    turns.items += items or ()
+    return items is not None
+
+
+def _as_items(said: Sequence[_Said], key: str) -> list[Item] | None:
+    """Turns of the member `key` as items; None if one of them says more than a text."""
+    places, found = _PLACES[key], list[Item]()
     for index, turn in enumerate(said):
         kind = _SAID.get(turn.who)
         if kind is None:
-            return False
+            return None
         found.append(kind(content=[Text(text=turn.value)], at=places[index]))
-    turns.items += found
-    return True
+    return found
 
 
 def _list_in(members: Members) -> str:

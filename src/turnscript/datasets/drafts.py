@@ -1,0 +1,56 @@
+"""Owns drafts: an example as pieces of text with what each counts, and what two examples are compared by."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate
+
+from turnscript.losses import Loss
+
+DIGEST = 16
+
+
+class Draft:
+    """An example as pieces: texts, marks (as a Writer has them) and values, which are weight bytes.
+
+    `data` is the whole text as UTF-8, `starts` and `kept` its stretches: where each begins, in bytes, and what it is
+    worth. `end`: the weight of the token behind the document. `losses`: what of the example the text does not show.
+    `borders`: the pieces with which another value begins, if that is known; then no piece is empty.
+    """
+
+    __slots__ = ("data", "end", "kept", "losses", "marks", "starts", "text", "texts", "values")
+
+    def __init__(self, texts: list[str], marks: list[int], values: list[int], borders: list[int] | None = None) -> None:
+        self.texts = texts
+        self.marks = marks
+        self.values = values
+        self.text = "".join(texts)
+        if self.text.isascii():
+            self.data, sizes = self.text.encode(), map(len, texts)
+        else:  # piece by piece: most of them are ASCII all the same, which takes no time
+            encoded = [text.encode() for text in texts]
+            self.data, sizes = b"".join(encoded), map(len, encoded)
+        self.losses: Sequence[Loss] = ()
+        self.end = 0
+        if borders is not None:
+            ends = list(accumulate(sizes))
+            self.starts = [0, *[ends[at - 1] for at in borders]]
+            self.kept = [values[0], *[values[at] for at in borders]]
+            return
+        starts, kept = self.starts, self.kept = [0], [values[0]]
+        at, value = 0, values[0]
+        for size, worth in zip(sizes, values, strict=True):
+            if worth != value and size:
+                starts.append(at)
+                kept.append(worth)
+                value = worth
+            at += size
+
+    @property
+    def digest(self) -> bytes:
+        """What two examples have in common only if they are the same text with the same weights, the end's included."""
+        found = hashlib.blake2b(self.data, digest_size=DIGEST)
+        found.update(array("Q", [*self.starts, len(self.data)]).tobytes() + bytes((*self.kept, self.end)))
+        return found.digest()

@@ -1,0 +1,98 @@
+"""Owns the short way to a draft: rows whose items say one text each, of the same kinds, differ in these texts alone.
+
+All that stands around them is taken from the rendering of one such row, and is made once. So there is one renderer all
+the same. What it would lose or write otherwise for the sake of a text goes the long way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from turnscript.conversation import Conversation, Item, Request, Text
+from turnscript.datasets.drafts import Draft
+from turnscript.engine.layout import Place, layout_of
+from turnscript.engine.spans import CONTROL, TRAINABLE, Writer
+from turnscript.errors import TurnscriptError
+from turnscript.format import Format
+
+_LONGEST = 64
+"""Of rows with more items hardly two are alike."""
+_REMEMBERED = 4096
+_PROBE = "x"
+Kinds = tuple[type[Item], ...]
+
+
+class Shape(NamedTuple):
+    """What rows of the same kinds have in common: pieces with a probe in each of the `holes`, which are at `places`.
+
+    `marks` and `values` are those of the pieces; `borders`: the pieces with which another value begins. `end`: the
+    weight of the token behind the document.
+    """
+
+    pieces: list[str]
+    holes: list[int]
+    places: list[Place]
+    marks: list[int]
+    values: list[int]
+    borders: list[int]
+    end: int
+
+
+class Shapes:
+    """Makes drafts of rows whose items say one text each, where all that the model writes counts, and nothing else.
+
+    `scale`: the weight byte that stands for 1.
+    """
+
+    def __init__(self, format_: Format, scale: int) -> None:
+        self._format = format_
+        self._scale = scale
+        self._layout = layout_of(format_.document)
+        self._out = Writer(self._layout.escape, archive=False)
+        self._out.blank = format_.document.blank
+        self._known: dict[Kinds, Shape | None] = {}
+
+    def draft(self, items: Sequence[Any]) -> Draft | None:
+        """The draft of such items; None if it must be made the long way."""
+        kinds = tuple(map(type, items))
+        shape = self._known[kinds] if kinds in self._known else self._add(kinds)
+        if shape is None:
+            return None
+        pieces, flattened, out = shape.pieces.copy(), self._format.document.flattened, self._out
+        out.losses = []
+        for hole, place, item in zip(shape.holes, shape.places, items, strict=True):
+            text = item.content[0].text
+            if not text or (flattened and text.isspace()):
+                return None
+            if flattened:
+                text = out.flattened_text(text, item.at)
+            pieces[hole] = place.protect(text) if place.lead_of_tags in text else text
+        draft = Draft(pieces, shape.marks, shape.values, shape.borders)
+        draft.losses = out.losses
+        draft.end = shape.end
+        return draft
+
+    def _add(self, kinds: Kinds) -> Shape | None:
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        shape = self._known[kinds] = self._made(kinds) if 0 < len(kinds) <= _LONGEST else None
+        return shape
+
+    def _made(self, kinds: Kinds) -> Shape | None:
+        """The shape of rows with items of these kinds; None if the format has no short way to write them."""
+        places = [self._layout.plain.get(kind) for kind in kinds]
+        items: list[Any] = [kind(content=[Text(text=_PROBE)]) for kind in kinds]  # type: ignore[call-arg]
+        try:
+            out = self._format.write(Request(conversation=Conversation(items=items)))
+        except TurnscriptError:
+            return None
+        pieces, marks = out.flat()
+        holes = [at for at, mark in enumerate(marks) if not mark & CONTROL]
+        if out.all_losses() or not all(pieces) or [pieces[at] for at in holes] != [_PROBE] * len(kinds):
+            return None
+        values = [self._scale if mark & TRAINABLE else 0 for mark in marks]
+        borders = [at for at in range(1, len(values)) if values[at] != values[at - 1]]
+        end = values[-1] if self._format.ends_late(items[-1]) else 0
+        found = [place for place in places if place is not None]
+        return Shape(pieces, holes, found, marks, values, borders, end) if len(found) == len(kinds) else None

@@ -1,0 +1,69 @@
+"""Owns checks of the short way to drafts: it gives what the long way gives, or leaves the row to that."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from turnscript.conversation import Assistant, Conversation, Item, Request, System, Text, Thinking, User
+from turnscript.datasets.drafts import Draft
+from turnscript.datasets.encoding_rows import Drafter, Options
+from turnscript.datasets.encoding_shapes import Shapes
+from turnscript.datasets.form import Example
+from turnscript.datasets.train import parse_train
+from turnscript.errors import LossyConversion
+from turnscript.format import Format
+from turnscript.registry import formats, get_format
+
+_KINDS = (System, User, Assistant, Thinking)
+_WORDS = ("a", " b", "\n", "\n\n", "\r", "\u3000", "é", "世界", "\\", "<", "<<", "[", "`", "User:", "\x00", " ")
+
+
+def _said(rng: random.Random, format_: Format) -> list[Item]:
+    words = (*_WORDS, *format_.special_tokens)
+    kinds = rng.choices(_KINDS, [1, 4, 4, 1], k=rng.randrange(1, 7))
+    return [
+        kind(content=[Text(text="".join(rng.choices(words, k=rng.randrange(5))))], at=f"$[{at}]")
+        for at, kind in enumerate(kinds)
+    ]
+
+
+def _drafted(drafter: Drafter, items: list[Item], said: bool) -> object:
+    try:
+        draft = drafter.draft(Example(Request(conversation=Conversation(items=items)), said=said))
+    except Exception as error:  # noqa: BLE001  (whatever it is, both ways raise it)
+        return type(error).__name__, str(error)
+    return [getattr(draft, name) for name in Draft.__slots__], draft.digest
+
+
+@pytest.mark.parametrize("name", formats())
+def test_texts_are_put_into_the_shape_of_their_kinds_as_they_are_rendered(name: str) -> None:
+    rng, format_ = random.Random(6), get_format(name)
+    drafters = [
+        Drafter(format_, parse_train(train), options)
+        for train in ("assistant", "assistant,end")
+        for options in (Options(), Options(strict=True, weights="scaled"), Options(escape="none"))
+    ]
+    for _ in range(300):
+        items, drafter = _said(rng, format_), rng.choice(drafters)
+        assert _drafted(drafter, items, said=True) == _drafted(drafter, items, said=False)
+
+
+@pytest.mark.parametrize("name", formats())
+def test_a_question_and_its_answer_have_a_shape_in_every_format(name: str) -> None:
+    shapes = Shapes(get_format(name), 1)
+    for said in ("a", "b <x>", "世界"):
+        draft = shapes.draft([User(content=[Text(text=said)], at="a"), Assistant(content=[Text(text=said)], at="b")])
+        assert draft is not None
+        assert said in draft.text
+    assert shapes.draft([User(content=[Text(text="")], at="a"), Assistant(content=[Text(text="b")], at="b")]) is None
+
+
+def test_what_a_short_way_loses_is_told_and_refused_as_by_the_long_one() -> None:
+    items: list[Item] = [User(content=[Text(text="a\n\nb")], at="$[0]"), Assistant(content=[Text(text="c")], at="$[1]")]
+    example = Example(Request(conversation=Conversation(items=items)), said=True)
+    goose, plain = get_format("rwkv-goose"), parse_train("assistant")
+    assert [loss.path for loss in Drafter(goose, plain, Options()).draft(example).losses] == ["$[0]"]
+    with pytest.raises(LossyConversion):
+        Drafter(goose, plain, Options(strict=True)).draft(example)
