@@ -93,7 +93,12 @@ class Protocol(HttpToolsProtocol):
         while self._offer is not None:
             data = self._pass_over(data)
             super().data_received(data)
-        self._unfinished = self._unfinished + len(data) if self._head_timer is not None else 0
+        if not self._in_head:
+            self._unfinished = 0
+            return
+        self._unfinished += len(data)
+        if self._head_timer is None:  # most heads come at once, and need no clock
+            self._head_timer = self.loop.call_later(self.head_timeout, self._too_slow)
         if self._unfinished > _HEAD_LIMIT and not self.transport.is_closing():
             self._head_size = self._unfinished
             self.send_400_response("")
@@ -105,8 +110,6 @@ class Protocol(HttpToolsProtocol):
         self.scope[ARRIVED] = self._arrived  # type: ignore[literal-required]
         self._head_size = 0
         self._in_head = True
-        if self._head_timer is None:
-            self._head_timer = self.loop.call_later(self.head_timeout, self._too_slow)
 
     def on_url(self, url: bytes) -> None:
         self._grow(len(url))
