@@ -15,6 +15,7 @@ import sys
 import threading
 from asyncio.events import TimerHandle
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -23,7 +24,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from turnscript.gateway.app import Application
-from turnscript.gateway.headers import ARRIVED, CUT, WATCH
+from turnscript.gateway.headers import ARRIVED, CUT, TOGETHER, WATCH
 from turnscript.gateway.service import Service
 
 if sys.platform != "win32":
@@ -126,10 +127,13 @@ class Protocol(HttpToolsProtocol):
         # A tunnel is an offer without the header, and what follows it is no body.
         offered = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
         self._held = offered and _announces_body(self.headers)
-        if not self._held:
-            super().on_headers_complete()
-            if not self.pipeline:
-                self._answered = self.cycle
+        if self._held:
+            return
+        super().on_headers_complete()
+        if not self.pipeline:
+            self._answered = self.cycle
+        if self.scope["method"] == "POST":
+            self.scope[TOGETHER] = partial(_send_together, self.cycle)  # type: ignore[literal-required]
 
     def _grow(self, size: int) -> None:
         self._head_size += size
@@ -211,6 +215,40 @@ class Protocol(HttpToolsProtocol):
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
         lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
         return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+class _Together:
+    """Sends the head of an answer with its body. A second write costs as much as the first, and wakes a client again."""
+
+    __slots__ = ("_head", "_transport")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head: bytes | None = None
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, but the first ones not before the next ones."""
+        head = self._head
+        if head is None:
+            self._head = data
+            return
+        self._head = b""
+        self._transport.write(head + data)
+
+    def close(self) -> None:
+        """Close the connection, when all was sent."""
+        if self._head:
+            self._transport.write(self._head)
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Whether it is closed or closing."""
+        return self._transport.is_closing()
+
+
+def _send_together(cycle: RequestResponseCycle) -> None:
+    """Send what comes next with the head of the answer."""
+    cycle.transport = _Together(cycle.transport)  # type: ignore[assignment]
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

@@ -16,7 +16,17 @@ from turnscript.conversation import Item
 from turnscript.errors import LossyConversion, Timeout, TooLarge, TurnscriptError
 from turnscript.gateway.callers import Caller
 from turnscript.gateway.generation import Outcome
-from turnscript.gateway.headers import ARRIVED, CUT, WATCH, RawHeaders, Told, by_name, json_headers, new_request_id
+from turnscript.gateway.headers import (
+    ARRIVED,
+    CUT,
+    TOGETHER,
+    WATCH,
+    RawHeaders,
+    Told,
+    by_name,
+    json_headers,
+    new_request_id,
+)
 from turnscript.gateway.outlet import Frame, Outlet, Receive, Send
 from turnscript.gateway.preparing import Prepared
 from turnscript.gateway.room import Share
@@ -72,6 +82,7 @@ class Visit:
         self._cut: Callable[[], None] = scope.get(CUT, _nothing)
         self._watch: Callable[[Callable[[], None]], None] | None = scope.get(WATCH)
         self._arrived: Callable[[], bool] = scope.get(ARRIVED, _not_known)
+        self._together: Callable[[], None] = scope.get(TOGETHER, _nothing)
         self._receive = receive
         self._send = send
         self._task = asyncio.current_task()
@@ -240,7 +251,10 @@ class Visit:
         """Answer with a JSON body."""
         self.status = status
         headers = json_headers(len(body), self.api.headers(request_id=self.request_id), self.told.raw())
-        headers += self.more_headers
+        await self._whole(status, headers + self.more_headers, body)
+
+    async def _whole(self, status: int, headers: RawHeaders, body: bytes) -> None:
+        self._together()
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 
@@ -256,8 +270,7 @@ class Visit:
             await self.outlet.end(self.renderer.fail(error))
             return
         headers = json_headers(len(body), self.api.headers(error, request_id=self.request_id), self.told.raw())
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
+        await self._whole(status, headers, body)
 
     @property
     def follows(self) -> bool:
@@ -292,4 +305,4 @@ def _not_known() -> bool:
 
 
 def _nothing() -> None:
-    """What is done to a connection that cannot be cut, or when a client leaves that nobody minds."""
+    """What is done to a connection that cannot be cut or made to wait, or when a client leaves that nobody minds."""
