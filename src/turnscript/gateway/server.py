@@ -218,7 +218,7 @@ class Protocol(HttpToolsProtocol):
 
 
 class _Together:
-    """Sends the head of an answer with its body. A second write costs as much as the first, and wakes a client again."""
+    """Sends the head of an answer with its body: a second write costs as much as the first."""
 
     __slots__ = ("_head", "_transport")
 
