@@ -62,6 +62,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+        gc.set_threshold(20_000)  # 700 is for small programs: laws make millions of short-lived objects
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
