@@ -6,10 +6,8 @@ All collect in one order. Without this each would compile every test for itself 
 import os
 from collections.abc import Generator
 from functools import partial
-from pathlib import Path
 
 import pytest
-from _pytest.doctest import DoctestModule
 
 
 @pytest.hookimpl(wrapper=True)
@@ -29,12 +27,3 @@ def pytest_make_collect_report(
             if call.excinfo is not None:  # half a module stays loaded, and would be collected as a whole one
                 report.outcome, report.longrepr = "failed", str(call.excinfo.getrepr())
     return report
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Look for examples in docstrings only where there are some: else all that a module names is asked for its own."""
-    found = yield
-    if any(type(node) is DoctestModule for node in found) and b">>> " not in file_path.read_bytes():
-        return [node for node in found if type(node) is not DoctestModule]
-    return found
