@@ -101,32 +101,40 @@ def is_argument_object(source: str) -> bool:
 # ------------------------------------------------------------------------------------------------- comparison
 
 
-def difference(expected: Any, actual: Any, path: str = "$") -> str:
+def difference(expected: Any, actual: Any) -> str:
     """Where and how two JSON values differ first, or "" if they are JSON-equal.
 
     Key order does not count, except in an object that has a key twice. 1, 1.0 and 1e0 are equal; 1 and true are not.
     """
+    found = _difference(expected, actual)
+    return found and f"${found}"
+
+
+def _difference(expected: Any, actual: Any) -> str:
+    """The same without what leads there, which is put before it on the way back: most values are equal."""
+    if type(expected) is str is type(actual) and expected == actual:
+        return ""
     expected, actual = _comparable(expected), _comparable(actual)
     if isinstance(expected, Mapping) and isinstance(actual, Mapping):
-        return _object_difference(expected, actual, path)
+        return _object_difference(expected, actual)
     if isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
         for number, (left, right) in enumerate(zip(expected, actual, strict=False)):
-            if found := difference(left, right, f"{path}[{number}]"):
-                return found
-        return "" if len(expected) == len(actual) else f"{path}: {len(expected)} elements != {len(actual)} elements"
+            if found := _difference(left, right):
+                return f"[{number}]{found}"
+        return "" if len(expected) == len(actual) else f": {len(expected)} elements != {len(actual)} elements"
     same_kind = type(expected) is type(actual) or (_is_number(expected) and _is_number(actual))
-    return "" if same_kind and expected == actual else f"{path}: {expected!r} != {actual!r}"
+    return "" if same_kind and expected == actual else f": {expected!r} != {actual!r}"
 
 
-def _object_difference(expected: Mapping[str, Any], actual: Mapping[str, Any], path: str) -> str:
+def _object_difference(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> str:
     if _has_duplicates(expected) or _has_duplicates(actual):
-        return difference([list(pair) for pair in _pairs(expected)], [list(pair) for pair in _pairs(actual)], path)
+        return _difference([list(pair) for pair in _pairs(expected)], [list(pair) for pair in _pairs(actual)])
     for key, value in expected.items():
         if key not in actual:
-            return f"{path}.{key}: missing"
-        if found := difference(value, actual[key], f"{path}.{key}"):
-            return found
-    return next((f"{path}.{key}: not expected" for key in actual if key not in expected), "")
+            return f".{key}: missing"
+        if found := _difference(value, actual[key]):
+            return f".{key}{found}"
+    return next((f".{key}: not expected" for key in actual if key not in expected), "")
 
 
 def _comparable(value: Any) -> Any:
