@@ -67,3 +67,11 @@ def test_what_a_short_way_loses_is_told_and_refused_as_by_the_long_one() -> None
     assert [loss.path for loss in Drafter(goose, plain, Options()).draft(example).losses] == ["$[0]"]
     with pytest.raises(LossyConversion):
         Drafter(goose, plain, Options(strict=True)).draft(example)
+
+
+def test_nothing_is_kept_of_rows_too_long_to_have_a_shape() -> None:
+    """Hardly two of them are alike, and what stands for each would take as much room as it has items."""
+    shapes, rng = Shapes(get_format("rwkv-universal"), 1), random.Random(1)
+    for size in (0, 65, 1000):
+        assert shapes.draft([rng.choice(_KINDS)(content=[Text(text="a")], at="$") for _ in range(size)]) is None
+    assert not shapes._known

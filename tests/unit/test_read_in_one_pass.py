@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import turnscript as ts
 from turnscript.registry import get_api
 
 CORPUS = Path(__file__).parents[1] / "gateway" / "corpus"
@@ -35,3 +36,9 @@ def test_every_body_of_a_client_is_read_in_one_pass(client: str) -> None:
     api = get_api(recorded["api"])
     for turn in recorded["turns"]:
         api._decode(json.dumps(turn).encode())  # raises where the members have to be read one by one
+
+
+def test_what_a_tool_says_beside_its_schema_comes_back_in_the_order_of_its_client() -> None:
+    for turn in json.loads((CORPUS / "pi_messages.json").read_bytes())["turns"]:
+        written = ts.convert(turn, "anthropic-messages", "anthropic-messages").value
+        assert [list(tool) for tool in turn["tools"]] == [list(tool) for tool in written["tools"]]

@@ -55,6 +55,8 @@ class Shapes:
 
     def draft(self, items: Sequence[Any]) -> Draft | None:
         """The draft of such items; None if it must be made the long way."""
+        if not 0 < len(items) <= _LONGEST:
+            return None
         kinds = tuple(map(type, items))
         shape = self._known[kinds] if kinds in self._known else self._add(kinds)
         if shape is None:
@@ -76,12 +78,14 @@ class Shapes:
     def _add(self, kinds: Kinds) -> Shape | None:
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
-        shape = self._known[kinds] = self._made(kinds) if 0 < len(kinds) <= _LONGEST else None
+        shape = self._known[kinds] = self._made(kinds)
         return shape
 
     def _made(self, kinds: Kinds) -> Shape | None:
         """The shape of rows with items of these kinds; None if the format has no short way to write them."""
-        places = [self._layout.plain.get(kind) for kind in kinds]
+        places = [place for kind in kinds if (place := self._layout.plain.get(kind)) is not None]
+        if len(places) < len(kinds):
+            return None
         items: list[Any] = [kind(content=[Text(text=_PROBE)]) for kind in kinds]  # type: ignore[call-arg]
         try:
             out = self._format.write(Request(conversation=Conversation(items=items)))
@@ -94,5 +98,4 @@ class Shapes:
         values = [self._scale if mark & TRAINABLE else 0 for mark in marks]
         borders = [at for at in range(1, len(values)) if values[at] != values[at - 1]]
         end = values[-1] if self._format.ends_late(items[-1]) else 0
-        found = [place for place in places if place is not None]
-        return Shape(pieces, holes, found, marks, values, borders, end) if len(found) == len(kinds) else None
+        return Shape(pieces, holes, places, marks, values, borders, end)

@@ -34,8 +34,8 @@ class ToolMember(Wire):
     eager_input_streaming: Json | UnsetType = UNSET
 
 
-_VERBATIM = ("cache_control", "defer_loading", "eager_input_streaming")
-"""Members without a name in the model, which are declared only to be read fast."""
+_VERBATIM = ("defer_loading", "eager_input_streaming", "cache_control")
+"""Members without a name in the model, declared only to be read fast, in the order in which clients write them."""
 
 TOOLS = list[ToolMember]
 _read: Reader[list[ToolMember]] = Reader(TOOLS)

@@ -244,7 +244,7 @@ class Writer:
             return None
         if not self.seed:
             return block
-        for key in block.keys() - {"type", "text"}:
+        for key in [key for key in block if key not in ("type", "text")]:
             self.rendering.lose(f"{path}.{key}", "dropped", "the system text is one string here")
         return {"type": "text", "text": block["text"]}
 

@@ -329,7 +329,7 @@ def _write_cache_options(rendering: Rendering) -> Any:
         return value
     members = read_object(value)
     known = {key: one for key, one in members.items() if key == "mode" or (key == "ttl" and plain(one) == "30m")}
-    for key in members.keys() - known.keys():
+    for key in [key for key in members if key not in known]:
         rendering.lose(f"$.prompt_cache_options.{key}", "dropped", "there is no such option, or value of it, here")
     return known if known or not members else None
 
