@@ -335,6 +335,20 @@ def test_a_stop_string_of_any_length_ends_an_answer(format_name: str) -> None:
     assert stop == ts.fold(events).stop_sequence
 
 
+def test_a_stop_string_that_may_begin_inside_an_escape_leaves_the_escape_whole(format_name: str) -> None:
+    """What waits for the rest of the stop string does not cut an escaped tag in two, which nobody would undo then."""
+    format_ = ts.get_format(format_name)
+    request = ts.Request(conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])]))
+    for lead, names in layout_of(format_.document).places["assistant"].escape.rules:
+        for name in names:
+            written = f"so {lead}\\\\{name} and {lead}\\{name}"
+            for begun in {name[-1:], name[-2:], name, f"\\{name}"}:
+                request.settings.stop = [f"{begun}!?"]
+                whole = check_events(events_of(format_, request, [written]), written)
+                assert [f"so {lead}\\{name} and {lead}{name}"] == contents_of(whole.items[0])
+                assert whole == check_events(events_of(format_, request, list(written)), written)
+
+
 SHAPES: dict[str, Callable[[Format, int], str]] = {
     "text": lambda _, n: "word " * n,
     "near misses": lambda _, n: "< a </ b <|im <<US \n" * (n // 4),

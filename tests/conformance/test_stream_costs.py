@@ -15,11 +15,12 @@ from hypothesis import given
 
 import turnscript as ts
 from tests.conformance.examples import fewer
+from tests.growth import assert_grows_below
 from tests.strategies.events import event_lists
 from turnscript.answers import Gathered
 from turnscript.conversation import text_content
 from turnscript.errors import InvalidConversation, UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart
 from turnscript.jsontext import Json
 from turnscript.sse import HOLE, around, frame
 
@@ -169,6 +170,21 @@ def test_an_empty_delta_says_nothing(api_name: str) -> None:
     written = [one.send(part) for part in (events[:1], empty, events[1:2], empty, events[2:])]
     assert (b"", b"") == (written[1], written[3])
     assert other.send(events) == b"".join(written)
+
+
+@pytest.mark.parametrize("text", ["b", ""])
+def test_an_answer_of_many_texts_costs_no_more_than_their_number(api_name: str, text: str) -> None:
+    """A small model may repeat the line between two texts up to its limit."""
+
+    def work(count: int) -> Callable[[], object]:
+        said = ["a", *[text] * count]
+        told: list[Event] = [PartStart(0, ts.Assistant())]
+        for number, one in enumerate(said):
+            told += [*[NextText(0, "")] * bool(number), PartDelta(0, one)]
+        told += [PartEnd(0, ts.Assistant(content=[ts.Text(text=one) for one in said])), MessageEnd("stop")]
+        return lambda: ts.get_api(api_name).stream_renderer(asked()).send(told)
+
+    assert_grows_below(8, work, 1000, 4000)
 
 
 def test_reading_a_stream_holds_its_deltas_and_nothing_else(api_name: str) -> None:

@@ -330,3 +330,15 @@ def test_nothing_is_cleaned_away_by_itself() -> None:
     written = "assistant\nYes</think>"
     assert [("assistant", written)] == outline(answer(written))
     assert [assistant(written)] == ts.get_format(CHATML).parse(turn(CHATML, "assistant", written)).items
+
+
+@pytest.mark.parametrize("begun", ["`", "```", "\n```", " "])
+def test_no_character_is_lost_behind_a_prefill_that_broke_off_a_call(begun: str) -> None:
+    """What was read of the call once more is the prompt's; what the model writes is on the events all the same."""
+    call = '```json\n{"name": "f", "arguments": {"a": 1\n'
+    request = request_of(user("q"), tools=[TOOL])
+    request.conversation.items.append(ts.Assistant(content=[ts.Text(text=f"{call}{begun}")], open=True))
+    for written in ("`json`", "ab", "\n```\nYes"):
+        parser = ts.get_format("batuta-generic").prompt(request, thinking=False).parser()
+        response = ts.fold([*parser.feed(written), *parser.close()])
+        assert written == response.raw

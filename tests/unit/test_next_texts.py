@@ -186,6 +186,17 @@ def test_a_stop_string_of_the_client_ends_the_answer_wherever_the_line_stands(st
         assert (wanted, stop) == (texts(response.items[0]), response.stop_sequence)
 
 
+@pytest.mark.parametrize("stop", ["\n", "\n<", "<<PART>>", "PART", ">>\n", "\n<<PART>>"])
+def test_a_stop_string_inside_the_line_ends_the_answer_as_its_server_would(stop: str) -> None:
+    """A server looks for stop strings and knows no line, so what it sends ends there, too."""
+    written = "A\n<<PART>>\nB"
+    for size in (1, 3, 100):
+        parser = FORMAT.prompt(asked(stop=[stop]), thinking=False).parser()
+        events = [event for at in range(0, len(written), size) for event in parser.feed(written[at : at + size])]
+        response = ts.fold([*events, *parser.close()])
+        assert ([written[: written.index(stop)]], stop) == (texts(response.items[0]), response.stop_sequence)
+
+
 def test_other_formats_have_no_such_line() -> None:
     for name in ts.formats():
         segment = ts.get_format(name).document.segment("assistant")

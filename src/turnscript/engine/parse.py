@@ -102,7 +102,8 @@ class TurnParser(CallSteps):
         self._texts.clear()
         self._breaks.clear()
         self._tail.clear()
-        self._index, self._offset, self._uncounted = -1, -len(self._held), len(self._held)
+        self._index, self._offset = -1, -len(self._held)
+        self._uncounted, self._accounted = len(self._held), 0
         self._opened = 0  # where what is open may have begun earlier
         if self._part is not None:
             self._announce(self._part)

@@ -112,7 +112,7 @@ class Closing:
         return known + _overlap(text[len(bare) :], self.text[known:])  # half a tag at the end is of the text
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def closing_of(layout: Layout, place: Place, after: Place | None) -> Closing:
     """What follows a segment, made once. `after`: where the next item of the turn stands; None where the turn ends."""
     return Closing(layout, place, after)

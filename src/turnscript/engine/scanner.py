@@ -49,6 +49,7 @@ class Scanner(Generic[Action]):
         self._partial = re.compile(_partials(ordered, rules))
         leads = max((len(lead) for lead, _ in rules), default=0)
         self._name = max((len(name) for _, names in rules for name in names), default=0)
+        self._escaped = re.compile(_escapes(rules) or r"(?!)").finditer
         longest, escaped = max(map(len, ordered), default=0), leads + self._name + 1
         self._window, self._reach = max(longest, escaped), max(min(longest, _DEEPEST), escaped)
         # White space and one character more: how a literal begins. Each of those has a needle in it.
@@ -105,7 +106,14 @@ class Scanner(Generic[Action]):
             window += _SLASHES
         match = self._partial.search(text, max(start, len(text) - window))
         held = match.start() if match else len(text)
-        return min(held, self._hold_long(text, start)) if self._long else held
+        held = min(held, self._hold_long(text, start)) if self._long else held
+        if held < len(text) and "\\" in text[max(held - self._name, start) : held + 1]:
+            return self._before_escape(text, max(held - self._reach - _SLASHES, start), held)
+        return held
+
+    def _before_escape(self, text: str, start: int, held: int) -> int:
+        """The same, but not inside an escape that is whole: a stop string may begin with the end of a tag."""
+        return next((one.start() for one in self._escaped(text, start) if one.start() < held < one.end()), held)
 
     def _hold_long(self, text: str, start: int) -> int:
         """From where on `text` is a beginning that is too long for the pattern; its length if there is none."""
@@ -146,6 +154,13 @@ def _partials(literals: Iterable[str], rules: Iterable[tuple[str, tuple[str, ...
         patterns.append(_prefixes([lead + "\\"]))
         patterns.append(rf"{re.escape(lead)}\\{{1,{_SLASHES}}}(?:{_prefixes(names)})?")
     return "(?:" + "|".join(pattern for pattern in patterns if pattern) + r")\Z" if any(patterns) else r"(?!)"
+
+
+def _escapes(rules: Iterable[tuple[str, tuple[str, ...]]]) -> str:
+    """A pattern for whole escapes."""
+    return "|".join(
+        rf"{re.escape(lead)}\\{{1,{_SLASHES}}}(?:{'|'.join(map(re.escape, names))})" for lead, names in rules
+    )
 
 
 def _prefixes(literals: Iterable[str]) -> str:

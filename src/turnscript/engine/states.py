@@ -172,7 +172,9 @@ class States:
             opening = f"{place.open}{place.head_end}".strip()
             again = {opening: Action(Do.AGAIN, len(opening), place)}
         line = place.body.next_text
-        texts = {line: Action(Do.NEXT, len(line.strip()), place, 1)} if line else {}
+        # Where a stop string of the client's is inside the line, the answer is over before the line is whole.
+        stopped = any(stop in line for stop in self._client())
+        texts = {line: Action(Do.NEXT, len(line.strip()), place, 1)} if line and not stopped else {}
         return again | self._ends() | texts | client | dict(self._implied(place)) | self._closes(place)
 
     def _openings(self, kind: str, *, spaced: bool) -> Iterator[tuple[str, Action]]:

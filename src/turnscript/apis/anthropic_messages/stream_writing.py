@@ -253,7 +253,7 @@ class StreamWriter:
         block; `sent`: what stands in the one that is open."""
         part = event.part
         blocks = self._writer.blocks(part) if part is not None else []
-        mine = [block for block in blocks if isinstance(block, dict) and block["type"] == self._kind]
+        mine = [block for block in blocks if self._is_mine(block)]
         _, member = _DELTAS[self._kind]
         where = (part.at if part is not None else "") or f"items[{event.index}]"
         first, rest = mine[: len(closed)], mine[len(closed) :]
@@ -264,8 +264,12 @@ class StreamWriter:
         if sent:
             self._finish_block(rest, sent, where)
             rest = []
-        for block in [*rest, *(block for block in blocks if block not in mine)]:
+        for block in [*rest, *(block for block in blocks if not self._is_mine(block))]:
             self._whole(block)
+
+    def _is_mine(self, block: Any) -> bool:
+        """Whether a block may be told piece by piece, as the part that is sent as it is said."""
+        return isinstance(block, dict) and bool(block["type"] == self._kind)
 
     def _finish_block(self, mine: list[Body], sent: str, where: str) -> None:
         """The end of a block that was sent as it was said. `mine`: the blocks that it stands for, one mostly."""

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from turnscript.api import Body
 from turnscript.apis.openai_responses.naming import Named
-from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, REFUSAL
+from turnscript.apis.openai_responses.output import told_token
+from turnscript.apis.openai_responses.parts import OUTPUT, REASONING, REFUSAL, blank_part
 from turnscript.conversation import Assistant, Item, Part, Refusal, Text, Thinking, ToolCall
+from turnscript.logprobs import TokenLogprob
 
 
 class LivePart:
     """A part that is being told; the events call it an item. `at`: its output index; -1: it has no place here.
 
-    `closed`: its texts that are complete, each a content part. `told`: the deltas of the one that goes on; `open`: that
-    was announced. `frames`: the events that tell a delta, each around its number and the text; None before one.
+    `closed`: its texts that are complete, each a content part, and `scored` how many tokens those have. `told`: the
+    deltas of the one that goes on; `open`: that was announced. `frames`: the events that tell a delta, each around its
+    number and the text; None before one.
     """
 
-    __slots__ = ("at", "closed", "frames", "kind", "named", "open", "told")
+    __slots__ = ("at", "closed", "frames", "kind", "named", "open", "scored", "told")
 
     def __init__(self, named: Named, at: int) -> None:
         self.named = named
         self.at = at
         self.kind = _kind(named.item)
         self.closed: list[Text] = []
+        self.scored = 0
         self.told: list[str] = []
         self.open = False
         self.frames: list[list[bytes]] | None = None
@@ -33,10 +39,14 @@ class LivePart:
         item = self.named.item
         return item.item_id if isinstance(item, ToolCall) else getattr(item, "id", None)
 
-    def end_text(self) -> None:
-        """What was told since the last one is a text, and the next one begins with its first delta."""
-        self.closed.append(Text(text="".join(self.told)))
-        self.told, self.frames, self.open = [], None, False
+    def end_text(self, tokens: Sequence[TokenLogprob]) -> Body:
+        """What was told since the last one is a text, and the next one begins with its first delta. Returns the content
+        part that it is. `tokens`: those of all its item."""
+        text = "".join(self.told)
+        body = blank_part(OUTPUT, text) | {"logprobs": [told_token(one) for one in tokens[self.scored :]]}
+        self.closed.append(Text(text=text))
+        self.told, self.frames, self.open, self.scored = [], None, False, len(tokens)
+        return body
 
     def content(self) -> list[Part]:
         """What was told."""

@@ -291,9 +291,8 @@ class StreamWriter(OneStream):
         if not part.open:
             self._open_content(part)
         self._live.pop(index, None)
-        part.end_text()
-        body = self._output.content(Assistant(content=list(part.closed)), index)[-1]
-        self._close(part, len(part.closed) - 1, body)
+        at = len(part.closed)
+        self._close(part, at, part.end_text(self._output.logprobs.get(index, [])))
 
     def _around(self, type_: str, members: Body) -> list[bytes]:
         return around({"type": type_, "sequence_number": HOLE, **members}, type_)
