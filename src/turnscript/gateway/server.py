@@ -15,7 +15,6 @@ import sys
 import threading
 from asyncio.events import TimerHandle
 from collections.abc import Callable
-from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -89,6 +88,12 @@ class Protocol(HttpToolsProtocol):
         """Whether all of a request has come: that of the last one, and so of all before it."""
         return not self.cycle.more_body
 
+    def _send_together(self) -> None:
+        """Send what comes next, the head of the answer that is given now, with what comes behind it. An answer that was
+        broken off before it began is followed by the error, so this may be said twice."""
+        if self._answered is not None:
+            self._answered.transport = _Together(self.transport)  # type: ignore[assignment]
+
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         while self._offer is not None:
@@ -109,6 +114,7 @@ class Protocol(HttpToolsProtocol):
         self.scope[CUT] = self.transport.abort  # type: ignore[literal-required]
         self.scope[WATCH] = self._watch  # type: ignore[literal-required]
         self.scope[ARRIVED] = self._arrived  # type: ignore[literal-required]
+        self.scope[TOGETHER] = self._send_together  # type: ignore[literal-required]
         self._head_size = 0
         self._in_head = True
 
@@ -132,8 +138,6 @@ class Protocol(HttpToolsProtocol):
         super().on_headers_complete()
         if not self.pipeline:
             self._answered = self.cycle
-        if self.scope["method"] == "POST":
-            self.scope[TOGETHER] = partial(_send_together, self.cycle)  # type: ignore[literal-required]
 
     def _grow(self, size: int) -> None:
         self._head_size += size
@@ -218,7 +222,7 @@ class Protocol(HttpToolsProtocol):
 
 
 class _Together:
-    """Sends the head of an answer with its body. A second write costs as much as the first, and wakes a client again."""
+    """Sends the head of an answer with its body. A second write costs as much as the first, and wakes a client twice."""
 
     __slots__ = ("_head", "_transport")
 
@@ -244,11 +248,6 @@ class _Together:
     def is_closing(self) -> bool:
         """Whether it is closed or closing."""
         return self._transport.is_closing()
-
-
-def _send_together(cycle: RequestResponseCycle) -> None:
-    """Send what comes next with the head of the answer."""
-    cycle.transport = _Together(cycle.transport)  # type: ignore[assignment]
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
