@@ -30,6 +30,8 @@ if sys.platform != "win32":
     import resource
 
 _HEAD_LIMIT = 64 * 1024
+_READ = 256 * 1024
+"""The most that is read at once."""
 _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 _LINGER = 5.0
 """Seconds in which the rest of a body is read, and thrown away, whose request is answered already: a client that sends
@@ -99,7 +101,7 @@ class Protocol(HttpToolsProtocol):
         while self._offer is not None:
             data = self._pass_over(data)
             super().data_received(data)
-        if not self._in_head:
+        if not self._in_head and not self._is_idle():
             self._unfinished = 0
             return
         self._unfinished += len(data)
@@ -109,8 +111,13 @@ class Protocol(HttpToolsProtocol):
             self._head_size = self._unfinished
             self.send_400_response("")
 
+    def _is_idle(self) -> bool:
+        """Whether nothing has come since the last answer but blank lines, which belong to the next head."""
+        return self._answered is None and self._linger is None and self.timeout_keep_alive_task is None
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._unset_keepalive_if_required()  # it may be of the same read: the rest of a body was before this
         self.scope[CUT] = self.transport.abort  # type: ignore[literal-required]
         self.scope[WATCH] = self._watch  # type: ignore[literal-required]
         self.scope[ARRIVED] = self._arrived  # type: ignore[literal-required]
@@ -159,7 +166,12 @@ class Protocol(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._head_timer = None
-        self.transport.close()
+        if self._answered is not None:  # a head may be slow behind a request whose answer goes on
+            self._head_timer = self.loop.call_later(self.head_timeout, self._too_slow)
+        elif self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            self.transport.close()
 
     # Behind an answer.
 
@@ -172,6 +184,7 @@ class Protocol(HttpToolsProtocol):
             self._linger = self.loop.call_later(_LINGER, self.transport.abort)
 
     def on_message_complete(self) -> None:
+        self._unfinished = -_READ  # what was read with the end of a message is not the head behind it
         if self._held:
             return
         super().on_message_complete()
@@ -222,7 +235,7 @@ class Protocol(HttpToolsProtocol):
 
 
 class _Together:
-    """Sends the head of an answer with its body. A second write costs as much as the first, and wakes a client twice."""
+    """Sends the head of an answer with its body. A second write would cost as much, and wake the client again."""
 
     __slots__ = ("_head", "_transport")
 
