@@ -50,6 +50,7 @@ class Protocol(HttpToolsProtocol):
     _in_head = True
     _unfinished = 0
     _linger: TimerHandle | None = None
+    _untaken: TimerHandle | None = None
     _offer: int | None = None
     _held = False
     _left: Callable[[], None] | None = None
@@ -62,6 +63,7 @@ class Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
         self._stop_lingering()
+        self._forget_untaken()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
         self._tell_answered()
@@ -168,10 +170,9 @@ class Protocol(HttpToolsProtocol):
         self._head_timer = None
         if self._answered is not None:  # a head may be slow behind a request whose answer goes on
             self._head_timer = self.loop.call_later(self.head_timeout, self._too_slow)
-        elif self.transport.get_write_buffer_size():
-            self.transport.abort()
-        else:
-            self.transport.close()
+            return
+        self.transport.close()
+        self._mind_untaken()
 
     # Behind an answer.
 
@@ -182,6 +183,32 @@ class Protocol(HttpToolsProtocol):
         super().on_response_complete()
         if unread and not self.transport.is_closing():
             self._linger = self.loop.call_later(_LINGER, self.transport.abort)
+        if self.flow.write_paused or self.transport.is_closing():
+            self._mind_untaken()
+
+    def _mind_untaken(self) -> None:
+        """See to it that a client goes on to take its answer. The next one waits for that, and so does the end of the
+        connection."""
+        self._forget_untaken()
+        left = self.transport.get_write_buffer_size()
+        if left:
+            self._untaken = self.loop.call_later(self.timeout_keep_alive, self._look_at_untaken, left)
+
+    def _look_at_untaken(self, before: int) -> None:
+        if self.transport.get_write_buffer_size() < before:
+            self._mind_untaken()
+        else:
+            self.transport.abort()
+
+    def _forget_untaken(self) -> None:
+        if self._untaken is not None:
+            self._untaken.cancel()
+            self._untaken = None
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self._forget_untaken()
 
     def on_message_complete(self) -> None:
         self._unfinished = -_READ  # what was read with the end of a message is not the head behind it
