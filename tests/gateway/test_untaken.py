@@ -47,7 +47,7 @@ async def until(holds: Callable[[], object]) -> None:
 
 def whole(stage: Stage) -> list[Any]:
     """The answers that are whole and wait for their client."""
-    return [one for one in stage.gateway.service.visits if one.generation is not None and one.generation.last]
+    return [one for one in list(stage.gateway.service.visits) if getattr(one.generation, "last", None)]
 
 
 @EACH
