@@ -61,6 +61,7 @@ OTHERS = {
     "a word": b'{"stream":"true"}',
     "a list": b"[true]",
     "broken": b"{",
+    "deep": b'{"a":' + b"[" * 1000,
     "no text": b"\xff",
     "long": b'{"stream":true}' + b" " * 9999,
 }

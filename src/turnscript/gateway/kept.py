@@ -109,7 +109,7 @@ class Fetch(OfAnswer):
                 return msgspec.json.decode(await http.body(), type=_Wish).stream
         except TimeoutError:
             raise SlowBody(f"the request's body did not arrive within {timeout:g} s") from None
-        except (msgspec.DecodeError, ClientDisconnect):
+        except (msgspec.DecodeError, RecursionError, ClientDisconnect):
             return False
 
 

@@ -15,7 +15,6 @@ import sys
 import threading
 from asyncio.events import TimerHandle
 from collections.abc import Callable
-from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -31,6 +30,8 @@ if sys.platform != "win32":
     import resource
 
 _HEAD_LIMIT = 64 * 1024
+_READ = 256 * 1024
+"""The most that is read at once."""
 _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 _LINGER = 5.0
 """Seconds in which the rest of a body is read, and thrown away, whose request is answered already: a client that sends
@@ -49,6 +50,7 @@ class Protocol(HttpToolsProtocol):
     _in_head = True
     _unfinished = 0
     _linger: TimerHandle | None = None
+    _untaken: TimerHandle | None = None
     _offer: int | None = None
     _held = False
     _left: Callable[[], None] | None = None
@@ -61,6 +63,7 @@ class Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
         self._stop_lingering()
+        self._forget_untaken()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
         self._tell_answered()
@@ -89,12 +92,18 @@ class Protocol(HttpToolsProtocol):
         """Whether all of a request has come: that of the last one, and so of all before it."""
         return not self.cycle.more_body
 
+    def _send_together(self) -> None:
+        """Send what comes next, the head of the answer that is given now, with what comes behind it. An answer that was
+        broken off before it began is followed by the error, so this may be said twice."""
+        if self._answered is not None:
+            self._answered.transport = _Together(self.transport)  # type: ignore[assignment]
+
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         while self._offer is not None:
             data = self._pass_over(data)
             super().data_received(data)
-        if not self._in_head:
+        if not self._in_head and not self._is_idle():
             self._unfinished = 0
             return
         self._unfinished += len(data)
@@ -104,11 +113,17 @@ class Protocol(HttpToolsProtocol):
             self._head_size = self._unfinished
             self.send_400_response("")
 
+    def _is_idle(self) -> bool:
+        """Whether nothing has come since the last answer but blank lines, which belong to the next head."""
+        return self._answered is None and self._linger is None and self.timeout_keep_alive_task is None
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._unset_keepalive_if_required()  # it may be of the same read: the rest of a body was before this
         self.scope[CUT] = self.transport.abort  # type: ignore[literal-required]
         self.scope[WATCH] = self._watch  # type: ignore[literal-required]
         self.scope[ARRIVED] = self._arrived  # type: ignore[literal-required]
+        self.scope[TOGETHER] = self._send_together  # type: ignore[literal-required]
         self._head_size = 0
         self._in_head = True
 
@@ -132,8 +147,6 @@ class Protocol(HttpToolsProtocol):
         super().on_headers_complete()
         if not self.pipeline:
             self._answered = self.cycle
-        if self.scope["method"] == "POST":
-            self.scope[TOGETHER] = partial(_send_together, self.cycle)  # type: ignore[literal-required]
 
     def _grow(self, size: int) -> None:
         self._head_size += size
@@ -155,7 +168,11 @@ class Protocol(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._head_timer = None
+        if self._answered is not None:  # a head may be slow behind a request whose answer goes on
+            self._head_timer = self.loop.call_later(self.head_timeout, self._too_slow)
+            return
         self.transport.close()
+        self._mind_untaken()
 
     # Behind an answer.
 
@@ -166,8 +183,35 @@ class Protocol(HttpToolsProtocol):
         super().on_response_complete()
         if unread and not self.transport.is_closing():
             self._linger = self.loop.call_later(_LINGER, self.transport.abort)
+        if self.flow.write_paused or self.transport.is_closing():
+            self._mind_untaken()
+
+    def _mind_untaken(self) -> None:
+        """See to it that a client goes on to take its answer. The next one waits for that, and so does the end of the
+        connection."""
+        self._forget_untaken()
+        left = self.transport.get_write_buffer_size()
+        if left:
+            self._untaken = self.loop.call_later(self.timeout_keep_alive, self._look_at_untaken, left)
+
+    def _look_at_untaken(self, before: int) -> None:
+        if self.transport.get_write_buffer_size() < before:
+            self._mind_untaken()
+        else:
+            self.transport.abort()
+
+    def _forget_untaken(self) -> None:
+        if self._untaken is not None:
+            self._untaken.cancel()
+            self._untaken = None
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self._forget_untaken()
 
     def on_message_complete(self) -> None:
+        self._unfinished = -_READ  # what was read with the end of a message is not the head behind it
         if self._held:
             return
         super().on_message_complete()
@@ -218,7 +262,7 @@ class Protocol(HttpToolsProtocol):
 
 
 class _Together:
-    """Sends the head of an answer with its body: a second write costs as much as the first."""
+    """Sends the head of an answer with its body. A second write would cost as much, and wake the client again."""
 
     __slots__ = ("_head", "_transport")
 
@@ -244,11 +288,6 @@ class _Together:
     def is_closing(self) -> bool:
         """Whether it is closed or closing."""
         return self._transport.is_closing()
-
-
-def _send_together(cycle: RequestResponseCycle) -> None:
-    """Send what comes next with the head of the answer."""
-    cycle.transport = _Together(cycle.transport)  # type: ignore[assignment]
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

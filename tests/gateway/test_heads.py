@@ -1,0 +1,121 @@
+"""Owns heads that come slowly, or with what is before them on a connection: what is cut then, and what is not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.gateway.stage import APIS, Stage, answer, body_of, connected, named, post, quiet
+from turnscript.api import Api
+
+EACH = pytest.mark.parametrize("api", APIS, ids=named)
+SLOW = answer(*["Hello "] * 6, pause=0.05)
+SHORT = 0.02
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with Stage() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    with quiet(caplog):
+        yield
+
+
+def connection(stage: Stage, path: str) -> Any:
+    """The connection on which a path was asked for."""
+    server = stage.gateway._server
+    assert server is not None
+    there: list[Any] = list(server.server_state.connections)  # at once: it changes in another thread
+    found = [one for one in there if getattr(one, "cycle", None) is not None]
+    return next(one for one in found if one.cycle.scope["path"] == path)
+
+
+async def answered(reader: asyncio.StreamReader) -> bytes:
+    """A whole answer: its head and its body."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    return head + await reader.readexactly(int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0]))
+
+
+@pytest.mark.parametrize("blank", [b"\r\n", b"\r\n\r\n", b"\n"], ids=repr)
+def test_blank_lines_behind_an_answer_keep_no_connection(stage: Stage, blank: bytes) -> None:
+    async def run() -> bytes:
+        async with connected(stage.url) as (reader, writer), asyncio.timeout(20):
+            writer.write(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+            await answered(reader)
+            connection(stage, "/health").head_timeout = SHORT
+            writer.write(blank)
+            return await reader.read()
+
+    assert b"" == asyncio.run(run())
+
+
+@EACH
+def test_a_slow_head_behind_a_request_does_not_end_the_answer_to_that(stage: Stage, api: Api) -> None:
+    """It has its time once the answer is over."""
+    stage.play(SLOW)
+
+    async def run() -> bytes:
+        async with connected(stage.url) as (reader, writer), asyncio.timeout(20):
+            writer.write(post(api, body_of(api, stream=True)))
+            first = await reader.read(20)
+            connection(stage, api.endpoint).head_timeout = SHORT
+            writer.write(b"GET /hea")
+            return first + await reader.read()
+
+    body = asyncio.run(run()).partition(b"\r\n\r\n")[2]
+    assert body.endswith(b"\r\n0\r\n\r\n")
+
+
+@EACH
+def test_a_later_head_that_comes_too_slowly_is_cut(stage: Stage, api: Api) -> None:
+    stage.play(answer("Hello"))
+
+    async def run() -> bytes:
+        async with connected(stage.url) as (reader, writer), asyncio.timeout(20):
+            writer.write(post(api, body_of(api, stream=False)))
+            assert b"Hello" in await answered(reader)
+            connection(stage, api.endpoint).head_timeout = SHORT
+            writer.write(b"POST")
+            return await reader.read()
+
+    assert b"" == asyncio.run(run())
+
+
+@EACH
+@pytest.mark.parametrize("size", [60_000, 100_000, 400_000])
+def test_a_long_body_is_no_part_of_the_head_that_begins_behind_it(stage: Stage, api: Api, size: int) -> None:
+    stage.play(answer("Hello"))
+    request = post(api, body_of(api, stream=False, text="x" * size))
+
+    async def run() -> list[bytes]:
+        async with connected(stage.url) as (reader, writer), asyncio.timeout(20):
+            writer.write(request + request[:30])
+            first = await answered(reader)
+            writer.write(request[30:])
+            return [first, await answered(reader)]
+
+    assert [b"HTTP/1.1 200 OK"] * 2 == [one[:15] for one in asyncio.run(run())]
+
+
+@EACH
+def test_the_rest_of_a_refused_body_sets_no_clock_for_the_request_behind_it(api: Api) -> None:
+    refused = post(api, b"x" * 1001)
+
+    async def run(stage: Stage) -> bytes:
+        async with connected(stage.url) as (reader, writer), asyncio.timeout(20):
+            writer.write(refused[:-10])
+            assert (await answered(reader)).startswith(b"HTTP/1.1 413 ")
+            connection(stage, api.endpoint).timeout_keep_alive = SHORT
+            writer.write(refused[-10:] + post(api, body_of(api, stream=True)))
+            return await reader.readuntil(b"\r\n0\r\n\r\n")
+
+    with Stage(server={"max_body": 1000}) as stage:
+        stage.play(SLOW)
+        assert b"Hello" in asyncio.run(run(stage))
