@@ -13,7 +13,7 @@ import pytest
 import turnscript as ts
 from tests.gateway import tinygguf
 from tests.gateway.speaker import Speaker, Talk, speaking
-from tests.gateway.stage import NO_TLS, WEATHER
+from tests.gateway.stage import NO_TLS, WEATHER, Stage, quiet
 from tests.sdks import openai_sdk
 from turnscript.gateway.embedded import Embedded
 
@@ -34,6 +34,20 @@ def rwkv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     path = tinygguf.write_rwkv7(tmp_path_factory.mktemp("models") / "rwkv7.gguf")
     with Embedded(path, context=CONTEXT, parallel=SLOTS, threads=1) as model:
         yield model.url
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    """A gateway before model servers that play a script."""
+    with Stage() as made:
+        yield made
+
+
+@pytest.fixture
+def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Nothing in a test is an error to the log."""
+    with quiet(caplog):
+        yield
 
 
 @pytest.fixture(scope="module")

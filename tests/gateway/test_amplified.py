@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.gateway.stage import APIS, CHATS, Stage, Told, answer, body_of, is_refused, named, quiet
+from tests.gateway.stage import APIS, CHATS, Stage, Told, answer, body_of, is_refused, named
 from turnscript.api import Api
 from turnscript.conversation import Item, Request, Text, Thinking, User
 from turnscript.errors import TooLarge
 from turnscript.gateway.aside import LARGE
 from turnscript.signatures import seal, unpacked_size, unseal
+
+pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 
 LONGEST = 1_000_000
 LONG = "word " * 120_000
@@ -25,12 +27,6 @@ COMPACTING = [api for api in APIS if api.serving.compacting]
 def stage() -> Iterator[Stage]:
     with Stage(server={"max_body": LONGEST}) as made:
         yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    with quiet(caplog):
-        yield
 
 
 def body_with(api: Api, items: list[Item]) -> bytes:

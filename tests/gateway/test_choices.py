@@ -38,12 +38,6 @@ BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 SEED = 7
 
 
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with Stage() as made:
-        yield made
-
-
 @pytest.fixture(autouse=True)
 def nothing_goes_wrong(caplog: pytest.LogCaptureFixture, stage: Stage) -> Iterator[None]:
     with quiet(caplog):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,6 @@ MEMORY = {"type": "memory_20250818", "name": "memory"}
 EDITOR = "str_replace_based_edit_tool"
 KEPT = {"command": "create", "path": "/memories/word.txt", "file_text": "secret"}
 LOOKED = {"command": "view", "path": "a.txt", "view_range": [1, 2]}
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with Stage() as made:
-        yield made
 
 
 def written(name: str, given: dict[str, Any]) -> str:

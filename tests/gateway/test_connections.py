@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
-from tests.gateway.stage import APIS, Stage, answer, body_of, connected, named, post, quiet
+from tests.gateway.stage import APIS, Stage, answer, body_of, connected, named, post
 from turnscript.api import Api
+
+pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
 OFFER = {"connection": "Upgrade, HTTP2-Settings", "upgrade": "h2c", "http2_settings": "AAEAAEAAAAIAAAAB"}
 """What Java's own client sends with its first request to a server without TLS."""
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with Stage() as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    with quiet(caplog):
-        yield
 
 
 def told(stage: Stage, *pieces: bytes, count: int = 1) -> list[bytes]:

@@ -36,12 +36,6 @@ def talk() -> Iterator[Talk]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with Stage() as made:
-        yield made
-
-
 def calls_of(answer: Body) -> list[tuple[str, Any]]:
     """The ids and the arguments of an answer's calls, as each SDK gives them to a program."""
     if "choices" in answer:

@@ -67,12 +67,6 @@ STREAMS = [name for name in CALLS if name.endswith("_stream")]
 
 
 @pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with Stage() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def sdks(stage: Stage) -> Iterator[Sdks]:
     made = Sdks(stage)
     with made.openai, made.anthropic:

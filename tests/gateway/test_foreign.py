@@ -7,7 +7,6 @@ the client, stands in no prompt, and is one loss with its place; it is a refusal
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import anthropic
@@ -64,12 +63,6 @@ OTHERS = {
     "trigger": Left("input", {"type": "compaction_trigger"}, INPUT),
     "form": Left("input", {"type": "configuration_update", "text": {"format": {"type": "text"}}}, INPUT),
 }
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with Stage() as made:
-        yield made
 
 
 def history(left: Left) -> dict[str, Any]:

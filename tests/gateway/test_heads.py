@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.gateway.stage import APIS, Stage, answer, body_of, connected, named, post, quiet
+from tests.gateway.stage import APIS, Stage, answer, body_of, connected, named, post
 from turnscript.api import Api
+
+pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
 SLOW = answer(*["Hello "] * 6, pause=0.05)
 SHORT = 0.02
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with Stage() as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    with quiet(caplog):
-        yield
 
 
 def connection(stage: Stage, path: str) -> Any:

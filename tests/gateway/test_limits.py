@@ -31,13 +31,14 @@ from tests.gateway.stage import (
     named,
     piece,
     post,
-    quiet,
 )
 from turnscript.api import Api
 from turnscript.errors import NotFound, Overloaded, RateLimited, Unauthorized
 from turnscript.gateway.config import Config, Limits, Model
 from turnscript.gateway.keyfile import add_key
 from turnscript.gateway.limits import Gate, Rate
+
+pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
@@ -420,18 +421,6 @@ def test_a_rate_forgets_what_is_older_than_a_minute() -> None:
 
 
 # Wrong doors.
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with Stage() as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    with quiet(caplog):
-        yield
 
 
 @EACH

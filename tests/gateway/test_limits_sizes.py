@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from tests.clocks import run_time
-from tests.gateway.stage import APIS, Stage, Told, answer, body_of, connected, is_refused, named, post, quiet
+from tests.gateway.stage import APIS, Stage, Told, answer, body_of, connected, is_refused, named, post
 from turnscript.api import Api
 from turnscript.errors import TooLarge
+
+pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
 LONGEST = 100_000
@@ -30,12 +32,6 @@ def hurried() -> Iterator[Stage]:
     """A gateway that soon has waited long enough for its clients."""
     with Stage(server={"header_timeout": 0.2, "idle_timeout": 0.25}) as made:
         yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    with quiet(caplog):
-        yield
 
 
 @EACH

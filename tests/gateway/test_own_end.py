@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Self
 
 import pytest
 
 from tests.gateway.scripted import END, HANG, STREAM, Asked, Script, chunk, event, said
-from tests.gateway.stage import WEATHER, Stage, quiet, text_of_call
+from tests.gateway.stage import WEATHER, Stage, text_of_call
 from turnscript.gateway import answers
 from turnscript.registry import get_api
+
+pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 
 API = get_api("openai-chat")
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
@@ -56,12 +58,6 @@ class LlamaStage(Stage):
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "OWN_END", LONG)
-
-
-@pytest.fixture(autouse=True)
-def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    with quiet(caplog):
-        yield
 
 
 def ended(_: str) -> str:

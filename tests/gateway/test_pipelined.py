@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
 from tests.gateway.scripted import HANG
-from tests.gateway.stage import APIS, Stage, answer, body_of, connected, named, post, quiet
+from tests.gateway.stage import APIS, Stage, answer, body_of, connected, named, post
 from turnscript.api import Api
+
+pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
 STREAM = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with Stage() as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    with quiet(caplog):
-        yield
 
 
 @EACH

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tests.gateway.background import BEGUN, begun
 from tests.gateway.scripted import HANG, said
-from tests.gateway.stage import APIS, CHATS, Stage, Told, answer, body_of, connected, is_refused, named, post, quiet
+from tests.gateway.stage import APIS, CHATS, Stage, Told, answer, body_of, connected, is_refused, named, post
 from turnscript.api import Api
 from turnscript.conversation import Request, Text, Thinking, User
 from turnscript.errors import Overloaded
@@ -24,6 +24,8 @@ from turnscript.gateway.config import Server
 from turnscript.gateway.keyfile import add_key
 from turnscript.gateway.room import Room, Tally
 from turnscript.signatures import seal
+
+pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 
 EACH = pytest.mark.parametrize("api", APIS, ids=named)
 STORING = [api for api in APIS if api.serving.stored]
@@ -38,12 +40,6 @@ NOT_KEPT: dict[str, Any] = {"store": False}
 def stage() -> Iterator[Stage]:
     with Stage(server={"max_body": LONGEST, "max_body_total": MOST}) as made:
         yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    with quiet(caplog):
-        yield
 
 
 def long_body(api: Api, **members: Any) -> bytes:

@@ -12,9 +12,11 @@ import pytest
 
 from tests.gateway.background import begun
 from tests.gateway.scripted import HANG
-from tests.gateway.stage import APIS, Stage, Told, answer, connected, is_refused, named, quiet
+from tests.gateway.stage import APIS, Stage, Told, answer, connected, is_refused, named
 from turnscript.api import Api
 from turnscript.errors import Overloaded
+
+pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 
 STORING = pytest.mark.parametrize("api", [api for api in APIS if api.serving.stored], ids=named)
 LONG = "word " * 1_800_000
@@ -25,12 +27,6 @@ FULL = Overloaded("no room", retry_after=1.0)
 def stage() -> Iterator[Stage]:
     with Stage(server={"max_body": 10_000_000, "max_body_total": 20_000_000}) as made:
         yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    with quiet(caplog):
-        yield
 
 
 def kept(stage: Stage, api: Api, **members: Any) -> list[str]:

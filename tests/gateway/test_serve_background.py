@@ -19,7 +19,7 @@ from tests.clocks import run_time
 from tests.gateway.background import BEGUN, EACH, ENDS, begun, events_of, look, until_over
 from tests.gateway.running import Running
 from tests.gateway.scripted import HANG, RESET, STREAM, Script, chunk, event
-from tests.gateway.stage import Stage, Told, answer, body_of, connected, piece, post, quiet
+from tests.gateway.stage import Stage, Told, answer, body_of, connected, piece, post
 from tests.sdks import openai_sdk
 from turnscript.api import Api
 from turnscript.gateway.callers import ANYBODY
@@ -28,17 +28,13 @@ from turnscript.gateway.headers import LOSSES, REPORT
 from turnscript.gateway.keeping import Keeping
 from turnscript.gateway.store import SCHEMA, Answer, EventLog, Store
 
+pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
+
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     with Stage(server={"keepalive": 0.1}) as made:
         yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    with quiet(caplog):
-        yield
 
 
 @EACH

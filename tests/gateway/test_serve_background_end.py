@@ -4,7 +4,6 @@ failed."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,11 @@ import pytest
 from tests.clocks import run_time, scaled
 from tests.gateway.background import BEGUN, EACH, ENDS, begun, events_of, look
 from tests.gateway.scripted import HANG
-from tests.gateway.stage import NO_TLS, Stage, body_of, quiet
+from tests.gateway.stage import NO_TLS, Stage, body_of
 from turnscript.api import Api
 from turnscript.errors import Overloaded
 
-
-@pytest.fixture(autouse=True)
-def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    with quiet(caplog):
-        yield
+pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 
 
 @EACH

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.clocks import scaled
 from tests.gateway.background import EACH, events_of, until_over
-from tests.gateway.stage import Stage, answer, connected, quiet
+from tests.gateway.stage import Stage, answer, connected
 from turnscript.api import Api
 
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with Stage() as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    with quiet(caplog):
-        yield
+pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 
 
 def kept(stage: Stage, api: Api) -> str:

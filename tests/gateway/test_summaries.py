@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,12 +13,6 @@ from turnscript.gateway.compacting import SUMMARY
 from turnscript.gateway.headers import REPORT
 
 API = ts.get_api("anthropic-messages")
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with Stage() as made:
-        yield made
 
 
 def summary(text: str | None, **more: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import openai
@@ -16,12 +15,6 @@ from turnscript.gateway.headers import LOSSES, POLICY, REPORT
 
 [API] = [api for api in APIS if api.serving.bare]
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with Stage() as made:
-        yield made
 
 
 def ask(stage: Stage, *, stream: bool = False, policy: str = "report", **members: Any) -> Told:

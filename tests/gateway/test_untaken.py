@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
 import pytest
 
-from tests.gateway.stage import CHATS, SESSION, Stage, answer, body_of, connected, named, post, quiet
+from tests.gateway.stage import CHATS, SESSION, Stage, answer, body_of, connected, named, post
 from turnscript.api import Api
+
+pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 
 EACH = pytest.mark.parametrize("api", CHATS, ids=named)
 LARGE = answer(*["And so on. " * 10_000] * 100)
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with Stage() as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    with quiet(caplog):
-        yield
 
 
 def large(api: Api, **headers: str) -> bytes:

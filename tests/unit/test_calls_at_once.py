@@ -1,4 +1,4 @@
-"""A call that is there up to its closing tag is read at one look, and says what it says in pieces."""
+"""Owns calls that are there up to their closing tag: they are read at one look, and say what they say in pieces."""
 
 from __future__ import annotations
 
