@@ -19,11 +19,12 @@ _PLACE = re.compile(r"items\[(\d+)\]")
 
 
 def check_inverse(format_: Format, request: ts.Request) -> None:
-    """What comes back is what was written; each item that differs, or is gone, is named by a loss."""
+    """What comes back is what was written; each item that differs, or is gone, or is a part of another, is named by a
+    loss."""
     request.locate()
     rendered = format_.render(request)
     back = format_.parse(str(rendered.value))
-    gone = {loss.path for loss in rendered.losses if loss.kind == "dropped"}
+    gone = {loss.path for loss in rendered.losses if loss.kind in ("dropped", "moved")}
     lossy = {int(match[1]) for loss in rendered.losses if (match := _PLACE.match(loss.path))}
     kept = [index for index in range(len(request.items)) if f"items[{index}]" not in gone]
     assert len(kept) == len(back.items)

@@ -131,9 +131,19 @@ def test_a_result_that_shows_a_name_has_that_of_its_call() -> None:
 
 
 def test_a_table_that_is_read_as_something_else_says_as_what() -> None:
-    """With nothing between a text and a call, an empty text before the call cannot be told from none."""
+    """With more between a thought and a call than around a text, there seems to be one of white space."""
     with pytest.raises(InvalidFormat, match=r"thinking, assistant, tool_call.* and not as .*thinking, tool_call"):
-        load_formats(BARS.replace('"assistant tool_call" = "\\n"', '"assistant tool_call" = ""'))
+        load_formats(BARS.replace('"thinking tool_call" = "\\n"', '"thinking tool_call" = "\\n\\n\\n"'))
+
+
+def test_an_empty_text_that_cannot_be_told_from_none_is_a_loss() -> None:
+    """With nothing between a text and a call, an empty text before the call is the same as none."""
+    [format_] = load_formats(BARS.replace('"assistant tool_call" = "\\n"', '"assistant tool_call" = ""'))
+    empty, call = ts.Assistant(content=said("")), ts.ToolCall(name="f", arguments="{}", id="call_1")
+    rendered = format_.render(request(empty, call, ts.ToolResult(content=said("rain"))))
+    dropped = [loss.detail for loss in rendered.losses if loss.kind == "dropped"]
+    assert "an empty text beside a thought or a call cannot be seen" in dropped
+    assert "tool_call" == next(item.kind for item in format_.parse(str(rendered.value)).items if item.kind != "user")
 
 
 VARIANTS = [(name, option) for name in ts.formats() for option in ts.get_format(name).variants]

@@ -131,7 +131,7 @@ class CallSteps(Teller):
             self._end_part()
             self._enter_text(place)
             self._skip = (place.head_end or place.open).endswith("\n")
-            if self._strict or place.kind != Assistant.kind:
+            if (self._strict or place.kind != Assistant.kind) and not (self._strict and place.segment.always):
                 self._start(place)
             return
         if read.get("custom"):

@@ -23,6 +23,7 @@ from turnscript.jsontext import compact, is_object, json_string, plain, read_obj
 
 _ARGUMENT_KEYS = ("arguments", "parameters", "input", "args")
 _BLANKS = " \t\r\n"
+_SPACES = ("", " ", "\n", "\n  ", "\n    ")  # as JSON is laid out
 _WINDOW = 65_536  # arguments that are there at once are looked for no further than this
 _NO_ARGUMENTS = frozenset({"name", "id", "type"})  # what a call may say beside them
 
@@ -47,6 +48,8 @@ class JsonCall(PlainBody):
         first, second = (argued, named) if arguments_first else (named, argued)
         self._literals = (f"{{{first}", f"{comma}{second}", "}")
         self.begins = self._literals[0]
+        first_keys = dict.fromkeys(("name", "type", "function", arguments))
+        self.openings = tuple(f'{{{space}"{key}"' for key in first_keys for space in _SPACES)
 
     def write(self, item: ToolCall, out: Writer) -> None:
         """Write the object. Arguments that are no JSON object are written as a string."""

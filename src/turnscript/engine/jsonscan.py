@@ -239,12 +239,16 @@ class ObjectScanner:
 def values_end(text: str) -> int:
     """Where the objects and arrays end with which a text begins, white space between them; 0 if it begins with none."""
     end = 0
-    while True:
-        start = _SPACE.match(text, end).end()  # type: ignore[union-attr]
-        if not text.startswith(("{", "["), start):
-            return end
-        scanner = ValueScanner()
-        behind = scanner.feed(text, start)
-        if not scanner.done:
-            return end
+    while behind := value_end(text, end):
         end = behind
+    return end
+
+
+def value_end(text: str, start: int) -> int:
+    """Where the object or array ends that stands behind a place and white space; 0 if there is none."""
+    start = _SPACE.match(text, start).end()  # type: ignore[union-attr]
+    if not text.startswith(("{", "["), start):
+        return 0
+    scanner = ValueScanner()
+    end = scanner.feed(text, start)
+    return end if scanner.done else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from operator import attrgetter
 from typing import Any
 
@@ -57,8 +57,11 @@ class Place:
         self.close = segment.close
         self.plain_head = not segment.attributes and not segment.head_end
         self.lead = turn.lead
+        self.empty_thought = ""  # and what leads to it
         self.begin = turn.open if turn.attributes else f"{turn.open}{turn.head_end}"
         self.group_open = group.open if group else ""
+        opening = self.group_open or self.open
+        self.indent = opening[: len(opening) - len(opening.lstrip())]
         self.turn_attributes = turn.attributes
         self.turn_head_end = turn.head_end if turn.attributes else ""
         self.end = f"{group.close if group else ''}{turn.close}"
@@ -118,14 +121,21 @@ class Layout:
         self.plain = {
             place.segment.item: place
             for place in self.places.values()
-            if place.body.plain and place.segment.prompt and not place.segment.of and place.kind != ToolsChange.kind
+            if place.body.plain
+            and place.segment.prompt
+            and not (place.segment.until or place.segment.always or place.segment.of)
+            and place.kind != ToolsChange.kind
         }
         # The same but for results: those that have no name of their own show that of their call.
         self.nameless = {item: place for item, place in self.plain.items() if place.kind != ToolResult.kind}
         self._joints = {pair: self._joint(pair, text) for pair, text in document.joints.items()}
         self.joints = {pair: "".join(parts) for pair, parts in self._joints.items()}
+        self.passing = frozenset(place.segment.until for place in self.places.values() if place.segment.until)
+        self._begin_with_thoughts()
         texts = (kind for kind, after in self.joints if kind == after and self.places[kind].segment.bare)
         self.merged = frozenset(texts)
+        system = self.places.get(System.kind)
+        self.lodges = system is not None and len(system.turn.segments) > 1 and bool(system.turn.open)
         # Before an item where no turn is open: in place of a separator, or behind one that stands there already.
         self.first_glues = tuple([Glues(partial(self.first_glue, separated=done)) for done in (False, True)])
 
@@ -145,6 +155,7 @@ class Layout:
                 (begin[:stop], True, True),
                 (begin[stop:], False, False),
                 (place.turn_head_end, False, False),
+                (place.empty_thought, False, False),
                 (place.group_open, place.model, False),
                 ("" if begin else head[:stop], True, True),
                 (head if begin else head[stop:], place.model and (before.model or self.opens(place)), False),
@@ -159,6 +170,7 @@ class Layout:
             [
                 ("" if separated else self.document.separator, False, False),
                 (place.begin, False, False),
+                (place.empty_thought, False, False),
                 (place.group_open, place.model, False),
                 (head, place.model and self.opens(place), False),
             ],
@@ -220,6 +232,15 @@ class Layout:
             place.behind_text = Glues(partial(self.glue, place, closing=True))
             place.behind = Glues(partial(self.glue, place))
         return self._made[key]
+
+    def _begin_with_thoughts(self) -> None:
+        """Where a turn of the model always has a thought, one that begins with something else has an empty one."""
+        thought = next((place for place in self.places.values() if place.segment.always), None)
+        for place in self.places.values() if thought is not None else ():
+            if thought is not None and place.turn is thought.turn and place is not thought and place.model:
+                empty = f"{thought.open}{thought.head_end}{thought.close}"
+                joint = self.document.joints.get((thought.kind, place.kind), "")
+                place.empty_thought, place.lead = f"{place.lead}{empty}{joint}", ""
 
     def _joint(self, pair: tuple[str, str], text: str) -> tuple[str, str, str]:
         """What closes a group, what joins the two, what opens a group."""
@@ -362,12 +383,35 @@ def report_unshown(place: Place, item: Item, out: Writer) -> None:
             out.lose(f".{key}", "dropped", missing)
 
 
-def report_merged(layout: Layout, items: Sequence[Item], out: Writer) -> None:
+def report_shared(layout: Layout, items: Sequence[Item], out: Writer) -> None:
+    """Losses for texts that are read as one with another."""
+    if layout.merged:
+        _report_merged(layout, items, out)
+    if layout.lodges:
+        _report_lodged(layout, items, out)
+
+
+def _report_merged(layout: Layout, items: Sequence[Item], out: Writer) -> None:
     """Losses for two texts of one speaker that are written as one."""
     for index, (before, item) in enumerate(pairwise(items), 1):
         if before.kind == item.kind and item.kind in layout.merged:
             path = item.at or f"items[{index}]"
             out.losses.append(Loss(path, "moved", "it goes on in the turn before and is read as one with it"))
+
+
+def _report_lodged(layout: Layout, items: Sequence[Item], out: Writer) -> None:
+    """Losses for instructions that stand in a turn of the user's, and for texts that they stand before."""
+    shown = [(index, item) for index, item in enumerate(items) if layout.place_for(item) is not None]
+    for (index, item), (after, following) in zip_longest(shown, shown[1:], fillvalue=(0, None)):
+        if item is None or item.kind != System.kind:
+            continue
+        path = item.at or f"items[{index}]"
+        if following is None or (item.kind, following.kind) not in layout.joints:
+            out.losses.append(Loss(path, "approximated", "they stand in a turn of the user's and are read as that"))
+            continue
+        out.losses.append(Loss(path, "moved", "it stands in the user's turn and is read as one with what follows"))
+        where = following.at or f"items[{after}]"
+        out.losses.append(Loss(where, "approximated", "the instructions before it are read as a part of it"))
 
 
 _DEFAULTS: dict[str, Any] = {"role": System().role, "of": Thinking().of}

@@ -101,6 +101,7 @@ class PlainBody:
     formats = False
     plain = False
     begins = ""
+    openings: tuple[str, ...] = ()
     next_text = ""
     says_name = False
     name_last = False

@@ -404,11 +404,14 @@ class TurnParser(CallSteps):
         bare, kind = self._states.bare, self._state.kind
         if not self._strict or bare is None or self._group is not None or (action and action.do is Do.LEAVE):
             return
+        if action and action.place:  # the opening's own
+            space = space.removesuffix(action.place.indent)
         before = self._states.known_joint(kind, bare.kind) if kind else ""
         after = self._states.known_joint(bare.kind, action.place.kind) if action and action.place else ""
         if self._flattened:
             before, after = "", None if kind or action else ""
-        if before is None or after is None or (kind and kind == bare.kind):
+        direct = self._states.known_joint(kind, action.place.kind) if kind and action and action.place else None
+        if before is None or after is None or (kind and kind == bare.kind) or space == direct == f"{before}{after}":
             return
         text = "" if self._flattened else space[len(before) : len(space) - len(after)]
         whole = self._flattened or (len(space) >= len(before) + len(after) and space == before + text + after)

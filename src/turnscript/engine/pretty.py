@@ -7,23 +7,24 @@ import re
 from turnscript.jsontext import Json, text_of
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s"{}\[\]:,]+')
-_INDENT = "  "
 _DEEPEST = 64
 """Lines are not indented further than so many levels. Without that, brackets alone would grow with the square of their
 number, and 20 KB of them become 200 MB where Python reads 10,000 levels."""
-_NEWLINES = ["\n" + _INDENT * depth for depth in range(_DEEPEST + 1)]
+_NEWLINES = {width: ["\n" + " " * (width * depth) for depth in range(_DEEPEST + 1)] for width in (2, 4)}
 _BRACKETS = frozenset("{}[]")
 _ON_ONE_LINE = {",": ", ", ":": ": ", "{": "{ ", "}": " }"}
 
 
-def pretty(value: Json | str, inline_objects: bool = False, inline_arrays: bool = True) -> str:
-    """A JSON value with two spaces of indentation. Arrays of scalars stay on one line, unless `inline_arrays` is false.
+def pretty(value: Json | str, inline_objects: bool = False, inline_arrays: bool = True, width: int = 2) -> str:
+    """A JSON value, each level two or four spaces further in (`width`). Arrays of scalars stay on one line, unless
+    `inline_arrays` is false.
 
     `inline_objects`: so do objects of scalars, `{ "k": 1 }`, except the outermost. No level of Python's stack is needed
     for a level of the value, so however deep a value is that could be read, it can be written.
     """
     tokens = _TOKEN.findall(value if isinstance(value, str) else text_of(value))
     out: list[str] = []
+    newlines = _NEWLINES[width]
     newline, depth, at = "\n", 0, 0
     while at < len(tokens):
         token = tokens[at]
@@ -38,16 +39,21 @@ def pretty(value: Json | str, inline_objects: bool = False, inline_arrays: bool 
                 at = end
             else:
                 depth += 1
-                newline = _NEWLINES[depth] if depth < _DEEPEST else _NEWLINES[_DEEPEST]
+                newline = newlines[min(depth, _DEEPEST)]
                 out += (token, newline)
         elif token in ("}", "]"):
             depth -= 1
-            newline = _NEWLINES[depth] if depth < _DEEPEST else _NEWLINES[_DEEPEST]
+            newline = newlines[min(depth, _DEEPEST)]
             out += (newline, token)
         else:
             out += (token, newline) if token == "," else (": " if token == ":" else token,)
         at += 1
     return "".join(out)
+
+
+def indented(value: Json | str) -> str:
+    """A JSON value with four spaces of indentation, every element on a line of its own."""
+    return pretty(value, inline_arrays=False, width=4)
 
 
 def _scalars_end(tokens: list[str], at: int) -> int:

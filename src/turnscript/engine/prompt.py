@@ -337,7 +337,7 @@ def _opened(composer: Composer, request: Request, thinks: bool, forced: ToolChoi
     else:
         composer.end_turn()
         composer.begin_turn(place, None, grouped=False)
-        lead = place.lead
+        lead = place.turn.lead if forced is None or not place.empty_thought else place.empty_thought
     composer.place, composer.model = None, False
     seed = _opening(place, composer, request, forced)
     written = f"{lead}{seed}" if seed else ""
@@ -392,7 +392,8 @@ def _call_opening(place: Place, said: Earlier, forced: ToolChoice) -> str:
             opening += f" {attribute.key}={attribute_text(name)}"
         elif attribute.path == "id":
             opening += f" {attribute.key}={attribute_text(said.next_id())}"
-    return f"{opening}{place.head_end}{place.body.prefill(name)}"
+    payload = place.body.prefill(name) or ("" if place.open else place.body.begins)
+    return f"{opening}{place.head_end}{payload}"
 
 
 def _declared(tools: Iterable[Tool]) -> dict[str, Tool]:

@@ -18,13 +18,13 @@ from msgspec.structs import replace
 
 from turnscript.conversation import Hints, Item, Request, System, Text, Tool
 from turnscript.engine.correlate import correlate
-from turnscript.engine.jsonscan import values_end
+from turnscript.engine.jsonscan import value_end, values_end
 from turnscript.engine.layout import layout_of
 from turnscript.engine.lines import Lines
 from turnscript.engine.names import lines_before
 from turnscript.engine.parse import Malformed, TurnParser
 from turnscript.engine.states import named_call, states_of
-from turnscript.engine.system import ASKED
+from turnscript.engine.system import ALONE, ASKED, BEFORE
 from turnscript.engine.table import Document, Payload, ToolsPlace, Turn
 from turnscript.errors import InvalidTranscript
 from turnscript.events import PartEnd
@@ -160,7 +160,7 @@ class _Reader:
         if not turn.close:
             found = _labels(self.document).search(text, max(start - 1, 0), end)
             stop = found.start() if found else end
-            content = text[start:stop].rstrip() if found is None else text[start:stop]
+            content = text[start:stop].rstrip() if found is None and self.document.flattened else text[start:stop]
             return Cut(turn, content, start, attributes, open=False), stop
         core = turn.close.strip()
         stop = text.find(core, start, end)
@@ -237,13 +237,16 @@ class _Reader:
         has_tools = False
         if first and place is not None:
             found = _tools_pattern(place, self.document.flattened).search(text)
-            if found is not None:
+            if found is not None and place.order == BEFORE and not found.start():
+                has_tools = True
+                text = self._tools_before(start, place, text[found.end() :], request)
+            elif found is not None:
                 has_tools = True
                 text, rest = self._tools(start, place, text, found, request)
         text, flagged = self._flags(text, request) if first else (text, False)
         nothing = not text and rest is None and (has_tools or flagged or (first and self.document.always_system))
         if nothing and not cut.attributes:
-            self._unsaid = True
+            self._unsaid = not (has_tools and place is not None and place.order == ALONE)
             return []
         content = [escape.remove(one) for one in (text, rest) if one is not None]
         parts = [Text(text=one) for one in content]
@@ -266,6 +269,21 @@ class _Reader:
         payload = Payload(inner, {}, line, self.layout.escape)
         request.conversation.tools = place.body.read(payload)
         return text[: found.start()], rest
+
+    def _tools_before(self, start: int, place: ToolsPlace, inner: str, request: Request) -> str:
+        """Read the tool list that stands before the text; gives the text. What is no tool any more is of the text."""
+        tools = request.conversation.tools
+        line, end = self.lines.at(start)[0], 0
+        while behind := value_end(inner, end):
+            try:
+                tools += place.body.read(Payload(inner[end:behind], {}, line, self.layout.escape))
+            except InvalidTranscript:
+                break
+            end = behind
+        rest = inner[end:]
+        if not rest.startswith(place.close.rstrip()):
+            self.lines.fail(start, f"the tool list has no {place.close.strip()}", place.close.strip())
+        return rest.removeprefix(place.close).removeprefix(place.joint)
 
     def _closed(self, start: int, place: ToolsPlace, inner: str) -> str:
         """A tool list up to its closing. Behind that nothing may stand but what is known."""

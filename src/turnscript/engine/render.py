@@ -12,21 +12,23 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from turnscript.conversation import Assistant, Item, Request, Text, ToolResult, ToolsChange
+from turnscript.conversation import Item, Request, Text, ToolResult, ToolsChange
 from turnscript.engine.attributes import attribute_text, bare_attributes, extra_attributes, write_attributes
 from turnscript.engine.bodies import Metadata, ToolList
 from turnscript.engine.correlate import names_of, report_correlation
 from turnscript.engine.earlier import NOTHING
 from turnscript.engine.escape import AUTO
-from turnscript.engine.layout import Layout, Place, layout_of, report_merged, report_unshown
+from turnscript.engine.layout import Layout, Place, layout_of, report_shared, report_unshown
 from turnscript.engine.metadata import metadata_of
 from turnscript.engine.names import name_line
+from turnscript.engine.past import Past
 from turnscript.engine.read_turns import TIGHT, tightened
 from turnscript.engine.replay import Generated, Replays, closing_of, hides, without
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Literal, Writer
 from turnscript.engine.speakers import speaker_at
 from turnscript.engine.system import leads, write_system
 from turnscript.engine.table import Document, Section
+from turnscript.engine.unseen import vanishes
 from turnscript.errors import InvalidConversation
 from turnscript.losses import Loss
 
@@ -70,6 +72,7 @@ class Composer:
         "model",
         "opened",
         "out",
+        "past",
         "place",
         "replayed",
         "replays",
@@ -91,6 +94,7 @@ class Composer:
         self.replays: Replays = ()
         self.replayed: list[int] = []
         self.flags: tuple[str, ...] = ()
+        self.past = Past(layout)
         self.opened = 0, ""
         self._places = layout.places
         self._special = bool(layout.thoughts)
@@ -120,8 +124,7 @@ class Composer:
             if document.results:
                 said = list(items)
                 out.later.append(lambda: report_correlation(said, document, out))
-            if self.layout.merged:
-                report_merged(self.layout, items, out)
+            report_shared(self.layout, items, out)
             return
         out.names = {} if out.archive else names_of(items, document)
         fields = metadata_of(request) if out.archive else {}
@@ -138,6 +141,7 @@ class Composer:
 
         Most say one text and nothing more. Those take a short way: what stands between two kinds is made once.
         """
+        self.past.note(items, start)
         try:
             if self.replays and not any(item.open for item in items[:-1]):
                 self._write_around(items, start)
@@ -159,11 +163,15 @@ class Composer:
                     self.close_generated(generated.text, items[at:], end)
         self._write_run(items[at:], start + at)
 
+    def _forgotten(self, index: int) -> list[Place]:
+        """What of the model's a prompt leaves out at a position."""
+        return [place for place in self._places.values() if place.model and self.past.hides(place, index)]
+
     def _replay(self, generated: Generated, first: int) -> bool:
         """Write what the prompt had opened and what the model wrote. False where the text before is another."""
         place = self.layout.place_named(generated.last, generated.of)
         kind = "" if self.place is None else self.place.kind
-        if place is None or self.joined or kind != generated.before or hides(self.layout, generated):
+        if place is None or self.joined or kind != generated.before or hides(self._forgotten(first), generated):
             return False
         out, content = self.out, len(generated.opening) - generated.prefilled
         out.item, out.trainable = first, False
@@ -183,11 +191,12 @@ class Composer:
         """
         place, out, after = self.place, self.out, None
         assert place is not None
+        self.past.note(following, start)
         for at, item in enumerate(following, start):
             behind = self.layout.place_for(item)
-            if behind is not None and behind.segment.prompt:
+            if behind is not None and not self.past.hides(behind, at):
                 out.item = at
-                if not place.is_ended(text) and self._are_joined(place.kind, item):
+                if not place.is_ended(text) and self.are_joined(place.kind, item):
                     after = behind
                 break
         else:
@@ -285,7 +294,7 @@ class Composer:
         joint = "" if self.joined else self._joint(place, item)
         if item.open:
             self.opened = len(out.pieces), "" if self.place is None else self.place.kind
-        if out.flattened and self._vanishes(place, items, at, joint):
+        if vanishes(self, items, at, joint):
             if joint is None and self.model:
                 self.end_turn()  # what follows opens the turn, as it would if it stood there alone
             return
@@ -297,17 +306,6 @@ class Composer:
         self.joined = False
         self._write_segment(place, item)
         self.place, self.model, self.last = place, place.model, index
-
-    def _vanishes(self, place: Place, items: Sequence[Item], at: int, joint: str | None) -> bool:
-        """Whether an empty answer beside something else would not be seen, because white space is not kept."""
-        item = items[at]
-        if place.kind != Assistant.kind or (item.open and place.end) or not place.body.is_empty(item, flattened=True):
-            return False
-        follows = at + 1 < len(items) and self._are_joined(place.kind, items[at + 1])
-        if joint is None and not follows:
-            return False
-        self.out.lose("", "dropped", "an empty text beside a thought or a call cannot be seen")
-        return True
 
     def copied(self, count: int) -> Composer:
         """Another composer that has written the first `count` pieces of this one's."""
@@ -386,6 +384,8 @@ class Composer:
             self._open(place.begin)
         if place.turn_attributes:
             out.control(f"{bare_attributes(item, place.turn_attributes, out, self.layout.escape)}{place.turn_head_end}")
+        if place.empty_thought and grouped:
+            out.control(place.empty_thought)
         if place.group_open and grouped:
             out.trainable = place.model
             out.control(place.group_open)
@@ -404,11 +404,11 @@ class Composer:
             self.out.control(self.document.separator)
 
     def _joint(self, place: Place, item: Item) -> str | None:
-        if self.place is None or self._is_bare() or not self._are_joined(self.place.kind, item):
+        if self.place is None or self._is_bare() or not self.are_joined(self.place.kind, item):
             return None
         return self.layout.joints[self.place.kind, place.kind]
 
-    def _are_joined(self, kind: str, item: Item) -> bool:
+    def are_joined(self, kind: str, item: Item) -> bool:
         """Whether an item may go on in the turn of an item of a kind."""
         place = self.layout.place_for(item)
         if place is None or (item.hints is not None and item.hints.turn == "new" and place.model):
@@ -423,7 +423,10 @@ class Composer:
         return isinstance(mark, int) and bool(mark & CONTROL)
 
     def _is_shown(self, place: Place, item: Item) -> bool:
-        if place.segment.prompt or self.out.archive:
+        if self.out.archive or not self.past.hides(place, self.out.item):
+            if place.segment.always and not item.open and place.body.is_empty(item):
+                self.out.lose("", "dropped", "an empty thought reads as none")
+                return False
             return place.body.shows(item, self.out)
         self._lose_item(item)
         return False

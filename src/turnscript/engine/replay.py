@@ -81,10 +81,15 @@ def stranger_behind(text: str, response: Response, strangers: Strangers) -> str:
     return core
 
 
-def hides(layout: Layout, generated: Generated) -> bool:
-    """Whether the turn holds what this format leaves out of prompts, such as past thoughts."""
-    hidden = [place.open.strip() for place in layout.places.values() if place.model and not place.segment.prompt]
-    return bool(hidden) and any(tag in f"{generated.opening}{generated.text}" for tag in hidden)
+def hides(hidden: Iterable[Place], generated: Generated) -> bool:
+    """Whether the turn holds what prompts leave out where it stands, such as past thoughts."""
+    said = f"{generated.opening}{generated.text}"
+    for place in hidden:
+        if place.segment.always:  # the empty one stands in the turn that is written anew, too
+            said = said.replace(f"{place.open}{place.head_end}{place.close}", "")
+        if place.open.strip() in said:
+            return True
+    return False
 
 
 class Closing:

@@ -181,10 +181,10 @@ class States:
         """The openings that may follow a kind; at the start of a turn, all."""
         for place in self.places:
             joint = "" if not kind or self.bare is None else self._joints.get((kind, place.kind))
-            if joint is None or not place.open or not (self.strict or place.model):
+            if joint is None or place.segment.bare or not (self.strict or place.model):
                 continue
             # A name must fill its line: with less white space before it, it would be the end of another word.
-            spaces: Iterable[str] = [joint] if place.segment.named else _tails(joint)
+            spaces: Iterable[str] = [joint] if place.segment.named else _tails(joint + place.indent)
             for core, action in self._cores(place):
                 for space in spaces if spaced else ("",):
                     yield space + core, action
@@ -199,7 +199,11 @@ class States:
                         yield space + core, action
 
     def _cores(self, place: Place) -> Iterator[tuple[str, Action]]:
-        """The literals that open a segment: one, or one for each name that may stand before it."""
+        """The literals that open a segment: one, one for each name that may stand before it, or its own first words."""
+        if not place.open and not place.segment.group:
+            for literal in (place.body.begins,) if self.strict else place.body.openings:
+                yield literal, Action(Do.OPEN, len(literal), place, len(literal))
+            return
         core, action = _opening(place, self.strict)
         if not place.segment.named:
             yield core, action
@@ -212,8 +216,11 @@ class States:
         yield core, Action(Do.LEAVE, len(core))
         for place in self.places:
             if place.segment.group is group:
-                core = place.open.strip()
-                yield core, Action(Do.OPEN, len(core), place)
+                core = place.open.strip() or _OBJECT
+                ahead = 0 if place.open else len(core)
+                mark = self.joint(place.kind, place.kind).strip()
+                for before in ("", *(mark + space for space in ("", " ", "\n"))) if mark else ("",):
+                    yield before + core, Action(Do.OPEN, len(core), place, ahead)
 
     def _closes(self, place: Place) -> dict[str, Action]:
         found: dict[str, Action] = {}
@@ -269,6 +276,8 @@ class States:
 
 
 _TEXTS = ("thinking", "assistant")
+_OBJECT = "{"
+"""How every call in a group begins that has no opening of its own."""
 
 
 def _opening(place: Place, strict: bool) -> tuple[str, Action]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ASKED = "thoughts"
 """The hint of a document whose flags ask for thoughts that it does not hold."""
+BEHIND, BEFORE, ALONE = "behind", "before", "alone"
+"""Where the tool definitions stand, as a table says it."""
 _NO_SYSTEM = System()
 _PART = re.compile(r"\.content\[(\d+)\]")
 
@@ -35,14 +37,22 @@ def _is_first(item: Item) -> bool:
 
 def write_system(composer: Composer, request: Request, thought: str | None) -> int:
     """Write the first system turn, if it holds more than its text. Returns how many items are written by that."""
-    document, items = composer.document, request.items
+    document = composer.document
     flags = _flags(composer, request, thought)
-    tools = any(map(is_function, request.tools)) and document.tools_place is not None
-    if not tools:
+    tools = document.tools_place if any(map(is_function, request.tools)) else None
+    if tools is None:
         for index, tool in enumerate(request.tools):
             report_tool(tool, f"$.tools[{index}]", composer.out)
-    if not (flags or tools or document.always_system):
-        return 0
+    if tools is not None and tools.order == ALONE:
+        _write_turn_of_tools(composer, request)
+    elif flags or tools is not None or document.always_system:
+        return _write_first(composer, request, flags, tools)
+    return 0
+
+
+def _write_first(composer: Composer, request: Request, flags: str, tools: ToolsPlace | None) -> int:
+    """Write the first instructions, what is flagged behind them, and the tools before or behind them."""
+    items = request.items
     first = items[0] if items and _is_first(items[0]) else None
     out = composer.out
     out.item, out.place = (0, first.at or "items[0]") if first else (-1, "")
@@ -51,21 +61,25 @@ def write_system(composer: Composer, request: Request, thought: str | None) -> i
     composer.begin_turn(place, item)
     out.escape = place.escape
     body = place.body
-    head, rest = _split(item.content, document.tools_place if tools else None)
+    head, rest = _split(item.content, tools)
     shown = System(content=head, extra=item.extra)
     empty = body.is_empty(shown, out.flattened) and not flags
-    if place.lead and not (empty and not tools):
+    if place.lead and not (empty and tools is None):
         out.control(place.lead)
+    if tools is not None and tools.order == BEFORE:
+        _write_tools(composer, request, BEFORE if not empty else "")
+        out.escape = place.escape
+        if values_end(_text_of(head)):
+            out.lose("", "approximated", "instructions that begin with JSON may be read as one of the tools")
     if first is not None:
         body.write(shown, out)
     if flags:
         out.control(flags)
-    if tools and document.tools_place is not None:
-        out.escape = composer.layout.escape
-        _write_tools(document.tools_place, request, out, joined=not empty)
+    if tools is not None and tools.order == BEHIND:
+        _write_tools(composer, request, BEHIND if not empty else "")
         out.escape = place.escape
         if rest:
-            out.control(document.tools_place.continued)
+            out.control(tools.continued)
             _write_rest(body, rest, len(head), out)
     named = any(getattr(item, attribute.path) is not None for attribute in place.turn_attributes)
     if first is not None and body.is_empty(item, out.flattened) and not named:
@@ -76,6 +90,17 @@ def write_system(composer: Composer, request: Request, thought: str | None) -> i
     return 1 if first is not None else 0
 
 
+def _write_turn_of_tools(composer: Composer, request: Request) -> None:
+    """Write a system turn that holds the tool definitions alone."""
+    place = composer.layout.places[System.kind]
+    composer.begin_turn(place)
+    if place.lead:
+        composer.out.control(place.lead)
+    _write_tools(composer, request, "")
+    composer.place = place
+    composer.end_turn()
+
+
 def _split(content: list[Part], tools: ToolsPlace | None) -> tuple[list[Part], list[Part]]:
     """The content before and after the tool definitions.
 
@@ -83,10 +108,14 @@ def _split(content: list[Part], tools: ToolsPlace | None) -> tuple[list[Part], l
     """
     if tools is None or not tools.continued or len(content) < 2 or not isinstance(content[0], Text):
         return content, []
-    behind = "\n".join([text for part in content[1:] if (text := readable(part)) is not None])
+    behind = _text_of(content[1:])
     if not behind.strip() or values_end(behind):
         return content, []
     return content[:1], content[1:]
+
+
+def _text_of(content: list[Part]) -> str:
+    return "\n".join([text for part in content if (text := readable(part)) is not None])
 
 
 def _write_rest(body: Body, rest: list[Part], skipped: int, out: Writer) -> None:
@@ -101,13 +130,16 @@ def _write_rest(body: Body, rest: list[Part], skipped: int, out: Writer) -> None
             out.losses[at] = replace(loss, path=path)
 
 
-def _write_tools(tools: ToolsPlace, request: Request, out: Writer, joined: bool) -> None:
-    item, place, escape = out.item, out.place, out.escape
-    out.item, out.place = -1, ""
-    out.control(f"{tools.joint if joined else ''}{tools.open}")
+def _write_tools(composer: Composer, request: Request, text: str) -> None:
+    """Write the list, and what joins it to a text that stands `before` or `behind` it: the list's place to that."""
+    tools, out = composer.document.tools_place, composer.out
+    assert tools is not None
+    item, place = out.item, out.place
+    out.item, out.place, out.escape = -1, "", composer.layout.escape
+    out.control(f"{tools.joint if text == BEHIND else ''}{tools.open}")
     tools.body.write(request.tools, out)
-    out.escape = escape
-    out.control(tools.close)
+    out.escape = composer.layout.escape
+    out.control(f"{tools.close}{tools.joint if text == BEFORE else ''}")
     out.item, out.place = item, place
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import Item, Tool
+from turnscript.conversation import Item, Tool, ToolCall
 from turnscript.engine.escape import Escape, Rule
 from turnscript.engine.files import Files
 from turnscript.engine.spans import Writer
@@ -63,8 +63,9 @@ class Body(Protocol):
     """A payload shape: writes an item's payload, and reads it back into the item's fields.
 
     `literals`: tags inside the payload. `carries`: the item's fields that the payload holds beside its content.
-    `begins`: how the payload of every call begins. `next_text`: the line between two texts, where a model may write
-    several in one payload; the newline at its end is also that before what follows.
+    `begins`: how the payload of every call begins; `openings`: how it may begin where nothing opens it.
+    `next_text`: the line between two texts, where a model may write several in one payload; the newline at its end is
+    also that before what follows.
     `says_name`: whether it says which tool is called; `name_last`: whether its arguments stand before that.
     `formats`: whether an attribute `format` of the opening tag tells how the payload is written. `plain`: the payload
     of an item that says one text is that text. `compact`: it writes JSON without white space between the tokens.
@@ -75,6 +76,7 @@ class Body(Protocol):
     formats: bool
     plain: bool
     begins: str
+    openings: tuple[str, ...]
     next_text: str
     says_name: bool
     name_last: bool
@@ -134,6 +136,8 @@ class Segment(Struct, frozen=True):
     `protects`: what is protected beside that. `of`: which kind of thought it is, where a format has several.
     `tentative`: it counts only if it is a call of an offered tool, because its opening is ordinary text too.
     `named`: the tool's name stands on a line of its own before the opening; only names of offered tools are looked for.
+    `until`: a prompt shows it until an item of this kind follows: thoughts until the `user` speaks. `always`: of a
+    thought, that a turn of the model which begins without one has an empty one.
     """
 
     kind: str
@@ -150,6 +154,8 @@ class Segment(Struct, frozen=True):
     named: bool = False
     model: bool = False
     prompt: bool = True
+    until: str = ""
+    always: bool = False
     local: bool = False
     of: str = ""
     protects: tuple[Rule, ...] = ()
@@ -158,7 +164,7 @@ class Segment(Struct, frozen=True):
     @property
     def bare(self) -> bool:
         """Whether it is the plain text of its turn."""
-        return not self.open
+        return not self.open and self.kind != ToolCall.kind
 
     @property
     def attributes_shown(self) -> tuple[Attribute, ...]:
@@ -209,6 +215,7 @@ class Section(Struct, frozen=True):
 class ToolsPlace(Struct, frozen=True):
     """Where tool definitions stand in a system turn: after its text and `joint`, between `open` and `close`.
 
+    `order`: whether they stand `behind` the text, `before` it, or `alone` in a system turn of their own before it.
     `continued`: what stands between the definitions and more text of the same turn, where a format allows it.
     `footer` belongs to `close`, and a reader does not insist on it. `also_behind`: texts that others write behind
     `close`; a reader looks over them.
@@ -221,6 +228,7 @@ class ToolsPlace(Struct, frozen=True):
     continued: str = ""
     footer: str = ""
     also_behind: tuple[str, ...] = ()
+    order: Literal["behind", "before", "alone"] = "behind"
 
 
 class Flags(Struct, frozen=True):

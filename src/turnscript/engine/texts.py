@@ -1,14 +1,17 @@
-"""Owns payloads that are text: an item's text as it is, or every line of it indented."""
+"""Owns payloads that are text: an item's text as it is, every line of it indented, or as one JSON string."""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 from turnscript.conversation import Assistant, Part, Refusal, Text, Thinking
 from turnscript.engine.machine import PlainBody
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
+from turnscript.errors import InvalidRequest
+from turnscript.jsontext import Json, is_json, safe_json_string, string_of
 from turnscript.readable import readable
 
 _INDENT = "    "
@@ -108,3 +111,25 @@ class IndentedText(PlainText):
             width = min((len(found) for found in _LEAST_INDENT.findall(payload.text)), default=0)
         text = "\n".join([line[width:] if line[:width].isspace() or not width else line.lstrip(" ") for line in lines])
         return {"content": [Text(text=payload.escape.remove(text))]}
+
+
+class JsonText(PlainText):
+    """The text of an item as one JSON string. A payload that is none is read as it stands."""
+
+    plain = False
+
+    def is_empty(self, item: Any, flattened: bool = False) -> bool:
+        """Never: of the empty text there are two quotes."""
+        return False
+
+    def write(self, item: Any, out: Writer) -> None:
+        """Write the text between quotes."""
+        out.content(safe_json_string(self.text(item, out)))
+
+    def read(self, payload: Payload) -> dict[str, Any]:
+        """One text."""
+        text = payload.escape.remove(payload.text)
+        if is_json(text):
+            with suppress(InvalidRequest):  # other JSON
+                text = string_of(Json(text.encode()))
+        return {"content": [Text(text=text)]}

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from turnscript.conversation import Tool
 from turnscript.engine.attributes import attribute_text
-from turnscript.engine.escape import Escape, Rule
+from turnscript.engine.escape import Escape, Rule, rules_of
 from turnscript.engine.lines import Lines
 from turnscript.engine.pretty import pretty
 from turnscript.engine.recent import MB, recent
@@ -42,7 +42,7 @@ Pieces = tuple[tuple[bool, str], ...]
 """What is written for a tool: texts, each with whether it is the format's own."""
 
 
-class _List(ABC):
+class ToolTexts(ABC):
     """Tool definitions one after the other, `between` them. A subclass says what one looks like, and reads all."""
 
     literals: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ def _is_plain(tool: Tool) -> bool:
 
 
 @recent(16 * MB)
-def _written(body: _List, escape: Escape, keys: tuple[Key, ...]) -> tuple[list[str], list[Any], list[Loss]]:
+def _written(body: ToolTexts, escape: Escape, keys: tuple[Key, ...]) -> tuple[list[str], list[Any], list[Loss]]:
     out = Writer(escape, archive=False)
     body._write_each([_tool(*key) for key in keys], out)
     return out.pieces, out.marks, out.losses
@@ -161,10 +161,11 @@ def _cached(
     return pieces(name, description, None if parameters is None else parameters.decode())
 
 
-class JsonTools(_List):
+class JsonTools(ToolTexts):
     """Each tool as one JSON object. `keys` name its members; `wrapped` puts it into `{"type": "function", ...}`.
 
-    `shape` lays out the JSON. `properties` keeps of the parameters their properties alone.
+    `shape` lays out the JSON. `properties` keeps of the parameters their properties alone. `tag` is the name of a tag
+    around each tool.
     """
 
     def __init__(
@@ -175,8 +176,12 @@ class JsonTools(_List):
         properties: bool = False,
         shape: Callable[[str], str] = respace,
         between: str = "\n",
+        tag: str = "",
     ) -> None:
         self._parameters, self._wrapped, self._properties = parameters, wrapped, properties
+        self._tag = tag
+        self.literals = (f"<{tag}>", f"</{tag}>") if tag else ()
+        self.rules = tuple((lead, tuple(rests)) for lead, rests in rules_of(self.literals))
         self._shape = shape
         self.between = between
 
@@ -197,11 +202,16 @@ class JsonTools(_List):
         text = members(fields)
         if self._wrapped:
             text = f'{{"type": "function", "function": {text}}}'
-        return ((False, self._shape(text)),)
+        shown = (False, self._shape(text))
+        return ((True, self.literals[0]), shown, (True, self.literals[1])) if self._tag else (shown,)
 
     def read(self, payload: Payload) -> list[Tool]:
         """Any JSON objects one after the other, with commas or without."""
-        return [self._tool(value, payload) for value in json_values(payload.escape.remove(payload.text), payload)]
+        text, escape = payload.text, payload.escape
+        for literal in self.literals if self._tag else ():
+            text = text.replace(literal, " ")  # which no definition holds
+        escape = _augmented(escape, self.rules) if self.rules else escape
+        return [self._tool(value, payload) for value in json_values(escape.remove(text), payload)]
 
     def _tool(self, text: str, payload: Payload) -> Tool:
         try:
@@ -212,7 +222,7 @@ class JsonTools(_List):
             described = fields.get("description", _NULL)
             description = None if bytes(described) == b"null" else string_of(described)
         except (InvalidRequest, KeyError) as error:
-            raise _not_a_tool(payload, str(error)) from None
+            raise not_a_tool(payload, str(error)) from None
         keys = (self._parameters, "parameters", "input_schema", "arguments")
         found = next((fields[key] for key in keys if key in fields), None)
         if found is not None and self._properties:
@@ -264,19 +274,19 @@ class TaggedTools(JsonTools):
             end = _json_end(text, tag.end(), place)
             tool = self._tool(text[tag.end() : end], place)
             if tag[1] is not None and _string(tag[1]) != tool.name:
-                raise _not_a_tool(place, f"the tag says the name {tag[1]}, and the JSON {json_string(str(tool.name))}")
+                raise not_a_tool(place, f"the tag says the name {tag[1]}, and the JSON {json_string(str(tool.name))}")
             found.append(tool)
             closing = _TOOL_END.match(text, end)
             if closing is None:
-                raise _not_a_tool(place, "</tool> must follow the JSON")
+                raise not_a_tool(place, "</tool> must follow the JSON")
             position = closing.end()
         if text[position:].strip():
             place = replace(payload, line=payload.line + lines.at(position)[0] - 1)
-            raise _not_a_tool(place, "each must stand in a tag <tool>")
+            raise not_a_tool(place, "each must stand in a tag <tool>")
         return found
 
 
-class MarkdownTools(_List):
+class MarkdownTools(ToolTexts):
     """A heading, the description and a short list of parameters for each tool (requirements R-B-12..18)."""
 
     between = ""
@@ -392,7 +402,7 @@ def _json_end(text: str, position: int, payload: Payload) -> int:
     try:
         return _DECODER.raw_decode(text, position)[1]
     except (ValueError, RecursionError) as error:
-        raise _not_a_tool(payload, str(error)) from None
+        raise not_a_tool(payload, str(error)) from None
 
 
 def _properties_of(schema: str) -> str:
@@ -418,7 +428,8 @@ def _string(text: str) -> str | None:
         return None
 
 
-def _not_a_tool(payload: Payload, reason: str) -> InvalidTranscript:
+def not_a_tool(payload: Payload, reason: str) -> InvalidTranscript:
+    """The error of a tool list that defines no tools."""
     message = f"the tool list must hold JSON objects that define tools: {reason}"
     return InvalidTranscript(message, line=payload.line, column=1, expected="a JSON object with a name")
 

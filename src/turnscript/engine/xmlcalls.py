@@ -51,11 +51,11 @@ class XmlParameters(PlainBody):
             out.lose(".arguments", "approximated", "no JSON object; written as a parameter called 'arguments'")
             kind = kinds.get("arguments", "either")
             read = argument_text(item.arguments, kind).strip()
-            self._write_one("arguments", _shown(read, kind), out)  # as what is read from it would be written
+            self._write_one("arguments", shown_text(read, kind), out)  # as what is read from it would be written
             return
         again: list[tuple[str, str]] = []
         for key, value in members.items():
-            shown = _shown(text_of(value), kinds.get(key, "either"))
+            shown = shown_text(text_of(value), kinds.get(key, "either"))
             self._write_one(key, shown, out)
             again.append((key, argument_text(shown, kinds.get(key, "either"))))
         if joined(again) != item.arguments:
@@ -74,7 +74,7 @@ class XmlParameters(PlainBody):
 
     def machine(self, reading: Reading) -> Machine:
         """A reader for parameters that come in pieces."""
-        return _Parameters(self._open, self._close, self.end, reading)
+        return ParameterReader(self._open, self._close, self.end, reading)
 
 
 class _Tags(NamedTuple):
@@ -90,21 +90,24 @@ class _Tags(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _tags(*tags: str) -> _Tags:
+def tags_of(*tags: str) -> _Tags:
+    """Tags that are looked for together, made once."""
     beginnings = frozenset(tag[:length] for tag in tags for length in range(len(tag) + 1))
     return _Tags(tags, beginnings, max(map(len, tags)))
 
 
-class _Parameters(Machine):
+class ParameterReader(Machine):
     """Reads one parameter after the other, up to the end of the call, which it leaves to its caller."""
 
     def __init__(self, open_: str, close: str, end: str, reading: Reading) -> None:
         super().__init__()
         self._open, self._close, self._end = open_, close, end
         self._again = end.replace("</", "<", 1).removesuffix(">")
-        self._followers = _tags(open_, end, self._again)
-        self._enders = _tags(close, *reading.ends)
+        self._followers = tags_of(open_, end, self._again)
+        self._enders = tags_of(close, *reading.ends)
         self._ends = reading.ends
+        others = {end[0] for end in reading.ends} - {"<"}  # as where turns end with `[/END]`
+        self._begins = re.compile(f"[<{re.escape(''.join(sorted(others)))}]").search if others else None
         self._reading = reading
         self.name = reading.head.get("name")
         self.id = reading.head.get("id")
@@ -116,7 +119,8 @@ class _Parameters(Machine):
         self._unescaper = Unescaper(reading.escape)
 
     def look(self) -> Look | None:
-        inside = self._state == self._inside and self._kind == "string" and not self._unescaper.held
+        string = self._kind == "string" and self._begins is None
+        inside = string and self._state == self._inside and not self._unescaper.held
         return _PLAIN if inside else None
 
     def certain(self, text: str) -> int:
@@ -135,7 +139,7 @@ class _Parameters(Machine):
 
     def _waits_inside(self, text: str) -> bool:
         """Whether a piece of a value changes nothing yet: a tag that may end it goes on, or it is told when it ends."""
-        tag = 0 if self._kind == "string" else text.find("<")
+        tag = 0 if self._kind == "string" else self._next_tag(text, 0)
         if tag < 0:
             return len(text) < _FURTHEST
         if not text.startswith(self._close, tag):
@@ -178,8 +182,8 @@ class _Parameters(Machine):
     def _header(self, text: str, position: int) -> tuple[int, bool]:
         start = position + len(self._open)
         end = text.find(">", start)
-        if end < 0:
-            self.failed = len(text) - position > _LONGEST_HEADER
+        if end < 0 or "\n" in text[start:end]:
+            self.failed = len(text) - position > _LONGEST_HEADER or "\n" in text[start:]
             return position, not self.failed
         try:
             found = scan_attributes(text, start, end, 1, 1)
@@ -187,16 +191,20 @@ class _Parameters(Machine):
         except (InvalidTranscript, KeyError):
             self.failed = True
             return position, False
-        self._kind = self._kinds.get(str(key), "either")
-        self._say(f"{', ' if self._count else '{'}{json_string(str(key))}: " + ('"' if self._kind == "string" else ""))
+        self._begin(str(key))
+        return end + 1, False
+
+    def _begin(self, key: str) -> None:
+        """The value of a key begins."""
+        self._kind = self._kinds.get(key, "either")
+        self._say(f"{', ' if self._count else '{'}{json_string(key)}: " + ('"' if self._kind == "string" else ""))
         self._count += 1
         self._value = []
         self._state = self._inside
-        return end + 1, False
 
     def _inside(self, text: str, position: int) -> tuple[int, bool]:
         """A value. At its closing tag, what follows decides; a tag that ends the turn is in no value."""
-        end = text.find("<", position)
+        end = self._next_tag(text, position)
         if end < 0:
             self._piece(text[position:])
             return len(text), False
@@ -207,7 +215,7 @@ class _Parameters(Machine):
                 return end, False
             if self._enders.may_come_at(text, end):
                 return end, True
-            self._piece("<")
+            self._piece(text[end])
             return end + 1, False
         after = end + len(self._close)
         follows = _SPACE.match(text, after).end()  # type: ignore[union-attr]
@@ -220,6 +228,13 @@ class _Parameters(Machine):
         self.issues.append(("ambiguous_close", f"{self._close} inside a value"))
         self._piece(self._close)
         return after, False
+
+    def _next_tag(self, text: str, position: int) -> int:
+        """Where the next tag may begin that means something in a value; -1 if nowhere."""
+        if self._begins is None:
+            return text.find("<", position)
+        found = self._begins(text, position)
+        return -1 if found is None else found.start()
 
     def _piece(self, piece: str) -> None:
         if piece:
@@ -247,10 +262,10 @@ def argument_text(shown: str, kind: Kind) -> str:
 def _spelled(kinds: Mapping[str, Kind], key: str, value: str) -> str:
     """How a JSON value is read again where it is written as the parameter `key`."""
     kind = kinds.get(key, "either")
-    return argument_text(_shown(value, kind), kind)
+    return argument_text(shown_text(value, kind), kind)
 
 
-def _shown(value: str, kind: Kind) -> str:
+def shown_text(value: str, kind: Kind) -> str:
     """A JSON value as the text of a parameter."""
     if not value.startswith('"') or kind == "json":
         return value

@@ -8,10 +8,12 @@ from typing import Any
 
 from turnscript.engine.bodies import CallArguments, Parts, Record, ResultContent, Thought
 from turnscript.engine.jsoncalls import JsonCall, JsonResult
-from turnscript.engine.pretty import pretty
+from turnscript.engine.pretty import indented, pretty
 from turnscript.engine.pythoncalls import PythonCall
-from turnscript.engine.texts import IndentedText, PlainText
+from turnscript.engine.tagcalls import TagCall
+from turnscript.engine.texts import IndentedText, JsonText, PlainText
 from turnscript.engine.toollists import IndentedTools, JsonTools, MarkdownTools, TaggedTools
+from turnscript.engine.toolxml import XmlTools
 from turnscript.engine.xmlcalls import XmlParameters
 from turnscript.jsontext import compact, respace
 from turnscript.tableio.tables import InvalidFormat, Table, not_among, text_at, wrong_type
@@ -24,10 +26,12 @@ CONTENT = ("system", "user", "assistant", "thinking", "tool_result")
 BODIES: Names = {
     "text": (PlainText, CONTENT),
     "indented": (IndentedText, CONTENT),
+    "json-text": (JsonText, CONTENT),
     "json-call": (JsonCall, ("tool_call",)),
     "python-call": (PythonCall, ("tool_call",)),
     "json-result": (JsonResult, ("tool_result",)),
     "xml-parameters": (XmlParameters, ("tool_call",)),
+    "tag-call": (TagCall, ("tool_call",)),
     "parts": (Parts, ("system", "user", "assistant", "tools_change")),
     "thought": (Thought, ("thinking",)),
     "call-arguments": (CallArguments, ("tool_call",)),
@@ -44,10 +48,16 @@ TOOL_LISTS: Names = {
     "indented": (IndentedTools, ()),
     "tagged": (TaggedTools, ()),
     "markdown": (MarkdownTools, ()),
+    "tags": (XmlTools, ()),
 }
 """Each shape of a list of tools."""
 
-SHAPES: Mapping[str, Callable[..., str]] = {"spaced": respace, "compact": compact, "pretty": pretty}
+SHAPES: Mapping[str, Callable[..., str]] = {
+    "spaced": respace,
+    "compact": compact,
+    "pretty": pretty,
+    "indented": indented,
+}
 """How JSON is laid out."""
 
 # Options that a reader looks over, and what they are made of.

@@ -147,9 +147,12 @@ def _ends_of(document: Document, turn: Turn, segment: Segment) -> Iterator[str]:
     yield segment.close.strip()
     if not document.flattened:
         yield turn.close.strip()
+        yield from [one.open.strip() for one in document.turns] if turn.open and not turn.close else ()
     for other in turn.segments:
         if (segment.bare or document.anchored) and other.open and not other.tentative:
             yield (other.group or other).open.lstrip()
+        if segment.bare and not other.open and other.tentative and other.group is None:
+            yield other.body.begins
     for section in (document.metadata, document.tools) if document.anchored else ():
         if section is not None:
             yield section.open

@@ -24,6 +24,7 @@ from turnscript.conversation import (
     User,
     text_content,
 )
+from turnscript.engine.layout import layout_of
 from turnscript.engine.table import Document
 from turnscript.errors import InvalidTranscript
 from turnscript.format import Format
@@ -66,6 +67,8 @@ def _difference(expected: list[tuple[str, str]], found: list[tuple[str, str]]) -
 def _conversations(document: Document) -> Iterator[Request]:
     """A few items each, of the kinds that the format has."""
     kinds = {segment.kind for turn in document.turns for segment in turn.segments}
+    if layout_of(document).lodges:
+        kinds.discard(System.kind)  # which are read as the user's, and that is told
     here = [kind for kind in _SPOKEN_BY_THE_MODEL if kind in kinds]
     for before, after in product(here, here):
         items = [

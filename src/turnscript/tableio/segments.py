@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 
-from turnscript.conversation import Extra, Hints, Item, Thinking, ToolCall
+from turnscript.conversation import Extra, Hints, Item, System, Thinking, ToolCall, User
 from turnscript.engine.speakers import SPOKEN
 from turnscript.engine.table import Attribute, Document, Segment, Turn
 from turnscript.tableio.bodies import BODIES, TELLING, name_of
@@ -21,7 +21,7 @@ _END_BY_THEMSELVES = frozenset({"json-call", "json-result"})  # such payloads en
 # What no attribute holds: the parser's own notes, and attributes that no table names.
 _NEVER = frozenset({"open", "at", "hints", "attributes", "seal"})
 _TYPES: Mapping[Any, str] = {str: "text", bool: "flag", int: "number", Extra: "object", list[str]: "names"}
-_NEEDS_CLOSE = frozenset({"xml-parameters"})
+_NEEDS_CLOSE = frozenset({"xml-parameters", "tag-call"})
 
 
 def turns_of(document: Document, table: Table) -> Iterator[tuple[Turn, Table]]:
@@ -52,7 +52,8 @@ def check_turn(turn: Turn, place: Table, document: Document) -> None:
         message = "white space before a turn is no mark of it; put it into the `separator`"
         raise unfit(place.at("open"), message, "some text", repr(turn.open))
     bare = [inner for segment, inner in segments_of(turn, place, read_only=True) if segment.bare]
-    if len(bare) > 1:
+    lodged = [segment.kind for segment in turn.segments if segment.bare] == [User.kind, System.kind]
+    if len(bare) > 1 and not lodged:
         message = f"one segment of a turn can be its plain text, and {bare[0].path} is that; give this one an `open`"
         raise unfit(bare[1].path, message, "an `open`")
     _check_attributes(turn.attributes, place, _turn_fields(turn))
@@ -61,6 +62,8 @@ def check_turn(turn: Turn, place: Table, document: Document) -> None:
         _check_body(segment, inner)
         _check_end(segment, turn, document, inner)
         _check_name(segment, inner)
+        _check_unopened(segment, inner)
+        _check_passing(segment, turn, document, inner)
 
 
 def _turn_fields(turn: Turn) -> Mapping[str, str]:
@@ -158,6 +161,38 @@ def _check_body(segment: Segment, place: Table) -> None:
         raise unfit(place.at("tentative"), "only a tool call counts only if it is one", "false", "true")
 
 
+def _check_passing(segment: Segment, turn: Turn, document: Document, place: Table) -> None:
+    """What prompts forget they forget when a kind follows that is there; only a thought can be there empty."""
+    if segment.until:
+        kinds = {one.kind for other in document.turns for one in other.segments}
+        if segment.until not in kinds:
+            raise not_among(place.at("until"), "no segment is of the kind", segment.until, kinds)
+        if not document.grows:
+            message = "prompts that forget do not grow; say in `grows` why, for who keeps prompts between turns"
+            raise unfit(place.at("until"), message, "`grows` of the format")
+    if not segment.always:
+        return
+    if segment.kind != Thinking.kind or document.flattened or segment.attributes:
+        message = "only a thought without attributes is there where there is none, in a format that keeps white space"
+        raise unfit(place.at("always"), message, "false", "true")
+    for other in turn.segments:
+        if other is not segment and other.model and (segment.kind, other.kind) not in document.joints:
+            message = f"an empty thought stands before every {other.kind!r}; say what joins the two"
+            raise unfit(place.at("always"), message, f'"{segment.kind} {other.kind}" in `joints`')
+
+
+def _check_unopened(segment: Segment, place: Table) -> None:
+    """A call without an opening is known by its own first words, which may be a text's too."""
+    if segment.open or segment.kind != ToolCall.kind:
+        return
+    if not segment.body.openings:
+        message = f"{name_of(segment.body, BODIES)!r} has no first words that a reader could know; give it an `open`"
+        raise unfit(place.at("open"), message, 'some text, or body = "json-call"')
+    if not segment.tentative and segment.group is None:
+        message = "a call without an `open` begins as a JSON text does, so it counts only if it is one"
+        raise unfit(place.at("tentative"), message, "true", "false")
+
+
 def _check_name(segment: Segment, place: Table) -> None:
     """A call must say which tool it is of."""
     if segment.kind != ToolCall.kind or segment.body.says_name or segment.named or segment.required == "name":
@@ -172,7 +207,7 @@ def _check_end(segment: Segment, turn: Turn, document: Document, place: Table) -
     """A text without a closing ends with its turn, so nothing may follow it there."""
     shape = name_of(segment.body, BODIES)
     last, key = (segment.group.close, "group") if segment.group else (segment.close, "close")
-    if last[-1:].isspace():
+    if last[-1:].isspace() and segment.model:
         message = "white space behind a closing belongs to what follows; put it into the joints"
         raise unfit(place.at(key), message, repr(last.rstrip()), repr(last))
     if segment.bare or segment.close.strip() or shape in _END_BY_THEMSELVES:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from turnscript.conversation import System, Thinking, ToolCall, ToolResult
-from turnscript.engine.table import Document, Generation, Segment, Turn
+from turnscript.conversation import System, Thinking, ToolCall, ToolResult, User
+from turnscript.engine.layout import layout_of
+from turnscript.engine.system import ALONE, BEFORE, BEHIND
+from turnscript.engine.table import Document, Generation, Segment, ToolsPlace, Turn
+from turnscript.engine.toollists import JsonTools
 from turnscript.format import Format
 from turnscript.tableio.literals import check_literals
 from turnscript.tableio.segments import check_turn, segments_of, turns_of
@@ -83,7 +86,7 @@ def _check_joints(document: Document, table: Table) -> None:
                 if kind not in turns:
                     raise not_among(path, "no segment is of the kind", kind, turns)
             joint = pairs[before, after]
-            if joint.strip() or len(joint) > _WIDEST:
+            if (joint.strip() and not _are_listed(document, before, after, joint)) or len(joint) > _WIDEST:
                 message = "what joins two segments is white space, and not much; a tag belongs to one of them"
                 raise unfit(path, message, "line breaks or spaces", repr(joint))
             if turns[before] != turns[after]:
@@ -92,6 +95,12 @@ def _check_joints(document: Document, table: Table) -> None:
             if key == "also_joined" and before == after and document.segment(before).bare:
                 message = f"{before!r} is the plain text of its turn, and two texts joined would read as one"
                 raise unfit(path, message, "a segment with an `open`")
+
+
+def _are_listed(document: Document, before: str, after: str, joint: str) -> bool:
+    """Whether a joint is the mark between two calls of one group: `[{...}, {...}]`."""
+    segment = document.segment(before)
+    return before == after and segment.group is not None and joint.strip() in (",", ";")
 
 
 # What the model writes.
@@ -149,12 +158,12 @@ def _check_turns(document: Document, table: Table) -> None:
         if not turn.open:
             message = "a turn needs an `open`; if each item is a block by itself, say `anchored = true`"
             raise unfit(place.at("open"), message, "some text")
-        if not turn.close and not (document.flattened and _BLANK_LINE in document.separator):
+        if not turn.close and not _ends_at_an_opening(document):
             message = (
-                "a turn without a `close` ends where a blank line and the next opening follow; "
-                "that takes `flattened = true` and a separator with a blank line"
+                "a turn without a `close` ends where the next opening follows; that takes openings that are tags and "
+                'separator = "", or `flattened = true` and a separator with a blank line'
             )
-            raise unfit(place.at("close"), message, "a `close`, or flattened = true")
+            raise unfit(place.at("close"), message, "a `close`, openings that are tags, or flattened = true")
     for turn, segment, inner in _places(document, table):
         if segment.model and turn is not speaking:
             message = f"the model writes the turn of {kind!r}, and this is another; drop `model`, or move the segment"
@@ -164,6 +173,13 @@ def _check_turns(document: Document, table: Table) -> None:
     for key in ("metadata", "tools_section"):
         if key in table:
             raise unfit(table.at(key), "only a format whose items are blocks (`anchored = true`) has such a section")
+
+
+def _ends_at_an_opening(document: Document) -> bool:
+    """Whether a reader finds the end of a turn by the opening of the next: no content holds that."""
+    if document.flattened:
+        return _BLANK_LINE in document.separator
+    return not document.separator and all(layout_of(document).escape.holds(turn.open) for turn in document.turns)
 
 
 def _check_correlation(style: str, segment: Segment, table: Table, place: Table) -> None:
@@ -187,9 +203,25 @@ def _check_system(document: Document, table: Table) -> None:
             message = f"{key!r} is written in the system turn, and no segment is of the kind 'system'"
             raise unfit(table.at(key), message, 'a segment with kind = "system"')
     for turn, segment, inner in found:
-        if len(turn.segments) > 1 or not segment.bare:
-            message = "the system text is the plain text of a turn of its own: no `open`, and no other segment there"
+        if len(turn.segments) > 1 and turn.segments[0].kind == User.kind and segment.bare:
+            _check_lodged(document, table, inner)
+        elif len(turn.segments) > 1 or not segment.bare:
+            message = (
+                "the system text is the plain text of a turn of its own: no `open`, and no other segment there; "
+                "or it stands in the user's turn, behind the segment of the kind 'user'"
+            )
             raise unfit(inner.path, message, "one segment without `open`")
+
+
+def _check_lodged(document: Document, table: Table, place: Table) -> None:
+    """Instructions in the user's turn: they lead to the user's text, and nothing else is written with them."""
+    if (System.kind, User.kind) not in document.joints:
+        message = "instructions in the user's turn stand before the user's text; say what joins the two"
+        raise unfit(place.path, message, f'"{System.kind} {User.kind}" in `joints`')
+    for key in ("tools", "flags", "always_system"):
+        if table.get(key):
+            message = f"{key!r} is read in a system turn, and here the instructions stand in the user's"
+            raise unfit(table.at(key), message, "a turn of their own for instructions")
 
 
 def _check_blocks(document: Document, table: Table) -> None:
@@ -237,6 +269,22 @@ def _check_tools(document: Document, table: Table) -> None:
     if not place.close.strip().endswith(place.footer.strip()):
         message = "`footer` must be the end of `close`: the part that a reader can do without"
         raise unfit(inner.at("footer"), message, "the end of `close`", place.footer)
+    _check_order(document, place, table, inner)
     if place.continued and place.close:
         message = "text can follow the tools only where their end shows without a `close`"
         raise unfit(inner.at("continued"), message, "no `close`")
+
+
+def _check_order(document: Document, place: ToolsPlace, table: Table, inner: Table) -> None:
+    """A list before the text, or in a turn of its own, is found there again."""
+    if place.order == BEHIND:
+        return
+    for key in ("flags", "always_system") if place.order == ALONE else ():
+        if table.get(key):
+            message = f"a turn that holds the tools alone has no text; drop {key!r}"
+            raise unfit(inner.at("order"), message, repr(BEHIND), place.order)
+    if place.continued:
+        message = f"`continued` leads to a text behind the list, and with order = {place.order!r} there is none"
+        raise unfit(inner.at("continued"), message, "no `continued`")
+    if place.order == BEFORE and not isinstance(place.body, JsonTools):
+        raise unfit(inner.at("body"), "a list before the text ends where its JSON does", 'body = "json"')

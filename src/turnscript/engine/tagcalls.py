@@ -1,0 +1,247 @@
+"""Owns tool calls that are tags all through: `<function=f>`, `<parameter=city>`, `<arg_key>city</arg_key>`.
+
+The tool's name stands in the payload, between two literals of the table, and so does the key of each argument. Values
+are typed by the tool's schema, as in `xmlcalls`, which also says where a value ends.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+from turnscript.conversation import ToolCall
+from turnscript.engine.escape import tags_in
+from turnscript.engine.machine import Machine, PlainBody, Reading
+from turnscript.engine.names import name_of_line
+from turnscript.engine.repeats import joined, lose_difference
+from turnscript.engine.scanner import Look
+from turnscript.engine.spans import Writer
+from turnscript.engine.table import Payload
+from turnscript.engine.xmlcalls import ParameterReader, argument_text, kinds_of, shown_text, tags_of
+from turnscript.errors import InvalidRequest, InvalidTranscript
+from turnscript.jsontext import json_string, read_object, respace, without_angles
+
+_SPACE = re.compile(r"\s*")
+_PLAIN_WORD = re.compile(r"[^\s<>\"]+")
+_STEPS = re.compile(r"\s+|\S")
+_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}  # as some templates write JSON's
+_LONGEST_WORD = 4096
+
+
+class TagCall(PlainBody):
+    """A call as tags. `name_open` and `name_close` stand around the tool's name, `key_open` and `value_open` around a
+    key, and a value stands between that and `value_close`. `end` ends the call, if the segment's closing does not.
+
+    Names and keys are written as they are if they are one word, and as JSON strings otherwise. White space at the ends
+    of these literals is written, and a reader does without.
+    """
+
+    carries: tuple[str, ...] = ("name", "arguments")
+    says_name = True
+
+    def __init__(
+        self,
+        key_open: str,
+        value_open: str,
+        value_close: str,
+        *,
+        name_open: str = "",
+        name_close: str = "\n",
+        end: str = "",
+    ) -> None:
+        self.name_open, self.name_close, self.end = name_open, name_close, end
+        self.key_open, self.value_open, self.value_close = key_open, value_open, value_close
+        written = (name_open, name_close, key_open, value_open, value_close, end)
+        self.literals: tuple[str, ...] = tuple(tag for literal in written for tag in tags_in(literal))
+        self.begins = name_open
+
+    def write(self, item: ToolCall, out: Writer) -> None:
+        """Write the name, and tags for each member. Arguments that are no JSON object are one called `arguments`."""
+        out.control(self.name_open)
+        out.content(_word(item.name))
+        out.control(self.name_close)
+        kinds = kinds_of(out.tools, item.name)
+        try:
+            members = {key: respace(value) for key, value in read_object(item.arguments).items()}
+        except InvalidRequest:
+            out.lose(".arguments", "approximated", "no JSON object; written as a parameter called 'arguments'")
+            kind = kinds.get("arguments", "either")
+            members = {"arguments": argument_text(item.arguments, kind).strip()}
+            again = item.arguments
+        else:
+            read = partial(_spelled, kinds)
+            again = joined([(key, read(key, value)) for key, value in members.items()])
+        for key, value in members.items():
+            out.control(self.key_open)
+            out.content(_word(key))
+            out.control(self.value_open)
+            out.content(shown_text(value, kinds.get(key, "either")))
+            out.control(self.value_close)
+        if self.end:
+            out.control(self.end)
+        if again != item.arguments:
+            detail = "tags keep the values of JSON arguments, not how they were spelled"
+            lose_difference(item.arguments, len(members), partial(_spelled, kinds), out, detail)
+
+    def prefill(self, name: str | None) -> str:
+        """The name's opening, and the name if it is known."""
+        return self.name_open if name is None else f"{self.name_open}{_word(name)}{self.name_close}"
+
+    def read(self, payload: Payload) -> dict[str, Any]:
+        """The arguments."""
+        message = f"a call is written {self.name_open}NAME{self.name_close.strip()}, then its arguments as tags"
+        raise InvalidTranscript(message, line=payload.line, column=1, expected=self.name_open or "a name")
+
+    def machine(self, reading: Reading) -> Machine:
+        """A reader for a call that comes in pieces."""
+        return _TagMachine(self, reading)
+
+
+class _Word(NamedTuple):
+    """How a name or a key is found, up to what is behind it; and what may yet become one."""
+
+    whole: re.Pattern[str]
+    begun: re.Pattern[str]
+
+
+@lru_cache(maxsize=64)
+def _word_before(behind: tuple[str, ...], taken: bool) -> _Word:
+    """The patterns of a word that one of these literals is behind. `taken`: the literal is read with the word.
+
+    Where a literal has white space, any will do.
+    """
+    rows = [[r"\s*" if step.isspace() else re.escape(step) for step in _STEPS.findall(one)] for one in behind]
+    whole = "|".join("".join(row) for row in rows)
+    begun = "|".join(map(_begun, rows))
+    word, half = r'"(?>(?:[^"\\\n]|\\[^\n])*)"|[^\s<>"]+', r'"(?>(?:[^"\\\n]|\\[^\n])*)\\?|'
+    return _Word(
+        re.compile(rf"\s*((?>{word}))\s*(?:{whole})" if taken else rf"\s*((?>{word}))\s*(?={whole})"),
+        re.compile(rf"\s*(?:(?>{word})\s*(?:{begun})|{half})"),
+    )
+
+
+def _begun(steps: list[str]) -> str:
+    """A pattern for the beginning of what all the steps match one after the other."""
+    pattern = ""
+    for step in reversed(steps):
+        pattern = f"(?:{step}{pattern}|)"
+    return pattern
+
+
+class _TagMachine(ParameterReader):
+    """Reads the name, then one argument after the other."""
+
+    def __init__(self, body: TagCall, reading: Reading) -> None:
+        end = body.end.strip() or (reading.closes[0] if reading.closes else "")
+        super().__init__(body.key_open.strip(), body.value_close.strip(), end, reading)
+        self._body = body
+        self._closes = reading.closes if body.end.strip() else ()  # without the end of the call before them
+        ends = (end, *self._closes)
+        self._followers = tags_of(*self._followers.all, *self._closes)
+        closed = bool(body.name_close.strip())  # else a name ends where the first key, or the end, begins
+        self._names = _word_before((body.name_close.strip(),) if closed else (body.key_open.strip(), *ends), closed)
+        self._keys = _word_before((body.value_open.strip(),), True)
+        self._lead = body.value_open[len(body.value_open.rstrip()) :]
+        self._space = body.value_close[: len(body.value_close) - len(body.value_close.lstrip())]
+        self._first = False  # whether a value has just begun
+        self._kept = ""  # white space that is of the value, or of its closing
+        self._state = self._name
+
+    def look(self) -> Look | None:
+        return None
+
+    def certain(self, text: str) -> int:
+        return -1
+
+    def waits(self, text: str) -> int:
+        return -1
+
+    @property
+    def streams(self) -> bool:
+        return self.name is not None and super().streams
+
+    def fields(self) -> dict[str, Any] | None:
+        return None if self.name is None else {"name": self.name, **(super().fields() or {})}
+
+    def _name(self, text: str, position: int) -> tuple[int, bool]:
+        opening = self._body.name_open.strip()
+        start = _SPACE.match(text, position).end()  # type: ignore[union-attr]
+        if opening and not text.startswith(opening, start):
+            self.failed = not opening.startswith(text[start:])
+            return position, not self.failed
+        found = self._word(self._names, text, start + len(opening))
+        if found is None:
+            return position, not self.failed
+        self.name, end = found
+        self._kinds = kinds_of(self._reading.tools, self.name)
+        self._state = self._between
+        return end, False
+
+    def _header(self, text: str, position: int) -> tuple[int, bool]:
+        found = self._word(self._keys, text, position + len(self._open))
+        if found is None:
+            return position, not self.failed
+        key, end = found
+        self._begin(key)
+        self._first = True
+        return end, False
+
+    def _word(self, word: _Word, text: str, start: int) -> tuple[str, int] | None:
+        """A name or key and where what is behind it ends; None where it is not there yet, or never will be."""
+        found = word.whole.match(text, start)
+        if found is None:
+            self.failed = word.begun.fullmatch(text, start) is None or len(text) - start > _LONGEST_WORD
+            return None
+        name = name_of_word(self._reading.escape.remove(found[1]))
+        self.failed = name is None
+        return None if name is None else (name, found.end())
+
+    def _between(self, text: str, position: int) -> tuple[int, bool]:
+        start = _SPACE.match(text, position).end()  # type: ignore[union-attr]
+        if self._closes and text.startswith(self._closes, start):
+            self.issues.append(("odd_call", f"a call without {self._end}"))
+            self.done = True
+            return start, False
+        after, waits = super()._between(text, position)
+        if self.done and self._body.end.strip() and text.startswith(self._end, after):
+            after += len(self._end)
+        return after, waits
+
+    def _inside(self, text: str, position: int) -> tuple[int, bool]:
+        """A value, without the white space that belongs to what stands around it."""
+        if self._first:
+            rest = text[position : position + len(self._lead)]
+            if rest != self._lead and self._lead.startswith(rest):
+                return position, True
+            self._first = False
+            return position + (len(self._lead) if rest == self._lead else 0), False
+        return super()._inside(text, position)
+
+    def _piece(self, piece: str) -> None:
+        """White space that may belong to the closing waits for what follows."""
+        piece = self._kept + piece
+        size = next((size for size in range(len(self._space), 0, -1) if piece.endswith(self._space[:size])), 0)
+        self._kept = piece[len(piece) - size :]
+        super()._piece(piece[: len(piece) - size])
+
+    def _close_value(self) -> None:
+        kept, self._kept = self._kept.removesuffix(self._space), ""
+        super()._piece(kept)
+        if self._kind == "json" and "".join(self._value).strip() in _PYTHON_WORDS:
+            self._value = [_PYTHON_WORDS["".join(self._value).strip()]]
+        super()._close_value()
+
+
+def _word(word: str) -> str:
+    return word if _PLAIN_WORD.fullmatch(word) else without_angles(json_string(word))
+
+
+def name_of_word(word: str) -> str | None:
+    """The name or key that is written so; None if it is none."""
+    return name_of_line(word) if word.startswith('"') else word
+
+
+def _spelled(kinds: Any, key: str, value: str) -> str:
+    kind = kinds.get(key, "either")
+    return argument_text(shown_text(value, kind), kind)
