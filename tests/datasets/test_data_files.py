@@ -49,9 +49,10 @@ def test_a_folder_stands_for_its_files_with_rows_in_an_order_of_names(tmp_path: 
     assert ["README.md", "deep/data.csv"] == sorted(os.path.relpath(path, tmp_path) for path in listing.left_out)
 
 
-def test_what_a_folder_of_the_hub_says_about_its_files_is_no_row_unless_it_is_named(tmp_path: Path) -> None:
+def test_what_tells_about_the_files_of_a_folder_is_no_row_unless_it_is_named(tmp_path: Path) -> None:
     put(tmp_path, "data/train-00000-of-00001.parquet")
-    about = [put(tmp_path, name) for name in ("data/dataset_info.json", "dataset_dict.json", "dataset_infos.json")]
+    names = ("LICENSE.txt", "README.txt", "dataset_infos.json", "dataset_dict.json", "data/dataset_info.json")
+    about = [put(tmp_path, name) for name in names]
     listing = survey([str(tmp_path)])
     assert ["train-00000-of-00001.parquet"] == [os.path.basename(path) for path in listing.files]
     assert sorted(about) == sorted(listing.left_out)

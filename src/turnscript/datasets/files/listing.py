@@ -19,8 +19,9 @@ PARQUET = frozenset({".parquet", ".pq"})
 TEXT = frozenset({".txt"})
 READ = LINES | PARQUET | TEXT | {".json", ".traj"}
 """What is taken from a folder. A file that is named itself may have any name."""
-_ABOUT = frozenset({"dataset_infos.json", "dataset_info.json", "dataset_dict.json"})
-"""What a folder of the Hugging Face hub says about its files: sizes and schemas, and no row."""
+_NOTES = ("readme", "license", "licence", "notice", "copying", "requirements")
+_ABOUT = frozenset({"dataset_infos.json", "dataset_info.json", "dataset_dict.json", *[f"{one}.txt" for one in _NOTES]})
+"""What tells about the files of a folder, in lower case: the sizes and schemas of the Hugging Face hub, a licence."""
 
 
 class Listing(Struct, frozen=True):
@@ -115,7 +116,7 @@ def _expand_paths(paths: Iterable[str], given: str) -> tuple[list[str], list[str
 
 
 def _may_hold_rows(path: str) -> bool:
-    return suffixes(path)[0] in READ and PurePath(path).name not in _ABOUT
+    return suffixes(path)[0] in READ and PurePath(path).name.lower() not in _ABOUT
 
 
 def _is_folder(path: str) -> bool:
