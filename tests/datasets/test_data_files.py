@@ -49,6 +49,16 @@ def test_a_folder_stands_for_its_files_with_rows_in_an_order_of_names(tmp_path: 
     assert ["README.md", "deep/data.csv"] == sorted(os.path.relpath(path, tmp_path) for path in listing.left_out)
 
 
+def test_what_tells_about_the_files_of_a_folder_is_no_row_unless_it_is_named(tmp_path: Path) -> None:
+    put(tmp_path, "data/train-00000-of-00001.parquet")
+    names = ("LICENSE.txt", "README.txt", "dataset_infos.json", "dataset_dict.json", "data/dataset_info.json")
+    about = [put(tmp_path, name) for name in names]
+    listing = survey([str(tmp_path)])
+    assert ["train-00000-of-00001.parquet"] == [os.path.basename(path) for path in listing.files]
+    assert sorted(about) == sorted(listing.left_out)
+    assert [about[2]] == expand([about[2]])
+
+
 def test_inputs_keep_their_order_and_a_file_is_taken_once(tmp_path: Path) -> None:
     b, a = put(tmp_path, "b.jsonl"), put(tmp_path, "a.jsonl")
     assert [b, a] == expand([b, str(tmp_path), str(tmp_path / "*.jsonl"), b])

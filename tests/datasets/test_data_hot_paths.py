@@ -10,7 +10,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from turnscript.conversation import Assistant, Conversation, Part, Request, System, Text, User
 from turnscript.datasets.chat_rows import chat_api
@@ -18,7 +17,7 @@ from turnscript.datasets.clean_rows import read_said
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.form_registry import get_form
-from turnscript.datasets.forms.sharegpt import _ROLES, _items_said
+from turnscript.datasets.forms.sharegpt import _ROLES, _spoken_in
 from turnscript.datasets.plan import Plan
 from turnscript.datasets.preparation import prepare
 from turnscript.datasets.problems import BadRow
@@ -85,8 +84,8 @@ def test_messages_that_say_one_text_are_read_as_the_api_reads_them() -> None:
         data = json.dumps({"messages": messages}, ensure_ascii=rng.random() < 0.5).encode()
         expected, found = chat_api().parse_request(data), read_said(data)
         assert found is not None
-        assert expected.items == found.items
-        assert [item.at for item in expected.items] == [item.at for item in found.items]
+        assert expected.items == found.items()
+        assert [item.at for item in expected.items] == [item.at for item in found.items()]
         assert [expected] == [example.request for example in get_form("messages").read(data)]
 
 
@@ -149,7 +148,7 @@ def test_turns_that_say_a_text_are_read_at_once_as_with_care() -> None:
             get_form("sharegpt").read(json.dumps({key: [*turns[:-1], turns[-1] | more]}).encode())[0]
             for more in ({}, {"note": None})
         ]
-        assert replace(at_once, said=False) == with_care
+        assert at_once.but(at_once.request, said=False) == with_care
         assert [item.at for item in with_care.request.items] == [item.at for item in at_once.request.items]
 
 
@@ -212,10 +211,10 @@ def test_the_garbage_collector_looks_as_often_after_a_shard_as_before(tmp_path: 
 def test_a_row_of_turns_that_may_say_more_is_read_with_care(more: str) -> None:
     turns = [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]
     notes = {"id": 1, "note": {"more": []}}
-    assert _items_said(json.dumps({"conversations": turns, **notes, more: None}).encode()) is not None
-    assert _items_said(json.dumps({"conversations": turns, **notes, more: 1}).encode()) is None
+    assert _spoken_in(json.dumps({"conversations": turns, **notes, more: None}).encode()) is not None
+    assert _spoken_in(json.dumps({"conversations": turns, **notes, more: 1}).encode()) is None
     escaped = f'{{"conversations":{json.dumps(turns)},"\\u{ord(more[0]):04x}{more[1:]}":1}}'
-    assert _items_said(escaped.encode()) is None
+    assert _spoken_in(escaped.encode()) is None
 
 
 @pytest.mark.parametrize(
@@ -231,4 +230,4 @@ def test_a_row_of_turns_that_may_say_more_is_read_with_care(more: str) -> None:
     ],
 )
 def test_an_odd_row_of_turns_is_read_with_care(odd: bytes) -> None:
-    assert _items_said(odd) is None
+    assert _spoken_in(odd) is None

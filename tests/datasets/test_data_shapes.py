@@ -10,13 +10,15 @@ from turnscript.conversation import Assistant, Conversation, Item, Request, Syst
 from turnscript.datasets.drafts import Draft
 from turnscript.datasets.encoding_rows import Drafter, Options
 from turnscript.datasets.encoding_shapes import Shapes
-from turnscript.datasets.form import Example
+from turnscript.datasets.expansion import beginning
+from turnscript.datasets.form import Example, Spoken
 from turnscript.datasets.train import parse_train
 from turnscript.errors import LossyConversion
 from turnscript.format import Format
 from turnscript.registry import formats, get_format
 
-_KINDS = (System, User, Assistant, Thinking)
+_SPEAKERS = (System, User, Assistant)
+_KINDS = (*_SPEAKERS, Thinking)
 _WORDS = ("a", " b", "\n", "\n\n", "\r", "\u3000", "é", "世界", "\\", "<", "<<", "[", "`", "User:", "\x00", " ")
 
 
@@ -54,10 +56,10 @@ def test_texts_are_put_into_the_shape_of_their_kinds_as_they_are_rendered(name: 
 def test_a_question_and_its_answer_have_a_shape_in_every_format(name: str) -> None:
     shapes = Shapes(get_format(name), 1)
     for said in ("a", "b <x>", "世界"):
-        draft = shapes.draft([User(content=[Text(text=said)], at="a"), Assistant(content=[Text(text=said)], at="b")])
+        draft = shapes.draft(Spoken((User, Assistant), [said, said], ["a", "b"]))
         assert draft is not None
         assert said in draft.text
-    assert shapes.draft([User(content=[Text(text="")], at="a"), Assistant(content=[Text(text="b")], at="b")]) is None
+    assert shapes.draft(Spoken((User, Assistant), ["", "b"], ["a", "b"])) is None
 
 
 def test_what_a_short_way_loses_is_told_and_refused_as_by_the_long_one() -> None:
@@ -73,5 +75,18 @@ def test_nothing_is_kept_of_rows_too_long_to_have_a_shape() -> None:
     """Hardly two of them are alike, and what stands for each would take as much room as it has items."""
     shapes, rng = Shapes(get_format("rwkv-universal"), 1), random.Random(1)
     for size in (0, 65, 1000):
-        assert shapes.draft([rng.choice(_KINDS)(content=[Text(text="a")], at="$") for _ in range(size)]) is None
+        kinds = tuple(rng.choices(_SPEAKERS, k=size))
+        assert shapes.draft(Spoken(kinds, ["a"] * size, ["$"] * size)) is None
     assert not shapes._known
+
+
+def test_what_is_spoken_is_made_to_items_once_and_forgotten_with_another_conversation() -> None:
+    spoken = Spoken((User, Assistant, User), ["a", "b", "c"], ["$[0]", "$[1]", "$[2]"])
+    example = Example(None, said=True, spoken=spoken)
+    drafter = Drafter(get_format("rwkv-universal"), parse_train("assistant"), Options())
+    shorter = beginning(example, 2)
+    assert example.request is example.request
+    assert [User(content=[Text(text="a")]), Assistant(content=[Text(text="b")])] == shorter.request.items
+    assert ["$[0]", "$[1]"] == [item.at for item in shorter.request.items]
+    assert drafter.draft(shorter).text == drafter.draft(Example(shorter.request)).text
+    assert drafter.draft(example).text == drafter.draft(Example(example.request)).text

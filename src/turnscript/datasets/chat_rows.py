@@ -20,7 +20,7 @@ from msgspec import json as msgjson
 
 from turnscript.api import Api
 from turnscript.conversation import Assistant, Conversation, Item, Request, Text, Thinking, Tool
-from turnscript.datasets.clean_rows import is_clean, read_said
+from turnscript.datasets.clean_rows import is_clean, may_hold_tags, read_said
 from turnscript.datasets.form import Example
 from turnscript.datasets.members import (
     CONVERSATIONAL,
@@ -80,14 +80,10 @@ class Chat(NamedTuple):
 
 
 class Clean(NamedTuple):
-    """A row that needs no putting right. `tagged`: calls or tools may stand in one of its texts in tags.
+    """A row that needs no putting right. `tagged`: calls or tools may stand in one of its texts in tags."""
 
-    `said`: each item says one text and nothing beside it.
-    """
-
-    request: Request
+    example: Example
     tagged: bool
-    said: bool = False
 
 
 @cache
@@ -99,11 +95,15 @@ def chat_api() -> Api:
 def read_clean(data: bytes) -> Clean | None:
     """A row with nothing but messages and tools, if nothing in it has to be put right, and nothing taken apart."""
     said = read_said(data)
-    items = None if said is None else _thoughts_apart(said.items) if said.tagged else said.items
-    if said is not None and items is not None:
+    if said is not None:
         api = chat_api()
-        request = Request(conversation=Conversation(items=items), origin=api.origin, words=api.words)
-        return Clean(request, said.tagged, said=True)
+        said = said._replace(origin=api.origin, words=api.words)
+        if not may_hold_tags(said.texts):
+            return Clean(Example(None, said=True, spoken=said), tagged=False)
+        items = _thoughts_apart(said.items())
+        if items is not None:
+            request = Request(conversation=Conversation(items=items), origin=api.origin, words=api.words)
+            return Clean(Example(request, said=True), tagged=True)
     if not is_clean(data):
         return None
     try:
@@ -113,7 +113,7 @@ def read_clean(data: bytes) -> Clean | None:
     if may_think(data) and any(map(has_doubt, request.items)):
         return None
     check_items(request.conversation.items)
-    return Clean(request, may_be_tagged(data))
+    return Clean(Example(request), may_be_tagged(data))
 
 
 def _thoughts_apart(items: list[Item]) -> list[Item] | None:

@@ -9,12 +9,13 @@ hold tags is asked of the text, where a bracket is a bracket, and not of the byt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 from msgspec import Raw, Struct
 
-from turnscript.conversation import Assistant, Item, System, Text, User
+from turnscript.conversation import Assistant, System, User
+from turnscript.datasets.form import Spoken
 from turnscript.losses import Indexed
 
 
@@ -114,14 +115,7 @@ def is_clean(data: bytes) -> bool:
     return True
 
 
-class Said(NamedTuple):
-    """Items that say one text each. `tagged`: one of these may hold a thought, a call or tools in tags."""
-
-    items: list[Item]
-    tagged: bool
-
-
-def read_said(data: bytes) -> Said | None:
+def read_said(data: bytes) -> Spoken | None:
     """A row in which every message says one text and there is nothing else, and somebody says something.
 
     None for all other rows.
@@ -133,11 +127,7 @@ def read_said(data: bytes) -> Said | None:
     texts = [message.content for message in messages]
     if not any(texts):
         return None
-    items: list[Item] = [
-        _ITEMS[type(message)](content=[Text(text=message.content)], at=_PLACES[index])
-        for index, message in enumerate(messages)
-    ]
-    return Said(items, may_hold_tags(texts))
+    return Spoken(tuple([_ITEMS[type(message)] for message in messages]), texts, _PLACES)
 
 
 def may_hold_tags(texts: Sequence[str]) -> bool:

@@ -6,10 +6,18 @@ import hashlib
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from turnscript.losses import Loss
 
 DIGEST = 16
+
+
+class Stretches(NamedTuple):
+    """The pieces with which another value begins, and the values of all stretches."""
+
+    borders: list[int]
+    kept: list[int]
 
 
 class Draft:
@@ -17,12 +25,12 @@ class Draft:
 
     `data` is the whole text as UTF-8, `starts` and `kept` its stretches: where each begins, in bytes, and what it is
     worth. `end`: the weight of the token behind the document. `losses`: what of the example the text does not show.
-    `borders`: the pieces with which another value begins, if that is known; then no piece is empty.
+    `known`: these by pieces, if somebody has found them already; then no piece is empty.
     """
 
     __slots__ = ("data", "end", "kept", "losses", "marks", "starts", "text", "texts", "values")
 
-    def __init__(self, texts: list[str], marks: list[int], values: list[int], borders: list[int] | None = None) -> None:
+    def __init__(self, texts: list[str], marks: list[int], values: list[int], known: Stretches | None = None) -> None:
         self.texts = texts
         self.marks = marks
         self.values = values
@@ -34,10 +42,10 @@ class Draft:
             self.data, sizes = b"".join(encoded), map(len, encoded)
         self.losses: Sequence[Loss] = ()
         self.end = 0
-        if borders is not None:
+        if known is not None:
             ends = list(accumulate(sizes))
-            self.starts = [0, *[ends[at - 1] for at in borders]]
-            self.kept = [values[0], *[values[at] for at in borders]]
+            self.starts = [0, *[ends[at - 1] for at in known.borders]]
+            self.kept = known.kept
             return
         starts, kept = self.starts, self.kept = [0], [values[0]]
         at, value = 0, values[0]

@@ -7,14 +7,14 @@ a projection of what the renderer knows, and nothing is searched for in the text
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from turnscript.conversation import Item, Request, Tool, ToolCall, ToolsChange
 from turnscript.datasets.drafts import Draft
 from turnscript.datasets.encoding_shapes import Shapes
-from turnscript.datasets.form import Example
+from turnscript.datasets.form import Example, Spoken
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.tokenizers.raw import half_pair
 from turnscript.datasets.train import MODEL, Train
@@ -66,7 +66,7 @@ class Drafter:
         """A conversation of one text an item, by the short way, if that can be."""
         if not example.said or self._shapes is None or example.weights or example.context:
             return None
-        draft = self._shapes.draft(example.request.items)
+        draft = self._shapes.draft(example.spoken or _spoken(example.request.items))
         if draft is not None and self.train.end:
             draft.end = self.scale
         return None if draft is not None and draft.losses and self.options.strict else draft
@@ -104,7 +104,7 @@ class Drafter:
         if not self.options.normalize_json:
             return example, []
         request, losses = self.format.normalized(example.request)
-        return replace(example, request=request) if losses else example, losses
+        return example.but(request) if losses else example, losses
 
     def _write(self, request: Request) -> Writer:
         escape = self.options.escape
@@ -176,6 +176,11 @@ class Drafter:
             counts = everything or mark & TRAINABLE or (item >= 0 and others[item] and said == item)
             values.append(weights[item] if counts else 0)
         return values
+
+
+def _spoken(items: Sequence[Any]) -> Spoken:
+    """The kinds and texts of items that say one text each."""
+    return Spoken(tuple(map(type, items)), [item.content[0].text for item in items], [item.at for item in items])
 
 
 def _says(item: Item) -> bool:

@@ -6,15 +6,16 @@ the same. What it would lose or write otherwise for the sake of a text goes the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from turnscript.conversation import Conversation, Item, Request, Text
-from turnscript.datasets.drafts import Draft
+from turnscript.datasets.drafts import Draft, Stretches
+from turnscript.datasets.form import Spoken
 from turnscript.engine.layout import Place, layout_of
 from turnscript.engine.spans import CONTROL, TRAINABLE, Writer
 from turnscript.errors import TurnscriptError
 from turnscript.format import Format
+from turnscript.losses import Loss
 
 _LONGEST = 64
 """Of rows with more items hardly two are alike."""
@@ -26,8 +27,8 @@ Kinds = tuple[type[Item], ...]
 class Shape(NamedTuple):
     """What rows of the same kinds have in common: pieces with a probe in each of the `holes`, which are at `places`.
 
-    `marks` and `values` are those of the pieces; `borders`: the pieces with which another value begins. `end`: the
-    weight of the token behind the document.
+    `marks` and `values` are those of the pieces, `stretches` where another value begins. `end`: the weight of the token
+    behind the document.
     """
 
     pieces: list[str]
@@ -35,7 +36,7 @@ class Shape(NamedTuple):
     places: list[Place]
     marks: list[int]
     values: list[int]
-    borders: list[int]
+    stretches: Stretches
     end: int
 
 
@@ -53,25 +54,25 @@ class Shapes:
         self._out.blank = format_.document.blank
         self._known: dict[Kinds, Shape | None] = {}
 
-    def draft(self, items: Sequence[Any]) -> Draft | None:
+    def draft(self, said: Spoken) -> Draft | None:
         """The draft of such items; None if it must be made the long way."""
-        if not 0 < len(items) <= _LONGEST:
+        kinds, texts = said.kinds, said.texts
+        if not (0 < len(kinds) <= _LONGEST and all(texts)):
             return None
-        kinds = tuple(map(type, items))
         shape = self._known[kinds] if kinds in self._known else self._add(kinds)
         if shape is None:
             return None
-        pieces, flattened, out = shape.pieces.copy(), self._format.document.flattened, self._out
-        out.losses = []
-        for hole, place, item in zip(shape.holes, shape.places, items, strict=True):
-            text = item.content[0].text
-            if not text or (flattened and text.isspace()):
+        losses: list[Loss] = []
+        if self._format.document.flattened:
+            if any(map(str.isspace, texts)):
                 return None
-            if flattened:
-                text = out.flattened_text(text, item.at)
+            self._out.losses = losses
+            texts = [self._out.flattened_text(text, said.places[at]) for at, text in enumerate(texts)]
+        pieces = shape.pieces.copy()
+        for hole, place, text in zip(shape.holes, shape.places, texts, strict=True):
             pieces[hole] = place.protect(text) if place.lead_of_tags in text else text
-        draft = Draft(pieces, shape.marks, shape.values, shape.borders)
-        draft.losses = out.losses
+        draft = Draft(pieces, shape.marks, shape.values, shape.stretches)
+        draft.losses = losses
         draft.end = shape.end
         return draft
 
@@ -98,4 +99,5 @@ class Shapes:
         values = [self._scale if mark & TRAINABLE else 0 for mark in marks]
         borders = [at for at in range(1, len(values)) if values[at] != values[at - 1]]
         end = values[-1] if self._format.ends_late(items[-1]) else 0
-        return Shape(pieces, holes, places, marks, values, borders, end)
+        stretches = Stretches(borders, [values[0], *[values[at] for at in borders]])
+        return Shape(pieces, holes, places, marks, values, stretches, end)

@@ -56,7 +56,7 @@ def beginning(example: Example, end: int) -> Example:
     """An example up to an item."""
     request = example.request
     shorter = replace(request, conversation=replace(request.conversation, items=request.conversation.items[:end]))
-    return replace(example, request=shorter, weights={at: weight for at, weight in example.weights.items() if at < end})
+    return example.but(shorter, weights={at: weight for at, weight in example.weights.items() if at < end})
 
 
 def expanded(example: Example, turns: Sequence[Turn], forgotten: frozenset[str] = frozenset()) -> Iterator[Example]:
@@ -79,9 +79,8 @@ def _only(example: Example, kept: Sequence[int]) -> Example:
     """An example without some of its items."""
     request = example.request
     items = [request.items[at] for at in kept]
-    return replace(
-        example,
-        request=replace(request, conversation=replace(request.conversation, items=items)),
+    return example.but(
+        replace(request, conversation=replace(request.conversation, items=items)),
         weights={to: example.weights[at] for to, at in enumerate(kept) if at in example.weights},
         context=frozenset(to for to, at in enumerate(kept) if at in example.context),
     )

@@ -7,16 +7,40 @@ forms about the first records of a file; a record that is read later and is of a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from turnscript.conversation import Request
+from turnscript.conversation import Assistant, Conversation, Item, Request, System, Text, User
 
 EACH, WHOLE, TRANSCRIPT = "each record", "the whole file", "transcripts"
 """What one row of a form is: a record of a file; all the records of a file, as in a session that an agent logged; or a
 text that is no JSON."""
+
+
+class Spoken(NamedTuple):
+    """A conversation in which each item says one text and nothing beside it: the kinds of the items, and their texts.
+
+    `places`: where each of them stands, by position. `origin` and `words` are those of the request. Most rows are such,
+    and what a sample needs of them is here: items take as long to make and to forget as the row takes to be read.
+    """
+
+    kinds: tuple[type[System | User | Assistant], ...]
+    texts: Sequence[str]
+    places: Mapping[int, str] | Sequence[str]
+    origin: str | None = None
+    words: Mapping[str, str] = {}
+
+    def items(self) -> list[Item]:
+        """The same as items."""
+        said = enumerate(zip(self.kinds, self.texts, strict=True))
+        return [kind(content=[Text(text=text)], at=self.places[at]) for at, (kind, text) in said]
+
+    def request(self) -> Request:
+        """The same as the request that it is read from."""
+        return Request(conversation=Conversation(items=self.items()), origin=self.origin, words=self.words)
 
 
 class Example(Struct):
@@ -27,15 +51,29 @@ class Example(Struct):
     `label` tells apart the examples of one row (`choice 2`, `path 3`). `context`: positions of items that are never
     trained, whatever the row and the plan say, because of what the form is: a prompt, or what another example trains.
     `said`: each item says one text and nothing beside it. So it is in most rows, and those are written a shorter way.
+    `spoken`: these texts, where nobody made items of them yet.
     """
 
-    request: Request
+    given: Request | None
     weights: dict[int, float] = {}
     text: str | None = None
     mask: list[tuple[str, bool]] = []
     label: str = ""
     context: frozenset[int] = frozenset()
     said: bool = False
+    spoken: Spoken | None = None
+
+    @property
+    def request(self) -> Request:
+        """The conversation. Of what is `spoken` it is made when it is first asked for."""
+        if self.given is None:
+            assert self.spoken is not None, "an example has a conversation"
+            self.given = self.spoken.request()
+        return self.given
+
+    def but(self, request: Request, **changes: Any) -> Example:
+        """The same of another conversation, and with other changes."""
+        return replace(self, given=request, spoken=None, **changes)
 
 
 class Form(ABC):

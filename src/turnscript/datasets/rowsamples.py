@@ -69,7 +69,8 @@ class RowSamples:
             return
         results = iter(self._encoder.encode([example for row in rows for example in row]))
         for row in rows:
-            yield self._made([(example, next(results)) for example in row])
+            pairs = [(example, next(results)) for example in row]
+            yield self._fitting(*pairs[0]) if len(pairs) == 1 else self._made(pairs)
 
     def parts(self, example: Example) -> list[Example]:
         """What there are samples of: the example itself, or those of its turns of which something is trained."""
@@ -103,6 +104,12 @@ class RowSamples:
                 yield from zip(waiting, self._encoder.encode(waiting), strict=True)
                 waiting, size = [], 0
         yield from zip(waiting, self._encoder.encode(waiting), strict=True)
+
+    def _fitting(self, example: Example, result: Sample | Problem) -> Made:
+        """What becomes of the one example of a row: most have one, and it fits."""
+        if isinstance(result, Problem) or self._chats or (self._limit is not None and len(result.ids) > self._limit):
+            return self._made([(example, result)])
+        return Made([(example, result)], [result], [example], [], [], result.digest)
 
     def _made(self, pairs: Sequence[_Pair], turns: bool = False) -> Made:
         """What becomes of an example, or of all examples of a row.

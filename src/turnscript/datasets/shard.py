@@ -248,6 +248,8 @@ class _Work:
                 count_losses(self.chat_losses, chat.losses)
         warnings: set[str] = set()
         for example in row.examples:
+            if example.spoken is not None:
+                continue  # who only speaks does nothing out of order
             warnings |= order_warnings(example.request.items)
             if self._changes and shown_anew(example.request.items):
                 warnings.add(SHOWN_ANEW)

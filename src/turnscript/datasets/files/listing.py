@@ -19,6 +19,9 @@ PARQUET = frozenset({".parquet", ".pq"})
 TEXT = frozenset({".txt"})
 READ = LINES | PARQUET | TEXT | {".json", ".traj"}
 """What is taken from a folder. A file that is named itself may have any name."""
+_NOTES = ("readme", "license", "licence", "notice", "copying", "requirements")
+_ABOUT = frozenset({"dataset_infos.json", "dataset_info.json", "dataset_dict.json", *[f"{one}.txt" for one in _NOTES]})
+"""What tells about the files of a folder, in lower case: the sizes and schemas of the Hugging Face hub, a licence."""
 
 
 class Listing(Struct, frozen=True):
@@ -37,8 +40,9 @@ def survey(inputs: Sequence[str]) -> Listing:
     """The files that inputs stand for: files, folders with all that is in them, and patterns (`*`, `?`, `[..]`, `**`).
 
     The order of the inputs is kept; what one input stands for is sorted by name. A file that occurs twice is taken
-    once, where it comes first. From folders come the files whose suffix says that they may hold rows; hidden files and
-    folders, and those whose name begins with `_`, belong to other programs and do not count at all.
+    once, where it comes first. From folders come the files whose suffix says that they may hold rows, but those that
+    tell about a data set; hidden files and folders, and those whose name begins with `_`, belong to other programs and
+    do not count at all.
     """
     if not inputs:
         raise InvalidInput("no input was given; name files, folders or patterns such as 'data/*.jsonl'")
@@ -101,7 +105,7 @@ def _expand_paths(paths: Iterable[str], given: str) -> tuple[list[str], list[str
     for path in paths:
         if _is_folder(path):
             for inner in _walk(path):
-                (found if suffixes(inner)[0] in READ else others).append(inner)
+                (found if _may_hold_rows(inner) else others).append(inner)
         else:
             found.append(path)
     if not found:
@@ -109,6 +113,10 @@ def _expand_paths(paths: Iterable[str], given: str) -> tuple[list[str], list[str
         wanted = ", ".join(sorted(READ))
         raise unusable(given, f"there is no file with rows in it{seen}", f"rows are looked for in {wanted}")
     return found, others
+
+
+def _may_hold_rows(path: str) -> bool:
+    return suffixes(path)[0] in READ and PurePath(path).name.lower() not in _ABOUT
 
 
 def _is_folder(path: str) -> bool:

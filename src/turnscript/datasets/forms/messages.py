@@ -66,7 +66,7 @@ class Messages(Form):
     def read(self, data: bytes) -> list[Example]:
         """One conversation."""
         clean = read_clean(data)
-        example = self._read(data) if clean is None else Example(clean.request, said=clean.said)
+        example = self._read(data) if clean is None else clean.example
         if may_be_tagged(data) if clean is None else clean.tagged:
             refuse_tagged(example.request.conversation.items)
         return [example]
@@ -87,7 +87,8 @@ class Messages(Form):
                 body["tools"] = embedded(tools, "$.tools")
             clean = read_clean(bytes(spelled(body)))
             if clean is not None:
-                return Example(clean.request, weights=over_turns({}, clean.request.items, weight))
+                request = clean.example.request
+                return Example(request, weights=over_turns({}, request.items, weight))
         chat = read_messages(members["messages"], tools, members.get("functions"))
         _check_prompt(members, chat.request.conversation.items)
         example = _with_system(chat, text_member(members, "system"))

@@ -19,10 +19,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from turnscript.conversation import Assistant, Conversation, Item, Request, System, Text, User
+from turnscript.conversation import Assistant, System, User
 from turnscript.datasets.chat_rows import read_tools
 from turnscript.datasets.clean_rows import may_hold_tags
-from turnscript.datasets.form import Example, Form
+from turnscript.datasets.form import Example, Form, Spoken
 from turnscript.datasets.members import (
     CONVERSATIONAL,
     TEMPLATE,
@@ -107,9 +107,9 @@ class ShareGpt(Form):
 
     def read(self, data: bytes) -> list[Example]:
         """One conversation."""
-        items = _items_said(data)
-        if items is not None:
-            return [Example(Request(conversation=Conversation(items=items)), said=True)]
+        spoken = _spoken_in(data)
+        if spoken is not None:
+            return [Example(None, said=True, spoken=spoken)]
         members = record(data)
         check_unread(members, (_list_in(members), "system", "tools"), self.name)
         check_wanted(members)
@@ -185,8 +185,8 @@ def turns_of(members: Members) -> list[tuple[str, Members]]:
     return [(f"$.{key}[{index}]", object_of(entry, f"$.{key}[{index}]")) for index, entry in enumerate(entries)]
 
 
-def _items_said(data: bytes) -> list[Item] | None:
-    """The items of a row in which each turn says a text that means no more than it says, beside notes at most.
+def _spoken_in(data: bytes) -> Spoken | None:
+    """What is said in a row in which each turn says a text that means no more than it says, beside notes at most.
 
     Most rows are such. All others, and what is wrong with one, are left to the careful way.
     """
@@ -197,32 +197,31 @@ def _items_said(data: bytes) -> list[Item] | None:
     if row.conversations is not None and row.conversation is not None:
         return None
     turns = row.conversations or row.conversation or ()
-    texts = [turn.value for turn in turns]
-    if not any(texts) or may_hold_tags(texts):
+    spoken = _spoken(turns, _LISTS[0] if row.conversations else _LISTS[1])
+    if spoken is None or not any(spoken.texts) or may_hold_tags(spoken.texts):
         return None
-    return _as_items(turns, _LISTS[0] if row.conversations else _LISTS[1])
+    return spoken
 
 
 def _add_said(turns: Turns, members: Members) -> bool:
     """Add the turns at once if each says a text and nothing beside it. All others are read with care."""
     key = _list_in(members)
     try:
-        items = _as_items(_decode_said(members.get(key, b"")), key)
+        spoken = _spoken(_decode_said(members.get(key, b"")), key)
     except msgspec.DecodeError:
         return False
-    turns.items += items or ()
-    return items is not None
+    if spoken is not None:
+        turns.items += spoken.items()
+    return spoken is not None
 
 
-def _as_items(said: Sequence[_Said], key: str) -> list[Item] | None:
-    """Turns of the member `key` as items; None if one of them says more than a text."""
-    places, found = _PLACES[key], list[Item]()
-    for index, turn in enumerate(said):
-        kind = _SAID.get(turn.who)
-        if kind is None:
-            return None
-        found.append(kind(content=[Text(text=turn.value)], at=places[index]))
-    return found
+def _spoken(said: Sequence[_Said], key: str) -> Spoken | None:
+    """What the turns of the member `key` say; None if one of them says more than a text."""
+    try:
+        kinds = tuple([_SAID[turn.who] for turn in said])
+    except KeyError:
+        return None
+    return Spoken(kinds, [turn.value for turn in said], _PLACES[key])
 
 
 def _list_in(members: Members) -> str:
