@@ -325,6 +325,7 @@ class Service:
             request_id=visit.request_id,
             reasoning_name=caller.policy.reasoning_name,
             incomplete_as=caller.policy.incomplete_as,
+            direct=True,
         )
         if prepared.keep and prepared.reply.id is not None:
             self.sessions.note(prepared.session, prepared.reply.id, caller.name)
