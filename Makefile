@@ -106,7 +106,7 @@ lock: ## rewrite requirements/dev.txt with today's versions
 	mv requirements/dev.new requirements/dev.txt
 	rm -rf .venv-lock
 
-agents: setup $(AGENTS)/.installed ## install the real agents that agents-test drives (1.6 GB, a minute)
+agents: setup $(AGENTS)/.installed ## install the real agents that agents-test drives (2.1 GB, two minutes)
 
 # One folder for both: a virtual environment, and node's modules in it. Not `npm ci`, which wants every system's binaries.
 $(AGENTS)/.installed: tests/agents/package.json tests/agents/package-lock.json tests/agents/requirements.txt

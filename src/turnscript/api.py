@@ -170,6 +170,7 @@ class Reply(Struct, frozen=True):
     official one. `incomplete_as`: the status of an answer that met a limit; some clients take only `completed` for an
     end. `request_id`: that of errors, where a body holds one. `choice`: which of several answers to a request this is,
     for an API that numbers them. `any_stop`: a stop string that was met is the client's, though the request lists none.
+    `direct`: the model made its calls itself, and no program did for it, for an API that says so.
     """
 
     id: str | None = None
@@ -181,6 +182,7 @@ class Reply(Struct, frozen=True):
     request_id: str | None = None
     choice: int = 0
     any_stop: bool = False
+    direct: bool = False
 
 
 PLAIN = Reply()

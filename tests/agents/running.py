@@ -43,10 +43,10 @@ class Ended:
 
 
 def installed(package: str) -> str:
-    """The version of a package that `make agents` has installed; empty if it has not."""
-    manifest = MODULES / package / "package.json"
-    if manifest.is_file():
-        return str(json.loads(manifest.read_text(encoding="utf-8"))["version"])
+    """The version of a package that `make agents` has installed, or of its build for this machine; empty if none."""
+    for manifest in (MODULES / package / "package.json", *MODULES.glob(f"@{package}/cli-*/package.json")):
+        if manifest.is_file():
+            return str(json.loads(manifest.read_text(encoding="utf-8"))["version"])
     folders = [str(path) for path in INSTALLED.glob("lib/python*/site-packages")]
     found = [one.version for one in distributions(name=package, path=folders)]
     return found[0] if found else ""

@@ -69,6 +69,9 @@ WAYS = [
     *(Way("opencode", ("run", QUESTION), once("read", {"filePath": "{file}"}), one) for one in FORMATS),
     Way("qwen", ("-p", QUESTION), once("read_file", {"file_path": "{file}"})),
     Way("pi", ("-p", QUESTION), once("read", {"path": "{file}"})),
+    *(Way("copilot", ("--allow-all-tools", "-p", QUESTION), once("view", {"path": "{file}"}), one) for one in FORMATS),
+    Way("cline", (QUESTION,), once("read_files", {"files": [{"path": "{file}"}]})),
+    Way("kimi", ("-p", QUESTION), once("Read", {"path": "{file}"})),
     Way("llm", ("--functions", _FUNCTIONS, QUESTION), once("look_up", {"name": "word"})),
     Way(
         "llm",

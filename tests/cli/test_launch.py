@@ -239,6 +239,24 @@ def test_files_that_a_client_is_given_are_private(place: Place, loopback: Loopba
     assert (0o700, 0o600) == tuple(path.stat().st_mode & 0o777 for path in (folder, folder / "models.json"))
 
 
+def test_a_client_is_told_the_file_or_the_folder_as_it_wants(place: Place, loopback: Loopback) -> None:
+    folder = place.home / ".local" / "state" / "turnscript" / "clients"
+    for name in ("cline", "kimi"):
+        place.install(name)
+        assert 0 == place.launch("--url", loopback.url, name).returncode
+        (folder / name).joinpath("more").write_text("of the client's own", encoding="utf-8")
+    assert 0 == place.launch("--url", loopback.url, "kimi").returncode
+    assert str(folder / "kimi") == place.variables["KIMI_CODE_HOME"]
+    assert {"loop_control": {"reserved_context_size": 0}} == tomllib.loads((folder / "kimi/config.toml").read_text())
+    assert 0 == place.launch("--url", loopback.url, "cline").returncode
+    file = Path(place.variables["CLINE_PROVIDER_SETTINGS_PATH"])
+    assert folder / "cline" / "providers.json" == file
+    [provider] = json.loads(file.read_text(encoding="utf-8"))["providers"].values()
+    told = provider["settings"]
+    assert (f"{loopback.url}/v1", "m1", CONTEXT) == (told["baseUrl"], told["model"], told["contextWindow"])
+    assert {"of the client's own"} == {(folder / name / "more").read_text() for name in ("cline", "kimi")}
+
+
 def test_files_go_where_the_system_keeps_state(place: Place, loopback: Loopback, tmp_path: Path) -> None:
     place.install("pi")
     assert 0 == place.launch("--url", loopback.url, "pi", XDG_STATE_HOME=str(tmp_path / "state")).returncode
@@ -411,7 +429,8 @@ def test_a_recipe_is_of_one_kind_and_names_what_was_tested(client: Client) -> No
     manifest = json.loads((AGENTS / "package.json").read_text(encoding="utf-8"))
     lines = (AGENTS / "requirements.in").read_text(encoding="utf-8").splitlines()
     python = dict(re.sub(r"\[.*?]", "", line).split("==") for line in lines if "==" in line)
-    pinned = manifest["dependencies"] | python
+    builds = {name.split("/")[0].removeprefix("@"): pin for name, pin in manifest["optionalDependencies"].items()}
+    pinned = manifest["dependencies"] | builds | python
     assert client.versions
     assert client.versions == {package: pinned[package] for package in client.versions}
 

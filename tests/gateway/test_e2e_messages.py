@@ -276,6 +276,28 @@ def test_structured_output_comes_as_a_forced_tool(sdk: anthropic.Anthropic, spea
     assert ("tool_use", {"city": "Rome"}) == (told.stop_reason, getattr(told.content[0], "input", None))
 
 
+def test_a_call_says_that_the_model_made_it_and_goes_back_like_that(
+    sdk: anthropic.Anthropic, web: httpx2.Client, speaker: Speaker
+) -> None:
+    """Typed SDKs have it as required. A prompt is the same with it and without."""
+    for _ in range(2):
+        speaker.say(call("get_weather", city="Rome"))
+    whole = sdk.messages.create(model="m", max_tokens=64, messages=ASK, tools=[TOOL])
+    with sdk.messages.stream(model="m", max_tokens=64, messages=ASK, tools=[TOOL]) as stream:
+        streamed = stream.get_final_message()
+    prompts = []
+    for told in (whole, streamed):
+        [block] = told.content
+        assert "tool_use" == block.type
+        assert {"type": "direct"} == block.to_dict()["caller"]
+        sent: Any = block.to_dict() | {"id": "toolu_1"}
+        result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "sunny"}
+        for one in (sent, {key: value for key, value in sent.items() if key != "caller"}):
+            asked = [*ASK, {"role": "assistant", "content": [one]}, {"role": "user", "content": [result]}]
+            prompts.append(prompt_for(web, speaker, asked, tools=[TOOL]))
+    assert 1 == len(set(prompts))
+
+
 def test_no_blank_text_is_told_before_a_call(sdk: anthropic.Anthropic, speaker: Speaker) -> None:
     speaker.say(call("get_weather", city="Rome"), change=lambda written: f"\n\n{written}")
     speaker.say(text("Fine."))

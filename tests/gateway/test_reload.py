@@ -82,6 +82,30 @@ def test_a_bad_change_leaves_the_last_good_one_in_force(path: Path, text: str | 
     assert reloader.report.error is None
 
 
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_a_file_that_is_about_to_be_written_leaves_the_last_good_one_in_force(path: Path, text: str) -> None:
+    """Editors and tools that write a file in place empty it first; a server without a model answers nobody."""
+    reloader = Reloader(path, {})
+    old = reloader.config
+    path.write_text(text, encoding="utf-8")
+    assert old is reloader.reload()
+    [sentence] = reloader.report.sentences
+    assert "the last good one stays in force" in sentence
+    assert (
+        f"there is nothing in it; a file that is being written is empty first: reload it when it is whole (in {path})"
+        in (sentence)
+    )
+    path.write_text("# no model any more\n", encoding="utf-8")
+    assert () == reloader.reload().models
+    assert reloader.report.error is None
+
+
+def test_a_file_that_was_empty_from_the_start_may_stay_so(path: Path) -> None:
+    path.write_text("", encoding="utf-8")
+    reloader = Reloader(path, {"TURNSCRIPT_LIMITS_RUNNING": "3"})
+    assert (reloader.config, None) == (reloader.reload(), reloader.report.error)
+
+
 def test_a_bad_file_of_keys_leaves_the_last_good_configuration_in_force(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

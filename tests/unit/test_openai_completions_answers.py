@@ -30,7 +30,7 @@ from turnscript.conversation import (
     Usage,
 )
 from turnscript.errors import InvalidRequest, LossyConversion, UnknownName, UpstreamError
-from turnscript.events import Event, MessageEnd, PartDelta, PartStart, fold
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold
 from turnscript.jsontext import Json, plain
 from turnscript.sse import frame
 
@@ -170,7 +170,7 @@ def test_thoughts_and_calls_are_reported_and_left_out() -> None:
         ("items[0]", "dropped"),
         ("items[2]", "dropped"),
         ("items[3].content[0]", "approximated"),
-        ("items[3]", "approximated"),
+        ("items[3].content[0]", "approximated"),
         ("$.finish_reason", "approximated"),
         ("$.stop_sequence", "dropped"),
     ]
@@ -180,6 +180,28 @@ def test_thoughts_and_calls_are_reported_and_left_out() -> None:
     assert expected == [(loss.path, loss.kind) for loss in renderer.losses]
     with pytest.raises(LossyConversion):
         API.render_response(response, ASKED, strict=True)
+
+
+def test_every_joint_of_texts_is_reported() -> None:
+    items: list[Item] = [
+        Assistant(content=[Text(text=text) for text in ("a", "", "b", "c")]),
+        Assistant(content=[Text(text="d"), Refusal(text="e")]),
+    ]
+    response = Response(items=items, finish_reason="stop")
+    renderer = API.stream_renderer(ASKED)
+    whole = fold(read(renderer.send(told(response, in_pieces(1))) + renderer.close()))
+    assert ["abcde"] == [part.text for item in whole.items for part in item.content if isinstance(part, Text)]  # type: ignore[attr-defined]
+    joints = ["items[0].content[2]", "items[0].content[3]", "items[1].content[0]", "items[1].content[1]"]
+    for losses in (renderer.losses, API.render_response(response, ASKED).losses):
+        assert joints == [loss.path for loss in losses if "joined" in loss.detail]
+
+
+def test_what_is_joined_with_a_part_that_came_to_nothing_is_reported() -> None:
+    end = Assistant(content=[Text(text="b")])
+    renderer = API.stream_renderer(ASKED)
+    begun: list[Event] = [PartStart(0, Assistant()), PartDelta(0, "a"), PartEnd(0, None)]
+    renderer.send([*begun, PartStart(1, Assistant()), PartDelta(1, "b"), PartEnd(1, end), MessageEnd("stop")])
+    assert ["items[1].content[0]"] == [loss.path for loss in renderer.losses if "joined" in loss.detail]
 
 
 def test_events_that_break_off_and_errors_end_without_done() -> None:

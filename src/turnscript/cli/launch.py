@@ -153,7 +153,7 @@ def state_folder(env: Mapping[str, str]) -> Path:
 
 def _folder(client: Client) -> Path:
     """Where the files of a client go, if it has any."""
-    has_files = client.settings is not None and client.settings.by == "folder"
+    has_files = client.settings is not None and client.settings.in_file
     return state_folder(os.environ) / client.name if has_files else Path(client.name)
 
 

@@ -48,6 +48,7 @@ class Reloader:
         """Raises InvalidConfig: a server does not start with a bad configuration."""
         self._sources = (path, env, overrides, shipped)
         self.config: Config = load(*self._sources)
+        self._began_blank = _is_blank(path)
         self.report = Report()
 
     def reload(self, take: Callable[[Config], object] | None = None) -> Config:
@@ -58,6 +59,7 @@ class Reloader:
         """
         old = self.config
         try:
+            self._check_written()
             read = load(*self._sources)
             new, waiting = _pinned(read, old)
             # What was right together with the new address may be wrong with the old one, which stays.
@@ -69,6 +71,21 @@ class Reloader:
             return old
         self.config, self.report = new, Report(changed=tuple(_changes(old, new)), restart=waiting)
         return new
+
+    def _check_written(self) -> None:
+        """Raises InvalidConfig for a file without a word, where there were some: somebody is about to write it."""
+        path = self._sources[0]
+        if not self._began_blank and _is_blank(path):
+            message = "there is nothing in it; a file that is being written is empty first: reload it when it is whole"
+            raise InvalidConfig(message, source=str(path))
+
+
+def _is_blank(path: str | Path | None) -> bool:
+    """Whether there is a file, and nothing in it."""
+    try:
+        return path is not None and not Path(path).read_bytes().strip()
+    except OSError:  # which whoever reads it says
+        return False
 
 
 def _pinned(new: Config, old: Config) -> tuple[Config, tuple[str, ...]]:

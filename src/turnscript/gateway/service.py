@@ -309,9 +309,8 @@ class Service:
             run=self.aside.run(leaned.size),
         )
         prepared = await (preparation.text(request) if serving.bare else preparation.conversation(request))
-        prepared.leaned = leaned
+        prepared.leaned, prepared.body = leaned, body
         prepared.call_ids = serving.call_ids is None or serving.call_ids(request)
-        prepared.body = body
         prepared.streams = bool(request.settings.stream)
         if serving.stored is not None:
             prepared.keep = serving.stored.asks(request)
@@ -325,6 +324,7 @@ class Service:
             request_id=visit.request_id,
             reasoning_name=caller.policy.reasoning_name,
             incomplete_as=caller.policy.incomplete_as,
+            direct=True,
         )
         if prepared.keep and prepared.reply.id is not None:
             self.sessions.note(prepared.session, prepared.reply.id, caller.name)

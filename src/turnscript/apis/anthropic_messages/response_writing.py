@@ -43,7 +43,8 @@ _FAILURES = frozenset({"error", "failed", "cancelled", "abort"})
 class AnswerWriter:
     """Writes the blocks of one response. `losses`: what they could not say. `whole`: they go into one body.
 
-    `origin` is the API whose unnamed members the next items, or the response, hold. `any_stop`: as in a reply.
+    `origin` is the API whose unnamed members the next items, or the response, hold. `any_stop` and `direct`: as in a
+    reply.
     """
 
     def __init__(self, request: Request, api: Api, *, whole: bool) -> None:
@@ -53,7 +54,7 @@ class AnswerWriter:
         self.omits_thinking = request.settings.thinking is not None and request.settings.thinking.display == "omitted"
         self.model = request.settings.model
         self._stops = request.settings.stop or []
-        self.any_stop = False
+        self.any_stop = self.direct = False
         self._seed = _seed(request)
         self._taken = {item.id for item in request.items if isinstance(item, ToolCall)}
         self._numbers: dict[str, int] = {}
@@ -173,6 +174,8 @@ class AnswerWriter:
         if item.namespace is not None:
             block["name"] = f"{item.namespace}__{item.name}"
             self.lose(item, "", "renamed", f"the tool is called {block['name']!r}: there are no namespaces here")
+        if self.direct and "caller" not in item.extra:
+            block["caller"] = {"type": "direct"}
         self._unheld(item, item_id=item.item_id)
         if item.extra:
             self.rendering.put_extra(block, item.extra, self._at(item))
@@ -276,7 +279,7 @@ class AnswerWriter:
 def write_response(response: Response, request: Request, api: Api, reply: Reply) -> tuple[Body, list[Loss]]:
     """A whole response as a body, and what could not be said."""
     writer = AnswerWriter(request, api, whole=True)
-    writer.origin = response.origin
+    writer.origin, writer.any_stop, writer.direct = response.origin, reply.any_stop, reply.direct
     id_ = reply.id if reply.id is not None else response.id
     content = [block for item in response.items for block in writer.blocks(item)]
     content += writer.blank()

@@ -48,7 +48,7 @@ class StreamWriter:
 
     def __init__(self, request: Request, api: Api, reply: Reply) -> None:
         self._writer = AnswerWriter(request, api, whole=False)
-        self._writer.any_stop = reply.any_stop
+        self._writer.any_stop, self._writer.direct = reply.any_stop, reply.direct
         self.losses = self._writer.losses
         self._lose = self._writer.rendering.lose
         self.id = reply.id if reply.id is not None else self._writer.message_id()

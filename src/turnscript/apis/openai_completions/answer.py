@@ -255,7 +255,7 @@ class _Writer:
         self.losses: list[Loss] = []
         self._api = api
         self._request = request
-        self._texts = 0
+        self._speaks = False
 
     def rendering(self, items: list[Item], origin: str | None) -> Rendering:
         """A rendering that reports to `losses`, for a response that came from an API, or from none."""
@@ -275,16 +275,18 @@ class _Writer:
             if getattr(item, member) is not None:
                 rendering.lose(f"{item.at}.{member}", "dropped", f"a text has no {member} here")
         rendering.losses += [not_here("a text", f"{item.at}.{key}", value) for key, value in item.extra.items()]
-        texts = [self._part(rendering, part, part_path(item, index)) for index, part in enumerate(item.content)]
-        return "".join(texts)
-
-    def note_text(self, rendering: Rendering, at: str) -> None:
-        """Count the texts that say something; all but the first are joined with it."""
-        if self._texts:
-            rendering.lose(at, "approximated", "joined with the text before it")
-        self._texts += 1
+        return "".join([self._part(rendering, part, part_path(item, index)) for index, part in enumerate(item.content)])
 
     def _part(self, rendering: Rendering, part: Part, at: str) -> str:
+        """What can be said of a content part. Of those that say something, all but the first are joined with it."""
+        text = self._said_of(rendering, part, at)
+        if text:
+            if self._speaks:
+                rendering.lose(at, "approximated", "joined with the text before it")
+            self._speaks = True
+        return text
+
+    def _said_of(self, rendering: Rendering, part: Part, at: str) -> str:
         rendering.losses += [not_here("a text", f"{at}.{key}", value) for key, value in part.extra.items()]
         if isinstance(part, Text):
             return part.text
@@ -341,13 +343,7 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
         raise _broke_off(response.finish_reason)
     writer = _Writer(api, request)
     rendering = writer.rendering(response.items, response.origin)
-    texts: list[str] = []
-    for item in response.items:
-        text = writer.text_of(rendering, item)
-        if text:
-            writer.note_text(rendering, item.at)
-        texts.append(text)
-    text = "".join(texts)
+    text = "".join([writer.text_of(rendering, item) for item in response.items])
     choice = writer.choice(rendering, response, text)
     if response.logprobs:
         choice["logprobs"] = _Lists().of(chain.from_iterable(response.logprobs.values()))
@@ -431,15 +427,14 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
             self._speaking = None
         if part is None:
             said = event.index in self._said
+            self._speaks = self._speaks or said
             self._rendering.lose(f"items[{event.index}]", "approximated", came_to_nothing(said))
             return
         if not part.at:
             part.at = f"items[{event.index}]"
         text = self.text_of(self._rendering, part)
-        if text:
-            self.note_text(self._rendering, part.at)
-            if event.index not in self._said:
-                out.append(self._text(text))
+        if text and event.index not in self._said:
+            out.append(self._text(text))
 
     def _finish(self, out: list[bytes], end: MessageEnd) -> None:
         if end.finish_reason in _FAILURES:

@@ -30,9 +30,10 @@ from turnscript.apis.openai_responses.outcome import (
 )
 from turnscript.apis.openai_responses.output import content_text, head, read_output
 from turnscript.apis.openai_responses.response import ending, untold_call
+from turnscript.apis.openai_responses.told_parts import ToldPart
 from turnscript.apis.openai_responses.tools import SEARCH
 from turnscript.behind import DONE, Behind
-from turnscript.conversation import Assistant, Issue, Item, Opaque, Refusal, Text, Thinking, ToolCall
+from turnscript.conversation import Assistant, Issue, Item, Opaque, Refusal, Thinking, ToolCall
 from turnscript.errors import InvalidRequest, UpstreamError
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.jsontext import Json, plain
@@ -41,9 +42,10 @@ from turnscript.sse import SseReader
 _LIFECYCLE = frozenset({"response.created", "response.queued", "response.in_progress"})
 _TERMINALS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _STATUSES = {"response.incomplete": INCOMPLETE, "response.failed": FAILED, "response.cancelled": CANCELLED}
+_REFUSAL = "response.refusal.delta"
 _DELTAS: dict[str, type[Item]] = {
     "response.output_text.delta": Assistant,
-    "response.refusal.delta": Assistant,
+    _REFUSAL: Assistant,
     "response.reasoning_text.delta": Thinking,
     "response.function_call_arguments.delta": ToolCall,
     "response.custom_tool_call_input.delta": ToolCall,
@@ -78,6 +80,7 @@ class _Told(Struct, gc=False):
 
     type: str | UnsetType = UNSET
     output_index: int | UnsetType = UNSET
+    content_index: object = None
     delta: Json | UnsetType = UNSET
     item: Json | UnsetType = UNSET
     part: Json | UnsetType = UNSET
@@ -96,20 +99,6 @@ _decode_text = msgspec.json.Decoder(str).decode
 _decode_part = msgspec.json.Decoder(_PartType).decode
 
 
-class _Part:
-    """An item that is being told. `final`: the event that ends it, once it is known."""
-
-    __slots__ = ("announced", "arguments", "final", "index", "item", "told")
-
-    def __init__(self, index: int, item: Item) -> None:
-        self.index = index
-        self.item = item
-        self.announced = False
-        self.told: list[str] = []
-        self.arguments: str | None = None
-        self.final: PartEnd | None = None
-
-
 class StreamReader:
     """Reads a stream, cut anywhere."""
 
@@ -120,9 +109,9 @@ class StreamReader:
         self._issues: list[Issue] = []
         self._known: set[str] = set()
         self._error: UpstreamError | None = None
-        self._parts: dict[int, _Part] = {}
-        self._by_name: dict[tuple[object, ...], _Part] = {}
-        self._waiting: deque[_Part] = deque()  # in the order of the output, not ended yet
+        self._parts: dict[int, ToldPart] = {}
+        self._by_name: dict[tuple[object, ...], ToldPart] = {}
+        self._waiting: deque[ToldPart] = deque()  # in the order of the output, not ended yet
         self._items: list[Item] = []
         self._behind: Behind | None = None  # once it is over
         self._said = MessageEnd(origin=ORIGIN)  # what the response said of itself at the beginning
@@ -173,7 +162,7 @@ class StreamReader:
         self._over = True
         for part in [part for part in self._waiting if part.final is None]:
             calls = isinstance(part.item, ToolCall)
-            told = part.arguments is not None if calls else bool(part.told)
+            told = part.arguments is not None if calls else part.has_told
             if calls and not told:
                 name = part.item.name  # type: ignore[attr-defined]
                 self._issue("unclosed_call", f"the stream ends inside a call of {name!r}, which is left out")
@@ -256,8 +245,8 @@ class StreamReader:
         item = read_output(told.item, "$.output", index)
         self._new(index, item if item is not None else _call(told.item, index))
 
-    def _new(self, index: int, item: Item) -> _Part:
-        part = _Part(len(self._parts), head(item))
+    def _new(self, index: int, item: Item) -> ToldPart:
+        part = ToldPart(len(self._parts), head(item))
         self._parts[index] = part
         self._by_name.setdefault(_names(item), part)
         self._waiting.append(part)
@@ -265,20 +254,24 @@ class StreamReader:
             self._announce(part)
         return part
 
-    def _announce(self, part: _Part) -> None:
+    def _announce(self, part: ToldPart) -> None:
         if not part.announced:
             part.announced = True
             self._events.append(PartStart(part.index, part.item))
 
     def _content_part(self, told: _Told, text: str) -> None:
         part = self._part(told, "response.content_part.added", text)
-        if part.announced or not isinstance(part.item, Assistant) or told.part is UNSET:
+        if not isinstance(part.item, Assistant) or told.part is UNSET:
+            return
+        part.move(told.content_index)
+        if part.announced:
             return
         try:
             refuses = _decode_part(told.part).type == "refusal"
         except msgspec.DecodeError:
             raise UpstreamError("the server sent a content part that is none", body=_start(text)) from None
         if refuses:
+            part.refuses = True
             part.item.content = [Refusal(text="")]
         self._announce(part)
 
@@ -291,7 +284,12 @@ class StreamReader:
         piece = _text(told.delta, type_, text)
         if piece:
             self._announce(part)
-            part.told.append(piece)
+            if told.content_index != part.at:
+                part.move(told.content_index)
+            if part.over:
+                self._events += part.next_texts()
+            part.refuses = type_ == _REFUSAL
+            part.pieces.append(piece)
             self._events.append(PartDelta(part.index, piece))
 
     def _item_done(self, told: _Told, text: str) -> None:
@@ -310,7 +308,7 @@ class StreamReader:
             raise UpstreamError(f"the item at output index {index} became another kind of item", body=_start(text))
         self._end(part, item)
 
-    def _misplaced(self, item: Item | None, index: int) -> _Part | None:
+    def _misplaced(self, item: Item | None, index: int) -> ToldPart | None:
         """The part that was announced at another index than its item is done at, if an id tells."""
         part = None if item is None or _names(item)[1] is None else self._by_name.get(_names(item))
         if part is None or part.final is not None:
@@ -318,7 +316,7 @@ class StreamReader:
         self._issue("changed_item", f"item {part.index} is done at output index {index}, where it was not announced")
         return part
 
-    def _end(self, part: _Part, item: Item | None) -> None:
+    def _end(self, part: ToldPart, item: Item | None) -> None:
         """The item is whole, or None. What its pieces left out is told now; it ends when those before it have."""
         if item is not None:
             if _names(item) != _names(part.item) or _namespace(part.item) not in (None, _namespace(item)):
@@ -326,14 +324,13 @@ class StreamReader:
             if isinstance(item, Assistant) and not part.announced and _refuses(item):
                 part.item.content = [Refusal(text="")]  # type: ignore[attr-defined]
             self._announce(part)
-            whole, told = content_text(item), "".join(part.told)
-            if not whole.startswith(told):
+            rest = part.rest(item)
+            if rest is None:
                 self._issue("changed_item", f"item {part.index} is not what its pieces said")
-            elif len(whole) > len(told):
-                self._events.append(PartDelta(part.index, whole[len(told) :]))
+            else:
+                self._events += rest
         self._announce(part)
-        part.told = []
-        part.final = PartEnd(part.index, item, origin=ORIGIN)
+        part.end(PartEnd(part.index, item, origin=ORIGIN))
         while self._waiting and self._waiting[0].final is not None:
             ended = self._waiting.popleft().final
             assert ended is not None
@@ -413,12 +410,11 @@ class StreamReader:
             if type(item) is not type(kept) or content_text(item) != content_text(kept):
                 self._issue("changed_item", f"the last event says something else of item {index} than was done")
 
-    def _final(self, part: _Part, item: Item | None) -> Item | None:
+    def _final(self, part: ToldPart, item: Item | None) -> Item | None:
         """The whole item of a part without `done`: that of the last event, else its pieces if they are whole."""
         if item is not None:
             return item
         self._issue("missing_event", f"item {part.index} was never done")
-        told = "".join(part.told)
         item = part.item
         if isinstance(item, ToolCall):
             if part.arguments is None:
@@ -429,14 +425,13 @@ class StreamReader:
                 self._issues_add(nameless(part.arguments))
                 return None
         elif isinstance(item, Assistant | Thinking):
-            refuses = isinstance(item, Assistant) and _refuses(item)
             item = head(item)
-            item.content = [Refusal(text=told) if refuses else Text(text=told)]  # type: ignore[attr-defined]
+            item.content = part.content()  # type: ignore[attr-defined]
         return item
 
     # Faults.
 
-    def _part(self, told: _Told, type_: str, text: str) -> _Part:
+    def _part(self, told: _Told, type_: str, text: str) -> ToldPart:
         part = self._parts.get(_index(told, type_, text))
         if part is None:
             raise UpstreamError(f"the server sent a {type_} for an item that it never announced", body=_start(text))

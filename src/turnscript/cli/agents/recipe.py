@@ -39,18 +39,23 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     `home`: the file where its users keep them; its ending says how they are written. `turnscript launch` leaves that
     file alone and gives them `by` an argument for each (`through` is the flag), by the text of one variable (`through`
-    is its name), or by a file of the same name in another folder (`through` is the variable that says where).
+    is its name), or by a file of the same name elsewhere (`through` is the variable that names the file or its folder).
     """
 
     values: dict[str, Any] | list[Any]
     home: str
-    by: Literal["arguments", "variable", "folder"]
+    by: Literal["arguments", "variable", "file", "folder"]
     through: str
 
     @property
     def file_name(self) -> str:
         """The file's name without its folder."""
         return self.home.rsplit("/", 1)[-1]
+
+    @property
+    def in_file(self) -> bool:
+        """Whether the client is given them in a file."""
+        return self.by in ("file", "folder")
 
 
 class Client(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,14 +107,14 @@ def setup(client: Client, gateway: Gateway, folder: Path) -> Setup:
         return Setup((*flags, *arguments), variables, {})
     if settings.by == "variable":
         return Setup(arguments, variables | {settings.through: json.dumps(values)}, {})
-    files = {folder / settings.file_name: _indented(values)}
-    return Setup(arguments, variables | {settings.through: str(folder)}, files)
+    file = folder / settings.file_name
+    place = file if settings.by == "file" else folder
+    return Setup(arguments, variables | {settings.through: str(place)}, {file: _written(settings, values)})
 
 
 def settings_text(settings: Settings, gateway: Gateway) -> str:
     """Settings as the text of the file where users keep them."""
-    values = _filled(settings.values, gateway.words)
-    return _toml(values) if settings.home.endswith(".toml") else _indented(values)
+    return _written(settings, _filled(settings.values, gateway.words))
 
 
 def program(text: str, gateway: Gateway) -> str:
@@ -133,6 +138,11 @@ def _filled(value: Any, words: Mapping[str, str]) -> Any:
     if isinstance(value, list | tuple):
         return [one for one in (_filled(one, words) for one in value) if one is not _ABSENT]
     return value
+
+
+def _written(settings: Settings, values: Any) -> str:
+    """Settings as their file holds them."""
+    return _toml(values) if settings.home.endswith(".toml") else _indented(values)
 
 
 def _indented(values: Any) -> str:
