@@ -125,7 +125,7 @@ def test_the_remedy_says_what_the_input_was_taken_for(arguments: list[str], reme
     [
         (b'{"a": "\xff"}', [], "expected UTF-8 text"),
         (b"\xff\xfe{", ["--from", "openai-chat"], "expected UTF-8 text"),
-        (b"[" * 100_000, [], "expected JSON of fewer levels"),
+        (b"[" * 1_000_000, [], "expected JSON of fewer levels"),
         (b'{"choices": [{"message": {}}]}', ["--side", "request"], "give a request; `turnscript convert` reads"),
     ],
 )

@@ -134,7 +134,7 @@ def test_a_link_keeps_the_name_by_which_it_is_called(tmp_path: Path) -> None:
         (b'{"chat_template":\n"oh \xe9"}', r"tokenizer_config\.json: line 2, column 5: byte 0xe9 is not UTF-8"),
         (b"", r"tokenizer_config\.json: line 1, column 1: the input is empty"),
         (b"[]", r"tokenizer_config\.json: Expected `object`, got `array`"),
-        (b'{"a": ' + b"[" * 100_000, r"tokenizer_config\.json: \$: the JSON is nested too deep"),
+        (b'{"a": ' + b"[" * 1_000_000, r"tokenizer_config\.json: \$: the JSON is nested too deep"),
     ],
 )
 def test_a_bad_configuration_is_told_with_its_place(tmp_path: Path, content: bytes, message: str) -> None:

@@ -151,8 +151,10 @@ def _path(file: str | None, config: str | None) -> Path:
 
 def _check_there(path: Path) -> None:
     """Raise Failed if there is no file. Only `add` makes one."""
-    if not path.exists():
-        raise Failed("there is no such file", place=str(path), remedy=f"check the path; {_ADD}")
+    try:
+        path.stat()  # not `exists`: since Python 3.14 that takes what may not be reached for missing
+    except (FileNotFoundError, NotADirectoryError):
+        raise Failed("there is no such file", place=str(path), remedy=f"check the path; {_ADD}") from None
 
 
 def _settings(option: str, given: Iterable[str], table: type[Struct], names: tuple[str, ...]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
 
 import msgspec
@@ -156,7 +157,12 @@ def find_prepared(out: Path) -> Prepared | None:
 
 def check_folder(out: str | os.PathLike[str]) -> None:
     """Raises InvalidInput where there is no such folder: most likely a typo, and no build that was not finished."""
-    if not Path(out).is_dir():
+    try:
+        # Not `is_dir`: since Python 3.14 that takes what may not be reached for missing.
+        there = S_ISDIR(os.stat(out).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        there = False
+    if not there:
         message = f"{os.fspath(out)}: there is no such folder; check the path"
         raise InvalidInput(message, expected="the folder that a build wrote to", got=os.fspath(out))
 

@@ -28,7 +28,7 @@ from turnscript.conversation import Assistant, Issue, Response, Text, Tool, Tool
 from turnscript.conversation import calls as calls_of
 from turnscript.engine.recent import MB, recent
 from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, raw_text
-from turnscript.gateway.schemasize import References, applications, unrolled
+from turnscript.gateway.schemasize import References, applications, too_deep, unrolled
 from turnscript.jsontext import Json, is_object, plain, text_of
 
 FindingKind = Literal[
@@ -118,6 +118,9 @@ def check_value(value: Any, schema: Json) -> Iterator[tuple[FindingKind, str, st
     validator = _validator(bytes(schema))
     if isinstance(validator, _Unusable):
         yield "schema_unusable", "", f"the tool's schema cannot be used: {validator.detail}"
+        return
+    if too_deep(validator.references, value):
+        yield "unchecked", "", "the schema could not be applied: nested too deep"
         return
     try:
         if validator.validator.is_valid(value):

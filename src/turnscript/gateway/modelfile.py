@@ -130,9 +130,18 @@ def _check_tokens(reader: Reads, at: Place, model: Model) -> None:
 def _check_local(reader: Reads, at: Place, model: Model) -> None:
     """What runs or lies on this machine must be there."""
     for address in model.backend:
-        if not address.is_web and not address.path.exists():
+        if not address.is_web and _missing(address.path):
             message = f"there is no file or folder {address.target}"
             reader.wrong((*at, "backend"), message, expected="a path that exists")
+
+
+def _missing(path: Path) -> bool:
+    """Whether nothing is there. Not `exists`: since Python 3.14 that takes what may not be reached for missing."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return True
+    return False
 
 
 def _check_aliases(reader: Reads, models: tuple[Model, ...]) -> None:
@@ -197,7 +206,7 @@ def _format(reader: Reads, at: Place, model: Model, own: Mapping[str, Format], c
 def _picked(reader: Reads, at: Place, model: Model, own: Mapping[str, Format], changed: Found) -> Found:
     """The format that is named, or that the model's file or names tell. `changed` goes before ai00's own."""
     known = own if changed.format is None else {changed.format.name: changed.format, **own}
-    files = [str(address.path) for address in model.backend if not address.is_web and address.path.exists()]
+    files = [str(address.path) for address in model.backend if not address.is_web and not _missing(address.path)]
     try:
         if model.format is not None:
             return named(model.format, known)

@@ -29,6 +29,9 @@ _KNOWN = ("http://json-schema.org/", "https://json-schema.org/")
 """Where the schemas of schemas are, which a validator brings along."""
 _WALKED = 10
 """How many objects may be looked at for each reference that may be followed: large schemas have few references."""
+_DEEPEST = 10_000
+"""How many parts of a schema may be applied one inside the other. Each stands on the validator's stack, which has no
+bound of its own: where 8 MB of it are full, at 20,000 to 300,000 parts, the process is gone."""
 
 Schema = dict[str, Any]
 
@@ -40,6 +43,7 @@ class References:
     def __init__(self, schema: Any) -> None:
         self.schema = schema
         self.unclear = False
+        self._objects = 0  # with something inside, or behind a reference: none other leads further
         self._dialect = str(schema.get(_DIALECT)) if isinstance(schema, dict) else ""
         self._id = "id" if _OLD in self._dialect else "$id"
         self._bases: dict[int, str] = {}  # of each object that refers to something, by its identity
@@ -51,11 +55,17 @@ class References:
             value, base = waiting.pop()
             if isinstance(value, dict):
                 base = self._enter(value, base)
-                if any(key in value for key in _REFERENCES):
+                refers = any(key in value for key in _REFERENCES)
+                if refers:
                     self._bases[id(value)] = base
+                self._objects += refers or any(isinstance(one, dict | list) for one in value.values())
                 waiting += [(one, base) for one in value.values()]
             elif isinstance(value, list):
                 waiting += [(one, base) for one in value]
+
+    def deepest(self, value: Any) -> int:
+        """How many parts of the schema are applied one inside the other at most: for each level of the value, all."""
+        return self._objects * _levels(value) if self._bases else self._objects
 
     def of(self, schema: Schema) -> list[str]:
         """The references of an object itself, as absolute as they can be."""
@@ -151,6 +161,22 @@ def applications(references: References, value: Any, most: int) -> int:
             waiting += [(one, part) for one in references.targets(schema)]
             waiting += islice(_inside(schema, part), most)
     return count
+
+
+def too_deep(references: References, value: Any) -> bool:
+    """Whether a schema may lead so deep into a value that a validator's stack cannot hold it."""
+    # To count is slow, so first what cannot be too deep, which is nearly everything.
+    return references.deepest(value) > _DEEPEST and applications(references, value, _DEEPEST) >= _DEEPEST
+
+
+def _levels(value: Any) -> int:
+    """How deep lists and objects are nested."""
+    levels, row = 0, [value]
+    while row:
+        levels += 1
+        held = [one.values() if isinstance(one, dict) else one for one in row]
+        row = [part for parts in held for part in parts if isinstance(part, dict | list)]
+    return levels
 
 
 def _inside(schema: Schema, value: Any) -> Iterator[tuple[Any, Any]]:
