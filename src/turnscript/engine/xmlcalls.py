@@ -105,7 +105,6 @@ class _Parameters(Machine):
         self._followers = _tags(open_, end, self._again)
         self._enders = _tags(close, *reading.ends)
         self._ends = reading.ends
-        self._reading = reading
         self.name = reading.head.get("name")
         self.id = reading.head.get("id")
         self._kinds = kinds_of(reading.tools, self.name)
