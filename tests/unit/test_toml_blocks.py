@@ -47,7 +47,7 @@ def test_calls_of_every_shape_are_read_from_their_blocks(tmp_path: Path, body: s
 @pytest.mark.parametrize(
     ("body", "old", "new", "words"),
     [
-        ("json-call", '"name"', '"nome"', "a tool call must be one JSON object with"),
+        ("json-call", '"name"', '"label"', "a tool call must be one JSON object with"),
         ("json-call", "{", "[", "a tool call must be one JSON object with"),
         ("python-call", '"a"=1', '"a":1', 'the arguments of a call must be written "key"=value'),
     ],
