@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec import Raw as RawJson
 
 from turnscript.byhand import MISTAKES, check_words, refuse_mistakes
-from turnscript.conversation import Assistant, Extra, Item, Request, Response, Settings, Usage
+from turnscript.conversation import Assistant, Extra, Request, Response, Settings, Usage
 from turnscript.errors import LossyConversion, TurnscriptError, UnknownName
 from turnscript.events import Event
 from turnscript.faults import fault_of, retry_headers
@@ -41,8 +41,6 @@ Body = dict[str, Any]
 
 OFFICIAL = "official"
 SEED = "seed"
-
-ItemT = TypeVar("ItemT", bound=Item)
 
 
 # Options: the members of a body that are generation settings.

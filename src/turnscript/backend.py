@@ -127,11 +127,10 @@ class Backend(ABC):
     """The wire of one kind of server. Subclasses set the class attributes and write the methods.
 
     `default_path`: what a base URL without a path stands for (`/v1`). `fills`: whether it takes a `suffix`. `pins`:
-    whether it takes a `slot`. `names_stops`: whether it says which stop string it met. `shows_control`: whether it can
-    be asked to show control tokens. `grammars`: the notations that it takes (`gbnf`, `kbnf`, `lark`, `json_schema`),
-    best first. `scores`: the member that asks for log probabilities, where it tells them. `generic`: a server that
-    tells nothing of itself is taken for one of this kind. `settings`: the sampling settings that all servers of this
-    kind know.
+    whether it takes a `slot`. `names_stops`: whether it says which stop string it met. `grammars`: the notations that
+    it takes (`gbnf`, `kbnf`, `lark`, `json_schema`), best first. `scores`: the member that asks for log probabilities,
+    where it tells them. `generic`: a server that tells nothing of itself is taken for one of this kind. `settings`: the
+    sampling settings that all servers of this kind know.
 
     One deployment may differ from the others of its kind: `extra` are members for every request, in place of those that
     are made; `drop` are members that this server does not know; `also` are settings that it does.
@@ -143,7 +142,6 @@ class Backend(ABC):
     fills: ClassVar[bool] = False
     pins: ClassVar[bool] = False
     names_stops: ClassVar[bool] = False
-    shows_control: ClassVar[bool] = False
     grammars: ClassVar[tuple[str, ...]] = ()
     scores: ClassVar[str] = ""
     generic: ClassVar[bool] = False

@@ -26,7 +26,7 @@ from turnscript.conversation import (
 )
 from turnscript.engine.correlate import shows
 from turnscript.engine.layout import document_literals
-from turnscript.engine.spans import Span
+from turnscript.engine.spans import Span, text_of_spans
 from turnscript.engine.table import Document
 from turnscript.format import Format
 from turnscript.jsontext import json_of
@@ -42,7 +42,7 @@ class Cut(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The prompt as one string."""
-        return _joined(self.spans)
+        return text_of_spans(self.spans)
 
 
 class Limit(Struct, frozen=True):
@@ -84,7 +84,7 @@ class Reference(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The example as one string."""
-        return _joined(self.conversation)
+        return text_of_spans(self.conversation)
 
 
 def reference(format_: Format) -> Reference:
@@ -271,7 +271,3 @@ def _escapes(format_: Format) -> Iterator[Escaped]:
 
 def _written(format_: Format, item: Item) -> str:
     return "".join([span.text for span in format_.spans(_request(item)) if not span.control])
-
-
-def _joined(spans: list[Span]) -> str:
-    return "".join([span.text for span in spans])

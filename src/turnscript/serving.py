@@ -61,7 +61,7 @@ class Stored(Struct, frozen=True, kw_only=True):
     failed: Callable[[bytes, TurnscriptError], bytes]
     """A response body that says why there is no answer."""
     left: Callable[[TurnscriptError, int], bytes]
-    """The event, of a number, that ends a stream for one who follows it; the answer itself goes on."""
+    """The event, of a number, that ends a stream for one who follows it, whatever becomes of the answer itself."""
     with_status: Callable[[bytes, str], bytes]
     """A response body with another status: `queued`, `in_progress`, `cancelled`."""
 

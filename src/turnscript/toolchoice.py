@@ -10,14 +10,13 @@ servers refuse it in their own words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from turnscript.api import Body, Rendering
-from turnscript.conversation import Request, Tool, ToolChoice, ToolsChange
+from turnscript.conversation import Request, Tool, ToolChoice, all_tools
 from turnscript.jsontext import Json, excerpt, plain, read_list, read_object
 
 _CALLED = ("function", "custom")
@@ -82,19 +81,11 @@ def offers_none(rendering: Rendering) -> bool:
     if not rendering.foreign:
         return False
     declared = False
-    for tool in _declared(rendering.request):
+    for tool in all_tools(rendering.request):
         declared = True
         if any(map(_is_called, tool.tools or (tool,))):
             return False
     return declared
-
-
-def _declared(request: Request) -> Iterator[Tool]:
-    """The tools of a request, and those that come in the course of its conversation."""
-    yield from request.tools
-    for item in request.items:
-        if isinstance(item, ToolsChange):
-            yield from item.added
 
 
 def _is_called(tool: Tool) -> bool:
@@ -104,7 +95,7 @@ def _is_called(tool: Tool) -> bool:
 def _names(request: Request, separator: str, *, spaces: bool = False) -> Names:
     """`spaces`: whether the name of a namespace that is not there stands for its tools."""
     names: Names = {}
-    for tool in _declared(request):
+    for tool in all_tools(request):
         for inner in tool.tools or (tool,):
             if inner.name is None or inner.type not in _CALLED:
                 continue
@@ -118,7 +109,7 @@ def _names(request: Request, separator: str, *, spaces: bool = False) -> Names:
 
 def _named(rendering: Rendering, choice: ToolChoice, name: str, names: Names) -> ToolChoice | None:
     written = [one["name"] for one in names.get(name, [])]
-    if name in written or not (written or any(tool.name == name for tool in _declared(rendering.request))):
+    if name in written or not (written or any(tool.name == name for tool in all_tools(rendering.request))):
         return choice
     if not written:
         rendering.lose_setting("tool_choice", "dropped", "the tool that it names has no form here")

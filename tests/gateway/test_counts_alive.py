@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,6 +12,7 @@ from tests.clocks import run_time
 from tests.gateway.scripted import HANG, Asked, Script, said
 from tests.gateway.stage import APIS, CHATS, Stage, body_of, connected, named, post, quiet
 from turnscript.api import Api
+from turnscript.gateway.logs import LOGGER
 
 COUNTED = [api for api in APIS if api.serving.count_path]
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
@@ -83,3 +85,26 @@ def test_a_client_that_goes_ends_a_count(stage: CountingStage, api: Api) -> None
 def test_a_client_that_goes_while_its_prompt_is_counted_ends_that(stage: CountingStage, api: Api, stream: bool) -> None:
     """A prompt that may be too long is counted before its model is asked."""
     assert left_while_counting(stage, post(api, body_of(api, stream=stream, text="Hello you " * 1500))) < 1.0
+
+
+@pytest.mark.parametrize("api", COUNTED, ids=named)
+def test_a_client_that_goes_before_its_text_has_come_is_logged_as_gone(
+    stage: CountingStage, api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = post(api, body_of(api, stream=False)).replace(
+        api.endpoint.encode() + b" ", api.serving.count_path.encode() + b" "
+    )
+
+    async def run() -> None:
+        async with connected(stage.url) as (_, writer):
+            writer.write(whole[:-9])
+            while not stage.gateway.service.room.taken:
+                await asyncio.sleep(0.002)
+
+    with caplog.at_level(logging.INFO, LOGGER):
+        asyncio.run(asyncio.wait_for(run(), 20))
+        stage.until(stage.idle)
+        stage.until(lambda: [one for one in caplog.records if one.getMessage() == "counted"])
+    (line,) = [one for one in caplog.records if one.getMessage() == "counted"]
+    assert 499 == line.fields["status"]  # type: ignore[attr-defined]
+    assert not stage.asks[0]

@@ -22,7 +22,7 @@ from tests.gateway.ailing import SMILES, TOKENS, Model
 from tests.gateway.scripted import Asked, Script, Scripted, said
 from turnscript.gateway import doctor, doctor_load
 from turnscript.gateway.config import Config
-from turnscript.gateway.doctor_findings import Check, worst
+from turnscript.gateway.doctor_findings import Check
 from turnscript.gateway.doctor_probe import PATIENCE, Patient
 from turnscript.gateway.doctor_server import stop_in
 from turnscript.gateway.embedded import Embedded
@@ -484,8 +484,3 @@ def test_a_stop_string_is_chosen_where_two_pieces_meet() -> None:
     assert stop_in([" ", " ", " "]) is None
     assert stop_in(["\ufffd", "\ufffd", "\ufffd"]) is None
     assert stop_in([]) is None
-
-
-def test_the_state_of_all_is_the_worst() -> None:
-    assert "ok" == worst([])
-    assert "fault" == worst([Check(name="a", state=state, detail="d") for state in ("ok", "fault", "warning")])

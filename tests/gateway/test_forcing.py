@@ -266,21 +266,19 @@ def test_a_shape_without_instructions_makes_some() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "arguments", "lost", "changed", "kept"),
+    ("shape", "lost", "changed", "kept"),
     [
-        (None, {}, 0, False, False),
-        (ResponseFormat("text"), {}, 0, False, False),
-        (SHAPE, {}, 1, True, True),
-        (SHAPE, {"instruct": False}, 1, False, True),
-        (SHAPE, {"enforced": True}, 0, False, True),
-        (ResponseFormat("grammar"), {}, 1, False, False),
+        (None, 0, False, False),
+        (ResponseFormat("text"), 0, False, False),
+        (SHAPE, 1, True, True),
+        (ResponseFormat("grammar"), 1, False, False),
     ],
 )
 def test_what_is_asked_for_is_what_there_is_to_ask(
-    shape: ResponseFormat | None, arguments: dict[str, bool], lost: int, changed: bool, kept: bool
+    shape: ResponseFormat | None, lost: int, changed: bool, kept: bool
 ) -> None:
     asked = request(response_format=shape)
-    made = structured(asked, **arguments)
+    made = structured(asked)
     assert (lost, changed, kept) == (len(made.losses), made.request is not asked, made.shape is not None)
 
 

@@ -48,15 +48,31 @@ def test_a_line_for_programs_has_none_either_and_says_the_same() -> None:
     assert HOSTILE == json.loads(stream.getvalue())["said"]
 
 
-def test_the_message_of_an_error_is_shown_in_a_traceback_without_them() -> None:
-    stream = io.StringIO()
-    set_up(as_json=False, redact=False, stream=stream)
+def failed() -> None:
     try:
         raise ValueError(HOSTILE)
     except ValueError:
         logging.getLogger(LOGGER).warning("failed", exc_info=sys.exc_info())
+
+
+def test_the_message_of_an_error_is_shown_in_a_traceback_without_them() -> None:
+    stream = io.StringIO()
+    set_up(as_json=False, redact=False, stream=stream)
+    failed()
     assert UNSEEN.search(stream.getvalue()) is None
     assert SHOWN.split(r"\n", maxsplit=1)[0] in stream.getvalue()
+
+
+@pytest.mark.parametrize("redact", [True, False])
+def test_a_line_for_programs_holds_its_traceback_and_the_message_only_where_that_may_be_told(redact: bool) -> None:
+    stream = io.StringIO()
+    set_up(as_json=True, redact=redact, stream=stream)
+    failed()
+    (line,) = stream.getvalue().splitlines()
+    told = json.loads(line)["traceback"]
+    assert "in failed" in told
+    assert "ValueError" in told
+    assert redact == (HOSTILE not in told)
 
 
 @pytest.mark.parametrize("as_json", [True, False], ids=["json", "lines"])

@@ -58,6 +58,26 @@ def test_all_who_wait_for_a_server_that_answers_go_on() -> None:
     assert alone == together
 
 
+def test_a_server_that_does_not_answer_yet_is_taken_for_what_the_others_are() -> None:
+    """They serve the same model: one of them is enough to begin with, and the others are asked again later."""
+
+    async def run() -> tuple[list[str], list[bool]]:
+        async with Scripted(Model()) as server:
+            config = Config.for_backend(server.url, "rwkv-universal")
+            away = Config.for_backend("http://127.0.0.1:9", "rwkv-universal").models[0].backend
+            model = replace(config.models[0], backend=(*away, *config.models[0].backend))
+            served = Served(model, config, 0)
+            await served.ready()
+            members = served.pool.members
+            await served.close()
+            return [one.upstream.backend.name for one in members], [one.healthy for one in members]
+
+    kinds, healthy = asyncio.run(run())
+    assert 1 == len(set(kinds))
+    assert 2 == len(kinds)
+    assert healthy[1]
+
+
 def test_who_does_not_wait_any_longer_takes_nothing_from_the_others() -> None:
     speaks, speaking = threading.Event(), Model()
 

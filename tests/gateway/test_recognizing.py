@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -78,6 +79,9 @@ def test_why_a_server_cannot_be_asked_is_told() -> None:
     assert "or use http" in asyncio.run(run())
     assert "nothing listens there" in why("http://127.0.0.1:9")
     assert "no host of that name" in why("http://nowhere.invalid:8080")
+    assert re.search(
+        "^cannot connect to http://255.255.255.255:9: .+; check the network", why("http://255.255.255.255:9")
+    )
 
 
 def test_a_server_that_is_still_loading_is_told_as_that() -> None:

@@ -110,7 +110,7 @@ def test_no_secret_is_in_a_recording(tmp_path: Path) -> None:
 def test_a_secret_that_two_pieces_share_is_hidden_and_the_pauses_stay(tmp_path: Path) -> None:
     file = tmp_path / "split.jsonl"
     body = b'{"choices":[{"text":"sk-secret","finish_reason":"stop"}]}'
-    steps: list[Any] = [said(body)[0][: -len(body)], body[:22], 0.05, body[22:]]
+    steps: list[Any] = [said(body)[0][: -len(body)], body[:22], 0.3, body[22:]]
 
     async def run() -> None:
         async with Scripted(steps) as server, record(Upstream(server.url, PLAIN, "sk-secret"), file) as upstream:
@@ -119,7 +119,7 @@ def test_a_secret_that_two_pieces_share_is_hidden_and_the_pauses_stay(tmp_path: 
     asyncio.run(run())
     [exchange] = read_exchanges(file)
     assert body.replace(b"sk-secret", b"*********") == b"".join(data for _, data in exchange.pieces)
-    assert 0.04 < exchange.pieces[-1][0] < 1
+    assert 0.02 < exchange.pieces[-1][0] < 60  # a machine that stops reads the first piece late
 
 
 def line(**members: Any) -> str:

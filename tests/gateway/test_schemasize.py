@@ -113,6 +113,26 @@ def test_a_part_of_a_schema_is_counted_for_each_part_of_a_value_that_it_is_appli
     assert 4 == applications(References({"not": {"not": {"type": "null"}}, "if": True, "then": {}}), 1, 100)
 
 
+@pytest.mark.parametrize("key", ["dependentSchemas", "patternProperties", "properties"])
+def test_a_schema_under_a_name_is_applied_as_its_keyword_says(key: str) -> None:
+    schema = {key: {"a": {"type": "integer"}, "b": {"type": "integer"}}}
+    value = {"a": 1, "c": 2, "d": 3}
+    expected = {"dependentSchemas": 1 + 2, "patternProperties": 1 + 2 * 3, "properties": 1 + 1}[key]
+    assert expected == applications(References(schema), value, 100)
+
+
+def test_references_into_one_anothers_insides_are_followed_only_so_far() -> None:
+    """Each is walked through anew: a thousand of them in one another, a few kilobytes, would be a million objects."""
+    schema: dict[str, Any] = {}
+    inside: Any = True
+    for _ in range(60):
+        inside = {"properties": {"a": inside}}
+    schema |= inside
+    schema["allOf"] = [{"$ref": "#" + "/properties/a" * level} for level in range(1, 60)]
+    assert 100 == unrolled(References(schema), 100)
+    assert 60 == unrolled(References(schema), 1_000)
+
+
 def chain(levels: int, reference: str) -> dict[str, Any]:
     """Definitions that refer to the next one twice, by `reference` with its number."""
     steps = {f"d{at}": {"anyOf": [{"$ref": reference.format(at + 1)}] * 2} for at in range(levels)}

@@ -12,6 +12,8 @@ from tests.gateway.scripted import END, sse
 from tests.gateway.stage import APIS, Stage, Told, answer, piece
 from tests.sdks import openai_sdk
 from turnscript.gateway.headers import LOSSES, POLICY, REPORT
+from turnscript.gateway.texts import echoed
+from turnscript.losses import Loss
 
 [API] = [api for api in APIS if api.serving.bare]
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
@@ -65,6 +67,16 @@ def test_an_echo_that_cannot_be_is_a_loss_or_refused(stage: Stage, members: dict
     assert "$.echo" in str(refused.error)
 
 
+def test_an_echo_before_a_text_that_fills_a_hole_is_a_loss() -> None:
+    request = API.parse_request(b'{"model":"m","prompt":"Once","suffix":" time","echo":true}')
+    losses: list[Loss] = []
+    assert "Once" == echoed(request, "Once", fills=False, losses=losses)
+    assert None is echoed(request, "Once", fills=True, losses=losses)
+    assert [("$.echo", "dropped", "the text stands in a hole of the prompt")] == [
+        (loss.path, loss.kind, loss.detail) for loss in losses
+    ]
+
+
 def test_the_best_of_several_is_a_loss_or_refused_and_of_one_nothing(stage: Stage) -> None:
     stage.play(answer(" upon"))
     told = ask(stage, best_of=3)
@@ -82,6 +94,7 @@ def test_the_best_of_several_is_a_loss_or_refused_and_of_one_nothing(stage: Stag
         {"echo": "yes"},
         {"best_of": "two"},
         {"best_of": 0},
+        {"suffix": 7},
         {"prompt": 7},
         {"prompt": []},
         {"prompt": [True]},

@@ -77,7 +77,6 @@ class LlamaCpp(Backend):
     title = "llama.cpp server"
     pins = True
     names_stops = True
-    shows_control = True
     grammars = ("gbnf",)
     scores = "n_probs"
     settings = (

@@ -236,9 +236,6 @@ class Flags(Struct, frozen=True):
 
     tags: Mapping[str, str]
 
-    def __hash__(self) -> int:
-        return hash(tuple(self.tags.items()))
-
 
 class Generation(Struct, frozen=True):
     """How a prompt ends so that the model goes on, and the strings that end what it writes.
@@ -258,9 +255,6 @@ class Generation(Struct, frozen=True):
     prefill: str = ""
     stops_of_call: tuple[str, ...] = ()
     stripped: bool = False
-
-    def __hash__(self) -> int:
-        return hash((self.stops, self.stops_with_tools, self.kind, self.thinking_kind, self.thinking_prefill))
 
 
 class Document(Struct, frozen=True):

@@ -135,13 +135,18 @@ class Apart:
                 let_go(error)
 
     async def _keep(self, api: Api, prepared: Prepared, body: bytes, log: EventLog | None, last: bytes) -> None:
-        """Keep how it ended, and only then tell it. There is nobody who could be told that it was not kept."""
+        """Keep how it ended, and only then tell it. Where it is not kept, whoever follows is told so, as those are
+        who ask for it later."""
+        stored = api.serving.stored
+        assert stored is not None
         kept = log is not None and not log.overflowed
         try:
             events = [*log.events, *_events(last)] if log is not None and kept else None
             await self._keeping.keep(api, prepared, body, events=events)
         except StorageUnavailable as error:
             say(logging.ERROR, "answer not kept", id=prepared.reply.id, error=str(error))
+            if log is not None:
+                log.add(stored.left(error, log.next))
         else:
             _log(log, last)
 

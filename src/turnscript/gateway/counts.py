@@ -41,7 +41,7 @@ class Count:
             visit.settle()
             await visit.refuse(error)
         except ClientGone:
-            return
+            visit.status = CLIENT_GONE
         except asyncio.CancelledError:
             if not visit.ended_by:
                 raise

@@ -101,7 +101,6 @@ class Database:
         self._thread: threading.Thread | None = None
         self._closing = False
         self._timer: asyncio.TimerHandle | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._connection: sqlite3.Connection | None = None
         self._print: tuple[int, int] | None = None
         self._look_again = 0.0
@@ -172,18 +171,10 @@ class Database:
                 name = f"database {self.path.name if self.path else 'in memory'}"
                 self._thread = threading.Thread(target=self._run, name=name, daemon=True)
                 self._thread.start()
-            if urgent or not self._wake_soon():
+            if urgent:
                 self._wake.notify()
-
-    def _wake_soon(self) -> bool:
-        """Let what nobody waits for wait for others of its kind: a transaction costs more than what is done in it."""
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            return False
-        if self._timer is None or self._loop is not loop:
-            self._timer, self._loop = loop.call_later(_MOMENT, self._wake_now), loop
-        return True
+            elif self._timer is None:  # what nobody waits for waits for others: a transaction costs more than its work
+                self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._wake_now)
 
     def _wake_now(self) -> None:
         self._timer = None
@@ -229,7 +220,9 @@ class Database:
 
     def _attempt(self, jobs: list[_Job], run: Callable[[list[_Job]], list[Outcome]]) -> bool:
         """Do some jobs, and what helps where that fails: wait, make room, begin a new file. False if nothing did."""
-        for chance in (1, 2, 3):
+        chances = 3
+        while True:
+            chances -= 1
             try:
                 outcomes = run(jobs)
             except _ERRORS as error:
@@ -238,7 +231,7 @@ class Database:
                 if kind == "locked":
                     self._try_later(jobs, error)
                     return True
-                if chance < 3 and self._help(kind, error):
+                if chances and self._help(kind, error):
                     continue
                 if len(jobs) > 1:
                     self._one_by_one(jobs, kind, error)
@@ -251,7 +244,6 @@ class Database:
                 elif job.done is not None:
                     job.done(result, None)
             return True
-        return False
 
     def _one_by_one(self, jobs: list[_Job], kind: str, error: Exception) -> None:
         """What one job does is not the fault of the others; but where several fail, no more are tried."""
@@ -306,7 +298,7 @@ class Database:
     def _help(self, kind: str, error: Exception) -> bool:
         """Do something about a failure; returns whether it is worth trying again."""
         if kind == "full":  # by our own bound: where the disk is full, deleting helps nobody
-            return self._used() > self._bounds.size * 8 // 10 and self._evict(share=10) > 0
+            return _used(self._connection) > self._bounds.size * 8 // 10 and self._evict(share=10) > 0
         if kind == "corrupt":
             return self._begin_anew(error)
         if kind == "unwritable":
@@ -341,6 +333,8 @@ class Database:
         for _ in (1, 2):
             try:
                 opened = connect(self.path, self._schema, self._bounds.size)
+                if held is not None:
+                    self._carry_over(held, opened)
             except (sqlite3.Error, OSError) as error:
                 if kind_of(error) == "corrupt" and self._begin_anew(error):
                     continue
@@ -349,8 +343,6 @@ class Database:
         else:
             return self._degrade(held, sqlite3.DatabaseError("a new file is broken as well"))
         self._connection, self._print = opened, fingerprint(self.path)
-        if held is not None:
-            self._carry_over(held, opened)
         self.degraded = ""
         return opened
 
@@ -372,7 +364,8 @@ class Database:
         return held
 
     def _carry_over(self, held: sqlite3.Connection, opened: sqlite3.Connection) -> None:
-        """What was kept in memory meanwhile goes into the file."""
+        """What was kept in memory meanwhile goes into the file; what has no room beside what the file holds is lost.
+        Raises sqlite3.Error where it may go there later, and closes the file then."""
         try:
             opened.execute("BEGIN IMMEDIATE")
             for (table,) in held.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
@@ -383,10 +376,12 @@ class Database:
             opened.execute("COMMIT")
         except sqlite3.Error as error:
             _roll_back(opened)
+            if kind_of(error) in KINDS.values() and _used(held) + _used(opened) <= self._bounds.size:
+                opened.close()
+                raise
             self.counts["lost"] += 1
             say(logging.WARNING, "database_not_carried_over", path=str(self.path), error=str(error))
-        finally:
-            held.close()
+        held.close()
 
     def _begin_anew(self, error: Exception) -> bool:
         """Move a broken file aside. False where that was done too often: then the disk is what is broken."""
@@ -416,7 +411,7 @@ class Database:
     def _keep_house(self) -> None:
         now = time.monotonic()
         try:
-            if self._used() > self._bounds.size * 9 // 10:
+            if _used(self._connection) > self._bounds.size * 9 // 10:
                 self._evict(share=20)
             if now >= self._housekeeping:
                 self._housekeeping = now + _HOUSEKEEPING
@@ -426,16 +421,6 @@ class Database:
             self.counts[f"failed_{kind_of(error)}"] += 1
             if kind_of(error) == "corrupt":
                 self._begin_anew(error)
-
-    def _used(self) -> int:
-        """Bytes of the file that hold something."""
-        if self._connection is None:
-            return 0
-        (pages,), (free,), (size,) = (
-            self._connection.execute(f"PRAGMA {what}").fetchone()
-            for what in ("page_count", "freelist_count", "page_size")
-        )
-        return int((pages - free) * size)
 
     def _evict(self, share: int) -> int:
         """Delete one of `share` entries, the oldest; returns how many."""
@@ -457,6 +442,16 @@ class Database:
             _roll_back(connection)
             raise
         return gone
+
+
+def _used(connection: sqlite3.Connection | None) -> int:
+    """Bytes of a file that hold something."""
+    if connection is None:
+        return 0
+    (pages,), (free,), (size,) = (
+        connection.execute(f"PRAGMA {what}").fetchone() for what in ("page_count", "freelist_count", "page_size")
+    )
+    return int((pages - free) * size)
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:

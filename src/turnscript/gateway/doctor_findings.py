@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
@@ -67,11 +66,6 @@ class Findings:
             remedy="; ".join(self._remedies),
             figures=self.figures,
         )
-
-
-def worst(checks: Iterable[Check]) -> State:
-    """The state of all of them together."""
-    return max((check.state for check in checks), key=STATES.index, default="ok")
 
 
 def remedy_for(error: TurnscriptError) -> str:

@@ -262,23 +262,20 @@ class Structured(Struct):
     shape: ResponseFormat | None
 
 
-def structured(request: Request, *, enforced: bool = False, instruct: bool = True) -> Structured:
-    """Ask for the shape that the response format names. `enforced`: the backend sees to it.
+def structured(request: Request) -> Structured:
+    """Ask for the shape that the response format names.
 
     The words stand at the end of the first instructions: a session asks for one shape in all its requests, so its
-    prompts keep their beginning. `instruct`: whether there are any words.
+    prompts keep their beginning.
     """
     shape = request.settings.response_format
     if shape is None or shape.type == "text":
         return Structured(request, [], None)
-    if enforced:
-        return Structured(request, [], shape)
     path = request.paths.get("response_format", "$.response_format")
     if shape.type not in _SHAPES:
         return Structured(request, [Loss(path, "dropped", f"{shape.type!r} is no shape that is known here")], None)
-    asked = _asked(request, _instruction(shape)) if instruct else request
-    how = "asked for in words" if instruct else "not asked for"
-    return Structured(asked, [Loss(path, "approximated", f"structured output is not enforced: it is {how}")], shape)
+    loss = Loss(path, "approximated", "structured output is not enforced: it is asked for in words")
+    return Structured(_asked(request, _instruction(shape)), [loss], shape)
 
 
 _SHAPES = ("json_object", "json_schema")

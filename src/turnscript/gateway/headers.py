@@ -16,7 +16,7 @@ POLICY = "x-turnscript-loss-policy"
 COUNTED = "x-turnscript-token-count"
 
 CUT = "turnscript.cut"
-"""In the scope of a request: what cuts its connection."""
+"""In the scope of a request, where the gateway's server puts it: what cuts its connection."""
 WATCH = "turnscript.watch"
 """The same: what is given a function to call when the client leaves before its answer is whole."""
 ARRIVED = "turnscript.arrived"

@@ -211,15 +211,14 @@ class Followed(StreamingResponse):
 
 def _cutting(scope: Any, send: Send, stall: float) -> Send:
     """The same way to the client, cut where it takes nothing for so many seconds."""
-    loop, cut = asyncio.get_running_loop(), scope.get(CUT)
+    loop, cut = asyncio.get_running_loop(), scope[CUT]
 
     async def taken(message: Any) -> None:
-        timer = loop.call_later(stall, cut) if cut is not None else None
+        timer = loop.call_later(stall, cut)
         try:
             await send(message)
         finally:
-            if timer is not None:
-                timer.cancel()
+            timer.cancel()
 
     return taken
 

@@ -174,10 +174,8 @@ def check_name(name: object, place: str) -> str:
     return name
 
 
-def own_settings(given: Any, table: type[Struct], names: tuple[str, ...], place: str) -> dict[str, Any]:
+def own_settings(given: Mapping[str, Any], table: type[Struct], names: tuple[str, ...], place: str) -> dict[str, Any]:
     """What a key has of its own of a table's settings. Raises InvalidConfig."""
-    if not isinstance(given, dict):
-        raise InvalidConfig("expected an object", path=place, expected="an object")
     kinds, read = fields_of(table), {}
     for name, value in given.items():
         if name not in names:

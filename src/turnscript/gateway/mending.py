@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from turnscript.conversation import Request, System, Text, ToolsChange
+from turnscript.conversation import Request, System, Text, all_tools
 from turnscript.gateway.toolset import names_of
 
 LONGEST = 32 * 1024
@@ -59,9 +59,8 @@ class Mends(NamedTuple):
 
 def mends(request: Request) -> Mends:
     """What clients mend in the calls of a conversation."""
-    later = [tool for item in request.items if isinstance(item, ToolsChange) for tool in item.added]
     told = {}
-    for tool in (*request.tools, *later):
+    for tool in all_tools(request):
         for name, one in zip(names_of(tool), tool.tools or [tool], strict=False):
             told[name] = mend_of(b"" if one.parameters is None else bytes(one.parameters))
     known = told.keys() & TIDIED.keys()

@@ -15,7 +15,6 @@ from turnscript.gateway.kinds import UNFIT, fits_header
 from turnscript.gateway.layers import Place
 from turnscript.gateway.secret import Secret
 
-SETTINGS = ("headers", "headers_env", "headers_file")
 _AUTHORIZATION = "authorization"
 
 

@@ -35,6 +35,7 @@ from turnscript.conversation import (
     ToolChoice,
     ToolResult,
     ToolsChange,
+    all_tools,
 )
 from turnscript.engine.bodies import tool_line
 from turnscript.engine.prompt import Prompt
@@ -128,7 +129,7 @@ class _Offering:
         self._options = options
         self._losses: list[Loss] = []
         self._names: dict[tuple[str | None, str], str] = {}
-        self._taken = {tool.name for tool in _plain_tools(request) if tool.name is not None}
+        self._taken = {tool.name for tool in all_tools(request) if tool.type != NAMESPACE and tool.name is not None}
         self._origins: dict[str, Origin] = {}
         self._callable: dict[str, Tool] = {}
         self._turns = format_.document.turns
@@ -381,14 +382,6 @@ def _grouped(pairs: Iterable[tuple[str | None, str]]) -> dict[str | None, list[s
     for key, name in pairs:
         found.setdefault(key, []).append(name)
     return found
-
-
-def _plain_tools(request: Request) -> Iterator[Tool]:
-    """All tools whose names are the client's own."""
-    yield from (tool for tool in request.tools if tool.type != NAMESPACE)
-    for item in request.items:
-        if isinstance(item, ToolsChange):
-            yield from (tool for tool in item.added if tool.type != NAMESPACE)
 
 
 def _placed(tools: Sequence[Tool], paths: Sequence[str] = ()) -> Iterator[Tool]:

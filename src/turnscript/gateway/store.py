@@ -243,6 +243,11 @@ class EventLog:
         self._over = False
         self._news = asyncio.Event()
 
+    @property
+    def next(self) -> int:
+        """The number of the event that comes next."""
+        return self._gone + len(self.events)
+
     def add(self, *events: bytes) -> None:
         """More events; the number of each is how many came before it.
 
@@ -273,7 +278,7 @@ class EventLog:
         at = max(0, after + 1)
         while True:
             news = self._news
-            while at < self._gone + len(self.events):
+            while at < self.next:
                 if at < self._gone:
                     raise Behind(at)
                 yield self.events[at - self._gone]

@@ -79,14 +79,13 @@ class Visit:
         self.ended_by = ""
         self.status = 200
         self._served: Served | None = None
-        self._cut: Callable[[], None] = scope.get(CUT, _nothing)
-        self._watch: Callable[[Callable[[], None]], None] | None = scope.get(WATCH)
-        self._arrived: Callable[[], bool] = scope.get(ARRIVED, _not_known)
-        self._together: Callable[[], None] = scope.get(TOGETHER, _nothing)
+        self._cut: Callable[[], None] = scope[CUT]
+        self._watch: Callable[[Callable[[], None]], None] = scope[WATCH]
+        self._arrived: Callable[[], bool] = scope[ARRIVED]
+        self._together: Callable[[], None] = scope[TOGETHER]
         self._receive = receive
         self._send = send
         self._task = asyncio.current_task()
-        self._watcher: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._beginning: asyncio.Task[None] | None = None
 
@@ -149,23 +148,11 @@ class Visit:
 
     def watch(self) -> None:
         """From now on the client's leaving ends the request."""
-        if self._watch is not None:
-            self._watch(self._left)
-            return
-        if self._watcher is None:
-            self._watcher = asyncio.get_running_loop().create_task(self._until_gone())
+        self._watch(self._left)
 
     def unwatch(self) -> None:
         """From now on it does not."""
-        if self._watch is not None:
-            self._watch(_nothing)
-        elif self._watcher is not None:
-            self._watcher.cancel()
-            self._watcher = None
-
-    async def _until_gone(self) -> None:
-        await self.gone()
-        self._left()
+        self._watch(_nothing)
 
     def _left(self) -> None:
         self.give_up(None, LEFT)
@@ -189,9 +176,6 @@ class Visit:
     def settle(self) -> None:
         """The request is over: nothing can end it early any more."""
         self.ended_by = self.ended_by or "itself"
-        if self._watcher is not None:
-            self._watcher.cancel()
-            self._watcher = None
 
     def forget(self) -> tuple[list[Item], int]:
         """Let go of all that the request took, and of the error that ended it, which is told by now. Returns the items
@@ -299,10 +283,5 @@ def let_go(error: BaseException | None) -> None:
         error = error.__cause__ or error.__context__
 
 
-def _not_known() -> bool:
-    """Whether all of the body has come, where the server does not tell."""
-    return False
-
-
 def _nothing() -> None:
-    """What is done to a connection that cannot be cut or made to wait, or when a client leaves that nobody minds."""
+    """What is done when a client leaves that nobody minds."""

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from turnscript.engine.escape import Escape
 from turnscript.engine.spans import flatten
+from turnscript.engine.states import model_turn
 from turnscript.engine.table import Document, Generation, Segment, ToolsPlace, Turn
 from turnscript.format import Format
 from turnscript.tableio.probe import check_reading
@@ -69,15 +70,9 @@ def _base(table: Table, known: Mapping[str, Format]) -> Format:
     prefix = next((text_at(table[key], table.at(key)) for key in (_PREFIX, _THINKING_PREFIX) if key in table), "")
     labelled = bool(prefix.strip()) and not prefix.lstrip().startswith(_OPENS_A_TAG)
     for name, format_ in known.items():
-        if name.startswith(_FAMILY) and labelled != bool(_speaking(format_.document).close):
+        if name.startswith(_FAMILY) and labelled != bool(model_turn(format_.document).close):
             return format_
     raise InvalidFormat(f"no format is called {_FAMILY}...: there is nothing to configure", path=SECTION)
-
-
-def _speaking(document: Document) -> Turn:
-    """The model's turn."""
-    kind = document.generation.kind
-    return next(turn for turn in document.turns if any(one.kind == kind for one in turn.segments))
 
 
 # Names of roles.
@@ -85,7 +80,7 @@ def _speaking(document: Document) -> Turn:
 
 def _names(table: Table, document: Document) -> dict[str, str]:
     """What roles are called, by role, where the section says."""
-    pattern, expected = _LABELS if not _speaking(document).close else _TAGS
+    pattern, expected = _LABELS if not model_turn(document).close else _TAGS
     given = {role: key for key, role in _ROLES.items() if key in table}
     taken = {_name_in(turn): turn.role for turn in document.turns if turn.role not in given}
     found: dict[str, str] = {}
@@ -135,7 +130,7 @@ def _follower(document: Document, names: Mapping[str, str]) -> Callable[[str], s
 
 def _with_prefix(table: Table, document: Document, follow: Callable[[str], str]) -> Document:
     """What opens the model's turn. White space that the prefix leaves out is the model's to write."""
-    turn = _speaking(document)
+    turn = model_turn(document)
     if _PREFIX not in table:
         return document
     prefix = follow(text_at(table[_PREFIX], table.at(_PREFIX)))
@@ -179,7 +174,7 @@ def _thinking_prefill(table: Table, document: Document, follow: Callable[[str], 
         return document.generation.thinking_prefill
     path = table.at(_THINKING_PREFIX)
     prefix = follow(text_at(table[_THINKING_PREFIX], path))
-    turn = _speaking(document)
+    turn = model_turn(document)
     thought = document.segment(document.generation.thinking_kind)
     opened, opening = f"{turn.open}{turn.lead}", f"{thought.open}{thought.head_end}"
     prefill = prefix.removeprefix(opened)

@@ -82,12 +82,12 @@ def wrong_type(path: str, expected: str, value: Any) -> InvalidFormat:
     return InvalidFormat(f"expected {expected}, found {got}", path=path, expected=expected, got=got)
 
 
-def not_among(path: str, what: str, got: str, known: Iterable[str], advice: str = "") -> InvalidFormat:
+def not_among(path: str, what: str, got: str, known: Iterable[str]) -> InvalidFormat:
     """The error for a word that is none of the known ones; offers the nearest."""
     words = list(known)
     close = difflib.get_close_matches(got, words, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"known here: {', '.join(words) or 'none'}"
-    message = f"{what} {got!r}; {hint}{advice}"
+    message = f"{what} {got!r}; {hint}"
     return InvalidFormat(message, path=path, expected=f"one of: {', '.join(words)}", got=got)
 
 

@@ -7,7 +7,7 @@ the client runs gets the slot that such calls have.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from copy import copy
 from hashlib import blake2b
 
@@ -25,7 +25,7 @@ from turnscript.conversation import (
     Tool,
     ToolCall,
     ToolResult,
-    ToolsChange,
+    all_tools,
 )
 from turnscript.grouping import slot_of
 from turnscript.losses import Loss
@@ -66,7 +66,7 @@ class Naming:
         self._taken: set[tuple[str, str]] = set()
         self._namespaced: dict[str, tuple[str, Tool]] = {}
         self._plain = {tool.name: tool for tool in request.tools if tool.type != NAMESPACE}
-        self._searches = {tool.name for tool in _all_tools(request) if is_search(tool)}
+        self._searches = {tool.name for tool in all_tools(request) if is_search(tool)}
         for space in request.tools:
             for tool in space.tools if space.type == NAMESPACE else ():
                 self._namespaced[f"{space.name}{NAMESPACE_SEPARATOR}{tool.name}"] = (space.name or "", tool)
@@ -141,11 +141,3 @@ def _call_prefix(call: ToolCall) -> str:
     if slot_of(call) == TOOL_SEARCH_CALL:
         return "tsc_"
     return "ctc_" if call.custom else "fc_"
-
-
-def _all_tools(request: Request) -> Iterator[Tool]:
-    """The tools of a request, and those that come later in its conversation."""
-    yield from request.tools
-    for item in request.items:
-        if isinstance(item, ToolsChange):
-            yield from item.added

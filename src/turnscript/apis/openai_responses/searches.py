@@ -13,11 +13,19 @@ Searches that the server runs, and items of any other form, stay verbatim: nobod
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from turnscript.apis.openai_responses.slots import STRING, TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT
 from turnscript.apis.openai_responses.tools import NAMESPACE, SEARCH, found_text, is_client_run, is_search, read_tools
-from turnscript.conversation import Extra, Hints, Item, Request, Text, Tool, ToolCall, ToolResult, ToolsChange
+from turnscript.conversation import (
+    Extra,
+    Hints,
+    Item,
+    Request,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolsChange,
+    all_tools,
+)
 from turnscript.errors import InvalidRequest
 from turnscript.grouping import slot_of
 from turnscript.jsontext import Json, is_object, plain, read_list, read_object, text_of
@@ -76,7 +84,7 @@ def name_searches(request: Request) -> None:
     """Give the searches of a request, and the calls of them, a name that no other tool has."""
     if not _has_searches(request):
         return
-    tools = list(_declared(request))
+    tools = [tool for tool in all_tools(request) if tool.type != NAMESPACE]
     taken = {tool.name for tool in tools if not is_search(tool)}
     name, count = SEARCH, 1
     while name in taken:
@@ -95,11 +103,3 @@ def _has_searches(request: Request) -> bool:
     if any(is_search(tool) for tool in request.tools):
         return True
     return any(type(item) is ToolsChange or (type(item) is ToolCall and item.name == SEARCH) for item in request.items)
-
-
-def _declared(request: Request) -> Iterator[Tool]:
-    """All tools that are called by their own name alone."""
-    yield from (tool for tool in request.tools if tool.type != NAMESPACE)
-    for item in request.items:
-        if isinstance(item, ToolsChange):
-            yield from (tool for tool in item.added if tool.type != NAMESPACE)

@@ -148,18 +148,6 @@ def _zstd(file: IO[bytes], path: str) -> Iterator[bytes]:
         raise Broken("the compressed bytes end in the middle")
 
 
-def without_bom(source: Iterator[bytes]) -> Iterator[bytes]:
-    """The blocks without the mark that some editors put in front; the first block is never empty."""
-    first = b""
-    for block in source:
-        first += block
-        if len(first) >= len(BOM):
-            break
-    if first := first.removeprefix(BOM):
-        yield first
-    yield from source
-
-
 def sha256(path: str) -> str:
     """The SHA-256 of a file as it lies on the disk, in hexadecimal."""
     with reading(path), open(path, "rb") as file:

@@ -1,0 +1,64 @@
+"""Owns requests that meet trouble of their own, or of the gateway: each client is told what it is in its own way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.gateway.background import STORING
+from tests.gateway.scripted import END, sse
+from tests.gateway.stage import APIS, CHATS, Stage, is_refused, named, piece
+from turnscript.api import Api
+from turnscript.errors import Overloaded
+from turnscript.gateway.generation import CONTEXT
+
+pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
+
+
+@pytest.mark.parametrize("api", STORING, ids=named)
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("limit", "0", "1 to 100"),
+        ("limit", "101", "1 to 100"),
+        ("limit", "many", "a whole number"),
+        ("order", "up", "asc or desc"),
+    ],
+)
+def test_a_page_that_cannot_be_is_refused(stage: Stage, api: Api, name: str, value: str, expected: str) -> None:
+    id_ = stage.ask(api, stream=False).json["id"]
+    told = stage.client.get(f"{api.endpoint}/{id_}/input_items", params={name: value})
+    error = told.json()["error"]
+    assert (400, name) == (told.status_code, error["param"])
+    assert "number" in error["message"] or "items" in error["message"]
+    whole = stage.client.get(f"{api.endpoint}/{id_}/input_items", params={"limit": "100", "order": "asc"})
+    assert 1 == len(whole.json()["data"])
+
+
+@pytest.mark.parametrize("api", STORING, ids=named)
+def test_a_place_in_a_stream_is_a_number(stage: Stage, api: Api) -> None:
+    id_ = stage.ask(api, stream=False).json["id"]
+    told = stage.client.get(f"{api.endpoint}/{id_}", params={"stream": "true", "starting_after": "x"})
+    assert (400, "starting_after") == (told.status_code, told.json()["error"]["param"])
+
+
+@pytest.mark.parametrize("api", CHATS, ids=named)
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_an_answer_that_fills_the_context_says_so_where_its_api_can(api: Api, stream: bool) -> None:
+    full: Any = {"usage": {"prompt_tokens": 40, "completion_tokens": 24}}
+    with Stage(model={"context": 64}) as stage:
+        stage.play(sse(piece("Once upon"), piece(" a", "length", **full), "[DONE]", end=(END,)))
+        told = stage.ask(api, stream=stream)
+    assert told.end is not None
+    assert (CONTEXT if api.name == "anthropic-messages" else "length") == told.end.finish_reason
+
+
+@pytest.mark.parametrize("api", APIS, ids=named)
+def test_a_gateway_that_stops_takes_no_more_requests(stage: Stage, api: Api) -> None:
+    stage.gateway.service.draining = True
+    try:
+        is_refused(stage.ask(api, stream=True), Overloaded("the gateway is shutting down", retry_after=2.0))
+    finally:
+        stage.gateway.service.draining = False
+    assert stage.ask(api, stream=True).error is None
