@@ -11,10 +11,11 @@ like the proof of another API, which is kept as it came and reported, and never 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 
-from msgspec.structs import replace
+import msgspec
 
-from turnscript.conversation import Item, Request, Text, Thinking, text_content
+from turnscript.conversation import Item, Request, Response, Text, Thinking, text_content
 from turnscript.events import Event, PartEnd
 from turnscript.losses import Loss
 from turnscript.signatures import seal, unseal
@@ -31,16 +32,27 @@ def sealed(events: Iterable[Event], key: bytes) -> list[Event]:
     return [_sealed_end(event, key) if isinstance(event, PartEnd) else event for event in events]
 
 
+def sealed_response(response: Response, key: bytes) -> Response:
+    """The response with a seal on every thought."""
+    return msgspec.structs.replace(response, items=[_sealed_item(item, key) for item in response.items])
+
+
 def _sealed_end(event: PartEnd, key: bytes) -> PartEnd:
-    """The end with a seal, if it is that of a thought whose text is known: where there is a proof and no text, it is
-    not."""
-    item = event.part
-    if not isinstance(item, Thinking) or item.seal is not None or item.redacted is not None:
+    if not isinstance(event.part, Thinking):
         return event
+    return msgspec.structs.replace(event, part=_sealed_item(event.part, key))
+
+
+def _sealed_item(item: Item, key: bytes) -> Item:
+    """The item with a seal, if it is a thought whose text is known: where there is a proof and no text, it is not."""
+    if not isinstance(item, Thinking) or item.seal is not None or item.redacted is not None:
+        return item
     text = text_content(item.content)
     if not text and (item.signature or item.encrypted or item.summary):
-        return event
-    return replace(event, part=replace(item, seal=seal(text, key)))
+        return item
+    whole = copy(item)
+    whole.seal = seal(text, key)
+    return whole
 
 
 # Requests.

@@ -16,8 +16,8 @@ from tests.conformance.examples import fewer
 from tests.loopback import Loopback
 from tests.sdks import anthropic_sdk, openai_sdk
 from tests.strategies import events as strategies
-from turnscript.events import Event, unfold
-from turnscript.thoughts import restore_thoughts, sealed
+from turnscript.events import Event
+from turnscript.thoughts import restore_thoughts, sealed, sealed_response
 
 FEWER = fewer()
 KEY = b"a key of the server's"
@@ -70,10 +70,6 @@ def thoughts(items: list[ts.Item]) -> list[str]:
     return [strategies.content_of(item) for item in items if isinstance(item, ts.Thinking)]
 
 
-def sealed_response(response: ts.Response) -> ts.Response:
-    return ts.fold(sealed(unfold(response), KEY))
-
-
 def restored(request: ts.Request) -> list[str]:
     """The thoughts of a request that was made whole, which must be possible without any loss."""
     assert [] == restore_thoughts(request, KEY)
@@ -84,7 +80,7 @@ def restored(request: ts.Request) -> list[str]:
 @FEWER
 @given(response=strategies.responses())
 def test_the_thoughts_of_a_whole_answer_come_back(clients: dict[str, Client], name: str, response: ts.Response) -> None:
-    request = clients[name].next_request(sealed_response(response))
+    request = clients[name].next_request(sealed_response(response, KEY))
     assert thoughts(response.items) == restored(request)
     assert all(item.seal is not None for item in request.items if isinstance(item, ts.Thinking))
 
@@ -103,7 +99,7 @@ def test_an_api_without_proofs_carries_the_text_itself(
     clients: dict[str, Client], response: ts.Response, told: list[Event]
 ) -> None:
     chat = clients["chat"]
-    assert "".join(thoughts(response.items)) == "".join(restored(chat.next_request(sealed_response(response))))
+    assert "".join(thoughts(response.items)) == "".join(restored(chat.next_request(sealed_response(response, KEY))))
     expected = "".join(thoughts(ts.fold(told).items))
     assert expected == "".join(restored(chat.next_request_streamed(sealed(told, KEY))))
 
@@ -113,5 +109,5 @@ def test_what_a_client_is_shown_is_what_it_asked_for(clients: dict[str, Client],
     """Without the key, so that only what is shown counts."""
     response = ts.Response(items=[ts.Thinking(content=[ts.Text(text="Hm.")])], finish_reason="stop")
     response.items.append(ts.Assistant(content=[ts.Text(text="Hi")]))
-    shown = thoughts(clients[name].next_request(sealed_response(response)).items)
+    shown = thoughts(clients[name].next_request(sealed_response(response, KEY)).items)
     assert ([""] if "without" in name or "agent" in name else ["Hm."]) == shown

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from turnscript.conversation import Assistant, Conversation, Item, Request, Response, Text, Thinking, text_content
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold, unfold
+from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.losses import Loss
 from turnscript.registry import get_api, get_format
 from turnscript.signatures import seal, unseal
-from turnscript.thoughts import restore_thoughts, sealed
+from turnscript.thoughts import restore_thoughts, sealed, sealed_response
 
 KEY = b"0123456789abcdef"
 SEAL = seal("Hm.", KEY)
@@ -23,10 +23,6 @@ def thought(text: str = "Hm.", **members: Any) -> Thinking:
 
 def restored(item: Thinking, key: bytes = KEY) -> list[Loss]:
     return restore_thoughts(Request(conversation=Conversation(items=[item])), key)
-
-
-def sealed_response(response: Response) -> Response:
-    return fold(sealed(unfold(response), KEY))
 
 
 # Sealing.
@@ -51,9 +47,10 @@ def test_only_the_end_of_a_thought_changes_in_a_stream_and_in_any_batches() -> N
 
 def test_the_same_for_a_whole_response() -> None:
     items: list[Item] = [thought(), Assistant(content=[Text(text="x")])]
-    response = Response(items=items, finish_reason="stop", id="r", raw="")
-    expected = Response(items=[thought(seal=SEAL), items[1]], finish_reason="stop", id="r", raw="")
-    assert expected == sealed_response(response)
+    response = Response(items=items, finish_reason="stop", id="r")
+    assert Response(items=[thought(seal=SEAL), items[1]], finish_reason="stop", id="r") == sealed_response(
+        response, KEY
+    )
     assert [thought(), items[1]] == response.items
 
 
@@ -69,11 +66,11 @@ def test_the_same_for_a_whole_response() -> None:
     ids=["sealed", "redacted", "signed", "encrypted", "summarised"],
 )
 def test_a_thought_whose_text_is_not_known_gets_no_seal(item: Thinking) -> None:
-    assert [item] == sealed_response(Response(items=[item])).items
+    assert [item] == sealed_response(Response(items=[item]), KEY).items
 
 
 def test_an_empty_thought_is_sealed_as_that() -> None:
-    (item,) = sealed_response(Response(items=[Thinking()])).items
+    (item,) = sealed_response(Response(items=[Thinking()]), KEY).items
     assert isinstance(item, Thinking)
     assert "" == unseal(item.seal or "", KEY)
 
@@ -85,7 +82,7 @@ def test_an_empty_thought_is_sealed_as_that() -> None:
 def test_an_apis_own_proof_goes_before_our_seal(name: str, member: str, proof: str) -> None:
     api = get_api(name)
     item = thought(**{proof: "theirs"})
-    response = sealed_response(Response(items=[item], finish_reason="stop"))
+    response = sealed_response(Response(items=[item], finish_reason="stop"), KEY)
     value: Any = api.render_response(response, Request()).value
     blocks = value.get("content") or value["output"]
     assert "theirs" == blocks[0][member]
