@@ -39,13 +39,9 @@ def convert(*arguments: str | Path, stdin: bytes | str | None = None) -> Result:
 
 
 def typed(line: str) -> tuple[int, bytes, str]:
-    """A command line of turnscript as a shell takes it: the exit code, standard output, standard error.
-
-    In this process if the shell has only words to part, as hundreds of interpreters would take minutes to start.
-    """
-    words = shlex.split(line)
-    if words[0] == "turnscript" and not set(line) & set("|<>;&$`"):
-        result = run(*words[1:])
+    """A command line of turnscript as a shell takes it: the exit code, standard output, standard error."""
+    if in_this_process(line):
+        result = run(*shlex.split(line)[1:])
         return result.exit_code, result.stdout_bytes, result.stderr
     variables = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(["/bin/sh", "-c", line], env=variables, capture_output=True, timeout=60, check=False)
@@ -58,6 +54,11 @@ def process(*arguments: str | Path, code: str = CODE, **options: Any) -> "subpro
         options.setdefault("stdin", subprocess.DEVNULL)
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
     return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], timeout=60, check=False, **streams)
+
+
+def in_this_process(line: str) -> bool:
+    """Whether the shell has only words to part: hundreds of interpreters would take minutes to start."""
+    return line.startswith("turnscript ") and not set(line) & set("|<>;&$`")
 
 
 class Live:
