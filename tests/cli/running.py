@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -14,6 +13,8 @@ from typing import IO, Any
 
 from click.testing import CliRunner, Result
 
+from tests import forks
+from tests.forks import hear_signals
 from turnscript.cli.commands import group
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -49,11 +50,12 @@ def typed(line: str) -> tuple[int, bytes, str]:
 
 
 def process(*arguments: str | Path, code: str = CODE, **options: Any) -> "subprocess.CompletedProcess[bytes]":
-    """As a real process."""
+    """As a real process. What has `code` of its own, about what is loaded or how it ends, is started anew."""
     if "input" not in options:
         options.setdefault("stdin", subprocess.DEVNULL)
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-    return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], timeout=60, check=False, **streams)
+    start = forks.run if code == CODE else subprocess.run
+    return start([sys.executable, "-c", code, *map(str, arguments)], timeout=60, check=False, **streams)
 
 
 def in_this_process(line: str) -> bool:
@@ -100,19 +102,14 @@ class Live:
             time.sleep(0.01)
 
 
-def hear_signals() -> None:
-    """A process inherits signals that are ignored, as `nohup` and `&` ignore some."""
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-
-
 @contextmanager
 def live(*arguments: str | Path, code: str = CODE, **options: Any) -> Iterator[Live]:
     """A real process that the test talks to. Signals reach it even where the tests run in the background."""
     streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-    process = subprocess.Popen(
+    start = forks.Fork if code == CODE else subprocess.Popen
+    process = start(
         [sys.executable, "-c", code, *map(str, arguments)],
-        preexec_fn=hear_signals,  # noqa: PLW1509  (tests have no threads)
+        preexec_fn=hear_signals,
         **streams,
     )
     try:
