@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -98,14 +98,7 @@ def _order(given: Mapping[str, Any]) -> dict[str, Any] | None:
     safe = words[:1] == ["-P"]
     words = words[safe:]
     env = {**os.environ} if given["env"] is None else {**given["env"]}
-    plain = given["preexec_fn"] in (None, hear_signals) and not given["pass_fds"] and not given["shell"]
-    if python != sys.executable or words[:1] != ["-c"] or not plain or given["executable"] is not None:
-        return None
-    if any(given.get(name, -1) not in (-1, None) for name in ("uid", "gid", "gids", "umask", "process_group")):
-        return None
-    if _read_at_start(env) != _read_at_start(os.environ) or "PYTHONUNBUFFERED" in env:
-        return None
-    if not {*_path(env)} <= {*_path(os.environ), *map(str, _OWN)}:  # there may be plugins
+    if python != sys.executable or words[:1] != ["-c"] or any(_reasons(given, env)):
         return None
     return {
         "code": words[1],
@@ -116,6 +109,17 @@ def _order(given: Mapping[str, Any]) -> dict[str, Any] | None:
         "session": given["start_new_session"],
         "hears": given["preexec_fn"] is hear_signals,
     }
+
+
+def _reasons(given: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[bool]:
+    """Whether it is asked for what the program that forks does not do, or has had from its own start."""
+    yield given["preexec_fn"] not in (None, hear_signals)
+    yield bool(given["pass_fds"] or given["shell"] or given["executable"])
+    yield any(given.get(name, -1) not in (-1, None) for name in ("uid", "gid", "gids", "umask", "process_group"))
+    yield os.geteuid() != os.getuid()
+    yield "PYTHONUNBUFFERED" in env
+    yield _read_at_start(env) != _read_at_start(os.environ)
+    yield not {*_path(env)} <= {*_path(os.environ), *map(str, _OWN)}  # there may be plugins
 
 
 def _path(env: Mapping[str, str]) -> dict[str, None]:
