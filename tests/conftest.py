@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import tools
 import turnscript
-from tests import collecting
+from tests import collecting, telling
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -24,12 +24,6 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # Nor do programs of users run unbuffered. There, what cannot be written fails at once, and not again at the end.
 os.environ.pop("PYTHONUNBUFFERED", None)
-
-# Hypothesis draws constants that stand in the modules of the project that are loaded. All are, so that examples do not
-# hang on which tests a process has run before: every worker draws the same under the profile `ci`.
-for package in (turnscript, tools):
-    for module in walk_packages(package.__path__, f"{package.__name__}."):
-        import_module(module.name)
 
 # No "explain" phase: it reruns a failing example hundreds of times to say which lines mattered.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
@@ -51,7 +45,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(collecting)  # not here: a hook of this file does not see every folder below it
+    for plugin in (collecting, telling):  # not here: a hook of this file does not see every folder below it
+        config.pluginmanager.register(plugin)
+    if not config.getoption("numprocesses", None):  # a process that hands its tests out to workers runs none
+        load_all()
+
+
+def load_all() -> None:
+    """Load all modules of the project: Hypothesis draws constants that stand in those that are loaded.
+
+    So examples do not hang on which tests a process has run before: every worker draws the same under the profile `ci`.
+    """
+    for package in (turnscript, tools):
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            import_module(module.name)
 
 
 @pytest.hookimpl(wrapper=True)

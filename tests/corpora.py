@@ -185,7 +185,13 @@ def on_every(law: Callable[..., None]) -> Callable[..., None]:
 
 def load(name: str) -> Request:
     """A conversation as a request; every call gives fresh objects."""
-    return parse((CORPUS / f"{name}.json").read_bytes())
+    return _request(*_told(name))
+
+
+@cache
+def _told(name: str) -> tuple[list[_Entry], list[_Tool]]:
+    """What a conversation's file says. Laws load each many thousand times."""
+    return _entries((CORPUS / f"{name}.json").read_bytes())
 
 
 def needs(name: str) -> frozenset[str]:
@@ -195,9 +201,17 @@ def needs(name: str) -> frozenset[str]:
 
 def parse(data: bytes) -> Request:
     """The request that a corpus file describes. Raises msgspec.ValidationError for anything that is not declared."""
+    return _request(*_entries(data))
+
+
+def _entries(data: bytes) -> tuple[list[_Entry], list[_Tool]]:
     file = _read(data)
-    items = [_entry(raw).item() for raw in file.items]
-    return Request(conversation=Conversation(items=items, tools=[tool.tool() for tool in file.tools]))
+    return [_entry(raw) for raw in file.items], file.tools
+
+
+def _request(entries: list[_Entry], tools: list[_Tool]) -> Request:
+    items = [entry.item() for entry in entries]
+    return Request(conversation=Conversation(items=items, tools=[tool.tool() for tool in tools]))
 
 
 def _read(data: bytes) -> _File:

@@ -10,8 +10,11 @@ from typing import Any
 Test = Callable[..., None]
 
 
-def every(parameter: str, values: Iterable[str]) -> Callable[[Test], Test]:
-    """Make one test of a law that takes a `parameter`: it holds for all values. What breaks it says for which one."""
+def every(parameter: str, values: Iterable[object], named: Callable[[Any], object] = str) -> Callable[[Test], Test]:
+    """Make one test of a law that takes a `parameter`: it holds for all values. What breaks it says for which one.
+
+    `named`: what to call a value there.
+    """
     known = list(values)
 
     def one_test(law: Test) -> Test:
@@ -21,7 +24,7 @@ def every(parameter: str, values: Iterable[str]) -> Callable[[Test], Test]:
                 try:
                     law(**{parameter: value}, **given)
                 except BaseException as error:
-                    error.add_note(f"{parameter}: {value}")
+                    error.add_note(f"{parameter}: {named(value)}")
                     raise
 
         signature = inspect.signature(law)

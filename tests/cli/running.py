@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -14,6 +13,8 @@ from typing import IO, Any
 
 from click.testing import CliRunner, Result
 
+from tests import forks
+from tests.forks import hear_signals
 from turnscript.cli.commands import group
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -39,13 +40,9 @@ def convert(*arguments: str | Path, stdin: bytes | str | None = None) -> Result:
 
 
 def typed(line: str) -> tuple[int, bytes, str]:
-    """A command line of turnscript as a shell takes it: the exit code, standard output, standard error.
-
-    In this process if the shell has only words to part, as hundreds of interpreters would take minutes to start.
-    """
-    words = shlex.split(line)
-    if words[0] == "turnscript" and not set(line) & set("|<>;&$`"):
-        result = run(*words[1:])
+    """A command line of turnscript as a shell takes it: the exit code, standard output, standard error."""
+    if in_this_process(line):
+        result = run(*shlex.split(line)[1:])
         return result.exit_code, result.stdout_bytes, result.stderr
     variables = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(["/bin/sh", "-c", line], env=variables, capture_output=True, timeout=60, check=False)
@@ -53,11 +50,17 @@ def typed(line: str) -> tuple[int, bytes, str]:
 
 
 def process(*arguments: str | Path, code: str = CODE, **options: Any) -> "subprocess.CompletedProcess[bytes]":
-    """As a real process."""
+    """As a real process. What has `code` of its own, about what is loaded or how it ends, is started anew."""
     if "input" not in options:
         options.setdefault("stdin", subprocess.DEVNULL)
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-    return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], timeout=60, check=False, **streams)
+    start = forks.run if code == CODE else subprocess.run
+    return start([sys.executable, "-c", code, *map(str, arguments)], timeout=60, check=False, **streams)
+
+
+def in_this_process(line: str) -> bool:
+    """Whether the shell has only words to part: hundreds of interpreters would take minutes to start."""
+    return line.startswith("turnscript ") and not set(line) & set("|<>;&$`")
 
 
 class Live:
@@ -99,19 +102,14 @@ class Live:
             time.sleep(0.01)
 
 
-def hear_signals() -> None:
-    """A process inherits signals that are ignored, as `nohup` and `&` ignore some."""
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-
-
 @contextmanager
 def live(*arguments: str | Path, code: str = CODE, **options: Any) -> Iterator[Live]:
     """A real process that the test talks to. Signals reach it even where the tests run in the background."""
     streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-    process = subprocess.Popen(
+    start = forks.Fork if code == CODE else subprocess.Popen
+    process = start(
         [sys.executable, "-c", code, *map(str, arguments)],
-        preexec_fn=hear_signals,  # noqa: PLW1509  (tests have no threads)
+        preexec_fn=hear_signals,
         **streams,
     )
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import turnscript
-from tests.cli.running import hear_signals
+from tests.forks import hear_signals
 from turnscript.datasets.build import RUN_FILE, build
 from turnscript.datasets.executors import Executor
 from turnscript.datasets.plan import Plan

@@ -22,6 +22,7 @@ from turnscript.errors import InvalidInput
 
 BUSY = {"dedup": "exact", "shuffle": 7, "repeat": 2, "pack": "bfd:512", "max_tokens": 512, "overflow": "drop-turns"}
 PLAIN: dict[str, Any] = {"outputs": ("binidx", "jsonl")}
+pytestmark = pytest.mark.usefixtures("forked_workers")
 
 
 @pytest.fixture(scope="module")

@@ -273,6 +273,7 @@ def test_how_the_trainer_reads_the_mask_is_said() -> None:
     assert "" == json.loads(built(*whole, "--json"))["trainer_change"]
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_workers_and_shards_do_not_change_a_byte() -> None:
     built("all.jsonl", "--out", "one", code=1)
     built("all.jsonl", "--out", "two", "--workers", "2", "--shards", "5", code=1)

@@ -8,6 +8,7 @@ import doctest
 import inspect
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import turnscript.datasets
-from tests.cli.running import run
+from tests.cli.running import in_this_process, run
 from turnscript.cli.data.group import COMMANDS, EXTRAS
 from turnscript.datasets import build, merge, prepare, problems
 from turnscript.datasets.form_registry import forms, get_form
@@ -54,9 +55,13 @@ def played(found: re.Match[str]) -> str:
 
 
 def output(command: str) -> str:
-    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    done = subprocess.run(["/bin/sh", "-c", command], check=False, timeout=60, **both)  # type: ignore[call-overload]
-    text: str = done.stdout.decode()
+    """What a command prints, to wherever."""
+    if in_this_process(command):
+        text = run(*shlex.split(command)[1:]).output
+    else:
+        both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        done = subprocess.run(["/bin/sh", "-c", command], check=False, timeout=60, **both)  # type: ignore[call-overload]
+        text = done.stdout.decode()
     return text if text.endswith("\n") or not text else f"{text}\n"
 
 

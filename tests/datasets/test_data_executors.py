@@ -18,6 +18,7 @@ def children() -> set[int]:
     return {child.pid for child in psutil.Process().children()}
 
 
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize(("executor", "ahead"), [(Processes(2), 2), (Shard(1, 3, Processes(2)), 1), (Inline(), 0)])
 def test_workers_begin_before_the_folder_is_prepared_and_do_its_shards(
     executor: Executor, ahead: int, tmp_path: Path
@@ -34,6 +35,7 @@ def test_workers_begin_before_the_folder_is_prepared_and_do_its_shards(
     assert {0, 1, 2} == told.keys()
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_workers_that_nobody_needs_are_ended_before_the_others_work(tmp_path: Path) -> None:
     prepare(plan_for(written(tmp_path / "a.jsonl", chats(9))), tmp_path / "out", shards=1)
     before = children()
@@ -45,6 +47,7 @@ def test_workers_that_nobody_needs_are_ended_before_the_others_work(tmp_path: Pa
     assert before == children()
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_what_is_wrong_with_a_plan_is_said_as_ever_and_leaves_no_worker(tmp_path: Path) -> None:
     file = written(tmp_path / "a.jsonl", chats(9))
     before = children()
@@ -56,6 +59,7 @@ def test_what_is_wrong_with_a_plan_is_said_as_ever_and_leaves_no_worker(tmp_path
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_none_begin_ahead_where_an_earlier_build_may_have_done_all(tmp_path: Path) -> None:
     file = written(tmp_path / "a.jsonl", chats(40))
     plan, out = plan_for(file), tmp_path / "out"

@@ -197,6 +197,7 @@ def test_a_row_with_one_bad_example_is_set_aside_whole() -> None:
     assert 3 == len(made(turns(), good, example("Hi", "Ha")).samples)
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_workers_and_shards_change_no_byte(tmp_path: Path) -> None:
     file = written(tmp_path / "a.jsonl", chats(120))
     plan = plan_for(file, outputs=("jsonl", "binidx"), expand="turns", dedup="exact", shuffle=3)

@@ -65,6 +65,7 @@ def test_pieces_say_how_much_of_them_was_taken(tmp_path: Path) -> None:
             assert taken(piece) > 0.9 * piece.size  # a line that began before it is none of it
 
 
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("workers", [None, 2])
 def test_a_part_of_a_job_counts_its_own_part_and_what_was_done_before(workers: int | None, tmp_path: Path) -> None:
     inner = Processes(workers) if workers else None

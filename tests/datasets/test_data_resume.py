@@ -173,6 +173,7 @@ def test_a_build_that_is_killed_before_any_of_its_renames_goes_on(tmp_path: Path
     assert not list(out.rglob(f"*{PART}"))
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_part_that_does_not_resume_makes_its_own_shards_again_and_no_others(tmp_path: Path) -> None:
     file = written(tmp_path / "a.jsonl", chats(200, 5))
     out = tmp_path / "out"

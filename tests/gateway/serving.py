@@ -16,6 +16,7 @@ from typing import Any, Self
 import httpx2
 
 import turnscript
+from tests import forks
 from tests.clocks import run_time
 from tests.gateway.stage import FORMAT, NO_TLS
 
@@ -60,7 +61,9 @@ class Serving:
             self.configure()
         source = str(Path(turnscript.__file__).parent.parent)
         env = os.environ | {"PYTHONPATH": source, "XDG_STATE_HOME": str(self.folder), "PYTHONWARNINGS": "error"}
-        self.process = subprocess.Popen(
+        # What runs first may change what the server's modules take from others while they are loaded.
+        start = subprocess.Popen if self._prepare else forks.Fork
+        self.process = start(
             [sys.executable, "-c", f"{self._prepare}\n{MAIN}", "serve", "--config", str(self.config), "--port", "0"],
             env=env,
             stdout=subprocess.DEVNULL,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import turnscript as ts
+from tests.every import every
 from turnscript.conversation import Request, Thinking
 from turnscript.engine.prompt import Prompt
 from turnscript.errors import UnknownName
@@ -70,8 +71,8 @@ def test_the_corpus_has_every_api_with_sessions() -> None:
         ts.get_api("none of these")
 
 
-@pytest.mark.parametrize("format_name", ts.formats())
 @pytest.mark.parametrize("name", NAMES)
+@every("format_name", ts.formats())
 def test_a_session_makes_prompts_of_which_each_begins_with_the_one_before(name: str, format_name: str) -> None:
     made = prompts(name, format_name)
     assert len(session(name)["turns"]) == len(made)
@@ -88,8 +89,8 @@ def test_a_session_keeps_the_order_of_its_tools(name: str) -> None:
         assert [] == reordered(tool_order(before.request), after.request)[1]
 
 
-@pytest.mark.parametrize("format_name", ts.formats())
 @pytest.mark.parametrize("name", NAMES)
+@every("format_name", ts.formats())
 def test_no_mark_for_a_server_and_no_vendors_tool_reaches_a_prompt(name: str, format_name: str) -> None:
     for prompt in prompts(name, format_name):
         for word in ("billing-header", "cache_control", "ephemeral", "web_search", "image_generation", "defer_loading"):

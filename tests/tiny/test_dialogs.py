@@ -11,6 +11,7 @@ import jsonschema_rs
 import pytest
 
 import turnscript
+from tests.every import every
 from tiny import recipe, rows
 from tiny.dialogs import values
 from tiny.dialogs.phrases import Node, parsed, say, slots_of
@@ -46,7 +47,7 @@ def always(nodes: tuple[Node, ...]) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("topic", EVERY, ids=lambda topic: topic.name)
+@every("topic", EVERY, lambda topic: topic.name)
 def test_every_request_fills_what_the_tool_requires_and_names_nothing_else(topic: Topic) -> None:
     required = {one.slot for one in topic.parameters if not one.optional}
     known = {one.slot for one in topic.parameters}
@@ -55,7 +56,7 @@ def test_every_request_fills_what_the_tool_requires_and_names_nothing_else(topic
         assert slots_of(line) <= known, line
 
 
-@pytest.mark.parametrize("topic", EVERY, ids=lambda topic: topic.name)
+@every("topic", EVERY, lambda topic: topic.name)
 def test_a_slot_has_one_parameter_and_no_two_parameters_can_have_one_name(topic: Topic) -> None:
     slots = [one.slot for one in topic.parameters]
     assert len(slots) == len(set(slots))
@@ -65,9 +66,9 @@ def test_a_slot_has_one_parameter_and_no_two_parameters_can_have_one_name(topic:
 # Values.
 
 
-@pytest.mark.parametrize("held", [False, True])
-@pytest.mark.parametrize("zh", [False, True])
 @pytest.mark.parametrize("kind", values.KINDS)
+@every("held", [False, True])
+@every("zh", [False, True])
 def test_a_value_is_a_text_on_one_line_without_brackets(kind: str, zh: bool, held: bool) -> None:
     random = Random(7)
     for _ in range(200):

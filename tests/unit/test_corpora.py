@@ -12,6 +12,7 @@ import pytest
 import turnscript as ts
 from tests import corpora, goldens
 from tests.corpora import HardCase
+from tests.every import every
 from tests.strategies.text import CONTROLS
 from turnscript.conversation import text_content
 from turnscript.jsontext import plain
@@ -243,7 +244,7 @@ def test_hard_cases_have_labels_of_their_own() -> None:
     assert sorted(set(labels)) == sorted(labels)
 
 
-@pytest.mark.parametrize("case", CASES, ids=label)
+@every("case", CASES, label)
 def test_a_hard_case_holds_together(case: HardCase) -> None:
     it_names_known_tools_and_issues(case)
     it_expects_what_an_outline_can_say(case)

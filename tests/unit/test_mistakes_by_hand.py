@@ -10,6 +10,7 @@ from hypothesis import given
 
 import turnscript as ts
 from tests import corpora
+from tests.every import every
 from tests.strategies import conversations
 from turnscript.byhand import refuse_mistakes
 
@@ -98,15 +99,15 @@ def assert_told(write: Callable[[], object], path: str, said: str) -> None:
     assert caught.value.__suppress_context__  # nobody needs to read which writer met it
 
 
-@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("mistake", MISTAKES)
+@every("target", TARGETS)
 def test_a_mistake_is_told_with_its_place_and_remedy(mistake: str, target: str) -> None:
     request, path, said = MISTAKES[mistake]
     assert_told(lambda: TARGETS[target](request), path, said)
 
 
-@pytest.mark.parametrize("target", [name for name in TARGETS if "completions" not in name])
 @pytest.mark.parametrize("mistake", TALES)
+@every("target", [name for name in TARGETS if "completions" not in name])
 def test_a_mistake_in_what_a_model_or_tool_said_is_told(mistake: str, target: str) -> None:
     request, path, said = TALES[mistake]
     assert_told(lambda: TARGETS[target](request), path, said)
