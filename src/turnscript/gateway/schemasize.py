@@ -164,11 +164,12 @@ def unrolled(references: References, most: int) -> int:
 
 
 def revisited(references: References, most: int) -> int:
-    """How many parts of the schema are looked at to know what they have evaluated; `most` where it is that or more, or
-    where they lie too deep. One that asks for this itself makes each part behind it be looked at once more."""
-    count = 0
+    """How many parts of the schema are looked at to know what they have evaluated, for the one that asks for most;
+    `most` where it is that or more, or where they lie too deep. One that asks itself makes each part behind it be looked
+    at once more."""
+    largest = walked = 0
     for start in references.unevaluated:
-        waiting = [(start, 0)]
+        count, waiting = 0, [(start, 0)]
         while waiting:
             schema, depth = waiting.pop()
             count += 1
@@ -176,9 +177,12 @@ def revisited(references: References, most: int) -> int:
                 return most
             inner = [(one, depth + 1) for one in _in_place(references, schema)]
             waiting += inner
-            if any(key in schema for key in _UNEVALUATED):
+            if schema is not start and any(key in schema for key in _UNEVALUATED):
                 waiting += inner
-    return count
+        largest, walked = max(largest, count), walked + count
+        if walked > _WALKED * most:
+            return most
+    return largest
 
 
 def _in_place(references: References, schema: Schema) -> Iterator[Schema]:
