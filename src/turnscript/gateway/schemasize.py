@@ -165,8 +165,8 @@ def unrolled(references: References, most: int) -> int:
 
 def revisited(references: References, most: int) -> int:
     """How many parts of the schema are looked at to know what they have evaluated, for the one that asks for most;
-    `most` where it is that or more, or where they lie too deep. One that asks itself makes each part behind it be looked
-    at once more."""
+    `most` where it is that or more, or where they lie too deep. One that asks itself makes each part behind it be
+    looked at once more."""
     largest = walked = 0
     for start in references.unevaluated:
         count, waiting = 0, [(start, 0)]
