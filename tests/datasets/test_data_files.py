@@ -90,6 +90,7 @@ def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path: Path) -> 
         ("none*.jsonl", "no file matches this pattern"),
         ("empty", "there is no file with rows in it"),
         ("prose", "it has '"),
+        ("texts", "name a file itself to have it read"),
         ("pipe", "write it to a file first"),
         ("a\x00b", "NUL byte"),
     ],
@@ -97,6 +98,7 @@ def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path: Path) -> 
 def test_an_input_without_files_says_why_and_what_to_do(tmp_path: Path, given: str, part: str) -> None:
     (tmp_path / "empty").mkdir()
     put(tmp_path, "prose/notes.md")
+    put(tmp_path, "texts/notice.txt")
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InvalidInput) as caught:
         expand([f"{tmp_path}/{given}"])

@@ -106,6 +106,18 @@ def test_a_file_that_was_empty_from_the_start_may_stay_so(path: Path) -> None:
     assert (reloader.config, None) == (reloader.reload(), reloader.report.error)
 
 
+def test_a_file_that_was_empty_at_the_start_is_written_in_place_later_as_any_other(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    path.write_text("", encoding="utf-8")
+    reloader = Reloader(path, {})
+    path.write_text(text, encoding="utf-8")
+    written = reloader.reload()
+    assert written.models
+    path.write_text("", encoding="utf-8")
+    assert written is reloader.reload()
+    assert "the last good one stays in force" in reloader.report.sentences[0]
+
+
 def test_a_bad_file_of_keys_leaves_the_last_good_configuration_in_force(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

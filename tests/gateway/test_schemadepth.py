@@ -66,3 +66,25 @@ def test_a_schema_that_leads_nowhere_deep_is_applied_to_any_value() -> None:
     assert not too_deep(References(referring), nested(50))
     (found,) = checks.check_value({"p7": [1]}, json_of(referring))
     assert ("schema_mismatch", ".p7[0]") == found[:2]
+
+
+@pytest.mark.parametrize("dialect", ["2019-09", "2020-12"])
+def test_a_schema_of_schemas_is_not_applied_to_a_value_that_is_too_deep_for_it(dialect: str) -> None:
+    """It is the validator's own, so nobody sees here what there is to it."""
+    address = f"https://json-schema.org/draft/{dialect}/schema"
+    schema = {"$schema": address, "$ref": address}
+    script = f"""
+import json
+from turnscript.gateway import checks
+from turnscript.jsontext import json_of
+value = {{"type": 5}}
+for _ in range(9_900):
+    value = {{"not": value}}
+print(json.dumps(list(checks.check_value(value, json_of({schema!r})))), flush=True)
+while value:
+    value = value.get("not")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (0, [list(TOO_DEEP)]) == (done.returncode, json.loads(done.stdout or "null")), done.stderr
+    (found,) = checks.check_value({"not": {"not": {"type": 5}}}, json_of(schema))
+    assert ("schema_mismatch", ".not.not.type") == found[:2]

@@ -28,7 +28,7 @@ from turnscript.conversation import Assistant, Issue, Response, Text, Tool, Tool
 from turnscript.conversation import calls as calls_of
 from turnscript.engine.recent import MB, recent
 from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, raw_text
-from turnscript.gateway.schemasize import References, applications, too_deep, unrolled
+from turnscript.gateway.schemasize import References, applications, revisited, too_deep, unrolled
 from turnscript.jsontext import Json, is_object, plain, text_of
 
 FindingKind = Literal[
@@ -105,6 +105,8 @@ def _validator(schema: bytes) -> _Usable | _Unusable:
         references = References(plain(Json(schema)))
         if unrolled(references, _MOST_FOLLOWED) >= _MOST_FOLLOWED:
             return _Unusable("its references lead to one another too many times")
+        if revisited(references, _MOST_FOLLOWED) >= _MOST_FOLLOWED:
+            return _Unusable("what it says of unevaluated members leads through too many schemas")
         validator = jsonschema_rs.validator_for(schema.decode(), offline=True)
         if references.unclear:
             return _Unusable("where its references lead is not clear")

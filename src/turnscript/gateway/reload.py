@@ -48,7 +48,7 @@ class Reloader:
         """Raises InvalidConfig: a server does not start with a bad configuration."""
         self._sources = (path, env, overrides, shipped)
         self.config: Config = load(*self._sources)
-        self._began_blank = _is_blank(path)
+        self._blank = _is_blank(path)
         self.report = Report()
 
     def reload(self, take: Callable[[Config], object] | None = None) -> Config:
@@ -59,7 +59,7 @@ class Reloader:
         """
         old = self.config
         try:
-            self._check_written()
+            blank = self._check_written()
             read = load(*self._sources)
             new, waiting = _pinned(read, old)
             # What was right together with the new address may be wrong with the old one, which stays.
@@ -69,15 +69,21 @@ class Reloader:
         except InvalidConfig as error:
             self.report = Report(error=error)
             return old
+        self._blank = blank
         self.config, self.report = new, Report(changed=tuple(_changes(old, new)), restart=waiting)
         return new
 
-    def _check_written(self) -> None:
-        """Raises InvalidConfig for a file without a word, where there were some: somebody is about to write it."""
+    def _check_written(self) -> bool:
+        """Raises InvalidConfig for a file without a word, where there were some: somebody is about to write it.
+
+        Returns whether there is no word in it.
+        """
         path = self._sources[0]
-        if not self._began_blank and _is_blank(path):
+        blank = _is_blank(path)
+        if blank and not self._blank:
             message = "there is nothing in it; a file that is being written is empty first: reload it when it is whole"
             raise InvalidConfig(message, source=str(path))
+        return blank
 
 
 def _is_blank(path: str | Path | None) -> bool:

@@ -3,6 +3,7 @@
 A validator follows each reference anew. Forty definitions that refer to the next one twice are two kilobytes, and would
 keep it busy for days. A reference that leads into itself is followed as often as the value is deep: to say whether a
 value fits, a validator remembers what it has found, but to say what is wrong it follows each one again at each level.
+And what is said of members that nothing has evaluated makes it look again at all that may have evaluated some.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ _BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas", "de
 """Members that hold a schema under each name, whatever it is."""
 _ITEMS = frozenset({"items", "prefixItems", "additionalItems", "unevaluatedItems", "contains"})
 _MEMBERS = frozenset({"additionalProperties", "unevaluatedProperties", "propertyNames"})
+_UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
+_IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
+"""Members whose schemas are applied to the value itself, and may evaluate members of it."""
 _KNOWN = ("http://json-schema.org/", "https://json-schema.org/")
 """Where the schemas of schemas are, which a validator brings along."""
 _WALKED = 10
@@ -32,6 +36,10 @@ _WALKED = 10
 _DEEPEST = 10_000
 """How many parts of a schema may be applied one inside the other. Each stands on the validator's stack, which has no
 bound of its own: where 8 MB of it are full, at 20,000 to 300,000 parts, the process is gone."""
+_DEEPEST_IN_PLACE = 200
+"""The same of parts that are looked at again: those are compiled one inside the other, which 1,000 end."""
+_OBJECTS_KNOWN = 10
+"""How many parts of a schema of schemas are applied to a level of a value: one is applied, whoever refers to it."""
 
 Schema = dict[str, Any]
 
@@ -43,6 +51,8 @@ class References:
     def __init__(self, schema: Any) -> None:
         self.schema = schema
         self.unclear = False
+        self.unevaluated: list[Schema] = []  # the objects that say something of what nothing has evaluated
+        self.leads_out = False  # to a schema of schemas, of which nothing is known here
         self._objects = 0  # with something inside, or behind a reference: none other leads further
         self._dialect = str(schema.get(_DIALECT)) if isinstance(schema, dict) else ""
         self._id = "id" if _OLD in self._dialect else "$id"
@@ -58,6 +68,8 @@ class References:
                 refers = any(key in value for key in _REFERENCES)
                 if refers:
                     self._bases[id(value)] = base
+                if any(key in value for key in _UNEVALUATED):
+                    self.unevaluated.append(value)
                 self._objects += refers or any(isinstance(one, dict | list) for one in value.values())
                 waiting += [(one, base) for one in value.values()]
             elif isinstance(value, list):
@@ -65,7 +77,8 @@ class References:
 
     def deepest(self, value: Any) -> int:
         """How many parts of the schema are applied one inside the other at most: for each level of the value, all."""
-        return self._objects * _levels(value) if self._bases else self._objects
+        objects = self._objects + _OBJECTS_KNOWN * self.leads_out
+        return objects * _levels(value) if self._bases else objects
 
     def of(self, schema: Schema) -> list[str]:
         """The references of an object itself, as absolute as they can be."""
@@ -90,7 +103,9 @@ class References:
             found = self._named.get(reference)
         else:
             found = _pointed(self._named.get(uri), fragment)
-        if found is None and not uri.startswith(_KNOWN):
+        if found is None and uri.startswith(_KNOWN):
+            self.leads_out = True
+        elif found is None:
             self.unclear = True
         return found
 
@@ -148,6 +163,40 @@ def unrolled(references: References, most: int) -> int:
     return sizes[start]
 
 
+def revisited(references: References, most: int) -> int:
+    """How many parts of the schema are looked at to know what they have evaluated, for the one that asks for most;
+    `most` where it is that or more, or where they lie too deep. One that asks itself makes each part behind it be
+    looked at once more."""
+    largest = walked = 0
+    for start in references.unevaluated:
+        count, waiting = 0, [(start, 0)]
+        while waiting:
+            schema, depth = waiting.pop()
+            count += 1
+            if depth > _DEEPEST_IN_PLACE or count + len(waiting) >= most:
+                return most
+            inner = [(one, depth + 1) for one in _in_place(references, schema)]
+            waiting += inner
+            if schema is not start and any(key in schema for key in _UNEVALUATED):
+                waiting += inner
+        largest, walked = max(largest, count), walked + count
+        if walked > _WALKED * most:
+            return most
+    return largest
+
+
+def _in_place(references: References, schema: Schema) -> Iterator[Schema]:
+    """The objects of a schema that are applied to the same value as the schema itself."""
+    found = list(references.targets(schema))
+    for key in _IN_PLACE:
+        inner = schema.get(key)
+        if key in _BY_NAME and isinstance(inner, dict):
+            found += inner.values()
+        else:
+            found += inner if isinstance(inner, list) else [inner]
+    return (one for one in found if isinstance(one, dict))
+
+
 def applications(references: References, value: Any, most: int) -> int:
     """How often a part of the schema is applied to a part of a value, where nothing is remembered; `most` where it is
     that or more."""
@@ -166,7 +215,9 @@ def applications(references: References, value: Any, most: int) -> int:
 def too_deep(references: References, value: Any) -> bool:
     """Whether a schema may lead so deep into a value that a validator's stack cannot hold it."""
     # To count is slow, so first what cannot be too deep, which is nearly everything.
-    return references.deepest(value) > _DEEPEST and applications(references, value, _DEEPEST) >= _DEEPEST
+    if references.deepest(value) <= _DEEPEST:
+        return False
+    return references.leads_out or applications(references, value, _DEEPEST) >= _DEEPEST
 
 
 def _levels(value: Any) -> int:

@@ -111,7 +111,10 @@ def _expand_paths(paths: Iterable[str], given: str) -> tuple[list[str], list[str
     if not found:
         seen = f"; it has {others[0]!r} and {len(others) - 1} more" if others else ""
         wanted = ", ".join(sorted(READ))
-        raise unusable(given, f"there is no file with rows in it{seen}", f"rows are looked for in {wanted}")
+        looked = f"rows are looked for in {wanted}, but not in what tells about a data set"
+        raise unusable(
+            given, f"there is no file with rows in it{seen}", f"{looked}; name a file itself to have it read"
+        )
     return found, others
 
 
