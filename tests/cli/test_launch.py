@@ -264,6 +264,15 @@ def test_files_go_where_the_system_keeps_state(place: Place, loopback: Loopback,
     assert Path.home() / ".local" / "state" / "turnscript" / "clients" == state_folder({"XDG_STATE_HOME": "relative"})
 
 
+def test_a_place_where_no_files_can_be_is_told(place: Place, loopback: Loopback) -> None:
+    place.install("kimi")
+    (place.home / ".local").write_text("", encoding="utf-8")
+    done = place.launch("--url", loopback.url, "kimi")
+    assert (1, b"") == (done.returncode, done.stdout)
+    remedy = "cannot write this: not a directory\n  set XDG_STATE_HOME to a folder that may be written to\n"
+    assert remedy in done.stderr.decode()
+
+
 def test_a_proxy_is_not_asked_for_this_machine(place: Place, loopback: Loopback) -> None:
     place.install("claude")
     nowhere = "http://127.0.0.1:9"

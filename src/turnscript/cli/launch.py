@@ -30,6 +30,7 @@ from turnscript.cli.report import Screen, table
 _KEY = "turnscript"
 """What clients send where the gateway asks for no key: most refuse to start without one."""
 
+_ELSEWHERE = "set XDG_STATE_HOME to a folder that may be written to"
 _COMMENTS = {"python": "#", "js": "//"}
 _EPILOG = """\b
 Examples:
@@ -146,8 +147,7 @@ def state_folder(env: Mapping[str, str]) -> Path:
     try:
         base = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
     except RuntimeError:
-        remedy = "set XDG_STATE_HOME to a folder that may be written to"
-        raise Failed("this user has no home folder for the settings of clients", remedy=remedy) from None
+        raise Failed("this user has no home folder for the settings of clients", remedy=_ELSEWHERE) from None
     return base / "turnscript" / "clients"
 
 
@@ -176,7 +176,10 @@ def _start(client: Client, gateway: Gateway, arguments: tuple[str, ...]) -> NoRe
     if path is None:
         raise Failed(f"{client.title} is not installed: there is no {client.command} in PATH", remedy=client.install)
     made = setup(client, gateway, _folder(client))
-    _write_files(made)
+    try:
+        _write_files(made)
+    except Failed as trouble:
+        raise Failed(trouble.message, place=trouble.place, remedy=_ELSEWHERE) from trouble
     env = {name: value for name, value in os.environ.items() if name not in client.unset}
     env |= made.variables | direct(os.environ, gateway.url)
     screen = Screen()
