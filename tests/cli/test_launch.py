@@ -128,6 +128,7 @@ def test_what_is_printed_starts_a_client_as_launch_does(client: Client, place: P
         {name: value for name, value in found.items() if name not in ours} for found in (place.variables, launched[0])
     )
     assert (wanted, *launched[1:]) == (seen, place.arguments, files_in(place.home))
+    assert {0} >= {path.parent.stat().st_mode & 0o077 for path in place.home.rglob("*") if path.is_file()}
 
 
 def test_what_follows_the_name_is_the_clients_own(place: Place, loopback: Loopback) -> None:
@@ -279,6 +280,8 @@ def test_a_proxy_is_not_asked_for_this_machine(place: Place, loopback: Loopback)
     done = place.launch("--url", loopback.url, "claude", HTTP_PROXY=nowhere, http_proxy=nowhere, no_proxy="a.b")
     assert 0 == done.returncode, done.stderr
     assert ["a.b,127.0.0.1"] * 2 == [place.variables[name] for name in ("NO_PROXY", "no_proxy")]
+    printed = place.launch("--url", loopback.url, "--print", "claude", HTTP_PROXY=nowhere, no_proxy="a.b")
+    assert b"export no_proxy=a.b,127.0.0.1\nexport NO_PROXY=a.b,127.0.0.1\n" in printed.stdout
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import click
@@ -118,20 +119,31 @@ def run(given: Given) -> int:
     gateway = Gateway(address, given.key or _KEY, given.model or found.model, given.context or found.context)
     if not given.printing:
         _start(client, gateway, given.arguments)
-    _write(recipe(client, gateway, _folder(client), given.arguments))
+    _write(recipe(client, gateway, _folder(client), given.arguments, direct(os.environ, gateway.url)))
     return OK
 
 
-def recipe(client: Client, gateway: Gateway, folder: Path, arguments: tuple[str, ...] = ()) -> str:
-    """All that a person must do to use a client with a gateway: lines for a shell, or for a program."""
+def recipe(
+    client: Client,
+    gateway: Gateway,
+    folder: Path,
+    arguments: tuple[str, ...] = (),
+    also: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """All that a person must do to use a client with a gateway: lines for a shell, or for a program.
+
+    `also`: more variables, which are the machine's own matter.
+    """
     if not client.command:
         mark = _COMMENTS[client.language]
         return "\n".join(f"{mark} {path}\n{program(text, gateway)}" for path, text in client.code.items())
     made = setup(client, gateway, folder)
     lines = [f"unset {' '.join(client.unset)}"] if client.unset else []
-    lines += [f"export {name}={shlex.quote(value)}" for name, value in made.variables.items()]
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in {**made.variables, **also}.items()]
     for path, text in made.files.items():
-        lines += [f"mkdir -p {shlex.quote(str(path.parent))}", f"cat > {shlex.quote(str(path))} <<'END'", f"{text}END"]
+        # A folder of its user's alone: the file may hold a key.
+        folder_made = f"mkdir -m 700 -p {shlex.quote(str(path.parent))}"
+        lines += [folder_made, f"cat > {shlex.quote(str(path))} <<'END'", f"{text}END"]
     lines.append(shlex.join([client.command, *made.arguments, *arguments]))
     return "\n".join(lines) + "\n"
 
