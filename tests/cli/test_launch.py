@@ -412,7 +412,11 @@ def test_a_recipe_can_be_had_without_a_gateway() -> None:
     result = run("launch", "--url", "http://127.0.0.1:9", "--print", "--model", "rwkv", "codex")
     assert 0 == result.exit_code
     assert "no gateway answers" in result.stderr
-    assert "; the recipe is for a gateway that answers\n" in result.stderr
+    assert "; what is printed lacks what it would tell, such as how many tokens its model takes\n" in result.stderr
+    assert (
+        "\n  start one: turnscript serve --backend URL; or say where it is: --url URL; then print it again\n"
+        in result.stderr
+    )
     assert 'model="rwkv"' in result.stdout
     assert 'base_url="http://127.0.0.1:9/v1"' in result.stdout
 

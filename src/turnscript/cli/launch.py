@@ -26,7 +26,7 @@ from turnscript.cli.agents.gateway import DEFAULT_URL, Found, base_url, check_ke
 from turnscript.cli.agents.recipe import Client, Gateway, Setup, program, settings_text, setup
 from turnscript.cli.failures import OK, Failed, starting, writing
 from turnscript.cli.output import STREAM, Files
-from turnscript.cli.report import Screen, table
+from turnscript.cli.report import Screen, shown, table
 
 _KEY = "turnscript"
 """What clients send where the gateway asks for no key: most refuse to start without one."""
@@ -178,7 +178,11 @@ def _asked(given: Given, address: str) -> Found:
     except Failed as trouble:
         if not given.printing:
             raise
-        Screen().note(f"{trouble.place}: {trouble.message}; the recipe is for a gateway that answers")
+        screen = Screen()
+        lacking = "what is printed lacks what it would tell, such as how many tokens its model takes"
+        screen.note(f"{trouble.place}: {trouble.message}; {lacking}")
+        if trouble.remedy:
+            screen.line(f"  {shown(trouble.remedy)}; then print it again")
         return Found()
 
 
