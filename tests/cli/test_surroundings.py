@@ -59,6 +59,17 @@ def test_a_folder_that_may_not_be_entered_is_told(
     assert (1, "", said) == (result.exit_code, result.stdout, result.stderr)
 
 
+def test_each_setting_is_one_line_whatever_its_folder_is_called(tmp_path: Path) -> None:
+    folder = tmp_path / "a\nb\x1b[2J"
+    folder.mkdir()
+    file = folder / "turnscript.toml"
+    file.write_text('[models.m]\nbackend = "http://127.0.0.1:1"\nformat = "rwkv-goose"\n', encoding="utf-8")
+    result = run("serve", "--check", "--config", file)
+    assert 0 == result.exit_code, result.stderr
+    [line] = [one for one in result.stdout.splitlines() if one.startswith("models.m.backend")]
+    assert line.endswith("a\\nb\\x1b[2J/turnscript.toml")
+
+
 def test_a_client_without_files_needs_no_home() -> None:
     done = process("launch", "--url", "http://127.0.0.1:1", "--print", "claude", code=HOMELESS + CODE)
     assert (0, True) == (done.returncode, b"ANTHROPIC_BASE_URL" in done.stdout)
