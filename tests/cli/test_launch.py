@@ -128,6 +128,7 @@ def test_what_is_printed_starts_a_client_as_launch_does(client: Client, place: P
         {name: value for name, value in found.items() if name not in ours} for found in (place.variables, launched[0])
     )
     assert (wanted, *launched[1:]) == (seen, place.arguments, files_in(place.home))
+    assert {0} >= {path.parent.stat().st_mode & 0o077 for path in place.home.rglob("*") if path.is_file()}
 
 
 def test_what_follows_the_name_is_the_clients_own(place: Place, loopback: Loopback) -> None:
@@ -264,12 +265,23 @@ def test_files_go_where_the_system_keeps_state(place: Place, loopback: Loopback,
     assert Path.home() / ".local" / "state" / "turnscript" / "clients" == state_folder({"XDG_STATE_HOME": "relative"})
 
 
+def test_a_place_where_no_files_can_be_is_told(place: Place, loopback: Loopback) -> None:
+    place.install("kimi")
+    (place.home / ".local").write_text("", encoding="utf-8")
+    done = place.launch("--url", loopback.url, "kimi")
+    assert (1, b"") == (done.returncode, done.stdout)
+    remedy = "cannot write this: not a directory\n  set XDG_STATE_HOME to a folder that may be written to\n"
+    assert remedy in done.stderr.decode()
+
+
 def test_a_proxy_is_not_asked_for_this_machine(place: Place, loopback: Loopback) -> None:
     place.install("claude")
     nowhere = "http://127.0.0.1:9"
     done = place.launch("--url", loopback.url, "claude", HTTP_PROXY=nowhere, http_proxy=nowhere, no_proxy="a.b")
     assert 0 == done.returncode, done.stderr
     assert ["a.b,127.0.0.1"] * 2 == [place.variables[name] for name in ("NO_PROXY", "no_proxy")]
+    printed = place.launch("--url", loopback.url, "--print", "claude", HTTP_PROXY=nowhere, no_proxy="a.b")
+    assert b"export no_proxy=a.b,127.0.0.1\nexport NO_PROXY=a.b,127.0.0.1\n" in printed.stdout
 
 
 @pytest.mark.parametrize(
@@ -400,7 +412,11 @@ def test_a_recipe_can_be_had_without_a_gateway() -> None:
     result = run("launch", "--url", "http://127.0.0.1:9", "--print", "--model", "rwkv", "codex")
     assert 0 == result.exit_code
     assert "no gateway answers" in result.stderr
-    assert "; the recipe is for a gateway that answers\n" in result.stderr
+    assert "; what is printed lacks what it would tell, such as how many tokens its model takes\n" in result.stderr
+    assert (
+        "\n  start one: turnscript serve --backend URL; or say where it is: --url URL; then print it again\n"
+        in result.stderr
+    )
     assert 'model="rwkv"' in result.stdout
     assert 'base_url="http://127.0.0.1:9/v1"' in result.stdout
 

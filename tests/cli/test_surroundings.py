@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import turnscript
-from tests.cli.running import CODE, EXAMPLES, convert, process, run
+from tests.cli.running import CODE, EXAMPLES, as_nobody, convert, process, run
 
 SOURCE = str(Path(turnscript.__file__).parents[1])
 HOMELESS = """
@@ -40,6 +40,34 @@ def test_a_folder_that_is_gone_is_told(arguments: list[str], tmp_path: Path) -> 
     done = subprocess.run(command, env=variables, capture_output=True, timeout=60, check=False)
     said = "turnscript: error: the folder that this was called in is not there any more\n  cd to one that is there\n"
     assert (1, b"", said) == (done.returncode, done.stdout, done.stderr.decode())
+
+
+@pytest.mark.parametrize("command", [("serve", "--check"), ("keys", "list")], ids=lambda words: words[0])
+def test_a_folder_that_may_not_be_entered_is_told(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with `sudo -u`, which stays in the folder of whoever called it."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    run(*command)  # what it needs is loaded: another user may not read that here
+    monkeypatch.chdir(closed)
+    closed.chmod(0)
+    with as_nobody():
+        result = run(*command)
+    closed.chmod(0o700)
+    said = "turnscript: error: this user may not enter the folder that this was called in\n  cd to another one\n"
+    assert (1, "", said) == (result.exit_code, result.stdout, result.stderr)
+
+
+def test_each_setting_is_one_line_whatever_its_folder_is_called(tmp_path: Path) -> None:
+    folder = tmp_path / "a\nb\x1b[2J"
+    folder.mkdir()
+    file = folder / "turnscript.toml"
+    file.write_text('[models.m]\nbackend = "http://127.0.0.1:1"\nformat = "rwkv-goose"\n', encoding="utf-8")
+    result = run("serve", "--check", "--config", file)
+    assert 0 == result.exit_code, result.stderr
+    [line] = [one for one in result.stdout.splitlines() if one.startswith("models.m.backend")]
+    assert line.endswith("a\\nb\\x1b[2J/turnscript.toml")
 
 
 def test_a_client_without_files_needs_no_home() -> None:

@@ -73,8 +73,10 @@ def trouble(error: OSError) -> Failed:
     """A trouble of the system that no guard saw; the system does not always say of which file."""
     if error.errno == errno.ENOENT and error.filename is None and _is_nowhere():
         return Failed("the folder that this was called in is not there any more", remedy="cd to one that is there")
-    reason = error.strerror or str(error)
     place = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""
+    if error.errno == errno.EACCES and not os.path.isabs(place) and _is_closed():
+        return Failed("this user may not enter the folder that this was called in", remedy="cd to another one")
+    reason = error.strerror or str(error)
     message = f"{'cannot use this' if place else 'cannot go on'}: {reason[:1].lower()}{reason[1:]}"
     return Failed(message, place=place, remedy=_WRITE_REMEDIES.get(error.errno or 0, ""))
 
@@ -83,6 +85,15 @@ def _is_nowhere() -> bool:
     try:
         os.getcwd()
     except FileNotFoundError:
+        return True
+    return False
+
+
+def _is_closed() -> bool:
+    """Whether nothing can be reached from the working folder, as after `sudo -u` in somebody's home."""
+    try:
+        os.stat(os.curdir)
+    except PermissionError:
         return True
     return False
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import click
@@ -25,11 +26,12 @@ from turnscript.cli.agents.gateway import DEFAULT_URL, Found, base_url, check_ke
 from turnscript.cli.agents.recipe import Client, Gateway, Setup, program, settings_text, setup
 from turnscript.cli.failures import OK, Failed, starting, writing
 from turnscript.cli.output import STREAM, Files
-from turnscript.cli.report import Screen, table
+from turnscript.cli.report import Screen, shown, table
 
 _KEY = "turnscript"
 """What clients send where the gateway asks for no key: most refuse to start without one."""
 
+_ELSEWHERE = "set XDG_STATE_HOME to a folder that may be written to"
 _COMMENTS = {"python": "#", "js": "//"}
 _EPILOG = """\b
 Examples:
@@ -117,20 +119,31 @@ def run(given: Given) -> int:
     gateway = Gateway(address, given.key or _KEY, given.model or found.model, given.context or found.context)
     if not given.printing:
         _start(client, gateway, given.arguments)
-    _write(recipe(client, gateway, _folder(client), given.arguments))
+    _write(recipe(client, gateway, _folder(client), given.arguments, direct(os.environ, gateway.url)))
     return OK
 
 
-def recipe(client: Client, gateway: Gateway, folder: Path, arguments: tuple[str, ...] = ()) -> str:
-    """All that a person must do to use a client with a gateway: lines for a shell, or for a program."""
+def recipe(
+    client: Client,
+    gateway: Gateway,
+    folder: Path,
+    arguments: tuple[str, ...] = (),
+    also: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """All that a person must do to use a client with a gateway: lines for a shell, or for a program.
+
+    `also`: more variables, which are the machine's own matter.
+    """
     if not client.command:
         mark = _COMMENTS[client.language]
         return "\n".join(f"{mark} {path}\n{program(text, gateway)}" for path, text in client.code.items())
     made = setup(client, gateway, folder)
     lines = [f"unset {' '.join(client.unset)}"] if client.unset else []
-    lines += [f"export {name}={shlex.quote(value)}" for name, value in made.variables.items()]
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in {**made.variables, **also}.items()]
     for path, text in made.files.items():
-        lines += [f"mkdir -p {shlex.quote(str(path.parent))}", f"cat > {shlex.quote(str(path))} <<'END'", f"{text}END"]
+        # A folder of its user's alone: the file may hold a key.
+        folder_made = f"mkdir -m 700 -p {shlex.quote(str(path.parent))}"
+        lines += [folder_made, f"cat > {shlex.quote(str(path))} <<'END'", f"{text}END"]
     lines.append(shlex.join([client.command, *made.arguments, *arguments]))
     return "\n".join(lines) + "\n"
 
@@ -146,8 +159,7 @@ def state_folder(env: Mapping[str, str]) -> Path:
     try:
         base = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
     except RuntimeError:
-        remedy = "set XDG_STATE_HOME to a folder that may be written to"
-        raise Failed("this user has no home folder for the settings of clients", remedy=remedy) from None
+        raise Failed("this user has no home folder for the settings of clients", remedy=_ELSEWHERE) from None
     return base / "turnscript" / "clients"
 
 
@@ -166,7 +178,11 @@ def _asked(given: Given, address: str) -> Found:
     except Failed as trouble:
         if not given.printing:
             raise
-        Screen().note(f"{trouble.place}: {trouble.message}; the recipe is for a gateway that answers")
+        screen = Screen()
+        lacking = "what is printed lacks what it would tell, such as how many tokens its model takes"
+        screen.note(f"{trouble.place}: {trouble.message}; {lacking}")
+        if trouble.remedy:
+            screen.line(f"  {shown(trouble.remedy)}; then print it again")
         return Found()
 
 
@@ -176,7 +192,10 @@ def _start(client: Client, gateway: Gateway, arguments: tuple[str, ...]) -> NoRe
     if path is None:
         raise Failed(f"{client.title} is not installed: there is no {client.command} in PATH", remedy=client.install)
     made = setup(client, gateway, _folder(client))
-    _write_files(made)
+    try:
+        _write_files(made)
+    except Failed as trouble:
+        raise Failed(trouble.message, place=trouble.place, remedy=_ELSEWHERE) from trouble
     env = {name: value for name, value in os.environ.items() if name not in client.unset}
     env |= made.variables | direct(os.environ, gateway.url)
     screen = Screen()

@@ -189,6 +189,11 @@ def shown(text: str) -> str:
     """Foreign text made safe for one line of a terminal, and not endless. Its end stays: there it says what to do."""
     if len(text) > _WIDEST:
         text = f"{text[: _WIDEST - _END]}... ({len(text) - _WIDEST} more characters) ...{text[-_END:]}"
+    return in_line(text)
+
+
+def in_line(text: str) -> str:
+    """Foreign text, whole, safe for one line of a terminal."""
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 

@@ -17,7 +17,7 @@ import click
 
 from turnscript.cli.failures import OK, USAGE, Failed
 from turnscript.cli.output import STREAM, Files
-from turnscript.cli.report import Screen, table
+from turnscript.cli.report import Screen, in_line, table
 from turnscript.errors import Unsupported
 
 if TYPE_CHECKING:
@@ -150,7 +150,8 @@ def _check(config: Config, *, as_json: bool) -> int:
     if as_json:
         text = json.dumps([{"path": one.path, "value": one.value, "where": one.where} for one in settings], indent=2)
     else:
-        text = table(("SETTING", "VALUE", "FROM"), [(one.path, one.value, one.where) for one in settings])
+        rows = [(one.path, in_line(one.value), in_line(one.where)) for one in settings]
+        text = table(("SETTING", "VALUE", "FROM"), rows)
     with Files() as files:
         files.open(STREAM).write(f"{text}\n".encode("utf-8", "backslashreplace"))
     return OK
