@@ -8,9 +8,10 @@ from typing import Any
 
 from turnscript.engine.bodies import CallArguments, Parts, Record, ResultContent, Thought
 from turnscript.engine.jsoncalls import JsonCall, JsonResult
+from turnscript.engine.namedcalls import NamedCall
 from turnscript.engine.pretty import pretty
 from turnscript.engine.pythoncalls import PythonCall
-from turnscript.engine.texts import IndentedText, PlainText
+from turnscript.engine.texts import IndentedText, LabelledText, PlainText
 from turnscript.engine.toollists import IndentedTools, JsonTools, MarkdownTools, TaggedTools
 from turnscript.engine.xmlcalls import XmlParameters
 from turnscript.jsontext import compact, respace
@@ -25,8 +26,10 @@ BODIES: Names = {
     "text": (PlainText, CONTENT),
     "indented": (IndentedText, CONTENT),
     "json-call": (JsonCall, ("tool_call",)),
+    "named-call": (NamedCall, ("tool_call",)),
     "python-call": (PythonCall, ("tool_call",)),
     "json-result": (JsonResult, ("tool_result",)),
+    "labelled": (LabelledText, ("tool_result",)),
     "xml-parameters": (XmlParameters, ("tool_call",)),
     "parts": (Parts, ("system", "user", "assistant", "tools_change")),
     "thought": (Thought, ("thinking",)),

@@ -17,11 +17,13 @@ from turnscript.tableio.bodies import BODIES, TELLING, name_of
 from turnscript.tableio.tables import Table, not_among, unfit
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_END_BY_THEMSELVES = frozenset({"json-call", "json-result"})  # such payloads end where their JSON does
+_END_BY_THEMSELVES = frozenset({"json-call", "named-call", "json-result"})  # such payloads end where their JSON does
 # What no attribute holds: the parser's own notes, and attributes that no table names.
 _NEVER = frozenset({"open", "at", "hints", "attributes", "seal"})
 _TYPES: Mapping[Any, str] = {str: "text", bool: "flag", int: "number", Extra: "object", list[str]: "names"}
 _NEEDS_CLOSE = frozenset({"xml-parameters"})
+_MARKED = frozenset({"named-call", "labelled"})
+_BEGIN_BY_THEMSELVES = frozenset({"json-call"})
 
 
 def turns_of(document: Document, table: Table) -> Iterator[tuple[Turn, Table]]:
@@ -138,6 +140,18 @@ def _check_opening(segment: Segment, place: Table) -> None:
         raise not_among(place.at("required"), "no attribute that is always written holds", segment.required, shown)
     if segment.group is not None and not (segment.group.open.strip() and segment.group.close.strip()):
         raise unfit(place.at("group"), "a group needs an `open` and a `close`", "some text")
+    if segment.group is not None and not segment.open:
+        _check_open_by_itself(segment, place)
+
+
+def _check_open_by_itself(segment: Segment, place: Table) -> None:
+    """What has no opening in its group is an object of JSON and nothing more."""
+    if name_of(segment.body, BODIES) not in _BEGIN_BY_THEMSELVES:
+        message = "only a `json-call` shows by itself where it begins in its group; any other segment needs an `open`"
+        raise unfit(place.at("open"), message, "some text")
+    for key in ("close", "head_end", "attributes", "also_closed_by", "tentative", "named"):
+        if getattr(segment, key):
+            raise unfit(place.at(key), f"a segment with a {key!r} needs an `open`", "an `open`")
 
 
 def _check_body(segment: Segment, place: Table) -> None:
@@ -150,12 +164,24 @@ def _check_body(segment: Segment, place: Table) -> None:
     if shape in TELLING and not segment.head_end.strip():
         message = f"{shape!r} says in the opening tag how it is written; the tag needs a `head_end`"
         raise unfit(place.at("head_end"), message, 'such as ">\\n"')
-    for literal in segment.body.literals:
+    if shape in _MARKED:
+        _check_own_marks(segment, place)
+    for literal in segment.body.literals if shape in _NEEDS_CLOSE else ():
         if not re.match(r"<.", literal):  # the reader of such a payload looks for `<`
             message = "the tags of a payload begin with `<`"
             raise unfit(place.at("body"), message, 'such as open = "<name" and close = "</name>"', repr(literal))
     if segment.tentative and segment.kind != ToolCall.kind:
         raise unfit(place.at("tentative"), "only a tool call counts only if it is one", "false", "true")
+
+
+def _check_own_marks(segment: Segment, place: Table) -> None:
+    """What stands between the parts of a payload is no white space, and none of it is the beginning of another."""
+    marks = segment.body.literals
+    if not all(mark.strip() for mark in marks):
+        raise unfit(place.at("body"), "white space alone marks nothing", "a mark such as [ARGS]", repr(marks[-1]))
+    if len(marks) > 1 and (marks[0].startswith(marks[1]) or marks[1].startswith(marks[0])):
+        message = f"{marks[0]!r} and {marks[1]!r} could be confused; one begins with the other"
+        raise unfit(place.at("body"), message, "two marks", marks[0])
 
 
 def _check_name(segment: Segment, place: Table) -> None:
