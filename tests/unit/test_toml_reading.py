@@ -1,5 +1,7 @@
 """Owns the checks that declared formats read what they write, in shapes that no format of the package has."""
 
+from pathlib import Path
+
 import pytest
 
 import turnscript as ts
@@ -131,9 +133,23 @@ def test_a_result_that_shows_a_name_has_that_of_its_call() -> None:
 
 
 def test_a_table_that_is_read_as_something_else_says_as_what() -> None:
+    """Words around the tools that open a turn, where the one that they stand in ends with that."""
+    marks = (Path(__file__).parents[1] / "formats" / "marks.toml").read_text(encoding="utf-8")
+    with pytest.raises(InvalidFormat, match=r"it reads back as system, assistant, .* and not as system, user, "):
+        load_formats(marks.replace("# Tools", "# Tools<model>"))
+
+
+@pytest.mark.parametrize("joint", ["", "\\n"])
+def test_an_empty_text_that_nothing_shows_is_a_loss_and_none_is_read(joint: str) -> None:
     """With nothing between a text and a call, an empty text before the call cannot be told from none."""
-    with pytest.raises(InvalidFormat, match=r"thinking, assistant, tool_call.* and not as .*thinking, tool_call"):
-        load_formats(BARS.replace('"assistant tool_call" = "\\n"', '"assistant tool_call" = ""'))
+    [format_] = load_formats(BARS.replace('"assistant tool_call" = "\\n"', f'"assistant tool_call" = "{joint}"'))
+    conversation = request(
+        ts.Thinking(content=said("hm")), ts.Assistant(content=said("")), ts.ToolCall(name="f", arguments="{}")
+    )
+    rendered = format_.render(conversation)
+    assert (joint == "") == any(loss.path == "items[1]" for loss in rendered.losses)
+    kinds = [item.kind for item in format_.parse(str(rendered.value)).items]
+    assert ["thinking", *(["assistant"] if joint else []), "tool_call"] == kinds
 
 
 VARIANTS = [(name, option) for name in ts.formats() for option in ts.get_format(name).variants]

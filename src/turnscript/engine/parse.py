@@ -412,7 +412,9 @@ class TurnParser(CallSteps):
             return
         text = "" if self._flattened else space[len(before) : len(space) - len(after)]
         whole = self._flattened or (len(space) >= len(before) + len(after) and space == before + text + after)
-        if whole and (kind or action is None or space):
+        # What joins the two without a text between them is no text, and at the ends of a turn that is nothing.
+        direct = self._states.known_joint(kind, action.place.kind) if kind and action and action.place else ""
+        if whole and (space != direct or not (kind or action)):
             self._place = bare
             self._start(bare)
             self._texts.append(text)

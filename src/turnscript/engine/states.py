@@ -181,7 +181,7 @@ class States:
         """The openings that may follow a kind; at the start of a turn, all."""
         for place in self.places:
             joint = "" if not kind or self.bare is None else self._joints.get((kind, place.kind))
-            if joint is None or not place.open or not (self.strict or place.model):
+            if joint is None or place.segment.bare or not (self.strict or place.model):
                 continue
             # A name must fill its line: with less white space before it, it would be the end of another word.
             spaces: Iterable[str] = [joint] if place.segment.named else _tails(joint)
@@ -193,7 +193,8 @@ class States:
         """Openings of calls inside a text that has not been closed."""
         before = ("\n",) if self.layout.document.anchored else ("\n", "")
         for other in self.places:
-            if other.model and other.open and other.kind not in (place.kind, *_TEXTS) and not other.segment.tentative:
+            tentative = other.segment.tentative or other.segment.bare
+            if other.model and other.kind not in (place.kind, *_TEXTS) and not tentative:
                 for core, action in self._cores(other):
                     for space in ("\n",) if other.segment.named else before:
                         yield space + core, action
@@ -212,8 +213,10 @@ class States:
         yield core, Action(Do.LEAVE, len(core))
         for place in self.places:
             if place.segment.group is group:
-                core = place.open.strip()
-                yield core, Action(Do.OPEN, len(core), place)
+                core, ahead = place.open.strip() or place.body.begins[:1], 0 if place.open else 1
+                comma = self._joints.get((place.kind, place.kind), "").rstrip()
+                for space in {"", comma, self._joints.get((place.kind, place.kind), "") if comma else ""}:
+                    yield space + core, Action(Do.OPEN, len(space + core), place, ahead)
 
     def _closes(self, place: Place) -> dict[str, Action]:
         found: dict[str, Action] = {}
@@ -254,8 +257,9 @@ class States:
         document = self.layout.document
         for turn in document.turns:
             if turn.open:
-                yield turn.open.rstrip() if turn.close else document.separator + turn.open.rstrip()
-            if turn is not self.turn and turn.open:
+                ends_others = document.flattened and not turn.close
+                yield document.separator + turn.open.rstrip() if ends_others else turn.open.rstrip()
+            if turn is not self.turn and turn.speaks:
                 continue
             for segment in turn.segments:
                 if segment.open and not segment.model:

@@ -35,7 +35,7 @@ def _is_first(item: Item) -> bool:
 
 def write_system(composer: Composer, request: Request, thought: str | None) -> int:
     """Write the first system turn, if it holds more than its text. Returns how many items are written by that."""
-    document, items = composer.document, request.items
+    document = composer.document
     flags = _flags(composer, request, thought)
     tools = any(map(is_function, request.tools)) and document.tools_place is not None
     if not tools:
@@ -43,6 +43,14 @@ def write_system(composer: Composer, request: Request, thought: str | None) -> i
             report_tool(tool, f"$.tools[{index}]", composer.out)
     if not (flags or tools or document.always_system):
         return 0
+    return _write_first(composer, request, flags, document.tools_place if tools else None)
+
+
+def _write_first(composer: Composer, request: Request, flags: str, tools: ToolsPlace | None) -> int:
+    """The same where there is more to write. `tools`: where their list stands, if there is one."""
+    items = request.items
+    if tools is not None and tools.apart:
+        return _write_apart(composer, tools, request)
     first = items[0] if items and _is_first(items[0]) else None
     out = composer.out
     out.item, out.place = (0, first.at or "items[0]") if first else (-1, "")
@@ -51,7 +59,7 @@ def write_system(composer: Composer, request: Request, thought: str | None) -> i
     composer.begin_turn(place, item)
     out.escape = place.escape
     body = place.body
-    head, rest = _split(item.content, document.tools_place if tools else None)
+    head, rest = _split(item.content, tools)
     shown = System(content=head, extra=item.extra)
     empty = body.is_empty(shown, out.flattened) and not flags
     if place.lead and not (empty and not tools):
@@ -60,12 +68,12 @@ def write_system(composer: Composer, request: Request, thought: str | None) -> i
         body.write(shown, out)
     if flags:
         out.control(flags)
-    if tools and document.tools_place is not None:
+    if tools is not None:
         out.escape = composer.layout.escape
-        _write_tools(document.tools_place, request, out, joined=not empty)
+        _write_tools(tools, request, out, joined=not empty)
         out.escape = place.escape
         if rest:
-            out.control(document.tools_place.continued)
+            out.control(tools.continued)
             _write_rest(body, rest, len(head), out)
     named = any(getattr(item, attribute.path) is not None for attribute in place.turn_attributes)
     if first is not None and body.is_empty(item, out.flattened) and not named:
@@ -74,6 +82,17 @@ def write_system(composer: Composer, request: Request, thought: str | None) -> i
     composer.place, composer.last = place, out.item
     out.end_with(out.item)
     return 1 if first is not None else 0
+
+
+def _write_apart(composer: Composer, tools: ToolsPlace, request: Request) -> int:
+    """Write the leading instructions, and the tools behind their turns. Returns how many items those are."""
+    items = request.items
+    leading = next((at for at, item in enumerate(items) if not leads(item)), len(items))
+    composer.write_items(items[:leading], 0)
+    composer.end_turn()
+    composer.separate()
+    _write_tools(tools, request, composer.out, joined=False)
+    return leading
 
 
 def _split(content: list[Part], tools: ToolsPlace | None) -> tuple[list[Part], list[Part]]:

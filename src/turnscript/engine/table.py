@@ -134,6 +134,7 @@ class Segment(Struct, frozen=True):
     `protects`: what is protected beside that. `of`: which kind of thought it is, where a format has several.
     `tentative`: it counts only if it is a call of an offered tool, because its opening is ordinary text too.
     `named`: the tool's name stands on a line of its own before the opening; only names of offered tools are looked for.
+    In a group, an object of JSON needs no `open`: it shows where it begins.
     """
 
     kind: str
@@ -158,12 +159,16 @@ class Segment(Struct, frozen=True):
     @property
     def bare(self) -> bool:
         """Whether it is the plain text of its turn."""
-        return not self.open
+        return not self.open and self.group is None
 
     @property
     def attributes_shown(self) -> tuple[Attribute, ...]:
         """The attributes that a model sees."""
         return tuple(one for one in self.attributes if one.prompt and one.written)
+
+
+START = "start"
+"""The word for the start of the document, where a turn may begin without an opening."""
 
 
 class Turn(Struct, frozen=True):
@@ -172,6 +177,9 @@ class Turn(Struct, frozen=True):
     `head_end` ends an opening that takes attributes; they are fields of the turn's first item. `lead` is written
     between the opening and what is not empty; the model writes it itself. A turn without `close` ends where the next
     one begins. `also_read`: segments that are understood and never written.
+    `behind`: where the turn begins without its opening: right behind the closings of these roles, or at the START of
+    the document. One that has no opening at all begins nowhere else.
+    `no_thought`: what stands behind the opening where no thought does. A prompt writes it.
     """
 
     segments: tuple[Segment, ...]
@@ -182,6 +190,17 @@ class Turn(Struct, frozen=True):
     lead: str = ""
     attributes: tuple[Attribute, ...] = ()
     also_read: tuple[Segment, ...] = ()
+    behind: tuple[str, ...] = ()
+    no_thought: str = ""
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it is a speaker's, and not what holds blocks that stand by themselves."""
+        return bool(self.open or self.behind)
+
+    def is_marked(self, before: Turn | None) -> bool:
+        """Whether its opening is written behind another turn, or with None at the start of the document."""
+        return (START if before is None else before.role) not in self.behind
 
 
 class ToolsBody(Protocol):
@@ -211,7 +230,7 @@ class ToolsPlace(Struct, frozen=True):
 
     `continued`: what stands between the definitions and more text of the same turn, where a format allows it.
     `footer` belongs to `close`, and a reader does not insist on it. `also_behind`: texts that others write behind
-    `close`; a reader looks over them.
+    `close`; a reader looks over them. `apart`: they stand in no turn, but behind the first instructions.
     """
 
     body: ToolsBody
@@ -221,6 +240,7 @@ class ToolsPlace(Struct, frozen=True):
     continued: str = ""
     footer: str = ""
     also_behind: tuple[str, ...] = ()
+    apart: bool = False
 
 
 class Flags(Struct, frozen=True):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from turnscript.conversation import System, Thinking, ToolCall, ToolResult
 from turnscript.engine.table import Document, Generation, Segment, Turn
 from turnscript.format import Format
+from turnscript.tableio.beginnings import check_beginnings
 from turnscript.tableio.literals import check_literals
 from turnscript.tableio.segments import check_turn, segments_of, turns_of
 from turnscript.tableio.tables import Table, not_among, unfit
@@ -21,7 +22,6 @@ _CORRELATIONS = {
 }
 _SHOWN = {"named": "name", "on_results": "id"}
 _WIDEST = 32  # a reader looks over no more white space than this
-_BLANK_LINE = "\n\n"
 _BLOCKS = "with `anchored = true` each item is a block by itself"
 
 
@@ -83,7 +83,8 @@ def _check_joints(document: Document, table: Table) -> None:
                 if kind not in turns:
                     raise not_among(path, "no segment is of the kind", kind, turns)
             joint = pairs[before, after]
-            if joint.strip() or len(joint) > _WIDEST:
+            array = before == after and document.segment(before).group is not None and key == "joints"
+            if joint.strip().strip("," if array else "") or len(joint) > _WIDEST:
                 message = "what joins two segments is white space, and not much; a tag belongs to one of them"
                 raise unfit(path, message, "line breaks or spaces", repr(joint))
             if turns[before] != turns[after]:
@@ -145,16 +146,7 @@ def _check_turns(document: Document, table: Table) -> None:
     """Speakers' turns: each has an opening and an end, and what the model writes stands in one of them."""
     kind = document.generation.kind
     speaking = next(turn for turn, segment, _ in _places(document, table) if segment.kind == kind)
-    for turn, place in turns_of(document, table):
-        if not turn.open:
-            message = "a turn needs an `open`; if each item is a block by itself, say `anchored = true`"
-            raise unfit(place.at("open"), message, "some text")
-        if not turn.close and not (document.flattened and _BLANK_LINE in document.separator):
-            message = (
-                "a turn without a `close` ends where a blank line and the next opening follow; "
-                "that takes `flattened = true` and a separator with a blank line"
-            )
-            raise unfit(place.at("close"), message, "a `close`, or flattened = true")
+    check_beginnings(document, table)
     for turn, segment, inner in _places(document, table):
         if segment.model and turn is not speaking:
             message = f"the model writes the turn of {kind!r}, and this is another; drop `model`, or move the segment"
@@ -200,7 +192,7 @@ def _check_blocks(document: Document, table: Table) -> None:
     if len(document.turns) > 1:
         raise unfit(table["turn"][1].path, f"{_BLOCKS}; declare all of them in one turn", "one [[format.turn]]")
     turn, place = document.turns[0], table["turn"][0]
-    for key in ("open", "close", "lead", "head_end"):
+    for key in ("open", "close", "lead", "head_end", "behind", "no_thought"):
         if getattr(turn, key):
             raise unfit(place.at(key), f"{_BLOCKS}; turns have no literals", "nothing", getattr(turn, key))
     for segment, inner in segments_of(turn, place):
@@ -231,12 +223,28 @@ def _check_tools(document: Document, table: Table) -> None:
     for key in ("open", "close", "joint", "continued"):
         for turn in document.turns:
             end = turn.close.strip() or f"{document.separator}{turn.open.strip()}"
-            if end in getattr(place, key):
+            if end and end in getattr(place, key):
                 message = f"this holds {end!r}, which ends a turn, and the tool list stands inside of one"
                 raise unfit(inner.at(key), message, f"a text without {end!r}")
+    if place.apart:
+        _check_apart(document, inner)
     if not place.close.strip().endswith(place.footer.strip()):
         message = "`footer` must be the end of `close`: the part that a reader can do without"
         raise unfit(inner.at("footer"), message, "the end of `close`", place.footer)
     if place.continued and place.close:
         message = "text can follow the tools only where their end shows without a `close`"
         raise unfit(inner.at("continued"), message, "no `close`")
+
+
+def _check_apart(document: Document, inner: Table) -> None:
+    """A list that stands in no turn ends with its `close`, and nothing but instructions stands before it."""
+    place = document.tools_place
+    assert place is not None
+    if not place.close.strip():
+        raise unfit(inner.at("close"), "a list of tools that stands in no turn needs a `close`", "a `close`")
+    for key in ("joint", "continued", "footer", "also_behind"):
+        if getattr(place, key):
+            raise unfit(inner.at(key), "with `apart = true` the list stands in no turn: no text is before or behind it")
+    if document.flattened or document.flags or document.always_system:
+        message = "with `apart = true` a format has neither `flattened`, nor `flags`, nor `always_system`"
+        raise unfit(inner.at("apart"), message, "false", "true")
