@@ -126,7 +126,7 @@ def test_models_that_leave_the_configuration_are_not_replaced_by_it(tmp_path: Pa
     file = tmp_path / "turnscript.toml"
     file.write_text('[models.mine]\nbackend = "http://127.0.0.1:9"\n', encoding="utf-8")
     reloader = Reloader(file, {})
-    file.write_text("", encoding="utf-8")
+    file.write_text("[server]\nport = 8400\n", encoding="utf-8")
     assert () == reloader.reload().models
 
 
