@@ -247,6 +247,8 @@ def _notes(document: Document) -> Iterator[str]:
         yield "A call with its name first is read, too, and its arguments are told as they come."
     if any(turn.open and not turn.close for turn in document.turns):
         yield "A turn has no closing: it ends where the next one begins."
+    if any(turn.behind for turn in document.turns):
+        yield "A turn may begin without an opening: right behind the closing of another, or at the start."
     leads = {turn.lead for turn in document.turns if turn.lead and any(one.model for one in turn.segments)}
     yield from (f"A prompt leaves out the {lead!r} that follows the speaker: the model writes it." for lead in leads)
     if document.grows:

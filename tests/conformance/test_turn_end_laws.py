@@ -17,7 +17,7 @@ NEXT: list[ts.Item] = [ts.User(content=said("next"))]
 def others(format_: Format) -> list[str]:
     """The openings of turns that are not the model's, as they stand behind one of the model's."""
     document = format_.document
-    turns = [turn for turn in document.turns if turn.role not in ("", "assistant")]
+    turns = [turn for turn in document.turns if turn.role not in ("", "assistant") and turn.open]
     if document.anchored:
         return [f"\n{segment.open}" for turn in document.turns for segment in turn.segments if not segment.model]
     return [turn.open.rstrip() if turn.close else f"{document.separator}{turn.open.rstrip()}" for turn in turns]

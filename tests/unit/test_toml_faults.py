@@ -111,12 +111,9 @@ def test_two_formats_of_a_file_have_two_names() -> None:
 
 
 def test_a_table_that_does_not_read_back_is_refused() -> None:
-    """Joints that a reader cannot tell apart, though each by itself is harmless."""
-    name = next(one for one in ts.formats() if ("tool_result", "assistant") in ts.get_format(one).document.joints)
-    joints = '"tool_result assistant" = "", "assistant tool_call" = "\\n"'
-    text = f'[[format]]\nname = "x"\nbased_on = "{name}"\njoints = {{ {joints} }}\n'
+    """A mark that names of tools may hold, though it is harmless by itself."""
     with pytest.raises(InvalidFormat, match="cannot be read back"):
-        load(text)
+        load(TAGGED.replace('{ name = "json-call", spaced = true }', '{ name = "named-call", mark = "her" }'))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Owns the checks that declared formats read what they write, in shapes that no format of the package has."""
 
+from pathlib import Path
+
 import pytest
 
 import turnscript as ts
@@ -136,14 +138,24 @@ def test_a_table_that_is_read_as_something_else_says_as_what() -> None:
         load_formats(BARS.replace('"thinking tool_call" = "\\n"', '"thinking tool_call" = "\\n\\n\\n"'))
 
 
-def test_an_empty_text_that_cannot_be_told_from_none_is_a_loss() -> None:
-    """With nothing between a text and a call, an empty text before the call is the same as none."""
-    [format_] = load_formats(BARS.replace('"assistant tool_call" = "\\n"', '"assistant tool_call" = ""'))
-    empty, call = ts.Assistant(content=said("")), ts.ToolCall(name="f", arguments="{}", id="call_1")
-    rendered = format_.render(request(empty, call, ts.ToolResult(content=said("rain"))))
-    dropped = [loss.detail for loss in rendered.losses if loss.kind == "dropped"]
-    assert "an empty text beside a thought or a call cannot be seen" in dropped
-    assert "tool_call" == next(item.kind for item in format_.parse(str(rendered.value)).items if item.kind != "user")
+def test_a_table_whose_tools_open_a_turn_says_what_is_read() -> None:
+    """Words around the tools that open a turn, where the one that they stand in ends with that."""
+    marks = (Path(__file__).parents[1] / "formats" / "marks.toml").read_text(encoding="utf-8")
+    with pytest.raises(InvalidFormat, match=r"it reads back as system, assistant, .* and not as system, user, "):
+        load_formats(marks.replace("# Tools", "# Tools<model>"))
+
+
+@pytest.mark.parametrize("joint", ["", "\\n"])
+def test_an_empty_text_that_nothing_shows_is_a_loss_and_none_is_read(joint: str) -> None:
+    """With nothing between a text and a call, an empty text before the call cannot be told from none."""
+    [format_] = load_formats(BARS.replace('"assistant tool_call" = "\\n"', f'"assistant tool_call" = "{joint}"'))
+    conversation = request(
+        ts.Thinking(content=said("hm")), ts.Assistant(content=said("")), ts.ToolCall(name="f", arguments="{}")
+    )
+    rendered = format_.render(conversation)
+    assert (joint == "") == any(loss.path == "items[1]" for loss in rendered.losses)
+    kinds = [item.kind for item in format_.parse(str(rendered.value)).items]
+    assert ["thinking", *(["assistant"] if joint else []), "tool_call"] == kinds
 
 
 VARIANTS = [(name, option) for name in ts.formats() for option in ts.get_format(name).variants]

@@ -43,9 +43,10 @@ def shows(document: Document) -> Shows:
     calls = [shown for one in segments if one.kind == ToolCall.kind for shown in one.attributes_shown]
     results = [shown for one in segments if one.kind == ToolResult.kind for shown in one.attributes_shown]
     carried = {field for one in segments if one.kind == ToolResult.kind for field in one.body.carries}
+    said = {field for one in segments if one.kind == ToolCall.kind for field in one.body.carries}
     return Shows(
-        call_id=any(one.path == "id" for one in calls),
-        result_id=any(one.path == "id" for one in results),
+        call_id="id" in said or any(one.path == "id" for one in calls),
+        result_id="id" in carried or any(one.path == "id" for one in results),
         result_name="name" in carried or any(one.path == "name" for one in results),
         name_for_id=any((one.path, one.fallback) == ("id", "name") for one in results),
     )

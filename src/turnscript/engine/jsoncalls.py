@@ -32,14 +32,19 @@ class JsonCall(PlainBody):
     """A call as one JSON object.
 
     `arguments` is the key of the arguments; `spaced` puts a space after colons and commas; `arguments_first` is their
-    order. Read: the keys in any order, other words for the arguments, arguments that are a string of JSON, or none.
+    order. `ids`: a call says its id, behind the rest. Read: the keys in any order, other words for the arguments,
+    arguments that are a string of JSON, or none.
     """
 
     carries: tuple[str, ...] = ("name", "arguments")
     plain = True
     says_name = True
 
-    def __init__(self, arguments: str = "arguments", spaced: bool = False, arguments_first: bool = False) -> None:
+    def __init__(
+        self, arguments: str = "arguments", spaced: bool = False, arguments_first: bool = False, ids: bool = False
+    ) -> None:
+        self._ids = ids
+        self.carries = (*self.carries, "id") if ids else self.carries
         self._spaced, self.compact = spaced, not spaced
         self._arguments_first = self.name_last = arguments_first
         self._key = arguments
@@ -56,10 +61,15 @@ class JsonCall(PlainBody):
         text, respaced = _call_text(self, item.name, item.arguments)
         if respaced:
             out.lose(".arguments", "approximated", RESPACED)
+        if self._ids and item.id is not None:
+            comma, colon = (", ", ": ") if self._spaced else (",", ":")
+            text = f'{text[:-1]}{comma}"id"{colon}{json_string(item.id)}}}'
         out.content(text)
 
     def only_text(self, others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
         """The object, for a call that has nothing but name and arguments."""
+        if self._ids:
+            return super().only_text(others, silent)
 
         def only_text(item: ToolCall, out: Writer) -> str | None:
             if others(item) != silent:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
-from itertools import pairwise, zip_longest
+from itertools import pairwise, product, zip_longest
 from operator import attrgetter
 from typing import Any
 
-from turnscript.conversation import Item, System, Thinking, ToolCall, ToolResult, ToolsChange
+from turnscript.conversation import Assistant, Item, System, Thinking, ToolCall, ToolResult, ToolsChange
 from turnscript.engine.attributes import unhinted
 from turnscript.engine.escape import AUTO, POLICIES, Escape, rules_of, tags_in
 from turnscript.engine.spans import TRAINABLE, Glue, Literal, Writer
-from turnscript.engine.table import Document, Segment, Turn
+from turnscript.engine.table import START, Document, Segment, Turn
 from turnscript.losses import Loss, UnnamedLoss
 from turnscript.respelling import COMPACT, SPACED, Spelling
 from turnscript.sources import message_path
@@ -58,7 +58,8 @@ class Place:
         self.plain_head = not segment.attributes and not segment.head_end
         self.lead = turn.lead
         self.empty_thought = ""  # and what leads to it
-        self.begin = turn.open if turn.attributes else f"{turn.open}{turn.head_end}"
+        unthinking = "" if segment.kind == Thinking.kind else turn.no_thought
+        self.begin = turn.open if turn.attributes else f"{turn.open}{turn.head_end}{unthinking}"
         self.group_open = group.open if group else ""
         opening = self.group_open or self.open
         self.indent = opening[: len(opening) - len(opening.lstrip())]
@@ -69,16 +70,16 @@ class Place:
         # Whether the model's turn does not end with the segment's closing, but with what stands behind it.
         self.ends_late = segment.model and not any(stop in f"{self.close}{self.end}" for stop in stops)
         # Whether nothing of its own ends the turn, so that what stands between turns does.
-        closing = turn.close if turn.open else f"{segment.close}{turn.close}"
+        closing = turn.close if turn.speaks else f"{segment.close}{turn.close}"
         self.unclosed = self.ends_late if segment.model else not closing.strip()
         mark = self.end.rstrip()
         # What is behind the mark no model writes, because it has ended; it leads to the next turn.
         ending: list[Literal] = [(mark, segment.model, True), (self.end[len(mark) :], False, self.unclosed)]
         self.ending = [literal for literal in ending if literal[0]]
-        self.speaks = bool(turn.open)
-        self.may_stay_open = not turn.open or segment.kind not in ("tool_call", "tool_result")
+        self.speaks = turn.speaks
+        self.may_stay_open = not turn.speaks or segment.kind not in ("tool_call", "tool_result")
         # Whether the opening of its turn is the same for every item that says one text.
-        self.begins_plainly = not turn.attributes and not segment.named
+        self.begins_plainly = not turn.attributes and not segment.named and not turn.behind
         self.said = TRAINABLE if segment.model else 0
         self.protect = escape.apply
         # What a text must hold to need protection: the one lead, anything, or what no text can hold.
@@ -125,6 +126,7 @@ class Layout:
             and place.segment.prompt
             and not (place.segment.until or place.segment.always or place.segment.of)
             and place.kind != ToolsChange.kind
+            and self.stands_behind_all(place.turn)
         }
         # The same but for results: those that have no name of their own show that of their call.
         self.nameless = {item: place for item, place in self.plain.items() if place.kind != ToolResult.kind}
@@ -132,6 +134,8 @@ class Layout:
         self.joints = {pair: "".join(parts) for pair, parts in self._joints.items()}
         self.passing = frozenset(place.segment.until for place in self.places.values() if place.segment.until)
         self._begin_with_thoughts()
+        # Whether an empty answer beside something else leaves no trace.
+        self.hides_empty = document.flattened or self._hides_between()
         texts = (kind for kind, after in self.joints if kind == after and self.places[kind].segment.bare)
         self.merged = frozenset(texts)
         system = self.places.get(System.kind)
@@ -145,7 +149,7 @@ class Layout:
         close = [(before.close, before.model, True)] if closing else []
         if (before.kind, place.kind) in self.joints:
             return Glue([*close, *self.joint(before, place), (head, place.model, False)], place.model)
-        begin, head = place.begin, f"{place.lead}{head}"
+        begin, head = place.begin if place.turn.is_marked(before.turn) else "", f"{place.lead}{head}"
         stop = self.stop_in(begin or head) if before.ends_late else 0
         return Glue(
             [
@@ -176,6 +180,23 @@ class Layout:
             ],
             place.model,
         )
+
+    def stands_behind_all(self, turn: Turn) -> bool:
+        """Whether a turn can begin wherever another one ends, and at the start of the document."""
+        roles = [one.role for one in self.document.turns]
+        return bool(turn.open or not turn.behind) or {START, *roles} <= {*turn.behind}
+
+    def leaves_no_trace(self, before: str, after: str) -> bool:
+        """Whether an empty answer between two kinds of segments, or at an end of its turn, cannot be seen."""
+        said, joints = Assistant.kind, self.document.joints
+        around = f"{joints.get((before, said), '')}{joints.get((said, after), '')}"
+        return around == (joints.get((before, after)) if before and after else "")
+
+    def _hides_between(self) -> bool:
+        first = [before for before, after in self.joints if after == Assistant.kind]
+        then = [after for before, after in self.joints if before == Assistant.kind]
+        pairs = [pair for pair in product(["", *first], ["", *then]) if any(pair)]
+        return any(self.leaves_no_trace(*pair) for pair in pairs)
 
     def stop_in(self, opening: str) -> int:
         """How much of the opening of somebody else's turn the model must write so that its own ends there."""
@@ -273,6 +294,7 @@ def document_literals(document: Document) -> Iterator[str]:
     yield document.end
     for turn in document.turns:
         yield turn.open
+        yield turn.no_thought
         yield turn.close
         for segment in turn.segments:
             yield from segment_literals(segment)
@@ -294,16 +316,16 @@ def special_tokens(document: Document) -> list[str]:
     """
     found = [*_ends_of_a_model(document.start), *_ends_of_a_model(document.end)]
     for turn in document.turns:
-        found += tags_in(f"{turn.open}{turn.head_end}")
+        found += (tag for literal in (f"{turn.open}{turn.head_end}", turn.no_thought) for tag in tags_in(literal))
         found += (tag for segment in turn.segments for literal in _written_tags(segment) for tag in tags_in(literal))
         found += tags_in(turn.close)
     for section in (document.metadata, document.tools):
         found += [f"{section.open}{document.tag_end}", section.close] if section else []
     if document.tools_place:
         place = document.tools_place
-        found += [tag for tag in tags_in(place.open) if place.open.rstrip().endswith(tag)]
+        found += [tag for tag in tags_in(place.open) if place.apart or place.open.rstrip().endswith(tag)]
         found += [tag for literal in place.body.literals for tag in tags_in(literal)]
-        found += [tag for tag in tags_in(place.close) if place.close.lstrip().startswith(tag)]
+        found += [tag for tag in tags_in(place.close) if place.apart or place.close.lstrip().startswith(tag)]
     found += document.flags.tags.values() if document.flags else ()
     found += (tag for literal in (document.files.literals if document.files else ()) for tag in tags_in(literal))
     return list(dict.fromkeys(tag for tag in found if tag))
@@ -340,7 +362,7 @@ def _everything_else(segment: Segment, turn: Turn) -> tuple[Callable[[Any], Any]
     """All that an item may say beside a text, and what it gives if it says nothing and is complete."""
     shown = {"content", "at", "seal", *segment.body.carries}
     fields = [field for field in segment.item.__struct_fields__ if field not in shown]
-    if turn.open:
+    if turn.speaks:
         fields = [field for field in fields if field != "raw"]
         if segment.kind in ("tool_result", "tool_call"):
             told = {field for one in segment.attributes for field in (one.path, one.fallback) if one.written}
@@ -350,7 +372,7 @@ def _everything_else(segment: Segment, turn: Turn) -> tuple[Callable[[Any], Any]
 
 def _getter(segment: Segment, turn: Turn) -> tuple[Callable[[Any], Any], tuple[str, ...]]:
     """What a text of this segment does not show: one look at all such fields, because it is taken for every item."""
-    if segment.kind in ("tool_call", "tool_result") and turn.open:
+    if segment.kind in ("tool_call", "tool_result") and turn.speaks:
         hidden: set[str] = {"id", "name"}  # which of them are found again, `correlate` knows
     else:
         hidden = set()

@@ -410,12 +410,13 @@ class TurnParser(CallSteps):
         after = self._states.known_joint(bare.kind, action.place.kind) if action and action.place else ""
         if self._flattened:
             before, after = "", None if kind or action else ""
-        direct = self._states.known_joint(kind, action.place.kind) if kind and action and action.place else None
-        if before is None or after is None or (kind and kind == bare.kind) or space == direct == f"{before}{after}":
+        if before is None or after is None or (kind and kind == bare.kind):
             return
         text = "" if self._flattened else space[len(before) : len(space) - len(after)]
         whole = self._flattened or (len(space) >= len(before) + len(after) and space == before + text + after)
-        if whole and (kind or action is None or space):
+        # What joins the two without a text between them is no text, and at the ends of a turn that is nothing.
+        direct = self._states.known_joint(kind, action.place.kind) if kind and action and action.place else ""
+        if whole and (not (kind or action) or not space == direct == f"{before}{after}"):
             self._place = bare
             self._start(bare)
             self._texts.append(text)

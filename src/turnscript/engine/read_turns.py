@@ -33,7 +33,6 @@ from turnscript.jsontext import json_of
 TIGHT = "tight"
 """The hint of a document whose turns have no white space before their closings, though the format writes it."""
 _BLANK = re.compile(r"\s*")
-_BLANKS = re.compile(r"[ \t]*")
 _WORD = re.compile(r"\S+")
 _FLAG_SPACE = re.compile(r"\s*\Z")
 
@@ -55,6 +54,7 @@ def read_turns(document: Document, text: str) -> Request:
     reader = _Reader(document, text)
     request = Request()
     cuts = list(reader.cuts())
+    request.conversation.tools = reader.told or []
     if document.turns and _is_tight(cuts):
         request.hints = {TIGHT: "true"}
     elif not document.flattened:
@@ -68,9 +68,13 @@ def read_turns(document: Document, text: str) -> Request:
 
 def begins_document(document: Document, text: str) -> bool:
     """Whether a text begins with an opening of the document."""
-    start = text.removeprefix("\ufeff").lstrip()
-    start = start.removeprefix(document.start) if document.start else start
-    return any(turn.open and start.lstrip().startswith(turn.open.rstrip()) for turn in document.known_turns)
+    text = text.removeprefix("\ufeff").lstrip()
+    start = text.removeprefix(document.start) if document.start else text
+    openings = [turn.open.rstrip() for turn in document.known_turns if turn.open]
+    if any(start.lstrip().startswith(opening) for opening in openings):
+        return True
+    unmarked = any(not turn.is_marked(None) for turn in document.turns)
+    return unmarked and start is not text and any(opening in start for opening in openings)
 
 
 @lru_cache(maxsize=64)
@@ -102,6 +106,9 @@ class _Reader:
         self._last: Item | None = None
         self._stays_open = False
         self._unsaid = False  # whether the first system turn had no text of its own
+        place = document.tools_place
+        self._apart = place.open.strip() if place is not None and place.apart else ""
+        self.told: list[Tool] | None = None
 
     def cuts(self) -> Iterator[Cut]:
         """The turns in order."""
@@ -109,23 +116,55 @@ class _Reader:
         position = _BLANK.match(text).end()  # type: ignore[union-attr]
         if document.start and text.startswith(document.start, position):
             position += len(document.start)
+        elif self._unmarked(None) is not None:
+            position = 0  # white space is of its text
         end = len(text)
         if document.end and text.rstrip().endswith(document.end):
             end = len(text.rstrip()) - len(document.end)
-        ordered = sorted(document.known_turns, key=lambda turn: len(turn.open), reverse=True)
+        marked = [turn for turn in document.known_turns if turn.open or not turn.behind]
+        ordered = sorted(marked, key=lambda turn: len(turn.open), reverse=True)
+        before: Turn | None = None
         while True:
             start = _BLANK.match(text, position, end).end()  # type: ignore[union-attr]
             if start >= end:
                 return
+            if self._apart and self._tools_apart(before) and text.startswith(self._apart, start):
+                position = self._read_apart(start + len(self._apart), end)
+                continue
             turn = next((turn for turn in ordered if text.startswith(turn.open.rstrip("\n"), start)), None)
-            if turn is None:
+            if turn is not None:
+                body, attributes = self._header(turn, start + len(turn.open.rstrip("\n")))
+                body += len(turn.no_thought) if text.startswith(turn.no_thought, body) else 0
+            elif (turn := self._unmarked(before)) is not None:
+                body, attributes = position, {}
+            else:
                 self._no_turn(start)
-            body, attributes = self._header(turn, start + len(turn.open.rstrip("\n")))
             cut, position = self._cut(turn, body, end, attributes)
+            before = turn
             yield cut
 
+    def _tools_apart(self, before: Turn | None) -> bool:
+        """Whether a tool list may stand here: before all turns but instructions, and there is none yet."""
+        led = before is None or before.segments[0].kind == System.kind
+        return led and self.told is None
+
+    def _read_apart(self, start: int, end: int) -> int:
+        """Cut out a tool list that stands in no turn; returns where it ends."""
+        place = self.document.tools_place
+        assert place is not None
+        close = place.close.strip()
+        stop = self.text.find(close, start, end)
+        if stop < 0:
+            self.lines.fail(start, f"the tool list has no {close}", close)
+        self.told = place.body.read(Payload(self.text[start:stop], {}, self.lines.at(start)[0], self.layout.escape))
+        return stop + len(close)
+
+    def _unmarked(self, before: Turn | None) -> Turn | None:
+        """The turn that begins behind another, or at the start, where no opening stands."""
+        return next((turn for turn in self.document.turns if not turn.is_marked(before)), None)
+
     def _no_turn(self, position: int) -> NoReturn:
-        openings = " or ".join(turn.open.strip() for turn in self.document.turns)
+        openings = " or ".join(turn.open.strip() for turn in self.document.turns if turn.open)
         self.lines.fail(position, f"a turn must begin here: {openings}", openings)
 
     def _header(self, turn: Turn, position: int) -> tuple[int, dict[str, str]]:
@@ -158,17 +197,17 @@ class _Reader:
     def _cut(self, turn: Turn, start: int, end: int, attributes: dict[str, str]) -> tuple[Cut, int]:
         text = self.text
         if not turn.close:
-            found = _labels(self.document).search(text, max(start - 1, 0), end)
+            flattened = self.document.flattened
+            found = _labels(self.document).search(text, max(start - 1, 0) if flattened else start, end)
             stop = found.start() if found else end
-            content = text[start:stop].rstrip() if found is None and self.document.flattened else text[start:stop]
+            content = text[start:stop].rstrip() if found is None and flattened else text[start:stop]
             return Cut(turn, content, start, attributes, open=False), stop
         core = turn.close.strip()
         stop = text.find(core, start, end)
         # A tight closing may stand right behind the opening, which has taken the newline before it.
         if stop < 0:
             return Cut(turn, text[start:end], start, attributes, open=True), end
-        after = stop + len(core)
-        return Cut(turn, text[start:stop], start, attributes, open=False), _BLANKS.match(text, after).end()  # type: ignore[union-attr]
+        return Cut(turn, text[start:stop], start, attributes, open=False), stop + len(core)
 
     def without_space(self, cut: Cut) -> Cut:
         """A turn's text without the white space that belongs to its closing."""
@@ -231,7 +270,7 @@ class _Reader:
         lead = cut.turn.lead
         if lead and text.startswith(lead):
             text, start = text[len(lead) :], start + len(lead)
-        place = self.document.tools_place
+        place = None if self._apart else self.document.tools_place
         escape = self.layout.places[System.kind].escape
         rest: str | None = None
         has_tools = False
@@ -331,14 +370,18 @@ def _tag_line(document: Document) -> re.Pattern[str] | None:
     turns = document.known_turns
     if document.flattened or all(f"{turn.open}{turn.head_end}".endswith("\n") for turn in turns):
         return None
-    tags = [turn.close for turn in turns] + [turn.open for turn in turns if turn.open.endswith("\n")]
+    openings = [turn.open for turn in turns] + [one.open for turn in turns for one in turn.segments]
+    tags = [turn.close for turn in turns if turn.close] + [one for one in openings if one.endswith("\n")]
+    if document.tools_place is not None:
+        escape = layout_of(document).escape
+        tags += [line for line in document.tools_place.open.split("\n")[:-1] if escape.holds(line)]
     return re.compile(rf"(?:{'|'.join(re.escape(tag.strip()) for tag in tags)})[ \t]*\r?\n")
 
 
 @lru_cache(maxsize=64)
 def _labels(document: Document) -> re.Pattern[str]:
     """Where a turn without a closing ends: a separator with a label behind it."""
-    labels = "|".join(re.escape(turn.open.rstrip()) for turn in document.known_turns)
+    labels = "|".join(re.escape(turn.open.rstrip()) for turn in document.known_turns if turn.open)
     return re.compile(rf"{re.escape(document.separator)}(?={labels})")
 
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
-from turnscript.conversation import Item, Request, Text, ToolResult, ToolsChange
-from turnscript.engine.attributes import attribute_text, bare_attributes, extra_attributes, write_attributes
+from turnscript.conversation import Item, Request, Text, ToolsChange
+from turnscript.engine.attributes import bare_attributes
 from turnscript.engine.bodies import Metadata, ToolList
 from turnscript.engine.correlate import names_of, report_correlation
 from turnscript.engine.earlier import NOTHING
@@ -21,13 +19,15 @@ from turnscript.engine.escape import AUTO
 from turnscript.engine.layout import Layout, Place, layout_of, report_shared, report_unshown
 from turnscript.engine.metadata import metadata_of
 from turnscript.engine.names import name_line
+from turnscript.engine.openings import opening_of
 from turnscript.engine.past import Past
 from turnscript.engine.read_turns import TIGHT, tightened
 from turnscript.engine.replay import Generated, Replays, closing_of, hides, without
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Literal, Writer
 from turnscript.engine.speakers import speaker_at
+from turnscript.engine.standing import shows_its_end, stand
 from turnscript.engine.system import leads, write_system
-from turnscript.engine.table import Document, Section
+from turnscript.engine.table import Document, Section, Turn
 from turnscript.engine.unseen import vanishes
 from turnscript.errors import InvalidConversation
 from turnscript.losses import Loss
@@ -56,8 +56,9 @@ class Composer:
     `joined`: the next item goes on in the turn, and what joins it is written already. `replays`: turns that are written
     as they were generated, `replayed` where those that fitted begin. `flags`: the kinds of thought that are flagged.
     `opened`: how many pieces stand before an item that is open, and the kind of the one before it. `unclosed`: where
-    the last item stands, once its turn has ended without a closing of its own. `earlier`: what the
-    session has said before the request.
+    the last item stands, once its turn has ended without a closing of its own. `ended`: the last turn, once it has
+    ended; None at the start of the document. `placed`: items that stand in another's place, by position, as they are
+    there. `earlier`: what the session has said before the request.
     """
 
     __slots__ = (
@@ -65,6 +66,7 @@ class Composer:
         "_special",
         "document",
         "earlier",
+        "ended",
         "flags",
         "joined",
         "last",
@@ -74,6 +76,7 @@ class Composer:
         "out",
         "past",
         "place",
+        "placed",
         "replayed",
         "replays",
         "separated",
@@ -91,11 +94,13 @@ class Composer:
         self.joined = False
         self.separated = True
         self.unclosed: Place | None = None
+        self.ended: Turn | None = None
         self.replays: Replays = ()
         self.replayed: list[int] = []
         self.flags: tuple[str, ...] = ()
         self.past = Past(layout)
         self.opened = 0, ""
+        self.placed: dict[int, Item] = {}
         self._places = layout.places
         self._special = bool(layout.thoughts)
 
@@ -124,7 +129,7 @@ class Composer:
             if document.results:
                 said = list(items)
                 out.later.append(lambda: report_correlation(said, document, out))
-            report_shared(self.layout, items, out)
+            report_shared(self.layout, [self.placed.get(at, item) for at, item in enumerate(items)], out)
             return
         out.names = {} if out.archive else names_of(items, document)
         fields = metadata_of(request) if out.archive else {}
@@ -207,7 +212,7 @@ class Composer:
         out.item = -1
         self.joined = after is not None
         if after is None:
-            self.place, self.unclosed = None, place if place.unclosed else None
+            self.place, self.unclosed, self.ended = None, place if place.unclosed else None, place.turn
             # A model that learnt where turns end writes what stands between them, too: once is enough.
             between, tail = self.document.separator, closing.text
             self.separated = bool(between) and shared == len(tail) > 0 and text.endswith(tail + between)
@@ -281,20 +286,22 @@ class Composer:
     def _write_item(self, items: Sequence[Item], at: int, index: int) -> None:
         """Any item, with all that it may say."""
         out, item = self.out, items[at]
-        if item.open and at < len(items) - 1:
-            message = f"only the last item may be open, and this is item {index}; close it"
-            raise InvalidConversation(message, path=item.at or f"items[{index}]", expected="open=False")
+        if item.open:
+            self._note_open(items, at, index)
         out.item, out.place = index, item.at or f"items[{index}]"
-        place = self.layout.place_for(item) if self._special else self._places.get(item.kind)
+        place: Place | None = self.layout.place_for(item) if self._special else self._places.get(item.kind)
         if place is None:
             self._lose_item(item)
             return
         if not self._is_shown(place, item):
             return
         joint = "" if self.joined else self._joint(place, item)
-        if item.open:
-            self.opened = len(out.pieces), "" if self.place is None else self.place.kind
-        if vanishes(self, items, at, joint):
+        if joint is None and place.turn.behind:
+            item, place = stand(self, place, item)
+            if place is None:
+                return
+            joint = self._joint(place, item)
+        if self.layout.hides_empty and vanishes(self, place, items, at, joint):
             if joint is None and self.model:
                 self.end_turn()  # what follows opens the turn, as it would if it stood there alone
             return
@@ -307,11 +314,18 @@ class Composer:
         self._write_segment(place, item)
         self.place, self.model, self.last = place, place.model, index
 
+    def _note_open(self, items: Sequence[Item], at: int, index: int) -> None:
+        """Remember what stands before an item that is not finished; only the last one may be."""
+        if at < len(items) - 1:
+            message = f"only the last item may be open, and this is item {index}; close it"
+            raise InvalidConversation(message, path=items[at].at or f"items[{index}]", expected="open=False")
+        self.opened = len(self.out.pieces), "" if self.place is None else self.place.kind
+
     def copied(self, count: int) -> Composer:
         """Another composer that has written the first `count` pieces of this one's."""
         composer = Composer(self.layout, self.out.copied(count))
         composer.separated, composer.last, composer.flags = self.separated, self.last, self.flags
-        composer.unclosed = self.unclosed
+        composer.unclosed, composer.ended = self.unclosed, self.ended
         return composer
 
     def _begin(self, place: Place, items: Sequence[Item], at: int, index: int) -> None:
@@ -330,7 +344,7 @@ class Composer:
         place = self.place
         if not items or not items[-1].open or place is None or self.last < len(items) - 1:
             return False
-        if place.may_stay_open and (place.close or place.end):
+        if place.may_stay_open and (place.close or place.end) and shows_its_end(place, items[-1]):
             return True
         self.out.losses.append(Loss(f"{self._path(items)}.open", "dropped", "its end has no mark in this format"))
         return False
@@ -344,7 +358,7 @@ class Composer:
             self.unclosed = self.place if self.place.unclosed else None
             if self.place.ending:
                 self._write_literals(self.place.ending)
-            self.place = None
+            self.ended, self.place = self.place.turn, None
 
     def _write_literals(self, literals: Iterable[Literal]) -> None:
         """What stands between the last item and the one that is written."""
@@ -380,7 +394,7 @@ class Composer:
         out = self.out
         out.trainable = False
         self.separate(place)
-        if place.begin:
+        if place.begin and place.turn.is_marked(self.ended):
             self._open(place.begin)
         if place.turn_attributes:
             out.control(f"{bare_attributes(item, place.turn_attributes, out, self.layout.escape)}{place.turn_head_end}")
@@ -440,7 +454,7 @@ class Composer:
         out.escape = place.escape
         out.trainable = place.model and (self.model or self.layout.opens(place))
         if place.open:
-            head = place.open if place.plain_head else self._head(place, item)
+            head = place.open if place.plain_head else self._opening(place, item)
             if out.flattened and place.body.is_empty(item, flattened=True):
                 head = head.rstrip("\n")  # nothing between two newlines would be a blank line
             lead = place.lead if self.place is None else ""
@@ -465,22 +479,8 @@ class Composer:
         if item.hints is not None or place.says_more(item):
             report_unshown(place, item, self.out)
 
-    def _head(self, place: Place, item: Item) -> str:
-        out = self.out
-        if isinstance(item, ToolsChange):
-            change = f" removed={attribute_text(item.removed)}" if item.removed else ""
-            shown = write_attributes(item, place.own_attributes, out) + extra_attributes(
-                item, out, place.own_attributes
-            )
-            return f"{place.open} change=true{change}{shown}{place.head_end}"
-        if out.names and isinstance(item, ToolResult) and item.name is None:
-            item = replace(item, name=out.names.get(out.item))
-        attributes = place.own_attributes if item.hints is not None else place.unhinted_attributes
-        known = write_attributes(item, attributes, out)
-        payload = "".join([f" {key}={value}" for key, value in place.body.attributes(item, out.archive).items()])
-        keeps = out.archive or self.document.metadata is not None
-        unnamed = extra_attributes(item, out, place.own_attributes) if keeps else ""
-        return f"{place.open}{known}{payload}{unnamed}{place.head_end}"
+    def _opening(self, place: Place, item: Item) -> str:
+        return opening_of(place, item, self.out, self.out.archive or self.document.metadata is not None)
 
     def _section(self, section: Section, write: Callable[[], None]) -> None:
         self.end_turn()

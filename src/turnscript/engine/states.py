@@ -193,7 +193,8 @@ class States:
         """Openings of calls inside a text that has not been closed."""
         before = ("\n",) if self.layout.document.anchored else ("\n", "")
         for other in self.places:
-            if other.model and other.open and other.kind not in (place.kind, *_TEXTS) and not other.segment.tentative:
+            tentative = other.segment.tentative or other.segment.bare
+            if other.model and other.kind not in (place.kind, *_TEXTS) and not tentative:
                 for core, action in self._cores(other):
                     for space in ("\n",) if other.segment.named else before:
                         yield space + core, action
@@ -216,11 +217,10 @@ class States:
         yield core, Action(Do.LEAVE, len(core))
         for place in self.places:
             if place.segment.group is group:
-                core = place.open.strip() or _OBJECT
-                ahead = 0 if place.open else len(core)
-                mark = self.joint(place.kind, place.kind).strip()
-                for before in ("", *(mark + space for space in ("", " ", "\n"))) if mark else ("",):
-                    yield before + core, Action(Do.OPEN, len(core), place, ahead)
+                core, ahead = (place.open.strip(), 0) if place.open else (place.body.begins[:1], 1)
+                comma = self.joint(place.kind, place.kind).strip()
+                for before in ("", *(f"{comma}{space}" for space in ("", " ", "\n"))) if comma else ("",):
+                    yield before + core, Action(Do.OPEN, len(before + core), place, ahead)
 
     def _closes(self, place: Place) -> dict[str, Action]:
         found: dict[str, Action] = {}
@@ -261,8 +261,9 @@ class States:
         document = self.layout.document
         for turn in document.turns:
             if turn.open:
-                yield turn.open.rstrip() if turn.close else document.separator + turn.open.rstrip()
-            if turn is not self.turn and turn.open:
+                ends_others = document.flattened and not turn.close
+                yield document.separator + turn.open.rstrip() if ends_others else turn.open.rstrip()
+            if turn is not self.turn and turn.speaks:
                 continue
             for segment in turn.segments:
                 if segment.open and not segment.model:
@@ -276,8 +277,6 @@ class States:
 
 
 _TEXTS = ("thinking", "assistant")
-_OBJECT = "{"
-"""How every call in a group begins that has no opening of its own."""
 
 
 def _opening(place: Place, strict: bool) -> tuple[str, Action]:

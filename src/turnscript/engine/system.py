@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ASKED = "thoughts"
 """The hint of a document whose flags ask for thoughts that it does not hold."""
 BEHIND, BEFORE, ALONE = "behind", "before", "alone"
-"""Where the tool definitions stand, as a table says it."""
+"""Where the tool definitions stand in a system turn, as a table says it."""
 _NO_SYSTEM = System()
 _PART = re.compile(r"\.content\[(\d+)\]")
 
@@ -45,7 +45,10 @@ def write_system(composer: Composer, request: Request, thought: str | None) -> i
             report_tool(tool, f"$.tools[{index}]", composer.out)
     if tools is not None and tools.order == ALONE:
         _write_turn_of_tools(composer, request)
-    elif flags or tools is not None or document.always_system:
+        return 0
+    if tools is not None and tools.apart:
+        return _write_apart(composer, request)
+    if flags or tools is not None or document.always_system:
         return _write_first(composer, request, flags, tools)
     return 0
 
@@ -99,6 +102,17 @@ def _write_turn_of_tools(composer: Composer, request: Request) -> None:
     _write_tools(composer, request, "")
     composer.place = place
     composer.end_turn()
+
+
+def _write_apart(composer: Composer, request: Request) -> int:
+    """Write the leading instructions, and the tools behind their turns. Returns how many items those are."""
+    items = request.items
+    leading = next((at for at, item in enumerate(items) if not leads(item)), len(items))
+    composer.write_items(items[:leading], 0)
+    composer.end_turn()
+    composer.separate()
+    _write_tools(composer, request, "")
+    return leading
 
 
 def _split(content: list[Part], tools: ToolsPlace | None) -> tuple[list[Part], list[Part]]:

@@ -136,6 +136,7 @@ class Segment(Struct, frozen=True):
     `protects`: what is protected beside that. `of`: which kind of thought it is, where a format has several.
     `tentative`: it counts only if it is a call of an offered tool, because its opening is ordinary text too.
     `named`: the tool's name stands on a line of its own before the opening; only names of offered tools are looked for.
+    In a group, an object of JSON needs no `open`: it shows where it begins.
     `until`: a prompt shows it until an item of this kind follows: thoughts until the `user` speaks. `always`: of a
     thought, that a turn of the model which begins without one has an empty one.
     """
@@ -172,12 +173,19 @@ class Segment(Struct, frozen=True):
         return tuple(one for one in self.attributes if one.prompt and one.written)
 
 
+START = "start"
+"""The word for the start of the document, where a turn may begin without an opening."""
+
+
 class Turn(Struct, frozen=True):
     """A speaker's turn: `open`, its segments, `close`. Both literals are empty where each item stands by itself.
 
     `head_end` ends an opening that takes attributes; they are fields of the turn's first item. `lead` is written
     between the opening and what is not empty; the model writes it itself. A turn without `close` ends where the next
     one begins. `also_read`: segments that are understood and never written.
+    `behind`: where the turn begins without its opening: right behind the closings of these roles, or at the START of
+    the document. One that has no opening at all begins nowhere else.
+    `no_thought`: what stands behind the opening where no thought does. A prompt writes it.
     """
 
     segments: tuple[Segment, ...]
@@ -188,6 +196,17 @@ class Turn(Struct, frozen=True):
     lead: str = ""
     attributes: tuple[Attribute, ...] = ()
     also_read: tuple[Segment, ...] = ()
+    behind: tuple[str, ...] = ()
+    no_thought: str = ""
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it is a speaker's, and not what holds blocks that stand by themselves."""
+        return bool(self.open or self.behind)
+
+    def is_marked(self, before: Turn | None) -> bool:
+        """Whether its opening is written behind another turn, or with None at the start of the document."""
+        return (START if before is None else before.role) not in self.behind
 
 
 class ToolsBody(Protocol):
@@ -215,7 +234,8 @@ class Section(Struct, frozen=True):
 class ToolsPlace(Struct, frozen=True):
     """Where tool definitions stand in a system turn: after its text and `joint`, between `open` and `close`.
 
-    `order`: whether they stand `behind` the text, `before` it, or `alone` in a system turn of their own before it.
+    `order`: whether they stand `behind` the text, `before` it, `alone` in a system turn of their own before it, or
+    `apart` from all turns, behind those of the first instructions.
     `continued`: what stands between the definitions and more text of the same turn, where a format allows it.
     `footer` belongs to `close`, and a reader does not insist on it. `also_behind`: texts that others write behind
     `close`; a reader looks over them.
@@ -228,7 +248,12 @@ class ToolsPlace(Struct, frozen=True):
     continued: str = ""
     footer: str = ""
     also_behind: tuple[str, ...] = ()
-    order: Literal["behind", "before", "alone"] = "behind"
+    order: Literal["behind", "before", "alone", "apart"] = "behind"
+
+    @property
+    def apart(self) -> bool:
+        """Whether they stand in no turn."""
+        return self.order == "apart"
 
 
 class Flags(Struct, frozen=True):

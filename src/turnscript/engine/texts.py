@@ -1,4 +1,4 @@
-"""Owns payloads that are text: an item's text as it is, every line of it indented, or as one JSON string."""
+"""Owns payloads that are text: an item's text as it is, behind a label, every line indented, or as one JSON string."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from turnscript.conversation import Assistant, Part, Refusal, Text, Thinking
 from turnscript.engine.machine import PlainBody
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
-from turnscript.errors import InvalidRequest
+from turnscript.errors import InvalidRequest, InvalidTranscript
 from turnscript.jsontext import Json, is_json, safe_json_string, string_of
 from turnscript.readable import readable
 
@@ -133,3 +133,37 @@ class JsonText(PlainText):
             with suppress(InvalidRequest):  # other JSON
                 text = string_of(Json(text.encode()))
         return {"content": [Text(text=text)]}
+
+
+class LabelledText(PlainText):
+    """The text of a result behind its id, or behind the name of its tool, and a mark: `a1b2c3d4e[TOOL_CONTENT]rain`."""
+
+    plain = False
+
+    def __init__(self, mark: str, label: str = "id") -> None:
+        self.mark, self.label = mark, label
+        self.literals = (mark,)
+        self.carries = (label,)
+
+    def is_empty(self, item: Any, flattened: bool = False) -> bool:
+        """Whether nothing would be written: the mark always is."""
+        return False
+
+    def write(self, item: Any, out: Writer) -> None:
+        """Write label, mark and text."""
+        label = getattr(item, self.label)
+        label = out.names.get(out.item) if label is None and self.label == "name" else label
+        if label is not None and (not label or self.mark in label):
+            out.lose(f".{self.label}", "dropped", f"an empty one, or one that holds {self.mark!r}, reads as another")
+            label = None
+        out.content(label or "")
+        out.control(self.mark)
+        super().write(item, out)
+
+    def read(self, payload: Payload) -> dict[str, Any]:
+        """Label and text."""
+        label, mark, text = payload.escape.remove(payload.text).partition(self.mark)
+        if not mark:
+            message = f"a result must begin with its {self.label} and {self.mark}"
+            raise InvalidTranscript(message, line=payload.line, column=1, expected=self.mark)
+        return {self.label: label or None, "content": [Text(text=text)]}

@@ -8,10 +8,11 @@ from typing import Any
 
 from turnscript.engine.bodies import CallArguments, Parts, Record, ResultContent, Thought
 from turnscript.engine.jsoncalls import JsonCall, JsonResult
+from turnscript.engine.namedcalls import NamedCall
 from turnscript.engine.pretty import indented, pretty
 from turnscript.engine.pythoncalls import PythonCall
 from turnscript.engine.tagcalls import TagCall
-from turnscript.engine.texts import IndentedText, JsonText, PlainText
+from turnscript.engine.texts import IndentedText, JsonText, LabelledText, PlainText
 from turnscript.engine.toollists import IndentedTools, JsonTools, MarkdownTools, TaggedTools
 from turnscript.engine.toolxml import XmlTools
 from turnscript.engine.xmlcalls import XmlParameters
@@ -28,8 +29,10 @@ BODIES: Names = {
     "indented": (IndentedText, CONTENT),
     "json-text": (JsonText, CONTENT),
     "json-call": (JsonCall, ("tool_call",)),
+    "named-call": (NamedCall, ("tool_call",)),
     "python-call": (PythonCall, ("tool_call",)),
     "json-result": (JsonResult, ("tool_result",)),
+    "labelled": (LabelledText, ("tool_result",)),
     "xml-parameters": (XmlParameters, ("tool_call",)),
     "tag-call": (TagCall, ("tool_call",)),
     "parts": (Parts, ("system", "user", "assistant", "tools_change")),

@@ -31,6 +31,8 @@ def check_literals(document: Document, table: Table) -> None:
         for turn, place in turns_of(document, table)
         if turn.open
     ]
+    if document.tools_place and document.tools_place.apart:
+        openings.append(_Literal(document.tools_place.open.strip(), table["tools"].at("open")))
     looked_for = _Literals(openings)
     for turn, place in turns_of(document, table):
         ends = [_Literal(turn.close.strip(), place.at("close"))] if turn.close else []
@@ -147,9 +149,12 @@ def _ends_of(document: Document, turn: Turn, segment: Segment) -> Iterator[str]:
     yield segment.close.strip()
     if not document.flattened:
         yield turn.close.strip()
-        yield from [one.open.strip() for one in document.turns] if turn.open and not turn.close else ()
+        if turn.behind or not turn.close:  # an opening decides whether this turn begins, or goes on
+            yield from (other.open.strip() for other in document.turns)
+            yield turn.no_thought
+            yield document.tools_place.open.strip() if document.tools_place and document.tools_place.apart else ""
     for other in turn.segments:
-        if (segment.bare or document.anchored) and other.open and not other.tentative:
+        if (segment.bare or document.anchored) and not other.bare and not other.tentative:
             yield (other.group or other).open.lstrip()
         if segment.bare and not other.open and other.tentative and other.group is None:
             yield other.body.begins

@@ -17,11 +17,12 @@ from turnscript.tableio.bodies import BODIES, TELLING, name_of
 from turnscript.tableio.tables import Table, not_among, unfit
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_END_BY_THEMSELVES = frozenset({"json-call", "json-result"})  # such payloads end where their JSON does
+_END_BY_THEMSELVES = frozenset({"json-call", "named-call", "json-result"})  # such payloads end where their JSON does
 # What no attribute holds: the parser's own notes, and attributes that no table names.
 _NEVER = frozenset({"open", "at", "hints", "attributes", "seal"})
 _TYPES: Mapping[Any, str] = {str: "text", bool: "flag", int: "number", Extra: "object", list[str]: "names"}
 _NEEDS_CLOSE = frozenset({"xml-parameters", "tag-call"})
+_MARKED = frozenset({"named-call", "labelled"})
 
 
 def turns_of(document: Document, table: Table) -> Iterator[tuple[Turn, Table]]:
@@ -153,7 +154,9 @@ def _check_body(segment: Segment, place: Table) -> None:
     if shape in TELLING and not segment.head_end.strip():
         message = f"{shape!r} says in the opening tag how it is written; the tag needs a `head_end`"
         raise unfit(place.at("head_end"), message, 'such as ">\\n"')
-    for literal in segment.body.literals:
+    if shape in _MARKED:
+        _check_own_marks(segment, place)
+    for literal in segment.body.literals if shape in _NEEDS_CLOSE else ():
         if not re.match(r"<.", literal):  # the reader of such a payload looks for `<`
             message = "the tags of a payload begin with `<`"
             raise unfit(place.at("body"), message, 'such as open = "<name" and close = "</name>"', repr(literal))
@@ -182,7 +185,7 @@ def _check_passing(segment: Segment, turn: Turn, document: Document, place: Tabl
 
 
 def _check_unopened(segment: Segment, place: Table) -> None:
-    """A call without an opening is known by its own first words, which may be a text's too."""
+    """A call without an opening is known by its own first words, which outside of a group may be a text's too."""
     if segment.open or segment.kind != ToolCall.kind:
         return
     if not segment.body.openings:
@@ -191,6 +194,19 @@ def _check_unopened(segment: Segment, place: Table) -> None:
     if not segment.tentative and segment.group is None:
         message = "a call without an `open` begins as a JSON text does, so it counts only if it is one"
         raise unfit(place.at("tentative"), message, "true", "false")
+    for key in ("close", "head_end", "attributes", "also_closed_by", "named", "tentative"):
+        if getattr(segment, key) and (key != "tentative" or segment.group is not None):
+            raise unfit(place.at(key), f"a call with a {key!r} needs an `open`", "an `open`")
+
+
+def _check_own_marks(segment: Segment, place: Table) -> None:
+    """What stands between the parts of a payload is no white space, and none of it is the beginning of another."""
+    marks = segment.body.literals
+    if not all(mark.strip() for mark in marks):
+        raise unfit(place.at("body"), "white space alone marks nothing", "a mark such as [ARGS]", repr(marks[-1]))
+    if len(marks) > 1 and (marks[0].startswith(marks[1]) or marks[1].startswith(marks[0])):
+        message = f"{marks[0]!r} and {marks[1]!r} could be confused; one begins with the other"
+        raise unfit(place.at("body"), message, "two marks", marks[0])
 
 
 def _check_name(segment: Segment, place: Table) -> None:

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 from turnscript.conversation import System, Thinking, ToolCall, ToolResult, User
-from turnscript.engine.layout import layout_of
 from turnscript.engine.system import ALONE, BEFORE, BEHIND
 from turnscript.engine.table import Document, Generation, Segment, ToolsPlace, Turn
 from turnscript.engine.toollists import JsonTools
 from turnscript.format import Format
+from turnscript.tableio.beginnings import check_beginnings
 from turnscript.tableio.literals import check_literals
 from turnscript.tableio.segments import check_turn, segments_of, turns_of
 from turnscript.tableio.tables import Table, not_among, unfit
@@ -24,7 +24,6 @@ _CORRELATIONS = {
 }
 _SHOWN = {"named": "name", "on_results": "id"}
 _WIDEST = 32  # a reader looks over no more white space than this
-_BLANK_LINE = "\n\n"
 _BLOCKS = "with `anchored = true` each item is a block by itself"
 
 
@@ -86,7 +85,8 @@ def _check_joints(document: Document, table: Table) -> None:
                 if kind not in turns:
                     raise not_among(path, "no segment is of the kind", kind, turns)
             joint = pairs[before, after]
-            if (joint.strip() and not _are_listed(document, before, after, joint)) or len(joint) > _WIDEST:
+            array = key == "joints" and before == after and document.segment(before).group is not None
+            if joint.strip() not in ("", "," if array else "") or len(joint) > _WIDEST:
                 message = "what joins two segments is white space, and not much; a tag belongs to one of them"
                 raise unfit(path, message, "line breaks or spaces", repr(joint))
             if turns[before] != turns[after]:
@@ -95,12 +95,6 @@ def _check_joints(document: Document, table: Table) -> None:
             if key == "also_joined" and before == after and document.segment(before).bare:
                 message = f"{before!r} is the plain text of its turn, and two texts joined would read as one"
                 raise unfit(path, message, "a segment with an `open`")
-
-
-def _are_listed(document: Document, before: str, after: str, joint: str) -> bool:
-    """Whether a joint is the mark between two calls of one group: `[{...}, {...}]`."""
-    segment = document.segment(before)
-    return before == after and segment.group is not None and joint.strip() in (",", ";")
 
 
 # What the model writes.
@@ -154,16 +148,7 @@ def _check_turns(document: Document, table: Table) -> None:
     """Speakers' turns: each has an opening and an end, and what the model writes stands in one of them."""
     kind = document.generation.kind
     speaking = next(turn for turn, segment, _ in _places(document, table) if segment.kind == kind)
-    for turn, place in turns_of(document, table):
-        if not turn.open:
-            message = "a turn needs an `open`; if each item is a block by itself, say `anchored = true`"
-            raise unfit(place.at("open"), message, "some text")
-        if not turn.close and not _ends_at_an_opening(document):
-            message = (
-                "a turn without a `close` ends where the next opening follows; that takes openings that are tags and "
-                'separator = "", or `flattened = true` and a separator with a blank line'
-            )
-            raise unfit(place.at("close"), message, "a `close`, openings that are tags, or flattened = true")
+    check_beginnings(document, table)
     for turn, segment, inner in _places(document, table):
         if segment.model and turn is not speaking:
             message = f"the model writes the turn of {kind!r}, and this is another; drop `model`, or move the segment"
@@ -173,13 +158,6 @@ def _check_turns(document: Document, table: Table) -> None:
     for key in ("metadata", "tools_section"):
         if key in table:
             raise unfit(table.at(key), "only a format whose items are blocks (`anchored = true`) has such a section")
-
-
-def _ends_at_an_opening(document: Document) -> bool:
-    """Whether a reader finds the end of a turn by the opening of the next: no content holds that."""
-    if document.flattened:
-        return _BLANK_LINE in document.separator
-    return not document.separator and all(layout_of(document).escape.holds(turn.open) for turn in document.turns)
 
 
 def _check_correlation(style: str, segment: Segment, table: Table, place: Table) -> None:
@@ -232,7 +210,7 @@ def _check_blocks(document: Document, table: Table) -> None:
     if len(document.turns) > 1:
         raise unfit(table["turn"][1].path, f"{_BLOCKS}; declare all of them in one turn", "one [[format.turn]]")
     turn, place = document.turns[0], table["turn"][0]
-    for key in ("open", "close", "lead", "head_end"):
+    for key in ("open", "close", "lead", "head_end", "behind", "no_thought"):
         if getattr(turn, key):
             raise unfit(place.at(key), f"{_BLOCKS}; turns have no literals", "nothing", getattr(turn, key))
     for segment, inner in segments_of(turn, place):
@@ -263,7 +241,7 @@ def _check_tools(document: Document, table: Table) -> None:
     for key in ("open", "close", "joint", "continued"):
         for turn in document.turns:
             end = turn.close.strip() or f"{document.separator}{turn.open.strip()}"
-            if end in getattr(place, key):
+            if end and end in getattr(place, key):
                 message = f"this holds {end!r}, which ends a turn, and the tool list stands inside of one"
                 raise unfit(inner.at(key), message, f"a text without {end!r}")
     if not place.close.strip().endswith(place.footer.strip()):
@@ -279,6 +257,8 @@ def _check_order(document: Document, place: ToolsPlace, table: Table, inner: Tab
     """A list before the text, or in a turn of its own, is found there again."""
     if place.order == BEHIND:
         return
+    if place.apart:
+        _check_apart(document, place, inner)
     for key in ("flags", "always_system") if place.order == ALONE else ():
         if table.get(key):
             message = f"a turn that holds the tools alone has no text; drop {key!r}"
@@ -288,3 +268,16 @@ def _check_order(document: Document, place: ToolsPlace, table: Table, inner: Tab
         raise unfit(inner.at("continued"), message, "no `continued`")
     if place.order == BEFORE and not isinstance(place.body, JsonTools):
         raise unfit(inner.at("body"), "a list before the text ends where its JSON does", 'body = "json"')
+
+
+def _check_apart(document: Document, place: ToolsPlace, inner: Table) -> None:
+    """A list that stands in no turn ends with its `close`, and nothing but instructions stands before it."""
+    if not place.close.strip():
+        raise unfit(inner.at("close"), "a list of tools that stands in no turn needs a `close`", "a `close`")
+    for key in ("joint", "continued", "footer", "also_behind"):
+        if getattr(place, key):
+            message = 'with `order = "apart"` the list stands in no turn: no text is before or behind it'
+            raise unfit(inner.at(key), message, f"no {key!r}")
+    if document.flattened or document.flags or document.always_system:
+        message = 'with `order = "apart"` a format has neither `flattened`, nor `flags`, nor `always_system`'
+        raise unfit(inner.at("order"), message, repr(BEHIND), place.order)

@@ -1,0 +1,154 @@
+"""Owns calls that say a tool's name, a mark, and the arguments as JSON: `get_weather[ARGS]{"city": "Oslo"}`.
+
+Between name and arguments an id may stand, behind a mark of its own. All three come in this order, so the arguments
+are told as they come. Arguments that are no JSON object are written as a string of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from turnscript.conversation import ToolCall
+from turnscript.engine.jsonscan import ValueScanner
+from turnscript.engine.machine import Machine, PlainBody, Reading
+from turnscript.engine.scanner import Look, Scanner, Unescaper, look_in_string
+from turnscript.engine.spans import Writer
+from turnscript.jsontext import is_object, json_string
+
+_BLANKS = " \t\r\n"
+_LONGEST_NAME = 1024
+
+
+class NamedCall(PlainBody):
+    """A call as name, `mark`, arguments. `id_mark`: what stands before an id, where calls have one."""
+
+    says_name = True
+
+    def __init__(self, mark: str, id_mark: str = "") -> None:
+        self.mark, self.id_mark = mark, id_mark
+        self.literals = (id_mark, mark) if id_mark else (mark,)
+        self.carries = ("name", "arguments", "id") if id_mark else ("name", "arguments")
+
+    def write(self, item: ToolCall, out: Writer) -> None:
+        """Write all three. White space around the arguments is none of theirs."""
+        out.content(item.name)
+        if self.id_mark and item.id is not None:
+            out.control(self.id_mark)
+            out.content(item.id)
+        out.control(self.mark)
+        text = item.arguments.strip(_BLANKS)
+        if not is_object(text):
+            text = json_string(item.arguments)
+        elif text != item.arguments:
+            out.lose(".arguments", "approximated", "white space around them has no place in this format")
+        out.content(text)
+
+    def prefill(self, name: str | None) -> str:
+        """The name of a call that must be made, up to where the model decides."""
+        return "" if name is None else f"{name}{self.id_mark or self.mark}"
+
+    def machine(self, reading: Reading) -> Machine:
+        """A reader for a call that comes in pieces."""
+        return _NamedMachine(reading, self.mark, self.id_mark)
+
+
+class _NamedMachine(Machine):
+    """Reads the name and the id up to their marks, then one JSON value, passed on as it comes if it is an object."""
+
+    def __init__(self, reading: Reading, mark: str, id_mark: str) -> None:
+        super().__init__()
+        self._strict = reading.lead is not None
+        if not self._strict:  # white space around a mark says nothing in what a model writes
+            mark, id_mark = mark.strip(), id_mark.strip()
+        self._escape, self._mark = reading.escape, mark
+        self._ends = dict.fromkeys([*reading.ends, *reading.closes], "")
+        self._marks = Scanner({**self._ends, mark: mark, **({id_mark: id_mark} if id_mark else {})})
+        self._said: list[str] = []  # of the name or the id, still escaped
+        self._word: str | None = None
+        self._value: ValueScanner | None = None
+        self._string = False
+        self._unescaper = Unescaper(reading.escape)
+        self._in_string = look_in_string(reading.escape)
+
+    def feed(self, text: str, start: int) -> int:
+        position = start
+        while self._value is None and position < len(text) and not self.failed:
+            at = position
+            position = self._head(text, position)
+            if position == at:
+                return position
+        return position if self.failed or position == len(text) else self._arguments(text, position)
+
+    def _head(self, text: str, start: int) -> int:
+        """The name or the id, up to the mark behind it."""
+        found = self._marks.find(text, start, closing=False)
+        end = self._marks.hold(text, start) if found is None else found.start()
+        self._said.append(text[start:end])
+        if found is None:
+            self.failed = not self._strict and sum(map(len, self._said)) > _LONGEST_NAME
+            return end
+        said = self._escape.remove("".join(self._said))
+        said = said if self._strict else said.strip(_BLANKS)
+        self._said = []
+        self.failed = found[0] in self._ends or not (said or self._strict or self._word is not None)
+        if self.failed:
+            return end
+        if self._word is None:
+            self._word = said
+        else:
+            self.id = said
+        if found[0] == self._mark:
+            self.name, self._value = self._word, ValueScanner()
+        else:
+            self._marks = Scanner({**self._ends, self._mark: self._mark})
+        return found.end()
+
+    def _arguments(self, text: str, start: int) -> int:
+        value = self._value
+        assert value is not None
+        if not value.kind:
+            start += len(text) - start - len(text[start:].lstrip(_BLANKS))
+            if start == len(text):
+                return start
+            self._string, self.failed = text[start] == '"', text[start] not in '{"'
+        if self.failed:
+            return start
+        end = value.feed(text, start)
+        piece = self._unescaper.feed(text[start:end])
+        if value.done:
+            piece += self._unescaper.close()
+        self.done, self.failed = value.done, value.failed
+        if piece:
+            self.said.append(piece)
+            if not self._string:
+                self.deltas.append(piece)
+        return end
+
+    def look(self) -> Look | None:
+        live = self._live()
+        return self._in_string if live is not None and live.kind == '"' and not self._unescaper.held else None
+
+    def certain(self, text: str) -> int:
+        live = self._live()
+        end = -1 if live is None else self._unescaper.certain(text)
+        return end if end >= 0 and live is not None and live.passes(text[:end]) else -1
+
+    def _live(self) -> ValueScanner | None:
+        """The scanner of arguments that are told as they come, once they have begun."""
+        return self._value if self.said and not self._string else None
+
+    def fields(self) -> dict[str, Any] | None:
+        arguments = "".join(self.said)
+        if self._string:
+            try:
+                arguments = json.loads(arguments)
+                arguments.encode()
+            except ValueError:
+                return None
+            self.deltas.append(arguments)
+            self.issues.append(("odd_call", "arguments as a string"))
+        elif not is_object(arguments):
+            return None
+        found: dict[str, Any] = {"name": self.name, "arguments": arguments}
+        return found | ({"id": self.id} if self.id is not None else {})
