@@ -131,7 +131,7 @@ class CallSteps(Teller):
             self._end_part()
             self._enter_text(place)
             self._skip = (place.head_end or place.open).endswith("\n")
-            if (self._strict or place.kind != Assistant.kind) and not (self._strict and place.segment.always):
+            if not place.unseen_if_empty if self._strict else place.kind != Assistant.kind:
                 self._start(place)
             return
         if read.get("custom"):

@@ -57,9 +57,13 @@ class Place:
         self.close = segment.close
         self.plain_head = not segment.attributes and not segment.head_end
         self.lead = turn.lead
-        self.empty_thought = ""  # and what leads to it
         unthinking = "" if segment.kind == Thinking.kind else turn.no_thought
         self.begin = turn.open if turn.attributes else f"{turn.open}{turn.head_end}{unthinking}"
+        # Whether an empty one of it is what stands where there is none.
+        empty = f"{segment.open}{segment.head_end}{segment.close}".strip()
+        self.unseen_if_empty = (
+            segment.kind == Thinking.kind and not segment.attributes and empty == turn.no_thought.strip()
+        )
         self.group_open = group.open if group else ""
         opening = self.group_open or self.open
         self.indent = opening[: len(opening) - len(opening.lstrip())]
@@ -124,7 +128,7 @@ class Layout:
             for place in self.places.values()
             if place.body.plain
             and place.segment.prompt
-            and not (place.segment.until or place.segment.always or place.segment.of)
+            and not (place.segment.until or place.segment.of)
             and place.kind != ToolsChange.kind
             and self.stands_behind_all(place.turn)
         }
@@ -133,7 +137,6 @@ class Layout:
         self._joints = {pair: self._joint(pair, text) for pair, text in document.joints.items()}
         self.joints = {pair: "".join(parts) for pair, parts in self._joints.items()}
         self.passing = frozenset(place.segment.until for place in self.places.values() if place.segment.until)
-        self._begin_with_thoughts()
         # Whether an empty answer beside something else leaves no trace.
         self.hides_empty = document.flattened or self._hides_between()
         texts = (kind for kind, after in self.joints if kind == after and self.places[kind].segment.bare)
@@ -159,7 +162,6 @@ class Layout:
                 (begin[:stop], True, True),
                 (begin[stop:], False, False),
                 (place.turn_head_end, False, False),
-                (place.empty_thought, False, False),
                 (place.group_open, place.model, False),
                 ("" if begin else head[:stop], True, True),
                 (head if begin else head[stop:], place.model and (before.model or self.opens(place)), False),
@@ -174,7 +176,6 @@ class Layout:
             [
                 ("" if separated else self.document.separator, False, False),
                 (place.begin, False, False),
-                (place.empty_thought, False, False),
                 (place.group_open, place.model, False),
                 (head, place.model and self.opens(place), False),
             ],
@@ -190,7 +191,10 @@ class Layout:
         """Whether an empty answer between two kinds of segments, or at an end of its turn, cannot be seen."""
         said, joints = Assistant.kind, self.document.joints
         around = f"{joints.get((before, said), '')}{joints.get((said, after), '')}"
-        return around == (joints.get((before, after)) if before and after else "")
+        if before and after:
+            return around == joints.get((before, after))
+        # Before what opens a turn stands its `lead`, and a reader does without.
+        return not around or (bool(after) and around == self.places[said].turn.lead)
 
     def _hides_between(self) -> bool:
         first = [before for before, after in self.joints if after == Assistant.kind]
@@ -253,15 +257,6 @@ class Layout:
             place.behind_text = Glues(partial(self.glue, place, closing=True))
             place.behind = Glues(partial(self.glue, place))
         return self._made[key]
-
-    def _begin_with_thoughts(self) -> None:
-        """Where a turn of the model always has a thought, one that begins with something else has an empty one."""
-        thought = next((place for place in self.places.values() if place.segment.always), None)
-        for place in self.places.values() if thought is not None else ():
-            if thought is not None and place.turn is thought.turn and place is not thought and place.model:
-                empty = f"{thought.open}{thought.head_end}{thought.close}"
-                joint = self.document.joints.get((thought.kind, place.kind), "")
-                place.empty_thought, place.lead = f"{place.lead}{empty}{joint}", ""
 
     def _joint(self, pair: tuple[str, str], text: str) -> tuple[str, str, str]:
         """What closes a group, what joins the two, what opens a group."""

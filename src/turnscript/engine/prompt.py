@@ -337,7 +337,7 @@ def _opened(composer: Composer, request: Request, thinks: bool, forced: ToolChoi
     else:
         composer.end_turn()
         composer.begin_turn(place, None, grouped=False)
-        lead = place.turn.lead if forced is None or not place.empty_thought else place.empty_thought
+        lead = place.lead
     composer.place, composer.model = None, False
     seed = _opening(place, composer, request, forced)
     written = f"{lead}{seed}" if seed else ""

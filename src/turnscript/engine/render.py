@@ -398,8 +398,6 @@ class Composer:
             self._open(place.begin)
         if place.turn_attributes:
             out.control(f"{bare_attributes(item, place.turn_attributes, out, self.layout.escape)}{place.turn_head_end}")
-        if place.empty_thought and grouped:
-            out.control(place.empty_thought)
         if place.group_open and grouped:
             out.trainable = place.model
             out.control(place.group_open)
@@ -438,7 +436,7 @@ class Composer:
 
     def _is_shown(self, place: Place, item: Item) -> bool:
         if self.out.archive or not self.past.hides(place, self.out.item):
-            if place.segment.always and not item.open and place.body.is_empty(item):
+            if place.unseen_if_empty and not item.open and place.body.is_empty(item):
                 self.out.lose("", "dropped", "an empty thought reads as none")
                 return False
             return place.body.shows(item, self.out)

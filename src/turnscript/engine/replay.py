@@ -85,8 +85,8 @@ def hides(hidden: Iterable[Place], generated: Generated) -> bool:
     """Whether the turn holds what prompts leave out where it stands, such as past thoughts."""
     said = f"{generated.opening}{generated.text}"
     for place in hidden:
-        if place.segment.always:  # the empty one stands in the turn that is written anew, too
-            said = said.replace(f"{place.open}{place.head_end}{place.close}", "")
+        if place.turn.no_thought:  # which stands in the turn that is written anew, too
+            said = said.replace(place.turn.no_thought.strip(), "")
         if place.open.strip() in said:
             return True
     return False

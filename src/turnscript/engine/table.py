@@ -137,8 +137,7 @@ class Segment(Struct, frozen=True):
     `tentative`: it counts only if it is a call of an offered tool, because its opening is ordinary text too.
     `named`: the tool's name stands on a line of its own before the opening; only names of offered tools are looked for.
     In a group, an object of JSON needs no `open`: it shows where it begins.
-    `until`: a prompt shows it until an item of this kind follows: thoughts until the `user` speaks. `always`: of a
-    thought, that a turn of the model which begins without one has an empty one.
+    `until`: a prompt shows it until an item of this kind follows: thoughts until the `user` speaks.
     """
 
     kind: str
@@ -156,7 +155,6 @@ class Segment(Struct, frozen=True):
     model: bool = False
     prompt: bool = True
     until: str = ""
-    always: bool = False
     local: bool = False
     of: str = ""
     protects: tuple[Rule, ...] = ()
@@ -185,7 +183,7 @@ class Turn(Struct, frozen=True):
     one begins. `also_read`: segments that are understood and never written.
     `behind`: where the turn begins without its opening: right behind the closings of these roles, or at the START of
     the document. One that has no opening at all begins nowhere else.
-    `no_thought`: what stands behind the opening where no thought does. A prompt writes it.
+    `no_thought`: what stands behind the opening where no thought does, such as an empty one. A prompt writes it.
     """
 
     segments: tuple[Segment, ...]

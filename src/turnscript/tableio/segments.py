@@ -64,7 +64,7 @@ def check_turn(turn: Turn, place: Table, document: Document) -> None:
         _check_end(segment, turn, document, inner)
         _check_name(segment, inner)
         _check_unopened(segment, inner)
-        _check_passing(segment, turn, document, inner)
+        _check_passing(segment, document, inner)
 
 
 def _turn_fields(turn: Turn) -> Mapping[str, str]:
@@ -164,24 +164,16 @@ def _check_body(segment: Segment, place: Table) -> None:
         raise unfit(place.at("tentative"), "only a tool call counts only if it is one", "false", "true")
 
 
-def _check_passing(segment: Segment, turn: Turn, document: Document, place: Table) -> None:
-    """What prompts forget they forget when a kind follows that is there; only a thought can be there empty."""
-    if segment.until:
-        kinds = {one.kind for other in document.turns for one in other.segments}
-        if segment.until not in kinds:
-            raise not_among(place.at("until"), "no segment is of the kind", segment.until, kinds)
-        if not document.grows:
-            message = "prompts that forget do not grow; say in `grows` why, for who keeps prompts between turns"
-            raise unfit(place.at("until"), message, "`grows` of the format")
-    if not segment.always:
+def _check_passing(segment: Segment, document: Document, place: Table) -> None:
+    """What prompts forget they forget when a kind follows that is there."""
+    if not segment.until:
         return
-    if segment.kind != Thinking.kind or document.flattened or segment.attributes:
-        message = "only a thought without attributes is there where there is none, in a format that keeps white space"
-        raise unfit(place.at("always"), message, "false", "true")
-    for other in turn.segments:
-        if other is not segment and other.model and (segment.kind, other.kind) not in document.joints:
-            message = f"an empty thought stands before every {other.kind!r}; say what joins the two"
-            raise unfit(place.at("always"), message, f'"{segment.kind} {other.kind}" in `joints`')
+    kinds = {one.kind for turn in document.turns for one in turn.segments}
+    if segment.until not in kinds:
+        raise not_among(place.at("until"), "no segment is of the kind", segment.until, kinds)
+    if not document.grows:
+        message = "prompts that forget do not grow; say in `grows` why, for who keeps prompts between turns"
+        raise unfit(place.at("until"), message, "`grows` of the format")
 
 
 def _check_unopened(segment: Segment, place: Table) -> None:
