@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from turnscript.conversation import System
+from turnscript.engine.escape import Escape
 from turnscript.engine.layout import layout_of
 from turnscript.engine.machine import Reading
 from turnscript.engine.table import Document, Group, Segment, Turn
@@ -135,9 +136,21 @@ def _check_protected(document: Document, table: Table) -> None:
             for literal in _ends_of(document, turn, segment):
                 if literal and not escape.holds(literal):
                     raise _unprotected(literal, path, segment.escape is not None)
+                _check_half(literal, escape, path)
             for literal, path in _marks_of(document, table) if segment.kind == System.kind else ():
                 if not escape.holds(literal):
                     raise _unprotected(literal.strip().split("\n", 1)[0], path, segment.escape is not None)
+
+
+def _check_half(literal: str, escape: Escape, path: str) -> None:
+    """What begins as it ends, such as `[e~[`, is found too early behind a content that ends with its beginning."""
+    for size in range(1, len(literal)):
+        half = literal[:size]
+        if literal.startswith(literal[size:]) and escape.apply(half) == half:
+            rule = f'{{ lead = "{literal[:1]}", rest = ["{half[1:]}"] }}'
+            message = f"{literal!r} begins as it ends, so a content that ends with {half!r} would end too early"
+            remedy = f"add the rule {rule}" if size > 1 else "choose another literal"
+            raise unfit(path, f"{message}; {remedy}", "a tag that does not begin as it ends, or a rule in `escape`")
 
 
 def _ends_of(document: Document, turn: Turn, segment: Segment) -> Iterator[str]:
