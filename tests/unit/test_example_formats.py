@@ -1,44 +1,127 @@
-"""Owns the example formats of models that many people run: the bytes that they write, and which models they are for."""
+"""Owns the checks of all formats in `examples/formats`: the bytes that they write, what they read, their models' names.
 
-from collections.abc import Callable
+Every file of the folder is checked, and every format of a file.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import turnscript as ts
-from tests import corpora
+from tests import corpora, modelfiles
+from tests.conformance.test_parser_laws import (
+    after_opening,
+    answers,
+    check_events,
+    events_behind,
+    said,
+    written_by_model,
+)
+from turnscript.detection import detect
+from turnscript.format import Format
 from turnscript.registry import load_formats
 from turnscript.tableio import dump_format, read_formats
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "formats"
-EXAMPLES = [FOLDER / name for name in ("deepseek.toml", "mistral.toml")]
+FORMATS = {format_.name: format_ for path in sorted(FOLDER.glob("*.toml")) for format_ in load_formats(path)}
+SHOWN = ("c1", "c2", "c3", "thinking_text_call", "several_systems")
+"""A call and its result, thoughts, calls at once, thoughts before and after a call, and two instructions."""
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_the_examples_write_what_they_wrote(path: Path, golden: Callable[[str, str], None]) -> None:
-    """Checked against the chat templates of the models, which write the same bytes."""
-    pages = []
-    for format_ in load_formats(path):
-        written = {name: format_.render(corpora.load(name), view="prompt").value for name in ("c1", "c2", "c3")}
-        pages += [f"{format_.name} {name}\n{text}\n" for name, text in written.items()]
-        for thinking in (False, True):
-            first = corpora.load("c2")
-            first.conversation.items = first.items[:2]
-            pages.append(f"{format_.name} prompt\n{format_.prompt(first, thinking=thinking).text}\n")
-    golden(f"examples/{path.stem}.txt", "\n".join(pages))
+def kinds(format_: Format) -> set[str]:
+    return {segment.kind for turn in format_.document.turns for segment in turn.segments}
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_such_a_table_comes_back_from_its_dump(path: Path) -> None:
-    for format_ in load_formats(path):
-        [again] = read_formats(dump_format(format_), {})
-        assert dump_format(format_) == dump_format(again)
-        assert format_.render(corpora.load("c1")).value == again.render(corpora.load("c1")).value
+@pytest.fixture(params=FORMATS)
+def example(request: pytest.FixtureRequest) -> Format:
+    """Each format in turn."""
+    return FORMATS[request.param]
+
+
+def test_an_example_writes_what_it_wrote(example: Format, golden: Callable[[str, str], None]) -> None:
+    """F1: what the model's own template writes, but for the words around the tools and what the documents tell."""
+    pages = {shown: example.render(corpora.load(shown), view="prompt").value for shown in SHOWN}
+    first = corpora.load("c2")
+    first.conversation.items = first.items[:2]
+    pages["prompt"] = example.prompt(first, thinking=False).text
+    if "thinking" in kinds(example):
+        pages["prompt, thinking"] = example.prompt(first, thinking=True).text
+    golden(f"examples/{example.name}.txt", "".join(f"--- {title}\n{text}\n" for title, text in pages.items()))
+
+
+def test_an_example_comes_back_from_its_dump(example: Format) -> None:
+    [again] = read_formats(dump_format(example), {})
+    assert dump_format(example) == dump_format(again)
+    assert example.render(corpora.load("c1")).value == again.render(corpora.load("c1")).value
+
+
+def test_a_transcript_is_written_again_byte_for_byte(example: Format) -> None:
+    """L3."""
+    for shown in corpora.names():
+        transcript = str(example.render(corpora.load(shown)).value)
+        assert transcript == example.render(example.parse(transcript)).value, shown
+
+
+def test_what_is_written_for_the_model_is_read_in_pieces(example: Format) -> None:
+    """F2, F3, as for every registered format: an answer as the renderer writes it, cut in two and into characters."""
+    for request, items in some_answers():
+        written = written_by_model(example, request, items)
+        if written is None:
+            continue
+        written = after_opening(example, written)
+        prompt = example.prompt(request, thinking=False)
+        whole = check_events(events_behind(prompt, [written]), written)
+        if all((one.kind, next_.kind) in example.document.joints for one, next_ in pairwise(items)):
+            rendered = example.render(ts.Request(conversation=ts.Conversation(items=items, tools=request.tools)))
+            if not rendered.losses:
+                assert said(items) == said(whole.items)
+        for pieces in (list(written), [written[: len(written) // 2], written[len(written) // 2 :]]):
+            assert whole == check_events(events_behind(prompt, pieces), written)
+
+
+def some_answers() -> Iterator[tuple[ts.Request, list[ts.Item]]]:
+    for name in corpora.names():
+        if name.startswith(("arguments", "thinking", "hostile", "text", "c1", "c3")):
+            yield from answers(corpora.load(name))
+
+
+def test_an_empty_text_before_a_call_is_seen_or_told(example: Format) -> None:
+    if "tool_call" not in kinds(example):
+        return
+    items = [
+        ts.User(content=[ts.Text(text="Rain?")]),
+        ts.Assistant(content=[ts.Text(text="")]),
+        ts.ToolCall(name="get_weather", arguments='{"city": "Oslo"}'),
+        ts.ToolResult(name="get_weather", content=[ts.Text(text="no")]),
+    ]
+    rendered = example.render(ts.Request(conversation=ts.Conversation(items=items)))
+    told = {loss.path for loss in rendered.losses}
+    shown = [item.kind for index, item in enumerate(items) if f"items[{index}]" not in told]
+    assert shown == [item.kind for item in example.parse(str(rendered.value)).items]
+
+
+# Which models they are for.
 
 
 @pytest.mark.parametrize(
     ("model", "name"),
     [
+        ("Qwen3-8B-Q4_K_M.gguf", "qwen3"),
+        ("qwen/qwen3-30b-a3b", "qwen3"),
+        ("Qwen3-Coder-30B-A3B-Instruct-Q4_K_M.gguf", "qwen3-coder"),
+        ("Hermes-3-Llama-3.1-8B.Q4_K_M.gguf", "hermes"),
+        ("NousResearch/Hermes-2-Pro-Llama-3-8B", "hermes"),
+        ("Meta-Llama-3.1-8B-Instruct-Q8_0.gguf", "llama31"),
+        ("Llama-3.3-70B-Instruct", "llama31"),
+        ("gemma-3-12b-it-q4_0.gguf", "gemma"),
+        ("google/gemma-2-9b-it", "gemma"),
+        ("GLM-4.5-Air-Q4_K_M.gguf", "glm"),
+        ("zai-org/GLM-4.6", "glm"),
+        ("granite-4.0-h-tiny-Q8_0.gguf", "granite"),
+        ("MiniMaxAI/MiniMax-M2", "minimax"),
+        ("microsoft_Phi-4-mini-instruct-Q6_K.gguf", "phi4-mini"),
         ("Ministral-3-14B-Instruct-2512", "mistral"),
         ("Devstral-Small-2-24B-Instruct-2512", "mistral"),
         ("Magistral-Small-2509-Q4_K_M.gguf", "mistral"),
@@ -52,23 +135,32 @@ def test_such_a_table_comes_back_from_its_dump(path: Path) -> None:
         ("Mistral-7B-Instruct-v0.3", None),
     ],
 )
-def test_the_examples_know_their_models_by_name(model: str, name: str | None) -> None:
-    own = [format_ for path in EXAMPLES for format_ in load_formats(path)]
-    assert name == ts.detect(model, own=own).format
+def test_a_model_is_known_by_its_name(model: str, name: str | None) -> None:
+    """With all these files at hand, and the registered formats, each model finds its own."""
+    assert name == detect(model, own=FORMATS.values()).format
 
 
-@pytest.mark.parametrize(
-    ("template", "name"),
-    [
-        ("'[TOOL_CALLS]' + name + '[ARGS]' + arguments", "mistral"),
-        ("'[TOOL_CALLS]' + name + '[CALL_ID]' + id + '[ARGS]' + arguments", "mistral-v11"),
-        ("'[SYSTEM_PROMPT]' + system + '[/SYSTEM_PROMPT]' + '[INST]' + text + '[TOOL_CALLS][' + call", "mistral-v7"),
-        ("'<｜User｜>' + text + '<｜Assistant｜></think>' + answer", "deepseek"),
-        ("'<｜User｜>' + text + '<｜Assistant｜>' + answer", "deepseek-r1"),
-    ],
-)
-def test_the_examples_know_their_models_by_template(template: str, name: str, tmp_path: Path) -> None:
-    (tmp_path / "chat_template.jinja").write_text(template, encoding="utf-8")
-    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
-    own = [format_ for path in EXAMPLES for format_ in load_formats(path)]
-    assert name == ts.detect(str(tmp_path), own=own).format
+TEMPLATES = {
+    "qwen3": "<|im_start|>user <tool_response> reasoning_content <think>",
+    "qwen3-coder": "<|im_start|> <tool_call>\\n<function= <parameter= <tool_response>",
+    "hermes": "<|im_start|>tool <tool_call> <tool_response> FunctionCall",
+    "llama31": "<|start_header_id|>ipython<|end_header_id|>",
+    "gemma": "<start_of_turn>model",
+    "glm": "[gMASK]<sop><|observation|> <tool_response> <arg_key> <think>",
+    "granite": "<|start_of_role|>assistant <tool_call> <tool_response>",
+    "minimax": "]~!b[]~b]ai <minimax:tool_call> <think>",
+    "phi4-mini": "<|system|> <|tool|> <|/tool|> <|end|>",
+    "mistral": "'[TOOL_CALLS]' + name + '[ARGS]' + arguments",
+    "mistral-v11": "'[TOOL_CALLS]' + name + '[CALL_ID]' + id + '[ARGS]' + arguments",
+    "mistral-v7": "'[SYSTEM_PROMPT]' + system + '[/SYSTEM_PROMPT]' + '[INST]' + text + '[TOOL_CALLS][' + call",
+    "deepseek": "'<｜User｜>' + text + '<｜Assistant｜></think>' + answer",
+    "deepseek-r1": "'<｜User｜>' + text + '<｜Assistant｜>' + answer",
+}
+"""What of a model's template tells it: tags that stand in it."""
+
+
+@pytest.mark.parametrize("name", [format_.name for format_ in FORMATS.values() if format_.clues])
+def test_a_model_file_is_known_by_its_template(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    file.write_bytes(modelfiles.header(modelfiles.text("tokenizer.chat_template", TEMPLATES[name])))
+    assert name == detect(file, own=FORMATS.values()).format

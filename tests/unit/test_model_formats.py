@@ -1,32 +1,17 @@
-"""Owns the checks of the formats of well-known models in `examples/formats`: what they write and read, how known."""
+"""Owns the checks of what the formats of well-known models say that no registered format does, and of such answers."""
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import turnscript as ts
-from tests import corpora, modelfiles
-from tests.conformance.test_parser_laws import (
-    after_opening,
-    answers,
-    check_events,
-    events_behind,
-    every_cut,
-    said,
-    written_by_model,
-)
+from tests.conformance.test_parser_laws import events_behind, every_cut
 from turnscript.conversation import text_content
-from turnscript.detection import detect
 from turnscript.format import Format
 from turnscript.jsontext import json_of
-from turnscript.registry import load_formats
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "formats"
-MODELS = ("gemma", "glm", "granite", "hermes", "llama31", "minimax", "phi4-mini", "qwen3", "qwen3-coder")
-SHOWN = ("c3", "thinking_text_call", "several_systems")
-"""Conversations with parallel calls, with thoughts before and after a call, and with two instructions."""
 CALLED = '{"city": "Oslo"}'
 TOOL = ts.Tool(
     name="get_weather",
@@ -75,25 +60,11 @@ def outline(items: list[ts.Item]) -> list[str]:
     return [item.arguments if isinstance(item, ts.ToolCall) else text_content(item.content) for item in items]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_a_conversation_is_written_as_the_golden_one(name: str, golden: Callable[[str, str], None]) -> None:
-    """F1: what the model's own template writes, but for the words around the tools."""
-    format_ = load(name)
-    pages = []
-    for shown in SHOWN:
-        request = corpora.load(shown)
-        pages.append(f"--- {shown}\n{format_.render(request, view='prompt').value}\n")
-    for thinking in (False, True) if "thinking" in kinds(format_) else (False,):
-        text = format_.prompt(asked(user("Hi"), tools=False), thinking=thinking).text
-        pages.append(f"--- the prompt of an answer{' with a thought' * thinking}\n{text}\n")
-    golden(f"models/{name}.txt", "".join(pages))
-
-
 def kinds(format_: Format) -> set[str]:
     return {segment.kind for turn in format_.document.turns for segment in turn.segments}
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ANSWERS)
 def test_what_such_a_model_writes_is_read_in_any_pieces(name: str) -> None:
     format_ = load(name)
     thinks = "thinking" in kinds(format_)
@@ -107,85 +78,8 @@ def test_what_such_a_model_writes_is_read_in_any_pieces(name: str) -> None:
         assert whole == ts.fold(events_behind(prompt, pieces))
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_what_is_written_for_the_model_is_read_in_pieces(name: str) -> None:
-    """F2, F3, as for every registered format: an answer as the renderer writes it, cut in two and into characters."""
-    format_ = load(name)
-    for request, items in some_answers():
-        written = written_by_model(format_, request, items)
-        if written is None:
-            continue
-        written = after_opening(format_, written)
-        prompt = format_.prompt(request, thinking=False)
-        whole = check_events(events_behind(prompt, [written]), written)
-        if all(pair in format_.document.joints for pair in zip(kinds_of(items), kinds_of(items)[1:], strict=False)):
-            rendered = format_.render(ts.Request(conversation=ts.Conversation(items=items, tools=request.tools)))
-            if not rendered.losses:
-                assert said(items) == said(whole.items)
-        for pieces in (list(written), [written[: len(written) // 2], written[len(written) // 2 :]]):
-            assert whole == check_events(events_behind(prompt, pieces), written)
-
-
 def kinds_of(items: list[ts.Item]) -> list[str]:
     return [item.kind for item in items]
-
-
-def some_answers() -> Iterator[tuple[ts.Request, list[ts.Item]]]:
-    for name in corpora.names():
-        if name.startswith(("arguments", "thinking", "hostile", "text", "c1", "c3")):
-            yield from answers(corpora.load(name))
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_transcript_is_written_again_byte_for_byte(name: str) -> None:
-    """L3."""
-    format_ = load(name)
-    for shown in corpora.names():
-        transcript = str(format_.render(corpora.load(shown)).value)
-        assert transcript == format_.render(format_.parse(transcript)).value, shown
-
-
-NAMES = {
-    "qwen3": ("Qwen3-8B-Q4_K_M.gguf", "qwen/qwen3-30b-a3b"),
-    "qwen3-coder": ("Qwen3-Coder-30B-A3B-Instruct-Q4_K_M.gguf",),
-    "hermes": ("Hermes-3-Llama-3.1-8B.Q4_K_M.gguf", "NousResearch/Hermes-2-Pro-Llama-3-8B"),
-    "llama31": ("Meta-Llama-3.1-8B-Instruct-Q8_0.gguf", "Llama-3.3-70B-Instruct"),
-    "gemma": ("gemma-3-12b-it-q4_0.gguf", "google/gemma-2-9b-it"),
-    "glm": ("GLM-4.5-Air-Q4_K_M.gguf", "zai-org/GLM-4.6"),
-    "granite": ("granite-4.0-h-tiny-Q8_0.gguf",),
-    "minimax": ("MiniMaxAI/MiniMax-M2",),
-    "phi4-mini": ("microsoft_Phi-4-mini-instruct-Q6_K.gguf",),
-}
-
-
-TEMPLATES = {
-    "qwen3": "<|im_start|>user <tool_response> reasoning_content <think>",
-    "qwen3-coder": "<|im_start|> <tool_call>\\n<function= <parameter= <tool_response>",
-    "hermes": "<|im_start|>tool <tool_call> <tool_response> FunctionCall",
-    "llama31": "<|start_header_id|>ipython<|end_header_id|>",
-    "gemma": "<start_of_turn>model",
-    "glm": "[gMASK]<sop><|observation|> <tool_response> <arg_key> <think>",
-    "granite": "<|start_of_role|>assistant <tool_call> <tool_response>",
-    "minimax": "]~!b[]~b]ai <minimax:tool_call> <think>",
-    "phi4-mini": "<|system|> <|tool|> <|/tool|> <|end|>",
-}
-"""What of a model's template tells it: tags that stand in it."""
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_model_file_is_known_by_its_template(name: str, tmp_path: Path) -> None:
-    formats = [format_ for model in MODELS for format_ in load_formats(FOLDER / f"{model}.toml")]
-    file = tmp_path / "model.gguf"
-    file.write_bytes(modelfiles.header(modelfiles.text("tokenizer.chat_template", TEMPLATES[name])))
-    assert name == detect(file, own=formats).format
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_model_is_known_by_its_name(name: str) -> None:
-    """With all these files at hand, and the registered formats, each model finds its own."""
-    formats = [format_ for model in MODELS for format_ in load_formats(FOLDER / f"{model}.toml")]
-    for model in NAMES[name]:
-        assert name == detect(model, own=formats).format
 
 
 # What these tables say that no registered format does.
@@ -348,15 +242,3 @@ def test_glm_47_writes_its_tags_without_line_breaks() -> None:
     prompt = load("glm").prompt(asked(user("Rain?")), thinking=False)
     for pieces in ([written], list(written)):
         assert [CALLED] == outline(ts.fold(events_behind(prompt, pieces)).items)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_an_empty_text_before_a_call_is_seen_or_told(name: str) -> None:
-    format_ = load(name)
-    if "tool_call" not in kinds(format_):
-        return
-    request = asked(user("Rain?"), answer(""), call(city="Oslo"), result("no"))
-    rendered = format_.render(request)
-    told = {loss.path for loss in rendered.losses}
-    shown = [item.kind for index, item in enumerate(request.items) if f"items[{index}]" not in told]
-    assert shown == kinds_of(format_.parse(str(rendered.value)).items)
