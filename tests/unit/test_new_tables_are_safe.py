@@ -77,13 +77,73 @@ def written(format_: Format, name: str) -> str:
     return str(format_.render(request, view="prompt").value)
 
 
-def test_a_tag_that_begins_as_it_ends_takes_a_rule_for_its_half() -> None:
-    """Without the rule, a text that ends with `[e~` would end a character after its beginning."""
+@pytest.mark.parametrize(
+    ("rule", "other", "named"),
+    [
+        ('{ lead = "[e", rest = ["~"] }', '{ lead = "[e~", rest = ["["] }', r"'\[e~' and '\[e~\[' behind it"),
+        ('{ lead = "]~", rest = ["!", "b"] }', '{ lead = "]~", rest = ["!b[", "b]"] }', r"'\]~!b' and '\[e~\[' behind"),
+    ],
+    ids=["its own", "another's"],
+)
+def test_a_closing_that_makes_the_end_of_a_content_a_tag_is_refused(rule: str, other: str, named: str) -> None:
+    """Where one tag begins as another ends, halves of tags are broken too."""
     table = (FOLDER / "minimax.toml").read_text()
-    rule = '{ lead = "[e", rest = ["~"] }'
     assert rule in table
-    with pytest.raises(
-        InvalidFormat, match=r"'\[e~\[' begins as it ends.*add the rule \{ lead = \"\[\", rest = \[\"e~\"\] \}"
-    ):
-        load_formats(table.replace(rule, '{ lead = "[e~", rest = ["["] }'))
-    assert load_formats(table.replace(rule, '{ lead = "[", rest = ["e~"] }'))
+    with pytest.raises(InvalidFormat, match=named):
+        load_formats(table.replace(rule, other))
+
+
+@pytest.mark.parametrize("said", ["]~!b", "]~b", "a]~!b"], ids=repr)
+def test_no_tag_begins_in_a_content_and_ends_behind_it(said: str) -> None:
+    """`]~!b` before `[e~[` would be the token that begins a document."""
+    format_ = FORMATS["minimax"]
+    request = asked(user(said), ts.Assistant(content=[ts.Text(text=said)]))
+    assert str(format_.render(request).value).count("]~!b[") == 1
+    check_document(format_, request)
+
+
+@pytest.mark.parametrize("name", ["deepseek", "mistral"])
+@pytest.mark.parametrize("said", ["\r\na", "\r\na\r\nb\n", " \r\n"], ids=repr)
+def test_line_ends_of_a_content_that_no_opening_stands_before_are_its_own(name: str, said: str) -> None:
+    """Behind a closing, where a turn begins without an opening, the first line end is no line end of a tag."""
+    result = ts.ToolResult(content=[ts.Text(text="r")], name="f")
+    check_document(FORMATS[name], asked(user("q"), result, ts.Assistant(content=[ts.Text(text=said)])))
+
+
+@pytest.mark.parametrize("name", ["phi4-mini", "deepseek", "deepseek-r1", "mistral-v7"])
+@pytest.mark.parametrize("thought", ["h", ""])
+def test_an_empty_text_before_what_is_not_written_and_a_call_is_a_loss(name: str, thought: str) -> None:
+    """The thought stands in no prompt of most of these, so the call follows the text, of which nothing shows."""
+    thinking = ts.Thinking(content=[ts.Text(text=thought)] if thought else [])
+    items = [user("q"), ts.Assistant(content=[ts.Text(text="")]), thinking, ts.ToolCall(name="f")]
+    check_document(FORMATS[name], asked(*items))
+
+
+def test_a_first_turn_without_any_literal_is_written() -> None:
+    """Nothing stands before it, not even what begins a document."""
+    table = (FOLDER / "deepseek.toml").read_text().replace('start = "<｜begin▁of▁sentence｜>"\n', "")
+    format_ = load_formats(table)[0]
+    for items in ([], [ts.System(content=[ts.Text(text="s")]), user("q")], [ts.System(content=[ts.Text(text="")])]):
+        check_document(format_, asked(*items))
+
+
+FAULTS = {
+    "a close that is no tag": ("mistral", 'close = "][/AVAILABLE_TOOLS]"', 'close = "<"', "where the list ends"),
+    "commas before a text": (
+        "phi4-mini",
+        "[format.tools]",
+        '[format.tools]\norder = "before"',
+        "white space alone may",
+    ),
+    "a thought with a name": ("glm", 'until = "user"', 'until = "user"\nnamed = true', "only a tool call has"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_table_that_could_not_be_read_back_is_refused(fault: str) -> None:
+    """With a sentence that says why."""
+    name, before, after, words = FAULTS[fault]
+    table = (FOLDER / f"{name}.toml").read_text()
+    assert before in table
+    with pytest.raises(InvalidFormat, match=words):
+        load_formats(table.replace(before, after))

@@ -136,21 +136,25 @@ def _check_protected(document: Document, table: Table) -> None:
             for literal in _ends_of(document, turn, segment):
                 if literal and not escape.holds(literal):
                     raise _unprotected(literal, path, segment.escape is not None)
-                _check_half(literal, escape, path)
+            _check_halves(document, turn, segment, escape, path)
             for literal, path in _marks_of(document, table) if segment.kind == System.kind else ():
                 if not escape.holds(literal):
                     raise _unprotected(literal.strip().split("\n", 1)[0], path, segment.escape is not None)
 
 
-def _check_half(literal: str, escape: Escape, path: str) -> None:
-    """What begins as it ends, such as `[e~[`, is found too early behind a content that ends with its beginning."""
-    for size in range(1, len(literal)):
-        half = literal[:size]
-        if literal.startswith(literal[size:]) and escape.apply(half) == half:
-            rule = f'{{ lead = "{literal[:1]}", rest = ["{half[1:]}"] }}'
-            message = f"{literal!r} begins as it ends, so a content that ends with {half!r} would end too early"
-            remedy = f"add the rule {rule}" if size > 1 else "choose another literal"
-            raise unfit(path, f"{message}; {remedy}", "a tag that does not begin as it ends, or a rule in `escape`")
+def _check_halves(document: Document, turn: Turn, segment: Segment, escape: Escape, path: str) -> None:
+    """No content ends with the beginning of a literal that the closing behind it would make whole, as `[e~` before
+    `[e~[` does: it would be found there, and the closing would not."""
+    closing = segment.close.strip() or turn.close.strip()
+    for literal in (document.start.strip(), *_ends_of(document, turn, segment)) if not document.flattened else ():
+        for size in range(1, len(literal)):
+            half = literal[:size]
+            if closing.startswith(literal[size:]) and escape.apply(half) == half:
+                message = f"a content that ends with {half!r} and {closing!r} behind it hold {literal!r} too early"
+                remedy = (
+                    f'add the rule {{ lead = "{half[0]}", rest = ["{half[1:]}"] }}' if half[1:] else "choose another"
+                )
+                raise unfit(path, f"{message}; {remedy}", "literals of which none begins as another ends", literal)
 
 
 def _ends_of(document: Document, turn: Turn, segment: Segment) -> Iterator[str]:
