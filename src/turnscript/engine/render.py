@@ -129,7 +129,8 @@ class Composer:
             if document.results:
                 said = list(items)
                 out.later.append(lambda: report_correlation(said, document, out))
-            report_shared(self.layout, [self.placed.get(at, item) for at, item in enumerate(items)], out)
+            shown = [self.placed.get(at, item) for at, item in enumerate(items)] if self.placed else items
+            report_shared(self.layout, shown, out)
             return
         out.names = {} if out.archive else names_of(items, document)
         fields = metadata_of(request) if out.archive else {}
