@@ -1,7 +1,8 @@
 r"""Owns the attributes of opening tags: ` key="value"`, each value JSON on one line without `<` and `>`.
 
 Strings are the ordinary case. `<` and `>` are written `\u003c` and `\u003e`, so no tag can appear in a value and the
-first `>>` ends the opening. A key that the table does not name is kept in `hints.attributes`, in order.
+first `>>` ends the opening. Of tags without these, such as `[/USER]`, the first character is written so. A key that the
+table does not name is kept in `hints.attributes`, in order.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def write_attributes(item: Any, attributes: Sequence[Attribute], out: Writer) ->
             written.append(f" {attribute.key}={attribute_text(value)}")
         else:
             _lose(attribute, value, out)
-    return "".join(written)
+    return out.escape.spelled("".join(written))
 
 
 def _is_unsaid(attribute: Attribute, value: Any) -> bool:
@@ -107,7 +108,7 @@ def extra_attributes(item: Any, out: Writer, named: Sequence[Attribute]) -> str:
                 out.lose(f".{key}", "dropped", "no attribute without a name here can be called so")
                 known.add(key)
         given = [(key, value) for key, value in hints.attributes.items() if key not in known]
-        return "".join([f" {key}={without_angles(compact(value))}" for key, value in given])
+        return out.escape.spelled("".join([f" {key}={without_angles(compact(value))}" for key, value in given]))
     for key in hints.attributes:
         out.lose(f".{key}", "dropped", "a prompt shows only attributes that the format names")
     return ""

@@ -22,6 +22,7 @@ Rule = tuple[str, Iterable[str]]
 _BRACKETS = r"\[+/?[A-Za-z_]+(?:\]+|\Z)"  # whole, or an opening that goes on with attributes
 _TOKEN = re.compile(rf"<<[A-Z_]+|<[^<>\s]+>?|{_BRACKETS}|```\w*")
 _TAG = re.compile(rf"<<[A-Z_]+(?:>>)?|<[^<>\s]+>?|{_BRACKETS}")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _LEADS = ("<<", "<", "[", "```")
 
 
@@ -47,6 +48,7 @@ class Escape:
         slashed = "|".join(rf"(?<={re.escape(lead)})\\(?=\\*(?:{_alternatives(names)}))" for lead, names in self.rules)
         self._remove = re.compile(slashed or r"(?!)")
         self._slashed = tuple(lead + "\\" for lead, _ in self.rules)
+        self._in_strings = _in_strings(self.rules)
 
     def apply(self, text: str) -> str:
         """Content as it may stand in a transcript."""
@@ -73,6 +75,16 @@ class Escape:
                 removed = [match.start() for match in self._remove.finditer(text, start)]
                 return "".join(text[one + 1 : end] for one, end in pairwise([start - 1, *removed, len(text)]))
         return text[start:]
+
+    def spelled(self, text: str) -> str:
+        """JSON text without `<` and `>`, with each tag in its strings broken: its first character is an escape."""
+        if self._in_strings is None or self._in_strings.search(text) is None:
+            return text
+        return _STRING.sub(lambda string: self._respelled(string[0]), text)
+
+    def _respelled(self, string: str) -> str:
+        assert self._in_strings is not None
+        return self._in_strings.sub(lambda found: f"{found[1]}\\u{ord(found[2]):04x}", string)
 
     def holds(self, text: str) -> bool:
         """Whether `apply` would change the text."""
@@ -124,6 +136,18 @@ def rules_of(literals: Iterable[str]) -> list[Rule]:
 def tags_in(literal: str) -> list[str]:
     """The tags in a control literal, whole or as far as it goes. A fence and a label such as `User:` are none."""
     return _TAG.findall(literal)
+
+
+def _in_strings(rules: Iterable[tuple[str, Iterable[str]]]) -> re.Pattern[str] | None:
+    """Finds tags without angle brackets in a string of JSON, where a character that is itself escaped begins none."""
+    tags = [f"{lead[1:]}{name}" for lead, names in rules for name in names]
+    firsts = [lead[0] for lead, names in rules for _ in names]
+    found = [
+        f"{re.escape(first)}(?={re.escape(rest)})"
+        for first, rest in zip(firsts, tags, strict=True)
+        if not set(f"{first}{rest}") & set('<>"\\')
+    ]
+    return re.compile(rf"((?<!\\)(?:\\\\)*)({'|'.join(found)})") if found else None
 
 
 def _alternatives(names: Iterable[str]) -> str:

@@ -93,11 +93,11 @@ class JsonCall(PlainBody):
         opening, between, closing = self._literals
         return f"{opening}{first}{between}{second}{closing}", respaced
 
-    def prefill(self, name: str | None) -> str:
+    def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
         """The beginning of a call that must be made, up to where the model decides."""
         if self._arguments_first:
             return self._literals[0]
-        return "" if name is None else f"{self._literals[0]}{json_string(name)}{self._literals[1]}"
+        return "" if name is None else f"{self._literals[0]}{protect(json_string(name))}{self._literals[1]}"
 
     def read(self, payload: Payload) -> dict[str, Any]:
         """The call's fields."""

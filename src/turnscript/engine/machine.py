@@ -130,7 +130,7 @@ class PlainBody:
         """
         return _none
 
-    def prefill(self, name: str | None) -> str:
+    def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
         """The beginning of the payload of a call that must be made (of a tool), up to where the model decides."""
         return ""
 

@@ -7,6 +7,7 @@ are told as they come. Arguments that are no JSON object are written as a string
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from turnscript.conversation import ToolCall
@@ -44,9 +45,9 @@ class NamedCall(PlainBody):
             out.lose(".arguments", "approximated", "white space around them has no place in this format")
         out.content(text)
 
-    def prefill(self, name: str | None) -> str:
+    def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
         """The name of a call that must be made, up to where the model decides."""
-        return "" if name is None else f"{name}{self.id_mark or self.mark}"
+        return "" if name is None else f"{protect(name)}{self.id_mark or self.mark}"
 
     def machine(self, reading: Reading) -> Machine:
         """A reader for a call that comes in pieces."""

@@ -371,11 +371,13 @@ def _tag_line(document: Document) -> re.Pattern[str] | None:
     if document.flattened or all(f"{turn.open}{turn.head_end}".endswith("\n") for turn in turns):
         return None
     openings = [turn.open for turn in turns] + [one.open for turn in turns for one in turn.segments]
-    tags = [turn.close for turn in turns if turn.close] + [one for one in openings if one.endswith("\n")]
+    bare = {role for turn in turns for role in turn.behind}  # behind which a content may begin at once
+    tags = [turn.close for turn in turns if turn.close and turn.role not in bare]
+    tags += [one for one in openings if one.endswith("\n")]
     if document.tools_place is not None:
         escape = layout_of(document).escape
         tags += [line for line in document.tools_place.open.split("\n")[:-1] if escape.holds(line)]
-    return re.compile(rf"(?:{'|'.join(re.escape(tag.strip()) for tag in tags)})[ \t]*\r?\n")
+    return re.compile(rf"(?:{'|'.join(re.escape(tag.strip()) for tag in tags) or '(?!)'})[ \t]*\r?\n")
 
 
 @lru_cache(maxsize=64)

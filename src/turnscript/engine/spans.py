@@ -118,8 +118,8 @@ class Writer:
 
     def end_with(self, item: int) -> None:
         """Make the last piece one of an item, an empty one if it wrote none: the literals behind it may be its own."""
-        mark = self.marks[-1]
-        if isinstance(mark, int) and mark // ITEM != item:
+        mark = self.marks[-1] if self.marks else None  # no literal stands before a turn without an opening
+        if mark is None or (isinstance(mark, int) and mark // ITEM != item):
             self.pieces.append("")
             self.marks.append(item * ITEM + CONTROL)
 

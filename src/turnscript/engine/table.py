@@ -90,8 +90,11 @@ class Body(Protocol):
         """A function that gives the payload of an item that says nothing else, as text; None for all others."""
         ...
 
-    def prefill(self, name: str | None) -> str:
-        """The beginning of the payload of a call that must be made (of a tool), up to where the model decides."""
+    def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
+        """The beginning of the payload of a call that must be made (of a tool), up to where the model decides.
+
+        `protect` breaks the tags of the format in what is written of the name.
+        """
         ...
 
     def machine(self, reading: Any) -> Any:

@@ -7,6 +7,7 @@ are typed by the tool's schema, as in `xmlcalls`, which also says where a value 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -84,9 +85,9 @@ class TagCall(PlainBody):
             detail = "tags keep the values of JSON arguments, not how they were spelled"
             lose_difference(item.arguments, len(members), partial(_spelled, kinds), out, detail)
 
-    def prefill(self, name: str | None) -> str:
+    def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
         """The name's opening, and the name if it is known."""
-        return self.name_open if name is None else f"{self.name_open}{_word(name)}{self.name_close}"
+        return self.name_open if name is None else f"{self.name_open}{protect(_word(name))}{self.name_close}"
 
     def read(self, payload: Payload) -> dict[str, Any]:
         """The arguments."""

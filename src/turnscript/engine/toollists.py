@@ -77,7 +77,7 @@ class ToolTexts(ABC):
                 out.control(self.between)
             written = True
             for control, text in _cached(self.pieces, *_key(tool)):
-                (out.control if control else out.content)(text)
+                out.control(out.escape.spelled(text)) if control else out.content(text)
 
     def _report(self, tool: Tool, place: str, out: Writer) -> None:
         for field in ("strict", "format", "tools"):

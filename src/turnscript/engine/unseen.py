@@ -22,11 +22,29 @@ def vanishes(composer: Composer, place: Place, items: Sequence[Item], at: int, j
         return False
     if item.open and place.end and (flattened or joint != ""):
         return False
-    follows = at + 1 < len(items) and composer.are_joined(place.kind, items[at + 1])
+    after = _shown_behind(composer, items, at)
+    follows = after is not None and composer.are_joined(place.kind, after)
     if joint is None and not follows:
         return False
     before = "" if joint is None or composer.place is None else composer.place.kind
-    if not flattened and not composer.layout.leaves_no_trace(before, items[at + 1].kind if follows else ""):
+    if not flattened and not composer.layout.leaves_no_trace(
+        before, after.kind if follows and after is not None else ""
+    ):
         return False
     composer.out.lose("", "dropped", "an empty text beside a thought or a call cannot be seen")
     return True
+
+
+def _shown_behind(composer: Composer, items: Sequence[Item], at: int) -> Item | None:
+    """The next item that is written. What a prompt leaves out, or has no place for, stands between no two."""
+    behind = range(at + 1, len(items))
+    return next((items[one] for one in behind if _is_shown(composer, items[one], composer.out.item + one - at)), None)
+
+
+def _is_shown(composer: Composer, item: Item, index: int) -> bool:
+    place = composer.layout.place_for(item)
+    if place is None or (composer.past.hides(place, index) and not composer.out.archive):
+        return False
+    if place.unseen_if_empty and not item.open and place.body.is_empty(item):
+        return False
+    return place.body.shows(item, composer.out.copied(0))  # whose losses are told when its turn comes

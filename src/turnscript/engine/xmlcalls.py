@@ -63,7 +63,7 @@ class XmlParameters(PlainBody):
             lose_difference(item.arguments, len(again), partial(_spelled, kinds), out, detail)
 
     def _write_one(self, key: str, shown: str, out: Writer) -> None:
-        out.control(f"{self._indent}{self._open} name={attribute_text(key)}>")
+        out.control(f"{self._indent}{self._open} name={out.escape.spelled(attribute_text(key))}>")
         out.content(shown)
         out.control(f"{self._close}\n")
 

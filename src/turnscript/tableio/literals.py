@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from turnscript.conversation import System
+from turnscript.engine.escape import Escape
 from turnscript.engine.layout import layout_of
 from turnscript.engine.machine import Reading
 from turnscript.engine.table import Document, Group, Segment, Turn
@@ -135,9 +136,25 @@ def _check_protected(document: Document, table: Table) -> None:
             for literal in _ends_of(document, turn, segment):
                 if literal and not escape.holds(literal):
                     raise _unprotected(literal, path, segment.escape is not None)
+            _check_halves(document, turn, segment, escape, path)
             for literal, path in _marks_of(document, table) if segment.kind == System.kind else ():
                 if not escape.holds(literal):
                     raise _unprotected(literal.strip().split("\n", 1)[0], path, segment.escape is not None)
+
+
+def _check_halves(document: Document, turn: Turn, segment: Segment, escape: Escape, path: str) -> None:
+    """No content ends with the beginning of a literal that the closing behind it would make whole, as `[e~` before
+    `[e~[` does: it would be found there, and the closing would not."""
+    closing = segment.close.strip() or turn.close.strip()
+    for literal in (document.start.strip(), *_ends_of(document, turn, segment)) if not document.flattened else ():
+        for size in range(1, len(literal)):
+            half = literal[:size]
+            if closing.startswith(literal[size:]) and escape.apply(half) == half:
+                message = f"a content that ends with {half!r} and {closing!r} behind it hold {literal!r} too early"
+                remedy = (
+                    f'add the rule {{ lead = "{half[0]}", rest = ["{half[1:]}"] }}' if half[1:] else "choose another"
+                )
+                raise unfit(path, f"{message}; {remedy}", "literals of which none begins as another ends", literal)
 
 
 def _ends_of(document: Document, turn: Turn, segment: Segment) -> Iterator[str]:

@@ -162,6 +162,8 @@ def _check_body(segment: Segment, place: Table) -> None:
             raise unfit(place.at("body"), message, 'such as open = "<name" and close = "</name>"', repr(literal))
     if segment.tentative and segment.kind != ToolCall.kind:
         raise unfit(place.at("tentative"), "only a tool call counts only if it is one", "false", "true")
+    if segment.named and segment.kind != ToolCall.kind:
+        raise unfit(place.at("named"), "only a tool call has a tool's name on the line before it", "false", "true")
 
 
 def _check_passing(segment: Segment, document: Document, place: Table) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from turnscript.conversation import System, Thinking, ToolCall, ToolResult, User
+from turnscript.engine.layout import layout_of
 from turnscript.engine.system import ALONE, BEFORE, BEHIND
 from turnscript.engine.table import Document, Generation, Segment, ToolsPlace, Turn
 from turnscript.engine.toollists import JsonTools
@@ -268,6 +269,9 @@ def _check_order(document: Document, place: ToolsPlace, table: Table, inner: Tab
         raise unfit(inner.at("continued"), message, "no `continued`")
     if place.order == BEFORE and not isinstance(place.body, JsonTools):
         raise unfit(inner.at("body"), "a list before the text ends where its JSON does", 'body = "json"')
+    if place.order == BEFORE and place.body.between.strip():  # type: ignore[attr-defined]  # which tools of JSON have
+        message = "before the text, white space alone may stand between two tools: other signs may be the text's"
+        raise unfit(inner.at("body"), message, "a `between` of white space")
 
 
 def _check_apart(document: Document, place: ToolsPlace, inner: Table) -> None:
@@ -278,6 +282,9 @@ def _check_apart(document: Document, place: ToolsPlace, inner: Table) -> None:
         if getattr(place, key):
             message = 'with `order = "apart"` the list stands in no turn: no text is before or behind it'
             raise unfit(inner.at(key), message, f"no {key!r}")
+    if not layout_of(document).escape.holds(place.close.strip()):
+        message = f"nothing keeps a tool's description from holding {place.close.strip()!r}, where the list ends"
+        raise unfit(inner.at("close"), message, "a tag such as </tools>, or a rule in `escape`")
     if document.flattened or document.flags or document.always_system:
         message = 'with `order = "apart"` a format has neither `flattened`, nor `flags`, nor `always_system`'
         raise unfit(inner.at("order"), message, repr(BEHIND), place.order)
