@@ -31,6 +31,9 @@ SIDES = {
 }
 """Whose message an item goes to. Items of different sides never share a message."""
 
+_ALONE = frozenset({"", "system"})
+"""Sides whose items share no message, whatever a hint says: items that were moved may have got other neighbours."""
+
 
 def side_of(item: Item, sides: Mapping[str, str] = SIDES) -> str:
     """The side of an item; an opaque item knows its own."""
@@ -49,7 +52,8 @@ def group(
     for item in items:
         turn = item.hints.turn if item.hints is not None else ""
         if turn:
-            joined = turn == "join" and before is not None and side_of(before, sides) == side_of(item, sides)
+            side = side_of(item, sides)
+            joined = turn == "join" and before is not None and side_of(before, sides) == side and side not in _ALONE
         else:
             joined = before is not None and (before.kind, item.kind) in joins
         if joined:

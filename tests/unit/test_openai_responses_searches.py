@@ -50,6 +50,13 @@ def test_a_search_is_a_function_its_call_a_call_and_its_output_a_result_with_wha
     assert ["notes"] == [tool.name for tool in change.added]
 
 
+def test_tools_that_a_search_found_stay_beside_others_that_came_before_its_output() -> None:
+    """In Messages the result moves to its call, and the two changes of the tools become neighbours."""
+    more = {"type": "additional_tools", "role": "developer", "tools": [{**READ, "name": "write"}]}
+    rendered = ts.render(request(CALL, more, OUTPUT), "anthropic-messages")
+    assert ["tool_search", "write", "notes__read"] == [tool["name"] for tool in rendered.value["tools"]]
+
+
 NAMED = {"id": "x_1", "status": "completed", "created_by": None, "never_heard_of": {"a": 1}}
 ITEMS: tuple[Any, ...] = (CALL, OUTPUT)
 NO_OBJECTS: tuple[Any, ...] = (None, [], 1, {}, {"a": {"b": 1.0}})
