@@ -122,6 +122,8 @@ def test_an_empty_text_before_a_call_is_seen_or_told(example: Format) -> None:
         ("GLM-4.5-Air-Q4_K_M.gguf", "glm"),
         ("zai-org/GLM-4.6", "glm"),
         ("granite-4.0-h-tiny-Q8_0.gguf", "granite"),
+        ("granite-4.1-8b-Q4_K_M.gguf", "granite41"),
+        ("granite-3.3-8b-instruct", None),
         ("MiniMaxAI/MiniMax-M2", "minimax"),
         ("microsoft_Phi-4-mini-instruct-Q6_K.gguf", "phi4-mini"),
         ("Ministral-3-14B-Instruct-2512", "mistral"),
@@ -141,14 +143,21 @@ def test_an_empty_text_before_a_call_is_seen_or_told(example: Format) -> None:
         ("DeepSeek-V3-0324", "deepseek-r1"),
         ("Mistral-7B-Instruct-v0.3", None),
         ("DeepSeek-R1-0528-Qwen3-8B-Q4_K_M.gguf", "deepseek-r1"),
-        ("Qwen3.5-35B-A3B-Q4_K_M.gguf", "batuta-chatml"),
+        ("Qwen3.5-35B-A3B-Q4_K_M.gguf", "qwen35"),
+        ("Qwen/Qwen3.6-27B", "qwen35"),
+        ("Qwen3.8-27B", "batuta-chatml"),
+        ("Qwen2.5-7B-Instruct-Q4_K_M.gguf", "qwen25"),
+        ("Qwen2.5-Coder-32B-Instruct", "qwen25"),
+        ("Qwen2-7B-Instruct", "batuta-chatml"),
         ("qwen3_8b", "qwen3"),
         ("Qwen3-30B-A3B-Instruct-2507-Q4_K_M.gguf", "qwen3-instruct"),
         ("Qwen/Qwen3-Next-80B-A3B-Instruct", "qwen3-instruct"),
         ("Qwen3-4B-Thinking-2507", "qwen3"),
         ("Qwen3-Coder-480B-A35B-Instruct", "qwen3-coder"),
-        ("Qwen3.5-9B-Instruct", "batuta-chatml"),
-        ("GLM-4.7-Flash", None),
+        ("Qwen3.5-9B-Instruct", "qwen35"),
+        ("GLM-4.7-Flash", "glm47"),
+        ("zai-org/GLM-5-FP8", "glm47"),
+        ("GLM-5.1", None),
     ],
 )
 def test_a_model_is_known_by_its_name(model: str, name: str | None) -> None:
@@ -158,12 +167,16 @@ def test_a_model_is_known_by_its_name(model: str, name: str | None) -> None:
 TEMPLATES = {
     "qwen3": "<|im_start|>user <tool_response> reasoning_content <think>",
     "qwen3-instruct": "<|im_start|>user <tool_call> <tool_response>",
+    "qwen25": "<|im_start|>user <tool_call> <tool_response>",
+    "qwen35": "<|im_start|> <tool_call>\\n<function= <parameter= <tool_response> reasoning_content <think> </think>",
     "qwen3-coder": "<|im_start|> <tool_call>\\n<function= <parameter= <tool_response>",
     "hermes": "<|im_start|>tool <tool_call> <tool_response> FunctionCall",
     "llama31": "<|start_header_id|>ipython<|end_header_id|>",
     "gemma": "<start_of_turn>model",
     "glm": "[gMASK]<sop><|observation|> <tool_response> <arg_key> <think></think>",
-    "granite": "<|start_of_role|>assistant <tool_call> <tool_response>",
+    "glm47": "[gMASK]<sop><|observation|><tool_response> <arg_key> <think> </think>",
+    "granite": "default_system_message <|start_of_role|>assistant <tool_call> <tool_response>",
+    "granite41": "<|start_of_role|>assistant <tool_call> <tool_response>",
     "minimax": "]~!b[]~b]ai <minimax:tool_call> <think>",
     "phi4-mini": "<|system|> <|tool|> <|/tool|> <|end|>",
     "mistral": "'[TOOL_CALLS]' + name + '[ARGS]' + arguments",
@@ -172,29 +185,37 @@ TEMPLATES = {
     "harmony": "<|start|>assistant<|channel|>analysis<|message|>",
     "kimi": "<|im_user|>user<|im_middle|> <|im_system|>tool_declare<|im_middle|>",
     "kimi-thinking": "<|im_user|>user<|im_middle|> <think></think>",
-    "deepseek": "'<｜User｜>' + text + '<｜Assistant｜></think>' + answer",
-    "deepseek-r1": "'<｜User｜>' + text + '<｜Assistant｜>' + answer",
+    "deepseek": "'<｜User｜>' + text + '<｜Assistant｜></think>' + answer + name + '<｜tool▁sep｜>' + arguments",
+    "deepseek-r1": "'<｜User｜>' + text + '<｜Assistant｜>' + answer + type + '<｜tool▁sep｜>' + name + '\\n```json'",
 }
 """What of a model's template tells it: tags that stand in it."""
-NAMED = {"qwen3-instruct": "qwen3.gguf"}
+NAMED = {"qwen3-instruct": "qwen3.gguf", "qwen25": "qwen2.5.gguf"}
 """Names that count besides: others have such templates too."""
 
 
 FOREIGN = {
-    "qwen3.5": ("<|im_start|> <tool_call>\\n<function= <parameter= <tool_response> reasoning_content </think>", True),
-    "phi-4": ("<|im_start|>user<|im_sep|>", False),
-    "functiongemma": ("<start_of_turn>developer <start_function_declaration>", False),
-    "glm-4.7": ("[gMASK]<sop><|observation|><tool_response> <arg_key> <think> </think>", False),
-    "deepseek-v3.2": ("<｜Assistant｜></think> <｜DSML｜function_calls>", False),
+    "qwen3.8": ("<|im_start|> <function= <parameter= reasoning_content </think> reasoning_effort", "batuta-chatml"),
+    "nemotron 3": (
+        "<|im_start|> <function= <parameter= reasoning_content </think> truncate_history_thinking",
+        "batuta-chatml",
+    ),
+    "step 3.5": (
+        "<|im_start|> <|im_start|>tool_response <function= <parameter= reasoning_content </think>",
+        "batuta-chatml",
+    ),
+    "phi-4": ("<|im_start|>user<|im_sep|>", None),
+    "functiongemma": ("<start_of_turn>developer <start_function_declaration>", None),
+    "glm-5.1": ("[gMASK]<sop><|observation|><tool_response> <arg_key> <think> </think> defer_loading", None),
+    "deepseek-v3.2": ("<｜Assistant｜></think> <｜DSML｜function_calls>", None),
 }
-"""Of templates of their relatives the same, and whether ChatML is what they have in common with all others."""
+"""Of templates of their relatives the same, and the format whose turns they have in common with others."""
 
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_a_relative_with_a_template_of_its_own_is_not_taken_for_one(name: str, tmp_path: Path) -> None:
-    template, chatml = FOREIGN[name]
+    template, expected = FOREIGN[name]
     (tmp_path / "model.jinja").write_text(template, encoding="utf-8")
-    assert ("batuta-chatml" if chatml else None) == detect(tmp_path / "model.jinja").format
+    assert expected == detect(tmp_path / "model.jinja").format
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -24,6 +24,11 @@ ANSWERS = {
     "qwen3-coder": "Let me look.\n\n<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n"
     "</function>\n</tool_call>\n<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n"
     "</function>\n</tool_call><|im_end|>",
+    "qwen35": "<think>\nHm.\n</think>\n\nLet me look.\n\n<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n"
+    "</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n"
+    "</function>\n</tool_call><|im_end|>",
+    "glm47": "Hm.</think>Let me look.<tool_call>get_weather<arg_key>city</arg_key><arg_value>Oslo</arg_value>"
+    "</tool_call><tool_call>get_weather<arg_key>city</arg_key><arg_value>Oslo</arg_value></tool_call><|observation|>",
     "hermes": 'Let me look.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>\n'
     '<tool_call>{"arguments": {"city": "Oslo"}, "name": "get_weather"}</tool_call><|im_end|>',
     "llama31": '{"name": "get_weather", "parameters": {"city": "Oslo"}}<|eot_id|>',
