@@ -130,7 +130,8 @@ def test_an_empty_text_before_a_call_is_seen_or_told(example: Format) -> None:
         ("Devstral-Small-2-24B-Instruct-2512", "mistral"),
         ("Magistral-Small-2509-Q4_K_M.gguf", "mistral"),
         ("Mistral-Small-3.2-24B-Instruct-2506-Q4_K_M.gguf", "mistral-v11"),
-        ("Devstral-Small-2507", "mistral-v11"),
+        ("Devstral-Small-2507", "mistral"),
+        ("devstral-small-1.1", "mistral"),
         ("Mistral-Small-24B-Instruct-2501", "mistral-v7"),
         ("Mistral-Small-3.1-24B-Instruct-2503", "mistral-v7"),
         ("moonshotai/Kimi-K2-Instruct", "kimi"),
@@ -205,6 +206,7 @@ FOREIGN = {
     ),
     "phi-4": ("<|im_start|>user<|im_sep|>", None),
     "functiongemma": ("<start_of_turn>developer <start_function_declaration>", None),
+    "functionary 3.1": ("<|start_header_id|>ipython<|end_header_id|> <function=", "batuta-llama3"),
     "glm-5.1": ("[gMASK]<sop><|observation|><tool_response> <arg_key> <think> </think> defer_loading", None),
     "deepseek-v3.2": ("<｜Assistant｜></think> <｜DSML｜function_calls>", None),
 }
@@ -216,6 +218,13 @@ def test_a_relative_with_a_template_of_its_own_is_not_taken_for_one(name: str, t
     template, expected = FOREIGN[name]
     (tmp_path / "model.jinja").write_text(template, encoding="utf-8")
     assert expected == detect(tmp_path / "model.jinja").format
+
+
+def test_deepseek_is_told_by_its_calls(tmp_path: Path) -> None:
+    """Where a copy of V3.1's template has a whole empty thought, as those of others have."""
+    template = "'<｜User｜>' + text + '<｜Assistant｜><think></think>' + answer + name + '<｜tool▁sep｜>' + arguments"
+    (tmp_path / "model.jinja").write_text(template, encoding="utf-8")
+    assert "deepseek" == detect(tmp_path / "model.jinja").format
 
 
 @pytest.mark.parametrize("name", MODELS)
