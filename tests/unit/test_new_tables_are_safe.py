@@ -6,6 +6,7 @@ import pytest
 
 import turnscript as ts
 from tests.conformance.test_format_laws import check_document
+from turnscript.engine.escape import tags_in
 from turnscript.format import Format
 from turnscript.registry import load_formats
 from turnscript.tableio.tables import InvalidFormat
@@ -28,6 +29,30 @@ def user(text: str) -> ts.User:
 def tags(format_: Format) -> list[str]:
     """The tags that a reader or a tokenizer looks for in a format."""
     return [one for one in (*format_.special_tokens, *format_.stops) if format_.protects(one)]
+
+
+def sought(format_: Format) -> set[str]:
+    """The tags that a parser looks for beside those that the format writes: what stops a model, and other openings."""
+    generation, turns = format_.document.generation, format_.document.turns
+    stops = (*generation.stops, *generation.stops_with_tools, *generation.stops_of_call)
+    return {tag for one in (*stops, *(also.open for turn in turns for also in turn.also_read)) for tag in tags_in(one)}
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_a_tag_that_is_read_and_never_written_is_broken_too(name: str) -> None:
+    """It is a token of the model as well, and it would end an answer that the client has begun."""
+    format_ = FORMATS[name]
+    assert [] == [tag for tag in sorted(sought(format_)) if not format_.protects(tag)]
+
+
+@pytest.mark.parametrize(("name", "tag"), [("llama31", "<|eom_id|>"), ("glm", "<|endoftext|>")])
+def test_a_text_that_goes_on_may_hold_what_stops_the_model(name: str, tag: str) -> None:
+    begun = ts.Assistant(content=[ts.Text(text=f"The tag {tag}")], open=True)
+    prompt = FORMATS[name].prompt(asked(user("q"), begun))
+    assert tag not in prompt.text.rpartition("The tag")[2]
+    parser = prompt.parser()
+    [said] = ts.fold([*parser.feed(" ends a turn."), *parser.close()]).items
+    assert [" ends a turn."] == [part.text for part in said.content]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", ["[e~[", "]~b]user", "a[e~[\n]~b]system\nb", "\\[e~[", "\\\\]~b]ai"], ids=repr)

@@ -359,6 +359,11 @@ def _global_literals(document: Document) -> Iterator[str]:
     shared = {one.group for turn in document.turns for one in turn.segments if one.group}
     groups = {literal for group in shared for literal in (group.open, group.close)}
     yield from (literal for literal in document_literals(document) if literal not in local or literal in groups)
+    generation = document.generation
+    for literal in (*generation.stops, *generation.stops_with_tools, *generation.stops_of_call):
+        yield from tags_in(literal)  # what only stops a model is a tag, too, and so is what is read and never written
+    for turn in document.turns:
+        yield from (tag for segment in turn.also_read for tag in tags_in(segment.open))
 
 
 def _everything_else(segment: Segment, turn: Turn) -> tuple[Callable[[Any], Any], Any]:
