@@ -167,10 +167,10 @@ def test_what_a_backend_says_tells_the_format_if_nothing_did() -> None:
 
 
 def test_the_variant_holds_for_what_a_backend_says_too() -> None:
-    family = ts.detect("qwen2.5-7b").format
+    family = ts.detect("rwkv7-g1-2.9b").format
     assert family
     option = next(iter(ts.get_format(family).variants))
-    told = Config.for_backend("http://h", variant=option, first_token="x").models[0].told(Facts(model="qwen2.5-7b"))
+    told = Config.for_backend("http://h", variant=option, first_token="x").models[0].told(Facts(model="rwkv7-g1-2.9b"))
     assert told.takes == ts.get_format(family).variant(option).with_ends("x", ts.get_format(family).document.end)
 
 
