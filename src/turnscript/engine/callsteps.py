@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Any
 
 from turnscript.conversation import Assistant, Issue, ToolCall
@@ -28,7 +27,7 @@ class CallSteps(Teller):
         """The attributes of an opening, up to its end on the same line."""
         place = self._the_place()
         core = place.head_end.strip()
-        end = _head_end(text, position, core)
+        end = self._the_head_end().find(text, position)
         if end < 0 or (end == len(text) and end - position > _LONGEST_HEAD):
             self._reject("malformed_head", f"{place.open.strip()} without {core}", position)
             return position
@@ -262,23 +261,3 @@ class CallSteps(Teller):
     def _is_certain(self, name: str) -> bool:
         """Whether what may be text is a call: of an offered tool. In a transcript, its opening has told already."""
         return self._strict or (self._tools is not None and name in self._tools)
-
-
-@lru_cache(maxsize=64)
-def _inside_head(core: str) -> re.Pattern[str]:
-    """What may stand in an opening tag before its `core` (`>>`, `|>`): inside quotes anything but a line end."""
-    first, rest = re.escape(core[0]), core[1:]
-    ends = [re.escape(rest), *(rf"{re.escape(rest[:size])}\Z" for size in range(len(rest)))]  # whole, or cut off
-    no_end = rf"|{first}(?!{'|'.join(ends)})" if rest else ""
-    quoted = r'"(?>(?:[^"\\\n]+|\\[^\n])*)"'
-    return re.compile(rf'(?>(?:[^"<>\n{first}]+|{quoted}{no_end})*)')
-
-
-def _head_end(text: str, start: int, core: str) -> int:
-    """Where the `core` of an opening tag stands; the text's length if more must come, -1 if this is no such tag."""
-    end = _inside_head(core).match(text, start).end()  # type: ignore[union-attr]
-    if text.startswith(core, end):
-        return end
-    rest = text[end : end + len(core)]
-    unfinished = (rest == text[end:] and core.startswith(rest)) or (text[end] == '"' and "\n" not in text[end:])
-    return len(text) if unfinished else -1

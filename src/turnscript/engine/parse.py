@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 from turnscript.conversation import Assistant, Issue
 from turnscript.engine.callsteps import SPACE, CallSteps
+from turnscript.engine.heads import HeadEnd
 from turnscript.engine.layout import Place
 from turnscript.engine.names import name_of_line
 from turnscript.engine.scanner import WIDEST, Scanner
@@ -389,6 +390,7 @@ class TurnParser(CallSteps):
         self._call_raw, self._group_raw = [*self._group_raw, generated], []
         self._head = {"name": name_of_line(literal.strip().split("\n")[0])} if place.segment.named else {}
         if place.own_attributes or place.head_end:
+            self._head_end = HeadEnd(place.head_end.strip())
             self._step = self._header
         else:
             self._begin_payload(place, {})

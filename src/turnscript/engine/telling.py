@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from turnscript.conversation import Issue, Item, Part, Text, Tool, ToolCall
+from turnscript.engine.heads import HeadEnd
 from turnscript.engine.layout import Place
 from turnscript.engine.machine import Machine
 from turnscript.engine.scanner import Look
@@ -65,6 +66,7 @@ class Teller(OneStream, ABC):
         self._skip = False  # one newline belongs to the opening
         self._machine: Machine | None = None
         self._head: dict[str, Any] = {}
+        self._head_end: HeadEnd | None = None  # of an opening that is not whole yet
         self._opened = 0  # where the call began
         self._call_part: Item = ToolCall(name="")
         self._said = False  # whether the call has its start event
@@ -202,6 +204,10 @@ class Teller(OneStream, ABC):
     def _the_place(self) -> Place:
         assert self._place is not None
         return self._place
+
+    def _the_head_end(self) -> HeadEnd:
+        assert self._head_end is not None
+        return self._head_end
 
     def _issue(self, kind: str, detail: str, at: int) -> None:
         """Something that is not as it should be, in what is being read."""
