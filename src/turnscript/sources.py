@@ -60,6 +60,7 @@ _STRINGS = frozenset({"string", "input", "object"})
 
 _FIRST_PARTS = (".content[0]", ".output[0]")
 _PART = re.compile(r"\.content\[(\d+)\]")
+_TOOLS = "$.tools["
 _TOOL = re.compile(r"\$\.tools\[(\d+)\](.*)", re.DOTALL)
 _BLOCK = re.compile(r"\.content\[\d+\]$")
 
@@ -190,9 +191,14 @@ def in_source_words(request: Request, losses: list[Loss]) -> list[Loss]:
     for item in request.items:
         items.setdefault(item.at, item)
         silent.update(_silent(item, request.words))
-    losses = [loss for loss in losses if loss.path not in silent or not isinstance(loss, UnnamedLoss)]
     longest = max(map(len, items), default=0)
-    return at_source(request, [one for loss in losses for one in _in_words(loss, items, longest, request.words)])
+    found: list[Loss] = []
+    for loss in losses:
+        if loss.path.startswith(_TOOLS):
+            found.append(loss)
+        elif loss.path not in silent or not isinstance(loss, UnnamedLoss):
+            found += _in_words(loss, items, longest, request.words)
+    return at_source(request, found)
 
 
 def _silent(item: Item, words: Words) -> Iterator[str]:
@@ -241,7 +247,7 @@ def _leaves(value: Json, at: str, key: str, words: Words) -> list[str]:
 
 def at_source(request: Request, losses: list[Loss]) -> list[Loss]:
     """Losses of a writer who knows the source's words for items: members of tools, and texts without parts there."""
-    losses = [_tool_in_words(loss, request) if loss.path.startswith("$.tools[") else _plain(loss) for loss in losses]
+    losses = [_tool_in_words(loss, request) if loss.path.startswith(_TOOLS) else _plain(loss) for loss in losses]
     return texts_in_source(request, losses)
 
 

@@ -187,11 +187,9 @@ class _Cleaning:
 
     def _tool(self, tool: Tool, path: str) -> Tool:
         """A tool without what is not for the model, knowing its place."""
-        tool = copy(tool)
-        tool.hints = {AT: path, **tool.hints}
-        tool.extra, tool.envelope = self._plain(tool.extra), self._plain(tool.envelope)
-        tool.tools = [self._tool(one, f"{path}.tools[{index}]") for index, one in enumerate(tool.tools)]
-        return tool
+        hints, extra, envelope = {AT: path, **tool.hints}, self._plain(tool.extra), self._plain(tool.envelope)
+        inner = tool.tools and [self._tool(one, f"{path}.tools[{index}]") for index, one in enumerate(tool.tools)]
+        return replace(tool, hints=hints, extra=extra, envelope=envelope, tools=inner)
 
     def _plain(self, extra: Extra) -> Extra:
         meaningless = self._rules.meaningless

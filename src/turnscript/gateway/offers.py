@@ -21,6 +21,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnscript.conversation import (
     DECLARED_AS,
@@ -42,7 +43,7 @@ from turnscript.engine.prompt import Prompt
 from turnscript.errors import InvalidRequest
 from turnscript.format import Format
 from turnscript.gateway.naming import INPUT, Origin, Restorer
-from turnscript.gateway.toolset import AT, NAMESPACE, place_of, tool_paths
+from turnscript.gateway.toolset import AT, NAMESPACE, TOOLS, place_of, tool_paths
 from turnscript.jsontext import Json, json_of, plain, read_object, safe_json_string
 from turnscript.losses import Loss, LossKind
 from turnscript.sources import unnamed
@@ -106,7 +107,10 @@ class Offer:
 
     def located(self, losses: Iterable[Loss]) -> list[Loss]:
         """Losses of a prompt, with tools at the places that their definitions had in the request."""
-        places = {f"$.tools[{index}]": place_of(tool) for index, tool in enumerate(self.request.tools)}
+        each = ((TOOLS[index], place_of(tool)) for index, tool in enumerate(self.request.tools))
+        places = {path: place for path, place in each if path != place}
+        if not places:
+            return list(losses)
         found = []
         for loss in losses:
             head, bracket, rest = loss.path.partition("]")
@@ -187,21 +191,22 @@ class _Offering:
                 continue
             function = self._function(inner, space.name, inner.name)
             if about:
-                function.description = f"{about}\n\n{function.description or ''}".strip()
+                function = replace(function, description=f"{about}\n\n{function.description or ''}".strip())
                 self._lose(f"{place_of(space)}.description", "moved", f"it describes {function.name!r} now")
                 about = ""
             yield function
 
     def _function(self, tool: Tool, namespace: str | None, bare: str) -> Tool:
+        shim = tool.type == CUSTOM and self._options.custom == "shim"
+        if namespace is None and not shim:
+            return tool
         function = copy(tool)
         function.name = name = self._named(namespace, bare, place_of(tool))
-        shim = tool.type == CUSTOM and self._options.custom == "shim"
         if shim:
             function.type, function.format, function.strict = FUNCTION, None, None
             function.parameters = _shim_schema(tool)
             self._lose(place_of(tool), "approximated", f"free text is asked for as a string, {INPUT!r}")
-        if shim or namespace is not None:
-            self._origins[name] = Origin(bare, namespace, shim)
+        self._origins[name] = Origin(bare, namespace, shim)
         return function
 
     def _named(self, namespace: str | None, name: str, path: str = "") -> str:
@@ -386,6 +391,9 @@ def _grouped(pairs: Iterable[tuple[str | None, str]]) -> dict[str | None, list[s
 
 def _placed(tools: Sequence[Tool], paths: Sequence[str] = ()) -> Iterator[Tool]:
     """The tools, each knowing where it was defined."""
+    if all(AT in tool.hints for tool in tools):
+        yield from tools
+        return
     for tool, path in zip(tools, paths or tool_paths(tools), strict=True):
         if AT in tool.hints:
             yield tool

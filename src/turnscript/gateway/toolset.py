@@ -8,12 +8,15 @@ from copy import copy
 from turnscript.conversation import Conversation, Request, Tool
 from turnscript.engine.bodies import tool_from
 from turnscript.jsontext import Json, read_object
-from turnscript.losses import Loss
+from turnscript.losses import Indexed, Loss
 
 AT = "at"
 """The hint of a tool that says where its definition stood: lists of tools change, and a loss must name its place."""
 
 NAMESPACE = "namespace"
+_SLOT = "tools"
+TOOLS = Indexed(f"$.{_SLOT}")
+"""Where tools stand that are all in one list."""
 _DEFER = "defer_loading"
 
 
@@ -22,9 +25,10 @@ def tool_paths(tools: Sequence[Tool]) -> list[str]:
     counts: dict[str, int] = {}
     paths = []
     for tool in tools:
-        slot = tool.hints.get("slot", "tools")
-        paths.append(f"$.{slot}[{counts.setdefault(slot, 0)}]")
-        counts[slot] += 1
+        slot = tool.hints.get("slot", _SLOT)
+        index = counts.get(slot, 0)
+        counts[slot] = index + 1
+        paths.append(TOOLS[index] if slot == _SLOT else f"$.{slot}[{index}]")
     return paths
 
 
@@ -51,11 +55,14 @@ def place_of(tool: Tool) -> str:
 
 def is_deferred(tool: Tool) -> bool:
     """Whether a tool is loaded later."""
-    return bytes(tool.extra.get(_DEFER, b"")).strip() == b"true"
+    said = tool.extra.get(_DEFER)
+    return said is not None and bytes(said).strip() == b"true"
 
 
 def undeferred(tool: Tool) -> Tool:
-    """A tool without the mark that it is loaded later."""
+    """A tool without the mark that it is loaded later: the same one where there is none."""
+    if _DEFER not in tool.extra and not tool.tools:
+        return tool
     tool = copy(tool)
     tool.extra = {key: value for key, value in tool.extra.items() if key != _DEFER}
     tool.tools = [undeferred(one) for one in tool.tools]
@@ -67,6 +74,8 @@ def split(tool: Tool) -> tuple[Tool | None, list[Tool]]:
     plain_tool = undeferred(tool)
     if is_deferred(tool):
         return None, [plain_tool]
+    if not tool.tools:
+        return plain_tool, []
     later: list[Tool] = []
     for whole, inner in zip(tool.tools, plain_tool.tools, strict=True):
         if is_deferred(whole):
@@ -151,6 +160,7 @@ def _path_of(tools: Sequence[Tool], name: str) -> str:
 __all__ = [
     "AT",
     "NAMESPACE",
+    "TOOLS",
     "defined",
     "is_deferred",
     "names_of",
