@@ -29,7 +29,8 @@ from turnscript.conversation import (
 )
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart, fold, raw_text
 from turnscript.gateway import checks
-from turnscript.gateway.checks import CallFinding, CallGate, CallPolicy, Declared, check_calls
+from turnscript.gateway.checks import CallFinding, CallGate, CallPolicy, check_calls
+from turnscript.gateway.declared import Declared
 from turnscript.jsontext import Json, json_of
 
 Policy = Literal["pass", "text", "retry"]

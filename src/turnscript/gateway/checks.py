@@ -28,6 +28,7 @@ from turnscript.conversation import Assistant, Issue, Response, Text, Tool, Tool
 from turnscript.conversation import calls as calls_of
 from turnscript.engine.recent import MB, recent
 from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, raw_text
+from turnscript.gateway.declared import Declared
 from turnscript.gateway.schemasize import References, applications, revisited, too_deep, unrolled
 from turnscript.jsontext import Json, is_object, plain, text_of
 
@@ -57,7 +58,6 @@ _MOST_FOLLOWED, _MOST_APPLIED = 10_000, 10_000
 be compiled, these to say what is wrong."""
 _LONGEST = 300
 _COMPILED = 30  # times the size of a schema, with what is known of its references
-_SEPARATORS = ("__", "::", ".", "/", ":")
 _JSON_SPACE = " \t\n\r"
 
 
@@ -193,73 +193,23 @@ def _check_arguments(arguments: str, schema: Json | None) -> Iterator[tuple[Find
         yield from check_value(value, schema)
 
 
-# Names.
+# Calls.
 
 
-class Declared:
-    """The tools that may be called, by the names a model may use for them."""
-
-    def __init__(self, tools: Iterable[Tool]) -> None:
-        self._tools: dict[str, Tool] = {}
-        self._inside: dict[tuple[str, str], Tool] = {}
-        for tool in tools:
-            if tool.type == "namespace":
-                for inner in tool.tools:
-                    if tool.name is not None and inner.name is not None:
-                        self._inside[tool.name, inner.name] = inner
-                        self._tools.setdefault(f"{tool.name}__{inner.name}", inner)
-            elif tool.name is not None:
-                self._tools[tool.name] = tool
-        self._spelled: dict[str, list[str]] = {}
-        self._bare: dict[str, list[str]] = {}
-        for name in self._tools:
-            key = _key(name)
-            self._spelled.setdefault(key, []).append(name)
-            self._bare.setdefault(_bare(key), []).append(name)
-
-    def find(self, call: ToolCall) -> Tool | None:
-        """The tool that a call is for."""
-        if call.namespace is not None:
-            return self._inside.get((call.namespace, call.name))
-        return self._tools.get(call.name)
-
-    def snapped(self, name: str) -> str | None:
-        """The one declared name that differs from `name` by case, `-` for `_` or a namespace before it alone."""
-        if name in self._tools:
-            return None
-        key = _key(name)
-        near = self._spelled.get(key)
-        if near is None:
-            bare = _bare(key)
-            # Two different namespaces are two different tools; so one of the names has none.
-            near = [one for one in self._bare.get(bare, ()) if key == bare or _key(one) == bare]
-        return near[0] if len(near) == 1 else None
-
-    def check(self, call: ToolCall) -> Iterator[CallFinding]:
-        """Everything there is to say about a call."""
-        tool = self.find(call)
-        if tool is None:
-            detail = "no tool of this name is declared"
-            yield CallFinding("unknown_tool", "name", detail, call.id, call.name)
-        if call.custom:
-            if tool is not None and _has_grammar(tool):
-                detail = "the tool's input has a grammar, which is not checked"
-                yield CallFinding("grammar_unchecked", "arguments", detail, call.id, call.name)
-            return
-        schema = None if tool is None else tool.parameters
-        for kind, place, detail in _check_arguments(call.arguments, schema):
-            yield CallFinding(kind, f"arguments{place}", detail, call.id, call.name)
-
-
-def _key(name: str) -> str:
-    return name.casefold().replace("-", "_")
-
-
-def _bare(key: str) -> str:
-    """A name without a namespace before it."""
-    for separator in _SEPARATORS:
-        key = key.rpartition(separator)[2] or key
-    return key
+def _check(declared: Declared, call: ToolCall) -> Iterator[CallFinding]:
+    """Everything there is to say about a call."""
+    tool = declared.find(call)
+    if tool is None:
+        detail = "no tool of this name is declared"
+        yield CallFinding("unknown_tool", "name", detail, call.id, call.name)
+    if call.custom:
+        if tool is not None and _has_grammar(tool):
+            detail = "the tool's input has a grammar, which is not checked"
+            yield CallFinding("grammar_unchecked", "arguments", detail, call.id, call.name)
+        return
+    schema = None if tool is None else tool.parameters
+    for kind, place, detail in _check_arguments(call.arguments, schema):
+        yield CallFinding(kind, f"arguments{place}", detail, call.id, call.name)
 
 
 def _has_grammar(tool: Tool) -> bool:
@@ -276,7 +226,7 @@ def check_calls(answer: Response | Iterable[Event], tools: Iterable[Tool]) -> li
         items: Iterable[Any] = answer.items
     else:
         items = [event.part for event in answer if isinstance(event, PartEnd)]
-    return [finding for call in calls_of(items) for finding in declared.check(call)]
+    return [finding for call in calls_of(items) for finding in _check(declared, call)]
 
 
 # The gate.
@@ -371,7 +321,7 @@ class CallGate:
         if isinstance(event.part, ToolCall):
             event = self._renamed(event, event.part)
             assert isinstance(event.part, ToolCall)
-            self.findings += self._declared.check(event.part)
+            self.findings += _check(self._declared, event.part)
             self._left += 1
             self._pass(event, out)
         elif self._action == "retry" and not event.raw:
@@ -387,7 +337,7 @@ class CallGate:
         event = self._renamed(event, event.part)
         assert isinstance(event.part, ToolCall)
         self._held[-1] = event
-        found = list(self._declared.check(event.part))
+        found = list(_check(self._declared, event.part))
         self.findings += found
         fault = next((one for one in found if one.kind in self._policy.faults), None)
         if fault is None:
@@ -491,7 +441,6 @@ __all__ = [
     "CallFinding",
     "CallGate",
     "CallPolicy",
-    "Declared",
     "FindingKind",
     "check_calls",
     "check_value",
