@@ -12,7 +12,7 @@ import turnscript as ts
 from tests.growth import assert_grows_below
 from turnscript.gateway.meaning import arguments
 from turnscript.gateway.memory import Memory
-from turnscript.gateway.mending import LONGEST, Mend, mend_of, mends
+from turnscript.gateway.mending import LONGEST, Mend, Mends, mend_of
 
 FORMAT = ts.get_format("rwkv-universal")
 TEXT, FLAG, COUNT = {"type": "string"}, {"type": "boolean", "default": False}, {"type": "integer"}
@@ -169,7 +169,7 @@ def test_the_folder_of_commands_is_told_by_the_instructions(
 ) -> None:
     monkeypatch.setitem(globals(), "SYSTEM", said)
     request = ts.get_api("anthropic-messages").parse_request(body())
-    assert folder == mends(request).written["Bash"].folder
+    assert folder == Mends(request).written["Bash"].folder
 
 
 @pytest.mark.parametrize(("tool", "written", "told"), OTHER)
@@ -181,13 +181,13 @@ def test_a_call_that_its_client_changes_is_what_the_client_says(
 
 def test_the_schemas_of_tools_that_came_later_and_stand_in_namespaces_count_too() -> None:
     request = ts.get_api("anthropic-messages").parse_request(body())
-    tools, known = request.tools, mends(request).told
+    tools, known = request.tools, Mends(request).told
     request.conversation.tools = [ts.Tool(type="namespace", name="of", tools=tools)]
     request.conversation.items.append(ts.ToolsChange(added=tools))
     grouped = {f"of__{name}": mend for name, mend in known.items()}
-    assert {**known, **grouped} == mends(request).told
-    assert mends(request).told.keys() == mends(request).written.keys()
-    assert {"Bash", "Edit", "Write"} == {name for name, mend in mends(request).written.items() if mend.tool}
+    assert {**known, **grouped} == Mends(request).told
+    assert Mends(request).told.keys() == Mends(request).written.keys()
+    assert {"Bash", "Edit", "Write"} == {name for name, mend in Mends(request).written.items() if mend.tool}
     assert {"replace_all"} == known["Edit"].untexted
 
 
@@ -219,7 +219,7 @@ def test_arguments_and_schemas_of_any_depth_have_a_meaning() -> None:
         for member in ("default", "anyOf"):
             schema = f'{{"properties": {{"n": {{"{member}": {nested}}}}}}}'
             tool = ts.Tool(name="f", parameters=msgspec.Raw(schema.encode()))
-            assert ["f"] == list(mends(ts.Request(conversation=ts.Conversation(tools=[tool]))).told)
+            assert ["f"] == list(Mends(ts.Request(conversation=ts.Conversation(tools=[tool]))).told)
 
 
 def test_many_members_with_defaults_cost_no_more_than_each() -> None:

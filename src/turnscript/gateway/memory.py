@@ -26,7 +26,7 @@ from turnscript.engine.replay import Generated, Replays
 from turnscript.gateway.aside import Run, here
 from turnscript.gateway.database import Database, Schema, StorageUnavailable
 from turnscript.gateway.meaning import MODEL, History, digest, meanings, thoughts, turns, unlabelled
-from turnscript.gateway.mending import Mend, Mends, mends
+from turnscript.gateway.mending import Mend, Mends
 
 MB = 1024 * 1024
 _TELLING = 16  # an id as long as this is nobody else's
@@ -140,10 +140,10 @@ class Memory:
             return False
         items = response.items if ids else map(_without_id, response.items)
         said = [*recalled.begun, *items]
-        nameless = any(item.id is None for item in said if isinstance(item, ToolCall))
-        told, written = recalled.mends
-        meant = _meant(said, nameless, told)
-        meant += _meant(said, nameless, written) if written is not told else []
+        called = [item for item in said if isinstance(item, ToolCall)]
+        nameless, mends = any(item.id is None for item in called), recalled.mends
+        meant = _meant(said, nameless, mends.told if called else {})
+        meant += _meant(said, nameless, mends.written) if called and mends.written is not mends.told else []
         turn = Turn(generated, tuple(dict.fromkeys(meant)), tuple(thoughts(said)))
         names = [name for one in turn.meanings for name in _names(recalled.scope, recalled.before, one, said)]
         try:
@@ -238,7 +238,7 @@ class _Held:
 def _read(scope: str, request: Request) -> tuple[list[Echo], History, Sequence[Item], Mends]:
     """The turns of a conversation, what was said up to its answer, and the text that the answer goes on from; last what
     clients mend in the calls of its tools."""
-    items, mended = unlabelled(request.items), mends(request)
+    items, mended = unlabelled(request.items), Mends(request)
     history, at = History(scope), 0
     echoes: list[Echo] = []
     for start, end in turns(items):
@@ -248,7 +248,7 @@ def _read(scope: str, request: Request) -> tuple[list[Echo], History, Sequence[I
             begun = said if len(said) == 1 and isinstance(said[0], Assistant) else ()
             return echoes, history, begun, mended
         called = any(isinstance(item, ToolCall) for item in said)
-        meant = _meant(said, called, mended.told)
+        meant = _meant(said, called, mended.told if called else {})
         names = [name for one in meant for name in _names(scope, history.digest, one, said)]
         echoes.append(Echo(start, end, tuple(meant), tuple(thoughts(said)), tuple(dict.fromkeys(names))))
         history.add(said)

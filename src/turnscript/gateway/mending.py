@@ -12,10 +12,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from turnscript.conversation import Request, System, Text, all_tools
+from turnscript.conversation import Request, System, Text, Tool, all_tools
 from turnscript.gateway.toolset import names_of
 
 LONGEST = 32 * 1024
@@ -50,24 +50,49 @@ class Mend(NamedTuple):
         return made
 
 
-class Mends(NamedTuple):
-    """By the names of the tools of a conversation, for calls as a client tells them, and as a model wrote them."""
+class Mends:
+    """What clients mend in the calls of a conversation, by the names of its tools: as a client tells them, and as a
+    model wrote them. It is read when it is asked for: agents declare many tools, and call a few."""
 
-    told: Mapping[str, Mend] = {}
-    written: Mapping[str, Mend] = {}
+    def __init__(self, request: Request | None = None) -> None:
+        self._request = request or Request()
+
+    @cached_property
+    def told(self) -> Mapping[str, Mend]:
+        """Of calls as a client tells them."""
+        return _Each(self._tools)
+
+    @cached_property
+    def written(self) -> Mapping[str, Mend]:
+        """Of calls as a model wrote them; the same where no client is known to tidy any of them."""
+        tidied = not TIDIED.keys().isdisjoint(self._tools)
+        return _Each(self._tools, _folder(self._request)) if tidied else self.told
+
+    @cached_property
+    def _tools(self) -> dict[str, Tool]:
+        each = ((names_of(tool), tool.tools or [tool]) for tool in all_tools(self._request))
+        return {name: tool for names, tools in each for name, tool in zip(names, tools, strict=False)}
 
 
-def mends(request: Request) -> Mends:
-    """What clients mend in the calls of a conversation."""
-    told = {}
-    for tool in all_tools(request):
-        for name, one in zip(names_of(tool), tool.tools or [tool], strict=False):
-            told[name] = mend_of(b"" if one.parameters is None else bytes(one.parameters))
-    known = told.keys() & TIDIED.keys()
-    if not known:
-        return Mends(told, told)
-    folder = _folder(request)
-    return Mends(told, told | {name: told[name]._replace(tool=name, folder=folder) for name in known})
+class _Each(Mapping[str, Mend]):
+    """What is mended in the calls of each tool. `folder`: where its commands run, if they are as a model wrote them."""
+
+    def __init__(self, tools: Mapping[str, Tool], folder: str | None = None) -> None:
+        self._tools = tools
+        self._folder = folder
+
+    def __getitem__(self, name: str) -> Mend:
+        schema = self._tools[name].parameters
+        mend = mend_of(b"" if schema is None else bytes(schema))
+        if self._folder is None or name not in TIDIED:
+            return mend
+        return mend._replace(tool=name, folder=self._folder)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
 
 
 def mend_of(schema: bytes) -> Mend:
