@@ -43,6 +43,7 @@ from turnscript.gateway.config import Config, Model
 from turnscript.gateway.keyfile import add_key
 from turnscript.gateway.logs import LOGGER, say, set_up
 from turnscript.gateway.metrics import Metrics
+from turnscript.losses import Loss
 
 SECRET = "xyzzy-plugh"  # what somebody says
 ANSWERED = "frobozz-grue"  # what the model says
@@ -335,6 +336,15 @@ def numbers(client: httpx2.Client) -> dict[str, float]:
 
 def moved(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
     return {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
+
+
+def test_each_of_what_was_found_is_counted_by_its_kind() -> None:
+    metrics = Metrics()
+    metrics.count_each(metrics.losses, "a", [Loss("$", kind, "") for kind in ("dropped", "moved", "dropped")])
+    metrics.count_each(metrics.losses, "a", [Loss("$", "dropped", "")])
+    told = metrics.text().decode()
+    assert 'turnscript_losses_total{api="a",kind="dropped"} 3.0' in told
+    assert 'turnscript_losses_total{api="a",kind="moved"} 1.0' in told
 
 
 def test_every_metric_moves_as_it_should(stage: Stage) -> None:

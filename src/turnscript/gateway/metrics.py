@@ -89,8 +89,11 @@ class Metrics:
 
     def count_each(self, counter: Labelled[Counter], first: str, found: Iterable[Kinded]) -> None:
         """Add one for each of what was found, by its kind."""
+        counts: dict[str, int] = {}
         for one in found:
-            counter.labels(first, one.kind).inc()
+            counts[one.kind] = counts.get(one.kind, 0) + 1
+        for kind, count in counts.items():
+            counter.labels(first, kind).inc(count)
 
     def text(self) -> bytes:
         """All metrics as Prometheus reads them."""
