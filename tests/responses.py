@@ -82,7 +82,7 @@ def parsed(data: bytes) -> list[Event]:
 
 
 def of_payloads(*bodies: Any) -> bytes:
-    return b"".join(frame(json.dumps(body), body.get("type", "")) for body in bodies)
+    return b"".join(frame(json.dumps(body), str(body.get("type", ""))) for body in bodies)
 
 
 def last(data: bytes) -> Any:

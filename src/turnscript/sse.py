@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 from turnscript.errors import UpstreamError, type_of
@@ -156,8 +158,13 @@ def frame(data: bytes | str, event: str = "") -> bytes:
     if _LF in payload or _CR in payload:
         lines = payload.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         payload = b"\ndata: ".join(lines)
-    head = f"event: {event}\n".encode() if event else b""
-    return b"%bdata: %b\n\n" % (head, payload)
+    return b"".join((_head(event), payload, b"\n\n"))
+
+
+@lru_cache(maxsize=128)
+def _head(event: str) -> bytes:
+    """What stands before the data. An API has few names for its events."""
+    return f"event: {event}\ndata: ".encode() if event else b"data: "
 
 
 HOLE = msgspec.Raw(b"\0")

@@ -35,10 +35,13 @@ _EMPTY_OBJECT = Json(b"{}")
 _encode = msgspec.json.Encoder().encode
 _join = b"".join
 _DELTA = "content_block_delta"
+_STOP = b'event: content_block_stop\ndata: {"type":"content_block_stop","index":%d}\n\n'
 _COMPACTED = ("content", "encrypted_content")
 """The members of a compaction that its delta says; all others are in its start."""
 _CHANGED = "it was sent before it was known in full, and became something else"
 _DELTAS = {"text": ("text_delta", "text"), "thinking": ("thinking_delta", "thinking")}
+_PLAIN = {"text": {"type", "text"}, "thinking": {"type", "thinking", "signature"}}
+"""The members of a block that its deltas say, or every block of its type has."""
 
 
 class StreamWriter:
@@ -74,17 +77,17 @@ class StreamWriter:
 
     def send(self, events: Iterable[Event]) -> bytes:
         """The bytes for some events; nothing more once the message is over."""
-        if self._began and type(events) is list and len(events) == 1 and type(event := events[0]) is PartDelta:
-            text = event.text  # by far the most
-            if event.index != self._live or not text:
-                return b""
-            if self._sent and not self._out:
-                try:
-                    data = _join((self._before, _encode(text), self._behind))
-                except UnicodeEncodeError as error:
-                    raise half_a_pair(error, "a text of the answer") from None
-                self._sent.append(text)
-                return data
+        if type(events) is list and len(events) == 1 and type(event := events[0]) is PartDelta:  # by far the most
+            if event.index == self._live:
+                if self._sent and (text := event.text) and not self._out:
+                    try:
+                        data = _join((self._before, _encode(text), self._behind))
+                    except UnicodeEncodeError as error:
+                        raise half_a_pair(error, "a text of the answer") from None
+                    self._sent.append(text)
+                    return data
+            elif self._began:
+                return b""  # of a call, which is sent when it is complete
         return self._send(events)
 
     def _send(self, events: Iterable[Event]) -> bytes:
@@ -93,15 +96,18 @@ class StreamWriter:
         out = self._out
         try:
             for event in events:
-                if not isinstance(event, PartDelta):
+                if type(event) is PartDelta or isinstance(event, PartDelta):
+                    if event.index != self._live:
+                        continue
+                    if event.text:
+                        if not self._sent:
+                            self._open()
+                        out += (self._before, _encode(event.text), self._behind)
+                        self._sent.append(event.text)
+                    elif type(event) is NextText and self._sent:
+                        self._next_text()
+                else:
                     self._take(event)
-                elif event.index == self._live and event.text:
-                    if not self._sent:
-                        self._open()
-                    out += (self._before, _encode(event.text), self._behind)
-                    self._sent.append(event.text)
-                elif type(event) is NextText and event.index == self._live and self._sent:
-                    self._next_text()
         except UnicodeEncodeError as error:
             raise half_a_pair(error, "a text of the answer") from None
         return self._taken()
@@ -169,7 +175,7 @@ class StreamWriter:
         return {"index": self._index, "delta": {"type": type_, **members}}
 
     def _stop(self) -> None:
-        self._frame("content_block_stop", {"index": self._index})
+        self._out.append(_STOP % self._index)
         self._index += 1
 
     def _whole(self, block: Any) -> None:
@@ -253,9 +259,12 @@ class StreamWriter:
         block; `sent`: what stands in the one that is open."""
         part = event.part
         blocks = self._writer.blocks(part) if part is not None else []
+        where = (part.at if part is not None else "") or f"items[{event.index}]"
+        if not closed and len(blocks) == 1 and self._is_mine(blocks[0]):  # by far the most
+            self._finish_block(blocks, sent, where)
+            return
         mine = [block for block in blocks if self._is_mine(block)]
         _, member = _DELTAS[self._kind]
-        where = (part.at if part is not None else "") or f"items[{event.index}]"
         first, rest = mine[: len(closed)], mine[len(closed) :]
         if [block[member] for block in first] != closed:
             self._lose(where, "approximated", _CHANGED)
@@ -276,8 +285,8 @@ class StreamWriter:
         type_, member = _DELTAS[self._kind]
         said = "".join([block[member] for block in mine])
         if said.startswith(sent):
-            for piece in [said[len(sent) :]] if said != sent else ():
-                self._delta(type_, **{member: piece})
+            if len(said) > len(sent):
+                self._delta(type_, **{member: said[len(sent) :]})
         else:
             self._lose(where, "approximated", _CHANGED)
         if len(mine) == 1:
@@ -291,6 +300,10 @@ class StreamWriter:
 
     def _close(self, block: Body, where: str) -> None:
         """What a block that was sent already has besides its text."""
+        if block.keys() <= _PLAIN[self._kind]:  # by far the most
+            if self._kind == "thinking":
+                self._delta("signature_delta", signature=block["signature"])
+            return
         type_, _ = _DELTAS[self._kind]
         opening, deltas = _unfolded(block)
         for delta, members in deltas:
