@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict, deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from copy import copy
@@ -12,6 +13,9 @@ GUESSED = "the id of the call that it seems to answer"
 """What a loss says of a result that had no id, and gets that of a call which has one."""
 
 _MADE, _ORPHANED = "call_auto_", "call_auto_orphan_"
+_ID = re.compile(r"[A-Za-z0-9_-]+")
+_ID_ESCAPED = re.compile(r"[^A-Za-z0-9_-]|-(?=x[0-9a-f-])")
+_ESCAPE = re.compile(r"-x([2-7][0-9a-f])-")  # of what is ASCII and prints
 
 
 def told(request: Request, item: ToolCall | ToolResult, made: str) -> str:
@@ -158,6 +162,21 @@ class _Distinct:
         self._over = True
         waiting = self._open.get(source)
         return waiting.popleft() if waiting else self._last.get(source, source)
+
+
+def legal_id(id_: str) -> str:
+    """An id in letters, digits, `_` and `-`, for APIs that take no others. No two ids become the same."""
+    if _ID.fullmatch(id_) and "-x" not in id_:  # which most ids are
+        return id_
+    return _ID_ESCAPED.sub(lambda found: f"-x{ord(found[0]):x}-", id_) or "-x-"
+
+
+def original_id(id_: str) -> str:
+    """The id that `legal_id` has spelled so; the same where it has not."""
+    if "-x" not in id_:
+        return id_
+    found = _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), id_)
+    return found if legal_id(found) == id_ else id_
 
 
 def unused_id(id_: str, used: Container[object], numbers: dict[str, int]) -> str:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnscript.conversation import Request, ToolCall, ToolResult, User
+from tests.gateway.stage import CHATS, WEATHER, Stage, answer, named
+from turnscript.api import Api
+from turnscript.conversation import Conversation, Request, Text, ToolCall, ToolResult, User, calls
 from turnscript.events import Event, PartEnd, PartStart
 from turnscript.gateway.callids import CallIds, Unrepeated, without_marks
+from turnscript.gateway.config import Config
+from turnscript.pairing import legal_id
 
 IDS = st.lists(st.sampled_from(["call_001", "call_001_again2", "a", "b"]), max_size=6)
 
@@ -70,3 +77,43 @@ def test_an_id_without_a_mark_stays_as_it_is(id_: str) -> None:
     request = conversation(id_)
     request.items.append(User())
     assert request is without_marks(request)
+
+
+NUMBERED = "kimi"
+"""A format with ids that not every API takes as they are."""
+CALL = (
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{}"
+    "<|tool_call_end|><|tool_calls_section_end|>"
+)
+
+
+def as_given(api: Api, request: Request) -> bytes:
+    """The body of a client, which sends ids as it got them; this package's writer spells again what looks spelled."""
+    body = msgspec.json.encode(api.render_request(request).value).decode()
+    for call in calls(request.items):
+        body = body.replace(f'"{legal_id(call.id or "")}"', f'"{call.id}"')
+    return body.encode()
+
+
+class NumberedStage(Stage):
+    """A gateway of such a model."""
+
+    def configured(self, urls: Sequence[str]) -> Config:
+        return Config.for_backend(urls[0], NUMBERED, **self._model)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", CHATS, ids=named)
+def test_ids_that_an_api_does_not_take_come_back_as_the_model_wrote_them(api: Api, stream: bool) -> None:
+    request = Request(conversation=Conversation(items=[User(content=[Text(text="?")])], tools=[WEATHER]))
+    request.settings.model, request.settings.max_tokens, request.settings.stream = "m", 64, stream
+    seen: set[str | None] = set()
+    with NumberedStage() as stage:
+        for _ in range(3):
+            stage.play(answer(CALL))
+            [call] = stage.post(api, as_given(api, request)).calls
+            assert call.id not in seen
+            seen.add(call.id)
+            request.items.extend([call, ToolResult(id=call.id, name=call.name, content=[Text(text="r")])])
+        prompt = stage.asks[0][0].json["prompt"]
+    assert 2 == prompt.count(f"{CALL}<|im_end|><|im_system|>tool<|im_middle|>## Return of functions.get_weather:0\nr")

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from turnscript.apis.anthropic_messages import AnthropicMessages
-from turnscript.apis.anthropic_messages.writing import legal_id
 from turnscript.conversation import (
     Assistant,
     Audio,
@@ -31,6 +30,7 @@ from turnscript.conversation import (
     User,
 )
 from turnscript.jsontext import json_of
+from turnscript.pairing import legal_id, original_id
 
 API = AnthropicMessages()
 ONE = json_of(1)
@@ -362,6 +362,8 @@ def test_the_white_space_around_arguments_is_told_and_not_sent() -> None:
 )
 def test_ids_are_put_into_the_allowed_characters_and_stay_distinct(id_: str, legal: str) -> None:
     assert legal == legal_id(id_)
+    if id_ and id_.isascii() and id_.isprintable():
+        assert id_ == original_id(legal)
 
 
 def test_a_renamed_id_still_pairs_a_call_with_its_result() -> None:

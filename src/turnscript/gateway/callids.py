@@ -2,7 +2,8 @@
 
 A client tells by the id which call a result answers, so no two calls of a conversation may share one. A model does not
 know that: it may begin each turn with `call_001`. Such an id gets a mark behind it on its way to the client, which is
-taken off when it comes back, from the call and from its result: so the prompt holds what the model wrote.
+taken off when it comes back, from the call and from its result: so the prompt holds what the model wrote. For the same
+reason an id that an API had to spell with other characters is read back.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from secrets import token_hex
 
 from turnscript.conversation import Conversation, Item, Request, ToolCall, ToolResult, calls
 from turnscript.events import Event, PartEnd, PartStart
+from turnscript.pairing import original_id
 
 
 def new_call_id() -> str:
@@ -58,7 +60,8 @@ class Unrepeated:
     """Marks ids that another call of the conversation has already, the same at a call's beginning and end."""
 
     def __init__(self, request: Request) -> None:
-        self._used = {call.id for call in calls(request.items) if call.id is not None}
+        ids = [call.id for call in calls(request.items) if call.id is not None]
+        self._used = {*ids, *map(original_id, ids)}
         self._given: dict[int, str] = {}
 
     def feed(self, events: list[Event]) -> list[Event]:
@@ -87,16 +90,20 @@ class Unrepeated:
 def without_marks(request: Request) -> Request:
     """The request with the ids that its model wrote. The one that is given is not changed."""
     items = request.items
-    if not any(isinstance(item, ToolCall | ToolResult) and item.id and _MARK.search(item.id) for item in items):
+    if not any(isinstance(item, ToolCall | ToolResult) and item.id and _written(item.id) != item.id for item in items):
         return request
     whole = copy(request)
     whole.conversation = Conversation(items=[_unmarked(item) for item in items], tools=request.tools)
     return whole
 
 
+def _written(id_: str) -> str:
+    return _MARK.sub("", original_id(id_))
+
+
 def _unmarked(item: Item) -> Item:
-    if not isinstance(item, ToolCall | ToolResult) or not item.id or not _MARK.search(item.id):
+    if not isinstance(item, ToolCall | ToolResult) or not item.id or _written(item.id) == item.id:
         return item
     plain = copy(item)
-    plain.id = _MARK.sub("", item.id)
+    plain.id = _written(item.id)
     return plain

@@ -14,7 +14,7 @@ from turnscript.answers import is_whole, lose_foreign, tier_of
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, merge
 from turnscript.apis.anthropic_messages.parts import PartWriter
 from turnscript.apis.anthropic_messages.response import CUTTING, OWN_REASONS, STOP_REASONS, finish_reason, usage_object
-from turnscript.apis.anthropic_messages.writing import NO_ARGUMENTS, TAKEN, is_text, legal_id, no_arguments
+from turnscript.apis.anthropic_messages.writing import NO_ARGUMENTS, TAKEN, is_text, no_arguments
 from turnscript.conversation import (
     Assistant,
     Extra,
@@ -32,7 +32,7 @@ from turnscript.conversation import (
 from turnscript.errors import UpstreamError
 from turnscript.jsontext import Json, is_object, json_of
 from turnscript.losses import Loss, LossKind
-from turnscript.pairing import unused_id
+from turnscript.pairing import legal_id, unused_id
 from turnscript.sources import NOT_HERE
 
 _TIERS = frozenset({"standard", "priority", "batch"})

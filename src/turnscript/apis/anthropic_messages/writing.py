@@ -8,7 +8,6 @@ foreign ones.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -33,24 +32,13 @@ from turnscript.conversation import (
 from turnscript.grouping import group, shape_of, side_of, slot_of
 from turnscript.jsontext import Json, is_object
 from turnscript.losses import LossKind
-from turnscript.pairing import call_ids, distinct_ids, told
+from turnscript.pairing import call_ids, distinct_ids, legal_id, told
 from turnscript.readable import single_text
 from turnscript.sources import NOT_HERE, message_path
 
 # All results of a turn go into one user message.
 JOINS = grouping.JOINS | {("tool_result", "tool_result")}
 SIDES = {**grouping.SIDES, "tool_result": "user"}
-
-_ID = re.compile(r"[A-Za-z0-9_-]+")
-_ID_ESCAPED = re.compile(r"[^A-Za-z0-9_-]|-(?=x[0-9a-f-])")
-
-
-def legal_id(id_: str) -> str:
-    """An id in the characters that this API takes (letters, digits, `_`, `-`). No two ids become the same."""
-    if _ID.fullmatch(id_) and "-x" not in id_:  # which most ids are
-        return id_
-    return _ID_ESCAPED.sub(lambda found: f"-x{ord(found[0]):x}-", id_) or "-x-"
-
 
 TAKEN = "an earlier call has the id {!r}, and no two may have the same here: {!r}"
 NO_ARGUMENTS = "no arguments are an empty object here"
