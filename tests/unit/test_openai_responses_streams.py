@@ -405,6 +405,8 @@ def test_every_answer_keeps_the_grammar_and_returns(told: list[Event]) -> None:
     data = writer.send(told)
     check_grammar(payloads(data))
     wanted, found = fold(told), fold(parsed(data))
+    if PartEnd(len(found.items), None) in told and found.items:
+        found.items[-1].extra.pop("status", None)  # it is whole: what is not came behind it
     assert wanted.items == without_made_up(found.items, wanted.items)
     assert (wanted.finish_reason, wanted.usage) == (found.finish_reason, found.usage)
     assert wanted.id is None or wanted.id == found.id

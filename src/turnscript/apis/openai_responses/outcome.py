@@ -132,6 +132,11 @@ def read_ending(wire: ResponseObject, items: Iterable[Item]) -> str:
     return "tool_calls" if any(isinstance(item, ToolCall) for item in items) else "stop"
 
 
+def is_unfinished(reason: str | None) -> bool:
+    """Whether an answer of this API that ended for a reason is told as incomplete."""
+    return reason is not None and reason not in _NATURAL and reason != CANCELLED
+
+
 def _declines(items: Iterable[Item]) -> bool:
     return any(isinstance(part, Refusal) for item in items if isinstance(item, Assistant) for part in item.content)
 

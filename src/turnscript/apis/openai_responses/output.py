@@ -3,7 +3,8 @@
 The log probabilities of an item are told with its texts; events tell them without the bytes of each token.
 
 A response says more than a request does of the same item: its status, and empty lists of annotations and log
-probabilities. What is always so is left out when it is read: `completed`, empty lists and nulls.
+probabilities. What is always so is left out when it is read: empty lists, nulls, and `completed`; where the response is
+incomplete, its last text or thought is `incomplete`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from turnscript.answers import is_whole
 from turnscript.api import OFFICIAL, Api, Body, Rendering
 from turnscript.apis.openai_responses.naming import Named, Naming
 from turnscript.apis.openai_responses.options import ORIGIN
-from turnscript.apis.openai_responses.outcome import COMPLETED, IN_PROGRESS, INCOMPLETE, said
+from turnscript.apis.openai_responses.outcome import COMPLETED, IN_PROGRESS, INCOMPLETE, is_unfinished, said
 from turnscript.apis.openai_responses.parts import (
     OUTPUT,
     REASONING,
@@ -51,7 +52,6 @@ from turnscript.wire import missing
 
 _ALWAYS = {"annotations": b"[]", "logprobs": b"[]"}
 _NULL = Json(b"null")
-_USUAL = frozenset({COMPLETED, INCOMPLETE})
 OVERTAKEN = "a call is told when it is complete: behind what came first"
 """The loss of an item whose place in the order was taken by later ones."""
 
@@ -273,24 +273,41 @@ def read_output(value: Json, path: str, index: int) -> Item | None:
             item.arguments = ""  # what an answer says is kept as it is, in streams too
         item.hints = None
     item.extra = said(item.extra)
-    status = _take_status(item)
     item.id = item.id or None
     if isinstance(item, ToolCall):
         item.item_id = item.item_id or None
-        return None if status == INCOMPLETE or not item.name else item
+        unfinished = status_of(item) == INCOMPLETE
+        settle_status(item, COMPLETED)
+        return None if unfinished or not item.name else item
     for part in item.content:
         if part.extra and isinstance(part, Text):
             part.extra = {key: one for key, one in said(part.extra).items() if _ALWAYS.get(key) != bytes(one)}
     return item
 
 
-def _take_status(item: Item) -> str:
-    """The item's status, taken off where the end of the response says as much."""
-    value = item.extra.get("status")
-    word = bytes(value).decode().strip().strip('"') if value is not None else COMPLETED
-    if word in _USUAL:
-        item.extra.pop("status", None)
-    return word
+def status_of(item: Item | None) -> str | None:
+    """What a message, a thought or a call says of itself, if it does."""
+    value = item.extra.get("status") if isinstance(item, Assistant | Thinking | ToolCall) else None
+    return bytes(value).decode().strip().strip('"') if value is not None else None
+
+
+def settle_status(item: Item | None, usual: str) -> None:
+    """Take the status off an item whose place in the response says as much: `usual`."""
+    if item is not None and status_of(item) == usual:
+        del item.extra["status"]
+
+
+def settle(output: list[Item | None], reason: str | None) -> None:
+    """The same for all items of a response, calls that are left out included."""
+    for item in output[:-1]:
+        settle_status(item, COMPLETED)
+    if output:
+        settle_last(output[-1], reason)
+
+
+def settle_last(item: Item | None, reason: str | None) -> None:
+    """Take the status off the last item, if the response, which ended for that reason, says as much."""
+    settle_status(item, INCOMPLETE if is_unfinished(reason) and not isinstance(item, ToolCall) else COMPLETED)
 
 
 def head(item: Item) -> Item:

@@ -27,7 +27,7 @@ from turnscript.apis.openai_responses.outcome import (
     said,
     write_ending,
 )
-from turnscript.apis.openai_responses.output import Output, read_output
+from turnscript.apis.openai_responses.output import Output, read_output, settle
 from turnscript.citations import with_pages_on_text
 from turnscript.conversation import Extra, Issue, Item, Request, Response
 from turnscript.errors import InvalidRequest
@@ -51,15 +51,11 @@ def parse_response(source: Source) -> Response:
     if wire.output is UNSET:
         message = "required, but missing; expected an array of output items"
         raise InvalidRequest(message, path="$.output", expected="an array of output items", got="nothing")
-    items: list[Item] = []
-    issues: list[Issue] = []
-    for index, value in enumerate(wire.output):
-        item = read_output(value, "$.output", index)
-        if item is None:
-            issues.append(untold_call(value))
-        else:
-            items.append(item)
+    output = [read_output(value, "$.output", index) for index, value in enumerate(wire.output)]
+    items = [item for item in output if item is not None]
+    issues = [untold_call(value) for item, value in zip(output, wire.output, strict=True) if item is None]
     end = ending(wire, items)
+    settle(output, end.finish_reason)
     return Response(
         items=items,
         finish_reason=end.finish_reason,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -28,10 +27,15 @@ from turnscript.apis.openai_responses.outcome import (
     read_response_object,
     said,
 )
-from turnscript.apis.openai_responses.output import content_text, head, read_output
+from turnscript.apis.openai_responses.output import (
+    content_text,
+    head,
+    read_output,
+    settle_last,
+    status_of,
+)
 from turnscript.apis.openai_responses.response import ending, untold_call
-from turnscript.apis.openai_responses.told_parts import ToldPart
-from turnscript.apis.openai_responses.tools import SEARCH
+from turnscript.apis.openai_responses.told_parts import ToldPart, announced_call, names_of, namespace_of, refuses
 from turnscript.behind import DONE, Behind
 from turnscript.conversation import Assistant, Issue, Item, Opaque, Refusal, Thinking, ToolCall
 from turnscript.errors import InvalidRequest, UpstreamError
@@ -112,6 +116,7 @@ class StreamReader:
         self._parts: dict[int, ToldPart] = {}
         self._by_name: dict[tuple[object, ...], ToldPart] = {}
         self._waiting: deque[ToldPart] = deque()  # in the order of the output, not ended yet
+        self._held: PartEnd | None = None  # of the item that may be the last: the end shows what its status says
         self._items: list[Item] = []
         self._behind: Behind | None = None  # once it is over
         self._said = MessageEnd(origin=ORIGIN)  # what the response said of itself at the beginning
@@ -167,6 +172,7 @@ class StreamReader:
                 name = part.item.name  # type: ignore[attr-defined]
                 self._issue("unclosed_call", f"the stream ends inside a call of {name!r}, which is left out")
             self._end(part, self._final(part, None) if told else None)
+        self._release()
         self._said.issues = self._issues
         self._events.append(self._said)
         return self._taken()
@@ -243,12 +249,13 @@ class StreamReader:
         if told.item is UNSET:
             raise UpstreamError("the server announced an item without saying which", body=_start(text))
         item = read_output(told.item, "$.output", index)
-        self._new(index, item if item is not None else _call(told.item, index))
+        self._new(index, item if item is not None else announced_call(told.item, index))
 
     def _new(self, index: int, item: Item) -> ToldPart:
+        self._release()
         part = ToldPart(len(self._parts), head(item))
         self._parts[index] = part
-        self._by_name.setdefault(_names(item), part)
+        self._by_name.setdefault(names_of(item), part)
         self._waiting.append(part)
         if not isinstance(item, Assistant):  # a message waits until it is known whether it is a refusal
             self._announce(part)
@@ -301,7 +308,7 @@ class StreamReader:
             self._issues_add(untold_call(told.item))
         part = self._parts.get(index) or self._misplaced(item, index)
         if part is None:
-            part = self._new(index, item if item is not None else _call(told.item, index))
+            part = self._new(index, item if item is not None else announced_call(told.item, index))
         if part.final is not None:
             raise UpstreamError(f"the server ended the item at output index {index} twice", body=_start(text))
         if item is not None and type(item) is not type(part.item):
@@ -310,7 +317,7 @@ class StreamReader:
 
     def _misplaced(self, item: Item | None, index: int) -> ToldPart | None:
         """The part that was announced at another index than its item is done at, if an id tells."""
-        part = None if item is None or _names(item)[1] is None else self._by_name.get(_names(item))
+        part = None if item is None or names_of(item)[1] is None else self._by_name.get(names_of(item))
         if part is None or part.final is not None:
             return None
         self._issue("changed_item", f"item {part.index} is done at output index {index}, where it was not announced")
@@ -319,9 +326,9 @@ class StreamReader:
     def _end(self, part: ToldPart, item: Item | None) -> None:
         """The item is whole, or None. What its pieces left out is told now; it ends when those before it have."""
         if item is not None:
-            if _names(item) != _names(part.item) or _namespace(part.item) not in (None, _namespace(item)):
+            if names_of(item) != names_of(part.item) or namespace_of(part.item) not in (None, namespace_of(item)):
                 self._issue("changed_item", f"item {part.index} ended under another id or name than it began with")
-            if isinstance(item, Assistant) and not part.announced and _refuses(item):
+            if isinstance(item, Assistant) and not part.announced and refuses(item):
                 part.item.content = [Refusal(text="")]  # type: ignore[attr-defined]
             self._announce(part)
             rest = part.rest(item)
@@ -334,9 +341,18 @@ class StreamReader:
         while self._waiting and self._waiting[0].final is not None:
             ended = self._waiting.popleft().final
             assert ended is not None
-            self._events.append(ended)
             if ended.part is not None:
                 self._items.append(ended.part)
+            self._held = ended
+            if self._waiting or status_of(ended.part) is None:
+                self._release()
+
+    def _release(self, reason: str | None = None) -> None:
+        """Tell the end of an item that is not the last, or is the last of a response that ended for that reason."""
+        if self._held is not None:
+            settle_last(self._held.part, reason)
+            self._events.append(self._held)
+            self._held = None
 
     # The end.
 
@@ -355,6 +371,7 @@ class StreamReader:
             self._complete(output)
         end = ending(wire, self._items)
         end.issues = self._issues + end.issues
+        self._release(end.finish_reason)
         self._events.append(end)
         self._over = True
         self._behind = Behind(self._sse, end.issues)
@@ -377,12 +394,12 @@ class StreamReader:
 
     def _begins_with_announced(self, output: list[Json]) -> bool:
         """Whether all of the last event can be read, and it begins with what was announced: the rest is more then."""
-        announced = [_names(self._parts[index].item) for index in sorted(self._parts)]
+        announced = [names_of(self._parts[index].item) for index in sorted(self._parts)]
         try:
             items = [read_output(value, "$.output", at) for at, value in enumerate(output)]
         except InvalidRequest:
             return False
-        return announced == [None if item is None else _names(item) for item in items[: len(announced)]]
+        return announced == [None if item is None else names_of(item) for item in items[: len(announced)]]
 
     def _end_announced(self, output: list[Json]) -> None:
         unended = [part for part in self._waiting if part.final is None]
@@ -392,11 +409,11 @@ class StreamReader:
             self._compare(output)
             return
         finals = [read_output(value, "$.output", index) for index, value in enumerate(output)]
-        named = {_names(item): item for item in reversed(finals) if item is not None}
+        named = {names_of(item): item for item in reversed(finals) if item is not None}
         for part in unended:
             beside = finals[part.index] if part.index < len(finals) else None
-            same = beside if beside is not None and _names(beside) == _names(part.item) else None
-            self._end(part, self._final(part, same or named.get(_names(part.item))))
+            same = beside if beside is not None and names_of(beside) == names_of(part.item) else None
+            self._end(part, self._final(part, same or named.get(names_of(part.item))))
 
     def _compare(self, output: list[Json]) -> None:
         """Report where the last event says something else of an item than what was kept of it."""
@@ -470,26 +487,3 @@ def _text(value: Json, type_: str, text: str) -> str:
 
 def _start(text: str) -> str:
     return text[:_BODY_IN_ERRORS]
-
-
-def _call(value: Json, index: int) -> Item:
-    """The announcement of a call that is known not to be told already."""
-    members: Any = msgspec.json.decode(value)
-    custom = members["type"] == "custom_tool_call"
-    name, id_ = members.get("name", SEARCH), members.get("call_id") or None
-    return ToolCall(name=name, arguments="", id=id_, custom=custom, at=f"$.output[{index}]")
-
-
-def _names(item: Item) -> tuple[object, ...]:
-    """What identifies an item while it is told."""
-    if isinstance(item, ToolCall):
-        return (ToolCall, item.id, item.name)
-    return (type(item), getattr(item, "id", None) if isinstance(item, Assistant | Thinking) else None)
-
-
-def _namespace(item: Item) -> str | None:
-    return item.namespace if isinstance(item, ToolCall) else None
-
-
-def _refuses(item: Assistant) -> bool:
-    return bool(item.content) and isinstance(item.content[0], Refusal)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from turnscript.apis.openai_responses.output import content_text
-from turnscript.conversation import Assistant, Item, Part, Refusal, Text
+from turnscript.apis.openai_responses.tools import SEARCH
+from turnscript.conversation import Assistant, Item, Part, Refusal, Text, Thinking, ToolCall
 from turnscript.events import Event, NextText, PartDelta, PartEnd
+from turnscript.jsontext import Json
 
 
 class ToldPart:
@@ -78,6 +84,31 @@ class ToldPart:
     def _text(self) -> Part:
         text = "".join(self.pieces)
         return Refusal(text=text) if self.refuses else Text(text=text)
+
+
+def announced_call(value: Json, index: int) -> Item:
+    """The announcement of a call that is known not to be told already."""
+    members: Any = msgspec.json.decode(value)
+    custom = members["type"] == "custom_tool_call"
+    name, id_ = members.get("name", SEARCH), members.get("call_id") or None
+    return ToolCall(name=name, arguments="", id=id_, custom=custom, at=f"$.output[{index}]")
+
+
+def names_of(item: Item) -> tuple[object, ...]:
+    """What identifies an item while it is told."""
+    if isinstance(item, ToolCall):
+        return (ToolCall, item.id, item.name)
+    return (type(item), getattr(item, "id", None) if isinstance(item, Assistant | Thinking) else None)
+
+
+def namespace_of(item: Item) -> str | None:
+    """Where the tool of a call has its name."""
+    return item.namespace if isinstance(item, ToolCall) else None
+
+
+def refuses(item: Assistant) -> bool:
+    """Whether a message begins with a refusal."""
+    return bool(item.content) and isinstance(item.content[0], Refusal)
 
 
 def _texts(item: Item) -> list[str]:
