@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -48,8 +49,16 @@ def test_workers_with_much_to_do_have_large_pages_unless_somebody_has_said_other
         monkeypatch.setenv("GLIBC_TUNABLES", own)
     before = children()
     with Processes(2).begun(str(tmp_path / "out"), "bytes", shards):
-        found = [psutil.Process(pid).environ().get("GLIBC_TUNABLES") for pid in children() - before]
+        found = [environment(pid).get("GLIBC_TUNABLES") for pid in children() - before]
     assert [seen, seen] == found
+
+
+def environment(pid: int) -> dict[str, str]:
+    """What a process was given. While it begins a program, there is nothing to see."""
+    process, until = psutil.Process(pid), time.monotonic() + 20
+    while not (found := process.environ()) and time.monotonic() < until:
+        time.sleep(0.001)
+    return found
 
 
 @pytest.mark.usefixtures("forked_workers")
