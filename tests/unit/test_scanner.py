@@ -2,6 +2,7 @@
 
 import pytest
 
+from turnscript.engine.escape import Escape
 from turnscript.engine.scanner import Scanner
 
 LITERALS = ("</think>", "\n</think>", "```", "\n\nUser:")
@@ -45,3 +46,10 @@ def test_a_beginning_of_any_length_waits_and_nothing_else_does() -> None:
         assert 3 == scanner.hold("<x>" + LONG[:length], 0)
         told = f"<x>{LONG[:length]}?"
         assert len(told) == scanner.hold(told, 0)
+
+
+@pytest.mark.parametrize("slashes", [1, 500, 501, 4000])
+def test_backslashes_behind_a_lead_wait_only_while_they_may_be_an_escape(slashes: int) -> None:
+    scanner: Scanner[None] = Scanner({"<tag>": None}, Escape(("<", ("tag>",))))
+    text = "<" + "\\" * slashes
+    assert (0 if slashes <= 500 else len(text)) == scanner.hold(text, 0)

@@ -20,7 +20,7 @@ from turnscript.engine.escape import Escape
 Action = TypeVar("Action")
 WIDEST = 32  # white space between two segments is looked over no further than this; more is text
 _LONG, _STEP = 64, 4096  # in a text of more characters than this, needles are looked for first; and in such steps
-_SLASHES = 4000  # an escape with more backslashes than this is not looked for while streaming
+_SLASHES = 500  # an escape with more backslashes than this is not looked for while streaming
 Look = tuple[str, str, str, Callable[[str], object]]
 """How to tell at one look that a piece is content: it holds none of three characters, or a search finds nothing in it.
 
