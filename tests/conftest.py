@@ -72,7 +72,8 @@ def pytest_collection() -> Generator[None, object, object]:
         # Hypothesis asks the collector who holds its generator of numbers: of what is left out, that is nobody.
         find(st.none(), lambda _: True, settings=settings(database=None))
         gc.freeze()
-        gc.set_threshold(20_000)  # 700 is for small programs: laws make millions of short-lived objects
+        # 700, 10, 10 are for small programs: laws make millions of short-lived objects, and next to none in cycles.
+        gc.set_threshold(50_000, 50, 100)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
