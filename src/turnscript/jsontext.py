@@ -38,8 +38,7 @@ class _Typed(msgspec.Struct):
 _encode = msgspec.json.Encoder().encode
 _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s"{}\[\]:,]+')
-_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_TOKEN = re.compile(r'"[^"]*"|[{}\[\]:,]|[^\s"{}\[\]:,]+')  # of what `_masked` gives
 _ANGLE = {"<": "\\u003c", ">": "\\u003e"}
 _LONE_SURROGATE = re.compile(
     rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|[c-fC-F][0-9a-fA-F]{2})",
@@ -103,13 +102,31 @@ def respace(value: Json | str, item: str = ", ", key: str = ": ") -> str:
     Numbers, escapes, key order and duplicate keys are untouched. Linear.
     """
     text = value if isinstance(value, str) else text_of(value)
+    pieces = _cut_at_quotes(text)
+    if len(pieces) % 2:  # what stands between strings is of few kinds, which come again
+        pieces[::2] = map(_spacing(item, key).__getitem__, pieces[::2])
+        return '"'.join(pieces)
+    return _spacing(item, key).spaced(text)  # a string has no end
+
+
+def _masked(text: str) -> str:
+    """JSON text in which each string goes from one quote to the next: other characters stand in place of its escaped
+    quotes and backslashes, as many, so that everything stands where it stood.
+
+    A pattern for strings with escapes would remember each of them until the string ends, with sixty bytes.
+    """
+    return text.replace("\\\\", "..").replace('\\"', "..") if "\\" in text else text
+
+
+def _cut_at_quotes(text: str) -> list[str]:
+    """JSON text without the quotes around its strings: every second piece is the inside of one."""
     if "\\" not in text:
-        # Without escapes, every second piece between quotes is a string, and the others are few and come again.
-        pieces = text.split('"')
-        if len(pieces) % 2:
-            pieces[::2] = map(_spacing(item, key).__getitem__, pieces[::2])
-            return '"'.join(pieces)
-    return _spacing(item, key).spaced(text)
+        return text.split('"')
+    pieces, at = [], 0
+    for piece in _masked(text).split('"'):
+        pieces.append(text[at : at + len(piece)])
+        at += len(piece) + 1
+    return pieces
 
 
 class _Spacing(dict[str, str]):
@@ -129,10 +146,14 @@ class _Spacing(dict[str, str]):
     def spaced(self, text: str) -> str:
         """Any text, token by token."""
         tokens = self._tokens
-        return "".join([tokens.get(token, token) for token in _TOKEN.findall(text)])
+        return "".join([tokens.get(token, token) for token in _tokens(text)])
 
 
 _spacing = lru_cache(maxsize=8)(_Spacing)
+
+
+def _tokens(text: str) -> list[str]:
+    return [text[found.start() : found.end()] for found in _TOKEN.finditer(_masked(text))]
 
 
 def respell(text: str, item: str = ", ", key: str = ": ") -> str:
@@ -141,11 +162,14 @@ def respell(text: str, item: str = ", ", key: str = ": ") -> str:
     So all spellings of a value become one, but for its numbers, the order of its keys and those that it has twice.
     """
     spaced = respace(text, item, key)
-    return _STRING.sub(_with_few_escapes, spaced) if "\\" in spaced else spaced
+    if "\\" not in spaced:
+        return spaced
+    return "".join(
+        [_with_few_escapes(f'"{piece}"') if at % 2 else piece for at, piece in enumerate(_cut_at_quotes(spaced))]
+    )
 
 
-def _with_few_escapes(found: re.Match[str]) -> str:
-    token = found[0]
+def _with_few_escapes(token: str) -> str:
     return json_string(json.loads(token)) if "\\" in token else token
 
 
@@ -201,7 +225,7 @@ def canonical(text: str) -> str:
     def spell(token: str) -> str:
         return json.dumps(json.loads(token)) if token.startswith('"') else token
 
-    return "".join([spell(token) for token in _TOKEN.findall(text)])
+    return "".join([spell(token) for token in _tokens(text)])
 
 
 def read_object(data: bytes | str | Raw) -> dict[str, Json]:
@@ -214,8 +238,8 @@ def every_member(text: str) -> list[tuple[str, str]]:
     """The members of a JSON object in order, each value as its text: a key that comes twice is there twice. Linear."""
     found: list[tuple[str, str]] = []
     depth, key, start = 0, "", 0
-    for token in _TOKEN.finditer(text):
-        word = token[0]
+    for token in _TOKEN.finditer(_masked(text)):
+        word = text[token.start() : token.end()]
         if depth == 1 and word in (",", "}") and start:
             found.append((key, text[start : token.start()].strip()))
             start = 0

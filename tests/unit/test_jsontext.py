@@ -1,6 +1,8 @@
 """Owns the checks of JSON as text: spacing changes and nothing else, comparison, and errors with a place."""
 
 import json
+import tracemalloc
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -26,6 +28,41 @@ def test_respacing_writes_the_spacing_of_a_hand_written_example() -> None:
     odd = '{ "a":1.0,\n"b" :[1e5 , -0,{}],"\\u00e9":"a, b: {c}","a":1152921504606846976}'
     assert '{"a": 1.0, "b": [1e5, -0, {}], "\\u00e9": "a, b: {c}", "a": 1152921504606846976}' == jsontext.respace(odd)
     assert '{"a":1.0,"b":[1e5,-0,{}],"\\u00e9":"a, b: {c}","a":1152921504606846976}' == jsontext.compact(odd)
+
+
+@given(text=texts.json_texts())
+def test_spellings_of_a_value_are_the_same_value(text: str) -> None:
+    for spelled in (jsontext.canonical(text), jsontext.respell(text)):
+        assert texts.plain(texts.loads(text)) == texts.plain(texts.loads(spelled))
+        assert jsontext.canonical(text) == jsontext.canonical(spelled)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r'{"a\\":"\""}',
+        r'{"a": "\\\"", "b":1}',
+        r'["\\\\", "\"\"",  "\\\"x"]',
+        r'{"\"":{"\\":[]},"..":"\u0022"}',
+    ],
+)
+def test_escaped_quotes_and_backslashes_end_no_string(text: str) -> None:
+    value = json.loads(text)
+    assert json.dumps(value, separators=(",", ":")) == jsontext.canonical(text)
+    assert json.dumps(value, ensure_ascii=False) == jsontext.respell(text)
+
+
+@pytest.mark.parametrize("read", [jsontext.respace, jsontext.every_member, jsontext.canonical])
+def test_a_string_of_escapes_takes_a_few_times_its_length(read: Callable[[str], object]) -> None:
+    """The pattern that found strings remembered each escape: sixty bytes for two."""
+    text = '{"a": "' + r"\n\"" * 250_000 + '"}'
+    tracemalloc.start()
+    try:
+        read(text)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * len(text)
 
 
 @pytest.mark.parametrize(
