@@ -169,6 +169,7 @@ class ChunkEnding:
 
     _ended = False
     _failed = False  # or closed: nothing may follow
+    _now: int | None = None  # the part that was told last, while more of it may be
 
     def idle(self) -> bytes:
         """A comment, which keeps the connection alive; nothing behind the end."""
@@ -178,7 +179,7 @@ class ChunkEnding:
         """The error as the last event. Nothing follows it, no `[DONE]` either. Nothing at all behind a good end."""
         if self._failed or self._ended:
             return b""
-        self._failed = True
+        self._failed, self._now = True, None
         return error_frame(error)
 
     def close(self) -> bytes:

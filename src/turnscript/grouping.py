@@ -49,19 +49,21 @@ def group(
     groups: list[list[Item]] = []
     members: list[Item] = []
     before: Item | None = None
+    kind_before = ""
     for item in items:
+        kind = item.kind
         turn = item.hints.turn if item.hints is not None else ""
         if turn:
             side = side_of(item, sides)
             joined = turn == "join" and before is not None and side_of(before, sides) == side and side not in _ALONE
         else:
-            joined = before is not None and (before.kind, item.kind) in joins
+            joined = (kind_before, kind) in joins
         if joined:
             members.append(item)
         else:
             members = [item]
             groups.append(members)
-        before = item
+        before, kind_before = item, kind
     return groups
 
 
@@ -73,10 +75,11 @@ def mark_turns(items: list[Item], message: Sequence[Item], joins: frozenset[tupl
     kind_before = items[-1].kind if items else ""
     turn: Turn = "new"
     for item in message:
-        would_join = (kind_before, item.kind) in joins
+        kind = item.kind
+        would_join = (kind_before, kind) in joins
         if would_join == (turn == "new"):
             hints(item).turn = turn
-        kind_before, turn = item.kind, "join"
+        kind_before, turn = kind, "join"
     items += message
 
 

@@ -84,9 +84,9 @@ def get_format(name: str) -> Format:
 def is_format(name: str) -> bool:
     """Whether a name is that of a format, or of a file that may declare one."""
     try:
-        if name in _formats() or _file_of(name)[0]:
+        if name in _formats():
             return True
-        return name not in _apis() and name in _tables()  # most names are those of APIs: no file is read for them
+        return name not in _apis() and (bool(_file_of(name)[0]) or name in _tables())  # most are APIs': no file is read
     except _NO_TEXT:
         return False
 

@@ -111,7 +111,7 @@ class Unnamed:
         self._items = request.items
         self._words = request.words
         self._holders, self._silent = holders(request.words), silent(request.words)
-        self._lists: set[str] | None = None
+        self._lists: dict[str, bool] = {}  # the names of lists and members at the root: whether items stand there
 
     def lose(self, key: str, value: Json, at: str, losses: list[Loss]) -> None:
         """Report one member of what stands at a path."""
@@ -125,9 +125,11 @@ class Unnamed:
 
     def _is_item(self, at: str) -> bool:
         """Whether an item or a part stands there, not a setting or a tool: those may be called the same."""
-        if self._lists is None:
-            self._lists = {item.at.partition("[")[0] for item in self._items}
-        return at.partition("[")[0] in self._lists
+        root = at.partition("[")[0]
+        known = self._lists.get(root)
+        if known is None:  # mostly the first item tells
+            known = self._lists[root] = any(item.at.partition("[")[0] == root for item in self._items)
+        return known
 
 
 def telling(extra: Extra, words: Words) -> Extra:
@@ -247,8 +249,13 @@ def _leaves(value: Json, at: str, key: str, words: Words) -> list[str]:
 
 def at_source(request: Request, losses: list[Loss]) -> list[Loss]:
     """Losses of a writer who knows the source's words for items: members of tools, and texts without parts there."""
-    losses = [_tool_in_words(loss, request) if loss.path.startswith(_TOOLS) else _plain(loss) for loss in losses]
-    return texts_in_source(request, losses)
+    found: list[Loss] = []
+    for loss in losses:
+        if loss.path.startswith(_TOOLS):
+            found.append(_tool_in_words(loss, request))
+        else:
+            found.append(loss if type(loss) is Loss else _plain(loss))
+    return texts_in_source(request, found)
 
 
 def texts_in_source(request: Request, losses: list[Loss]) -> list[Loss]:

@@ -171,10 +171,10 @@ HOLE = msgspec.Raw(b"\0")
 """Stands in a payload for a value that changes. Texts are encoded without this byte, so none can be taken for it."""
 
 
-def around(payload: object, event: str = "") -> list[bytes]:
-    """The bytes of an event around its holes, for one that is sent many times: between them go the values as JSON, and
-    all else is encoded once."""
-    return frame(msgspec.json.encode(payload), event).split(b"\0")
+def template(payload: object, event: str = "") -> bytes:
+    """An event that is sent many times, all of it encoded once but for its holes: `template % value` is its bytes, or
+    `template % (one, other)`, with the values as JSON."""
+    return frame(msgspec.json.encode(payload), event).replace(b"%", b"%%").replace(b"\0", b"%b")
 
 
 def comment(text: str = "") -> bytes:

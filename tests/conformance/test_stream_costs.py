@@ -22,11 +22,11 @@ from turnscript.conversation import text_content
 from turnscript.errors import InvalidConversation, UpstreamError
 from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart
 from turnscript.jsontext import Json
-from turnscript.sse import HOLE, around, frame
+from turnscript.sse import HOLE, frame, template
 
 FEWER = fewer()
 KINDS = ("text", "texts", "thinking", "call", "refusal", "custom", "idless")
-ODD = 'a"\\\n\r\t\x00\x1f\x7f\u2028é日😀</script>'
+ODD = 'a"\\\n\r\t\x00\x1f\x7f\u2028é日😀</script> %b %'
 
 
 def asked(**settings: Any) -> ts.Request:
@@ -61,12 +61,11 @@ def peak(run: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("text", [ODD, "", "x" * 10_000])
 @pytest.mark.parametrize("event", ["", "a.delta"])
-def test_an_event_around_its_holes_is_the_event_that_would_be_framed(event: str, text: str) -> None:
+def test_a_template_with_its_holes_filled_is_the_event_that_would_be_framed(event: str, text: str) -> None:
     def payload(number: Any, said: Any) -> dict[str, Any]:
         return {"type": ODD, "number": number, "inner": [{"id": ODD, "text": said}], "last": None}
 
-    before, between, behind = around(payload(HOLE, HOLE), event)
-    written = before + b"7" + between + msgspec.json.encode(text) + behind
+    written = template(payload(HOLE, HOLE), event) % (b"7", msgspec.json.encode(text))
     assert frame(msgspec.json.encode(payload(7, text)), event) == written
 
 
@@ -94,10 +93,12 @@ def test_events_told_one_by_one_make_the_stream_of_all_at_once(api_name: str, to
 
 def test_a_delta_of_odd_characters_arrives_as_it_was_told(api_name: str) -> None:
     api = ts.get_api(api_name)
-    renderer = api.stream_renderer(asked())
+    renderer = api.stream_renderer(asked(model=ODD))
     parser = api.stream_parser()
-    events = parser.feed(renderer.send(answer(3, ODD)) + renderer.close()) + parser.close()
+    events = parser.feed(b"".join([renderer.send([event]) for event in answer(3, ODD)]) + renderer.close())
+    events += parser.close()
     assert [ODD] * 3 == [event.text for event in events if isinstance(event, PartDelta)]
+    assert ODD == parser.head().model
 
 
 def test_deltas_that_come_behind_an_error_or_an_end_are_not_sent(api_name: str) -> None:

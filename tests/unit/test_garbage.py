@@ -63,6 +63,14 @@ def test_a_parser_that_is_closed_holds_nothing(name: str, text: str) -> None:
     assert 0 == collected(read)
 
 
+@pytest.mark.parametrize("to", ts.apis())
+@pytest.mark.parametrize("name", ts.apis())
+def test_a_request_that_is_converted_holds_nothing(name: str, to: str) -> None:
+    said = ASKED if name == "openai-completions" else Request(conversation=Conversation(items=[*SAID, *answer().items]))
+    body = ts.render(said, name).data
+    assert 0 == collected(lambda: ts.convert(body, name, to).data)
+
+
 @pytest.mark.parametrize("name", ts.apis())
 def test_an_answer_that_is_written_holds_nothing(name: str) -> None:
     api = ts.get_api(name)

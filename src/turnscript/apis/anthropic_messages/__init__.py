@@ -187,7 +187,7 @@ def _pair(request: Request) -> None:
             names[item.id] = item.name
         elif type(item) is ToolResult:
             item.name = names.setdefault(item.id, None)
-    if any("call_auto_" in id_ for id_ in names if id_):
+    if "call_auto_" in "\0".join(filter(None, names)):
         drop_generated_ids(request)  # a result keeps the name: it is what pairs it with its call then
 
 

@@ -26,7 +26,7 @@ from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, P
 from turnscript.jsontext import Json, plain, read_list, read_object, text_of
 from turnscript.losses import Loss
 from turnscript.sources import telling
-from turnscript.sse import HOLE, around, frame
+from turnscript.sse import HOLE, frame, template
 
 PIECE = 8192
 """The most characters of arguments in one event: some readers of streams dislike long lines."""
@@ -66,7 +66,7 @@ class StreamWriter:
         self._kind = ""  # of its block
         self._sent: list[str] = []  # its text so far; without any, its block is not open yet
         self._closed: list[str] = []  # the texts before it in the same part, each a block that is closed
-        self._before = self._behind = b""  # around a delta of it
+        self._telling = b""  # the event that tells a delta of it
         self._late: list[PartEnd] = []  # parts that ended while another went on
 
     def start(self) -> bytes:
@@ -77,17 +77,18 @@ class StreamWriter:
 
     def send(self, events: Iterable[Event]) -> bytes:
         """The bytes for some events; nothing more once the message is over."""
-        if type(events) is list and len(events) == 1 and type(event := events[0]) is PartDelta:  # by far the most
-            if event.index == self._live:
-                if self._sent and (text := event.text) and not self._out:
-                    try:
-                        data = _join((self._before, _encode(text), self._behind))
-                    except UnicodeEncodeError as error:
-                        raise half_a_pair(error, "a text of the answer") from None
-                    self._sent.append(text)
-                    return data
-            elif self._began:
-                return b""  # of a call, which is sent when it is complete
+        match events:
+            case [event] if type(event) is PartDelta:  # by far the most
+                if event.index == self._live:
+                    if self._sent and (text := event.text) and not self._out:
+                        try:
+                            data = self._telling % _encode(text)
+                        except UnicodeEncodeError as error:
+                            raise half_a_pair(error, "a text of the answer") from None
+                        self._sent.append(text)
+                        return data
+                elif self._began:
+                    return b""  # of a call, which is sent when it is complete
         return self._send(events)
 
     def _send(self, events: Iterable[Event]) -> bytes:
@@ -102,7 +103,7 @@ class StreamWriter:
                     if event.text:
                         if not self._sent:
                             self._open()
-                        out += (self._before, _encode(event.text), self._behind)
+                        out.append(self._telling % _encode(event.text))
                         self._sent.append(event.text)
                     elif type(event) is NextText and self._sent:
                         self._next_text()
@@ -215,7 +216,7 @@ class StreamWriter:
         self._start(empty if self._kind == "text" else {"type": "thinking", "thinking": "", "signature": ""})
         type_, member = _DELTAS[self._kind]
         members = self._members(type_, **{member: HOLE})
-        self._before, self._behind = around({"type": _DELTA, **members}, _DELTA)
+        self._telling = template({"type": _DELTA, **members}, _DELTA)
 
     def _next_text(self) -> None:
         """The open block is over: the part goes on with another one."""

@@ -9,6 +9,7 @@ foreign ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 from turnscript import grouping
@@ -49,6 +50,11 @@ def no_arguments(call: ToolCall) -> bool:
     return not call.custom and not call.arguments.strip(" \t\r\n")
 
 
+def place_among(items: Sequence[Item], item: Item) -> str:
+    """The place of an item in its source, or among the others if it was put there by hand."""
+    return item.at or next(f"items[{index}]" for index, one in enumerate(items) if one is item)
+
+
 class Writer:
     """Writes the items of one request. Afterwards `changes` holds the tools added or removed on the way, and where, and
     `spoken` the last item of which the assistant says anything."""
@@ -59,7 +65,8 @@ class Writer:
         self.foreign = rendering.foreign
         self.native = is_native(rendering)
         self.seed = rendering.profile == SEED
-        self.parts = PartWriter(rendering, self.at)
+        # A method of its own for the places would hold all in a circle, which only the collector of garbage opens.
+        self.parts = PartWriter(rendering, partial(place_among, self.items))
         self.crowded = self.blank = False
         self.changes: list[tuple[ToolsChange, str]] = []
         self.spoken: Assistant | None = None
@@ -72,7 +79,7 @@ class Writer:
 
     def at(self, item: Item) -> str:
         """The place of an item in its source."""
-        return item.at or next(f"items[{index}]" for index, one in enumerate(self.items) if one is item)
+        return place_among(self.items, item)
 
     def lose(self, item: Item, member: str, kind: LossKind, detail: str) -> None:
         """Report a difference in an item, or in one member of it (`.name`)."""

@@ -40,16 +40,16 @@ from turnscript.apis.openai_chat.response import (
     thought,
     usage_rest,
 )
-from turnscript.apis.openai_chat.thoughts import WITHIN_CLOSE, WITHIN_OPEN, entry, is_within, piece
+from turnscript.apis.openai_chat.thoughts import entry, is_within, piece
 from turnscript.chunked import ChunkEnding, asks_usage, encoded
 from turnscript.citations import take_pages, wrapped
 from turnscript.conversation import Assistant, Item, Opaque, Refusal, Request, Text, Thinking, ToolCall
 from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, ScoredDelta, no_event
 from turnscript.grouping import slot_of
-from turnscript.jsontext import read_object
+from turnscript.jsontext import Json, read_object
 from turnscript.losses import Loss
 from turnscript.sources import not_here, part_path
-from turnscript.sse import HOLE, around, frame
+from turnscript.sse import HOLE, frame, template
 
 
 class ChatStreamRenderer(ChunkEnding):
@@ -71,24 +71,26 @@ class ChatStreamRenderer(ChunkEnding):
         self._legacy = is_legacy(request)
         self._calls = 0
         self._texts = False
-        self._head = self._tail = b""  # around a delta
-        self._live: dict[int, tuple[bytes, bytes]] = {}  # the parts that have deltas: the chunk around the text
+        self._chunk_of = b""  # the chunk that a delta is in, once the stream has begun
+        self._live: dict[int, bytes] = {}  # the parts that have deltas: the chunk that tells a text
         self._said: set[int] = set()  # those that have said anything
+        self._telling = b""  # that of the one that was told last
         self._refusals: set[int] = set()  # those whose deltas are a refusal
         self._ended = self._failed = False
+        self._now = None
 
     def start(self) -> bytes:
         """The chunk with the role, unless it was sent."""
-        return b"" if self._head or self._failed else self._begin()
+        return b"" if self._chunk_of or self._failed else self._begin()
 
     def send(self, events: Iterable[Event]) -> bytes:
         """The chunks for some events; the very first call gives the chunk with the role as well."""
-        if self._head and type(events) is list and len(events) == 1 and type(event := events[0]) is PartDelta:
-            live = self._live.get(event.index)  # by far the most
-            if live is None or not event.text or self._ended or self._failed:
-                return b""
-            self._said.add(event.index)
-            return live[0] + encoded(event.text) + live[1]
+        match events:
+            case [event] if type(event) is PartDelta and self._chunk_of:  # by far the most
+                if event.index == self._now:
+                    return self._telling % encoded(event.text) if event.text else b""
+                if event.index not in self._live:
+                    return b""
         return self._send(events)
 
     def _send(self, events: Iterable[Event]) -> bytes:
@@ -98,9 +100,9 @@ class ChatStreamRenderer(ChunkEnding):
                 break
             if type(event) is PartDelta:
                 if event.index in self._live and event.text:
-                    before, behind = self._live[event.index]
                     self._said.add(event.index)
-                    out.append(before + encoded(event.text) + behind)
+                    self._now, self._telling = event.index, self._live[event.index]
+                    out.append(self._telling % encoded(event.text))
             elif isinstance(event, ScoredDelta):
                 self._scored(out, event)
             elif isinstance(event, PartStart):
@@ -117,12 +119,15 @@ class ChatStreamRenderer(ChunkEnding):
     # Chunks.
 
     def _begin(self) -> bytes:
-        choice = {"index": self._choice, "delta": HOLE, "logprobs": None, "finish_reason": None}
-        self._head, self._tail = around(self._chunk([choice]))
+        self._chunk_of = self._template(HOLE)
         return self._delta(b'{"role":"assistant","content":null}')
 
     def _delta(self, delta: bytes) -> bytes:
-        return b"%b%b%b" % (self._head, delta, self._tail)
+        return self._chunk_of % delta
+
+    def _template(self, delta: Body | Json) -> bytes:
+        choice = {"index": self._choice, "delta": delta, "logprobs": None, "finish_reason": None}
+        return template(self._chunk([choice]))
 
     def _scored(self, out: list[bytes], event: ScoredDelta) -> None:
         """A text with its tokens. One that waits for its end does not keep them waiting."""
@@ -136,13 +141,13 @@ class ChatStreamRenderer(ChunkEnding):
     def _start(self, part: Item, index: int) -> None:
         member = ""
         if is_within(part):
-            self._live[index] = (self._head + WITHIN_OPEN, WITHIN_CLOSE + self._tail)
+            self._live[index] = self._template({"content": [piece([{"type": "text", "text": HOLE}], {})]})
             return
         if isinstance(part, Thinking):
             member = self._thinks_in(part)
         elif isinstance(part, Assistant):
             member = "refusal" if any(isinstance(one, Refusal) for one in part.content) else "content"
-        chunk = (self._head + b'{"%b":' % member.encode(), b"}" + self._tail)
+        chunk = self._template({member: HOLE}) if member else b""
         if member and chunk not in self._live.values():  # else it would be mixed with another: it waits for its end
             self._live[index] = chunk
             if member == "refusal":
@@ -154,6 +159,7 @@ class ChatStreamRenderer(ChunkEnding):
     def _end(self, out: list[bytes], part: Item | None, index: int) -> None:
         said = index in self._said
         self._live.pop(index, None)
+        self._now = None
         if part is None:
             self._rendering.lose(f"items[{index}]", "approximated", came_to_nothing(said))
             return
@@ -273,7 +279,7 @@ class ChatStreamRenderer(ChunkEnding):
         elif end.usage is not None:
             last.lose("$.usage", "dropped", "the client did not ask for it in a stream")
         lose_usage(self.losses, end.usage, extra)
-        self._ended = True
+        self._ended, self._now = True, None
 
     def _chunk(self, choices: list[Body]) -> Body:
         model = self._request.settings.model or ""

@@ -24,10 +24,6 @@ from turnscript.wire import Reader
 WITHIN = "content.thinking"
 """The slot of such a thought."""
 
-WITHIN_OPEN = b'{"content":[{"type":"thinking","thinking":[{"type":"text","text":'
-WITHIN_CLOSE = b"}]}]}"
-"""What stands around a piece of its text in a delta."""
-
 _TYPE = "thinking"
 _read: Reader[list[Any]] = Reader(list[AnyPart])
 
@@ -84,4 +80,4 @@ def piece(parts: list[Any], extra: Extra) -> Body:
     return {"type": _TYPE, _TYPE: parts, **extra}
 
 
-__all__ = ["WITHIN", "WITHIN_CLOSE", "WITHIN_OPEN", "apart", "entry", "is_plain", "is_within", "piece", "thought_of"]
+__all__ = ["WITHIN", "apart", "entry", "is_plain", "is_within", "piece", "thought_of"]

@@ -57,7 +57,7 @@ from turnscript.jsontext import Json, plain, read_object
 from turnscript.logprobs import TokenLogprob
 from turnscript.losses import Loss
 from turnscript.sources import not_here, part_path
-from turnscript.sse import HOLE, around, frame
+from turnscript.sse import HOLE, frame, template
 from turnscript.wire import Reader, Wire
 
 ORIGIN = "openai-completions"
@@ -373,7 +373,7 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
         self._asked_usage = asks_usage(request)
         self._speaking: int | None = None  # the part that is sent as it is said
         self._said: set[int] = set()  # those that have said anything
-        self._before = self._behind = b""  # around a text
+        self._telling = b""  # the chunk that tells a text
         self._lists = _Lists()
         self._ended = self._failed = False
         self._rendering = self.rendering([], None)
@@ -416,10 +416,10 @@ class CompletionStreamRenderer(ChunkEnding, _Writer):
         return frame(encoded(self._asked(self.body(self.id, self.created, [choice]))))
 
     def _text(self, text: str) -> bytes:
-        if not self._before:
+        if not self._telling:
             choice = {"index": 0, "text": HOLE, "logprobs": None, "finish_reason": None}
-            self._before, self._behind = around(self._asked(self.body(self.id, self.created, [choice])))
-        return self._before + encoded(text) + self._behind
+            self._telling = template(self._asked(self.body(self.id, self.created, [choice])))
+        return self._telling % encoded(text)
 
     def _end(self, out: list[bytes], event: PartEnd) -> None:
         part = event.part

@@ -53,7 +53,7 @@ class Echo:
     def __init__(self, api: Api, request: Request) -> None:
         members = _said(api, request)
         self._said = {key: RawJson(_encode(value)) for key, value in members.items()}
-        self._rest = {key: value for key, value in _ENCODED_DEFAULTS.items() if key not in members}
+        self._all = self._said | (_ENCODED_DEFAULTS | self._said)
 
     def add(self, body: Body, extra: Extra) -> None:
         """Add them to a response. `extra` holds what another server said of itself: that counts where the request says
@@ -61,9 +61,7 @@ class Echo:
         for key, value in extra.items():
             if key not in body and (key not in self._said or key in _SERVER_DECIDES):
                 body[key] = value
-        for members in (self._said, self._rest):
-            for key, member in members.items():
-                body.setdefault(key, member)
+        body |= self._all | body
 
 
 def _said(api: Api, request: Request) -> Body:

@@ -115,6 +115,11 @@ class Output:
             return None
         return self._other(item, index, status)
 
+    def cut(self, body: Body, item: Assistant | Thinking) -> None:
+        """Say of a whole message or thought that the limit cut it off, unless it says itself what it is."""
+        if "status" not in item.extra or self._rendering.foreign:
+            body["status"] = INCOMPLETE
+
     def content(self, item: Assistant | Thinking, index: int) -> list[Any]:
         """The content parts of a message or thought."""
         if isinstance(item, Thinking):

@@ -58,6 +58,8 @@ def read_parts(content: list[Any], usual: str) -> list[Part]:
 
 def _text(part: Any, kind: str, usual: str, *names: str) -> Part:
     text = Text(text=part.text)
+    if kind is usual and part.rest is None and not names:
+        return text
     extra = extra_with(part, *names)
     if kind != usual:
         extra["type"] = json_of(kind)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from turnscript.api import Body
 from turnscript.apis.openai_responses.naming import Named
@@ -15,29 +14,25 @@ from turnscript.logprobs import TokenLogprob
 
 class LivePart:
     """A part that is being told; the events call it an item. `at`: its output index; -1: it has no place here.
+    `place`: what each of its events says of it.
 
     `closed`: its texts that are complete, each a content part, and `scored` how many tokens those have. `told`: the
-    deltas of the one that goes on; `open`: that was announced. `frames`: the events that tell a delta, each around its
-    number and the text; None before one.
+    deltas of the one that goes on; `open`: that was announced. `telling`: the events that tell a delta, each with holes
+    for its number and the text; None before one.
     """
 
-    __slots__ = ("at", "closed", "frames", "kind", "named", "open", "scored", "told")
+    __slots__ = ("at", "closed", "kind", "named", "open", "place", "scored", "telling", "told")
 
     def __init__(self, named: Named, at: int) -> None:
         self.named = named
         self.at = at
+        self.place: Body = {"item_id": _id(named.item), "output_index": at}
         self.kind = _kind(named.item)
         self.closed: list[Text] = []
         self.scored = 0
         self.told: list[str] = []
         self.open = False
-        self.frames: list[list[bytes]] | None = None
-
-    @property
-    def id(self) -> Any:
-        """The id of the item."""
-        item = self.named.item
-        return item.item_id if isinstance(item, ToolCall) else getattr(item, "id", None)
+        self.telling: list[bytes] | None = None
 
     def end_text(self, tokens: Sequence[TokenLogprob]) -> Body:
         """What was told since the last one is a text, and the next one begins with its first delta. Returns the content
@@ -45,7 +40,7 @@ class LivePart:
         text = "".join(self.told)
         body = blank_part(OUTPUT, text) | {"logprobs": [told_token(one) for one in tokens[self.scored :]]}
         self.closed.append(Text(text=text))
-        self.told, self.frames, self.open, self.scored = [], None, False, len(tokens)
+        self.told, self.telling, self.open, self.scored = [], None, False, len(tokens)
         return body
 
     def content(self) -> list[Part]:
@@ -53,6 +48,10 @@ class LivePart:
         told = "".join(self.told)
         last: list[Part] = [Refusal(text=told) if self.kind == REFUSAL else Text(text=told)] if told else []
         return [*self.closed, *last]
+
+
+def _id(item: Item) -> str | None:
+    return item.item_id if isinstance(item, ToolCall) else getattr(item, "id", None)
 
 
 def _kind(item: Item) -> str:

@@ -11,7 +11,7 @@ refuse the end of a response that leaves out an item that was. So a call that ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import Any
 
@@ -51,7 +51,7 @@ from turnscript.events import (
     no_event,
 )
 from turnscript.jsontext import Json, read_list
-from turnscript.sse import HOLE, around, comment, frame
+from turnscript.sse import HOLE, comment, frame, template
 
 _encode = msgspec.json.Encoder().encode
 _join = b"".join
@@ -59,10 +59,6 @@ _TEXTS = {OUTPUT: ("response.output_text", "text"), REASONING: ("response.reason
 _ARGUMENTS = "response.function_call_arguments"
 _INPUT = "response.custom_tool_call_input"
 _TERMINALS = {COMPLETED: "response.completed", FAILED: "response.failed"}
-
-
-_Live = tuple[Callable[[str], None], bytes, bytes, bytes]
-"""Where the deltas of a part are kept, and the event that tells one: around its number and around the text."""
 
 
 class StreamWriter(OneStream):
@@ -79,12 +75,14 @@ class StreamWriter(OneStream):
         self._number = 0
         self._out: list[bytes] = []
         self._parts: dict[int, LivePart] = {}
-        self._live: dict[int, _Live] = {}  # the parts of which a delta is one event, once they have begun to say
+        self._now: int | None = None  # the part that was told last, if each delta of it is one event
+        self._telling = b""  # that event
+        self._texts: list[str] = []  # its deltas so far
         self._calls: dict[int, PartStart] = {}  # the calls that are not told yet, in order
         self._whole: dict[int, PartEnd] = {}  # those of them that are complete
         self._count = 0
         self._latest = -1  # the index of the last part that has a place in the output
-        self._ready: tuple[LivePart, Item, int] | None = None  # complete, but for its `output_item.done`
+        self._ready: tuple[LivePart, Item, Any] | None = None  # complete, but for its `output_item.done`; its body
         self._done: list[tuple[int, RawJson]] = []
         self._items: list[Item] = []
         self._over = False
@@ -110,18 +108,16 @@ class StreamWriter(OneStream):
     def send(self, events: Iterable[Event]) -> bytes:
         """The bytes for some events; the first call, even without any, opens the stream. Nothing once it is over."""
         try:
-            if type(events) is list and len(events) == 1 and type(event := events[0]) is PartDelta:  # by far the most
-                text, telling = event.text, self._live.get(event.index)
-                if telling is None:
-                    if event.index in self._calls:
+            match events:
+                case [event] if type(event) is PartDelta:  # by far the most
+                    if event.index == self._now:
+                        if (text := event.text) and not self._out:
+                            data = self._telling % (_encode(self._number), _encode(text))
+                            self._number += 1
+                            self._texts.append(text)
+                            return data
+                    elif event.index in self._calls:
                         return b""
-                elif text and not self._out:
-                    keep, before, between, behind = telling
-                    number = self._number
-                    data = _join((before, _encode(number), between, _encode(text), behind))
-                    keep(text)
-                    self._number = number + 1
-                    return data
             return b"" if self._over else self._send(events)
         except UnicodeEncodeError as error:
             raise half_a_pair(error, "a text of the answer") from None
@@ -132,15 +128,13 @@ class StreamWriter(OneStream):
             self._open(events)
         if events and type(end := events[-1]) is MessageEnd and end.origin not in (None, ORIGIN):
             events = with_pages_on_ends(events, self._items)
-        live, out = self._live, self._out
         for event in events:
-            if not isinstance(event, PartDelta):
-                self._take(event)
-            elif event.index in live and event.text:
-                keep, before, between, behind = live[event.index]
-                out += (before, _encode(self._number), between, _encode(event.text), behind)
+            if type(event) is PartDelta and event.index == self._now and event.text:
+                self._out.append(self._telling % (_encode(self._number), _encode(event.text)))
                 self._number += 1
-                keep(event.text)
+                self._texts.append(event.text)
+            elif not isinstance(event, PartDelta):
+                self._take(event)
             elif event.index not in self._calls:
                 self._delta(event)
         return self._taken()
@@ -149,8 +143,7 @@ class StreamWriter(OneStream):
         """The bytes that end the stream because of an error: `response.failed`, or `error` if it has not begun."""
         if self._over:
             return b""
-        self._over = True
-        self._live.clear()
+        self._over, self._now = True, None
         if self._report is None:
             self._emit("error", flat_error(error))
         else:
@@ -161,6 +154,8 @@ class StreamWriter(OneStream):
 
     def close(self) -> bytes:
         """Nothing more after a good end; an answer that has none broke off, and the client is told so."""
+        if self._over:
+            return b""
         return self.fail(UpstreamError("the answer broke off before its end", retryable=True))
 
     # The frame of the stream.
@@ -195,8 +190,7 @@ class StreamWriter(OneStream):
             self._output.lose("$.id", "renamed", f"the stream has called itself {self._report.id!r} already")
         end = MessageEnd(usage=event.usage, model=event.model, extra=own_extra(event, self.losses))
         body = self._report.body(status, self._told(), end, reason=reason)
-        self._over = True
-        self._live.clear()
+        self._over, self._now = True, None
         self._emit(_TERMINALS.get(status, "response.incomplete"), {"response": body})
 
     def _told(self) -> list[RawJson]:
@@ -268,11 +262,10 @@ class StreamWriter(OneStream):
         scored = isinstance(event, ScoredDelta) and part.kind == OUTPUT
         if not (text or scored) or part.at < 0:
             return
-        if part.frames is None:
-            part.frames = [self._around(*telling) for telling in (self._open_content(part) if part.kind else ())]
-            if len(part.frames) == 1 and not self._request.settings.logprobs:
-                before, between, behind = part.frames[0]
-                self._live[event.index] = (part.told.append, before, between, behind)
+        if part.telling is None:
+            part.telling = [self._template(*telling) for telling in (self._open_content(part) if part.kind else ())]
+        if len(part.telling) == 1:
+            self._now, self._telling, self._texts = event.index, part.telling[0], part.told
         part.told.append(text)
         if isinstance(event, ScoredDelta) and scored:
             self._output.logprobs.setdefault(event.index, []).extend(event.tokens)
@@ -280,8 +273,8 @@ class StreamWriter(OneStream):
             self._emit(*self._text_delta(part, OUTPUT, len(part.closed), text, tokens))
             return
         said = _bytes(text)
-        for before, between, behind in part.frames:
-            self._out += (before, _encode(self._number), between, said, behind)
+        for telling in part.telling:
+            self._out.append(telling % (_encode(self._number), said))
             self._number += 1
 
     def _next_text(self, part: LivePart, index: int) -> None:
@@ -290,12 +283,17 @@ class StreamWriter(OneStream):
             return
         if not part.open:
             self._open_content(part)
-        self._live.pop(index, None)
+        self._leave(index)
         at = len(part.closed)
         self._close(part, at, part.end_text(self._output.logprobs.get(index, [])))
 
-    def _around(self, type_: str, members: Body) -> list[bytes]:
-        return around({"type": type_, "sequence_number": HOLE, **members}, type_)
+    def _leave(self, index: int) -> None:
+        """No more deltas of a part are told as the last one was."""
+        if index == self._now:
+            self._now = None
+
+    def _template(self, type_: str, members: Body) -> bytes:
+        return template({"type": type_, "sequence_number": HOLE, **members}, type_)
 
     def _end(self, event: PartEnd) -> None:
         part = self._part(event.index)
@@ -303,24 +301,28 @@ class StreamWriter(OneStream):
             self._drop(event.index)
             return
         del self._parts[event.index]
-        self._live.pop(event.index, None)
+        self._leave(event.index)
         if part.at < 0:
             return
         self._settle(COMPLETED)
         self._output.came_from(event.origin)
-        item = self._output.naming.end(event.part, part.named, event.index)
+        self._complete(part, self._output.naming.end(event.part, part.named, event.index), event.index)
+
+    def _complete(self, part: LivePart, item: Item, index: int) -> None:
+        """Tell what is still to be told of an item, whose whole is known. It is done with the next one."""
+        body = self._output.item(item, index, COMPLETED)
         if isinstance(item, ToolCall):
             self._end_call(part, item)
         elif isinstance(item, Assistant | Thinking):
-            self._end_content(part, item, event.index)
-        self._ready = (part, item, event.index)
+            self._end_content(part, body)
+        self._ready = (part, item, body)
         self._items.append(item)
 
     def _drop(self, index: int) -> None:
         """A part that came to nothing. What was announced must be in the output, so it is told as far as it got."""
         self._settle(COMPLETED)
         part = self._parts.pop(index)
-        self._live.pop(index, None)
+        self._leave(index)
         if part.at < 0:
             return
         self._output.lose(f"items[{index}]", "approximated", "it was announced and came to nothing: told as unfinished")
@@ -328,16 +330,15 @@ class StreamWriter(OneStream):
         item.open = True
         if isinstance(item, Assistant | Thinking):
             item.content = part.content()
-            self._end_content(part, item, index)
-        self._ready = (part, item, index)
-        self._items.append(item)
+        self._complete(part, item, index)
 
     def _settle(self, status: str, *, tell: bool = True) -> None:
         """Say that the last item is done."""
         if self._ready is None:
             return
-        (part, item, index), self._ready = self._ready, None
-        body = self._output.item(item, index, status if part.kind else COMPLETED)
+        (part, item, body), self._ready = self._ready, None
+        if status == INCOMPLETE and isinstance(item, Assistant | Thinking):
+            self._output.cut(body, item)
         encoded = RawJson(_bytes(body))
         self._done.append((part.at, encoded))
         if tell:
@@ -356,8 +357,8 @@ class StreamWriter(OneStream):
             return
         event, whole = _call_words(item)
         if item.arguments:
-            self._emit(f"{event}.delta", self._place(part) | {"delta": item.arguments})
-        self._emit(f"{event}.done", self._place(part) | whole)
+            self._emit(f"{event}.delta", part.place | {"delta": item.arguments})
+        self._emit(f"{event}.done", part.place | whole)
 
     # Messages and thoughts.
 
@@ -376,13 +377,9 @@ class StreamWriter(OneStream):
         """Whether the thought itself stands for its summary, piece by piece."""
         return self._output.summarise and part.kind == REASONING
 
-    def _end_content(self, part: LivePart, item: Assistant | Thinking, index: int) -> None:
-        """Close the content part that was told in pieces, and tell those that were not."""
-        losses = len(self.losses)
-        content = self._output.content(item, index)
-        summary = self._output.summary(item, index) if isinstance(item, Thinking) else []
-        del self.losses[losses:]  # they are told once, with the item
-        told = "".join(part.told)
+    def _end_content(self, part: LivePart, body: Body) -> None:
+        """Close the content part that was told in pieces, and tell those that were not. `body`: the whole item."""
+        content, told = body["content"], "".join(part.told)
         done = at = len(part.closed)
         if part.open:
             last = content[at] if len(content) > at and type_of_part(content[at]) == part.kind else None
@@ -396,7 +393,7 @@ class StreamWriter(OneStream):
             self._close(part, at, last)
         for at in range(done, len(content)):
             self._whole_part(part, at, content[at])
-        self._end_summary(part, summary, told)
+        self._end_summary(part, body.get("summary", ()), told)
 
     def _whole_part(self, part: LivePart, at: int, body: Any) -> None:
         kind = type_of_part(body)
@@ -413,7 +410,7 @@ class StreamWriter(OneStream):
         self, part: LivePart, kind: str, at: int, text: str | RawJson, tokens: Any = ()
     ) -> tuple[str, Body]:
         event = _TEXTS[kind][0] if kind in _TEXTS else "response.refusal"
-        members = self._place(part) | {"content_index": at, "delta": text}
+        members = part.place | {"content_index": at, "delta": text}
         if kind == OUTPUT:
             members["logprobs"] = tokens
         return f"{event}.delta", members
@@ -425,22 +422,19 @@ class StreamWriter(OneStream):
         annotations = body.get("annotations")
         for number, annotation in enumerate(_elements(annotations)):
             members = {"annotation_index": number, "annotation": annotation}
-            self._emit("response.output_text.annotation.added", self._place(part) | {"content_index": at} | members)
-        members = self._place(part) | {"content_index": at, member: text_of_part(body)}
+            self._emit("response.output_text.annotation.added", part.place | {"content_index": at} | members)
+        members = part.place | {"content_index": at, member: text_of_part(body)}
         if kind == OUTPUT:
             members["logprobs"] = brief(body.get("logprobs", []))
         self._emit(f"{event}.done", members)
         self._content_event(part, "response.content_part.done", at, body)
 
     def _content_event(self, part: LivePart, type_: str, at: int, body: Any) -> None:
-        self._emit(type_, self._place(part) | {"content_index": at, "part": body})
-
-    def _place(self, part: LivePart) -> Body:
-        return {"item_id": part.id, "output_index": part.at}
+        self._emit(type_, part.place | {"content_index": at, "part": body})
 
     # Summaries.
 
-    def _end_summary(self, part: LivePart, summary: list[Any], told: str) -> None:
+    def _end_summary(self, part: LivePart, summary: Sequence[Any], told: str) -> None:
         for at, body in enumerate(summary):
             whole = text_of_part(body)
             begun = at == 0 and part.open and self._shows_summary(part)
@@ -453,11 +447,11 @@ class StreamWriter(OneStream):
             self._summary_event(part, "response.reasoning_summary_part.done", at, {"part": body})
 
     def _summary_delta(self, part: LivePart, at: int, text: str | RawJson) -> tuple[str, Body]:
-        members = self._place(part) | {"summary_index": at, "delta": text}
+        members = part.place | {"summary_index": at, "delta": text}
         return "response.reasoning_summary_text.delta", members
 
     def _summary_event(self, part: LivePart, type_: str, at: int, members: Body) -> None:
-        self._emit(type_, self._place(part) | {"summary_index": at} | members)
+        self._emit(type_, part.place | {"summary_index": at} | members)
 
 
 def _is_cut(part: Item) -> bool:
