@@ -23,6 +23,8 @@ _BLANKS = " \t\r\n"
 class CallSteps(Teller):
     """Reads calls. A text before one goes on until it is certain that this is a call."""
 
+    __slots__ = ()
+
     def _header(self, text: str, position: int) -> int:
         """The attributes of an opening, up to its end on the same line."""
         place = self._the_place()

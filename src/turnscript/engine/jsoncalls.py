@@ -178,7 +178,9 @@ class _CallMachine(Machine):
         self._in_string = look_in_string(reading.escape)
         self._patterns = _usual(arguments, reading.escape)
         # As long as all is as usual. A key that is no word for arguments is one of them in no spelling.
-        self._begin: Callable[[str, int], int] | None = self._begin_name if arguments in _ARGUMENT_KEYS else None
+        self._begin: Callable[[str, int], int] | None = None
+        if arguments in _ARGUMENT_KEYS:
+            self._begin, self.waits = self._begin_name, self._patterns.name_waits
 
     def look(self) -> Look | None:
         live = self._live
@@ -189,13 +191,6 @@ class _CallMachine(Machine):
         end = -1 if live is None else self._unescaper.certain(text)
         return end if end >= 0 and live is not None and live.passes(text[:end]) else -1
 
-    def waits(self, text: str) -> int:
-        if self._begin is None:
-            return -1
-        patterns = self._patterns
-        waiting = patterns.name_waits(text) if self.name is None else patterns.arguments_wait(text)
-        return -1 if waiting is None else 0
-
     def _begin_name(self, text: str, start: int) -> int:
         """Read on to behind the name, or wait for all of that; what is not as usual is left to the scanner."""
         match = self._patterns.name(text, start)
@@ -204,10 +199,10 @@ class _CallMachine(Machine):
             self._values["name"] = [f'"{match[1]}"']
             self._scanner.key = '"name"'
             self._scanner.leave()
-            self._begin = self._begin_arguments
+            self._begin, self.waits = self._begin_arguments, self._patterns.arguments_wait
             return match.end()
         if self._patterns.name_waits(text, start) is None:
-            self._begin = None
+            self._begin = self.waits = None
         return start
 
     def _begin_arguments(self, text: str, start: int) -> int:
@@ -215,9 +210,9 @@ class _CallMachine(Machine):
         match = self._patterns.arguments(text, start)
         if match is None:
             if self._patterns.arguments_wait(text, start) is None:
-                self._begin = None
+                self._begin = self.waits = None
             return start
-        self._begin = None
+        self._begin = self.waits = None
         start = match.end()
         end = self._at_once(text, start)
         if end == start:

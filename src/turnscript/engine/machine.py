@@ -48,6 +48,7 @@ class Machine(ABC):
         self.said: list[str] = []  # the argument text so far
         self.deltas: list[str] = []
         self.issues: list[tuple[str, str]] = []
+        self.waits: Callable[[str], object] | None = None  # tells that all of a piece must wait for what follows
         self.done = False
         self.failed = False
 
@@ -72,10 +73,6 @@ class Machine(ABC):
 
         -1 where only `feed` can tell; then nothing is taken. What is taken is appended to `said`.
         """
-        return -1
-
-    def waits(self, text: str) -> int:
-        """The same before the call is announced: 0 where all must wait for what follows, or -1."""
         return -1
 
     def taken(self) -> str:

@@ -32,6 +32,8 @@ from turnscript.events import Event, MessageEnd, PartDelta, PartEnd
 class TurnParser(CallSteps):
     """Reads the inside of one turn, whole or in pieces."""
 
+    __slots__ = ()
+
     def feed(self, text: str | bytes) -> list[Event]:
         """More text; returns what is certain now. Bytes are UTF-8 and may be cut anywhere.
 
@@ -39,8 +41,9 @@ class TurnParser(CallSteps):
         """
         if type(text) is not str:
             text = self._decoded(text)
-        if self._quick is not None:
-            first, second, third, more = self._quick
+        look = self._quick
+        if look is not None:
+            first, second, third, more = look
             if (first not in text and second not in text and third not in text) or more(text) is None:
                 if not text:
                     return []
@@ -48,6 +51,10 @@ class TurnParser(CallSteps):
                 return [PartDelta(self._index, text, text)]
         if self._held:
             text = self._held + text
+        waits = self._waits
+        if waits is not None and waits(text):
+            self._held, self._quick = text, None
+            return []
         certain = self._certain
         if certain is not None and text and (end := certain(text)) >= 0:
             return self._pass_on(text, end)
@@ -57,12 +64,14 @@ class TurnParser(CallSteps):
 
     def _pass_on(self, text: str, end: int) -> list[Event]:
         """A text that is content up to `end`; the rest waits. No step is taken."""
-        self._held = text[end:]
-        machine = self._machine
-        self._quick = None if self._held else self._state.look if machine is None else machine.look()
-        if not end:
-            return []
-        text = text[:end]
+        if end != len(text):
+            self._held, self._quick = text[end:], None
+            if not end:
+                return []
+            text = text[:end]
+        else:
+            self._held = ""
+            self._quick = self._state.look if self._machine is None else self._machine.look()
         self._sink(text)
         return [PartDelta(self._index, text, text)]
 
@@ -114,7 +123,7 @@ class TurnParser(CallSteps):
             self._announce_call()
         if self._machine is not None:
             self._machine.deltas.clear()
-        self._quick = self._certain = None  # the start of what goes on is told first
+        self._quick = self._waits = self._certain = None  # the start of what goes on is told first
 
     def _run(self, text: str) -> list[Event]:
         self._count_quick()
@@ -143,7 +152,7 @@ class TurnParser(CallSteps):
 
     def _look_ahead(self) -> None:
         """Choose how pieces are looked at before any step is taken: most are content, or go on with what is held."""
-        self._quick = self._certain = None
+        self._quick = self._waits = self._certain = None
         self._sunk_from = len(self._sunk)
         step = self._step
         if self._closing or self._uncounted or self._accounted:
@@ -153,15 +162,14 @@ class TurnParser(CallSteps):
                 self._sink_into(self._texts, self._state.scanner.certain)
                 self._quick = None if self._held else self._state.look
         elif step == self._call and self._machine is not None:
-            if not self._said:
-                self._certain = self._machine.waits
-            elif not self._pending:
+            self._waits = self._machine.waits
+            if self._said and not self._pending:
                 self._sink_into(self._machine.said, self._machine.certain)
                 self._quick = None if self._held else self._machine.look()
         elif step == self._gap:
-            self._certain = self._state.scanner.waits
+            self._waits = self._state.scanner.waits
         elif step == self._after_call:
-            self._certain = self._states.closing(self._the_place()).scanner.waits
+            self._waits = self._states.closing(self._the_place()).scanner.waits
 
     def _sink_into(self, texts: list[str], certain: Callable[[str], int]) -> None:
         """Pieces that need no step go into a list. From where on they are not counted yet is kept."""

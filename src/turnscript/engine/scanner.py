@@ -4,7 +4,7 @@ Theory of operation. `find` looks for the first literal, the longest one at its 
 of the text is the beginning of a literal or of an escape: so much waits for the next piece, and never more than the
 longest literal. Everything before it is final. A match that starts after such a place waits too, so that whatever the
 pieces are, the result is that of the whole text. `certain` and `waits` tell at one look what the two come to,
-where that is nothing but text, or nothing yet.
+where that is nothing but text, or nothing yet: whichever stands first, a literal or a beginning of one at the end.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class Scanner(Generic[Action]):
         self.trigger = re.compile(_beginnings(begun)).search
         self.look = look_for({literal[0] for literal in begun}, self.trigger)
         self._partial = re.compile(_partials(ordered, rules))
+        whole = [f"{re.escape(literal)}()" for literal in short]
+        self._next = re.compile("|".join(filter(None, [*whole, _prefixes(begun, r"\Z")])) or r"(?!)").search
         leads = max((len(lead) for lead, _ in rules), default=0)
         self._name = max((len(name) for _, names in rules for name in names), default=0)
         self._escaped = re.compile(_escapes(rules) or r"(?!)").finditer
@@ -56,7 +58,11 @@ class Scanner(Generic[Action]):
         first = {literal[: len(literal) - len(literal.lstrip()) + 1] for literal in ordered}
         self._needles = tuple(one for one in first if not any(other in one for other in first - {one}))
         self._before = max([1, *map(len, first)]) - 1
-        self._waiting = re.compile(rf"[ \t\r\n]{{0,{WIDEST - 1}}}(?:{_partials(ordered, ())}|)").fullmatch
+        waiting = re.compile(rf"[ \t\r\n]{{0,{WIDEST - 1}}}(?:{_partials(ordered, ())}|)").fullmatch
+        nested = any(literal.lstrip() in other[:-1] for literal in short for other in ordered)
+        # Whether all of a text, but for white space before it, may yet become a literal, and none stands in it.
+        self.waits: Callable[[str], object] = self._waits if nested else waiting
+        self._waiting = waiting
 
     def find(self, text: str, start: int, closing: bool) -> re.Match[str] | None:
         """The first literal from `start` on that is certain: no longer one can begin before or at it any more."""
@@ -91,13 +97,15 @@ class Scanner(Generic[Action]):
 
     def certain(self, text: str) -> int:
         """How much of a text is content as it stands, where the rest may become a literal; -1: not so easy to tell."""
-        if self.trigger(text) is None:
+        if "\\" in text or self._long:
+            return len(text) if self.trigger(text) is None else -1
+        found = self._next(text)
+        if found is None:
             return len(text)
-        return -1 if "\\" in text or self._search(text) is not None else self.hold(text, 0)
+        return found.start() if found.lastindex is None else -1
 
-    def waits(self, text: str) -> int:
-        """0 where all of a text, but for white space before it, may yet become a literal; -1 where more is known."""
-        return 0 if self._waiting(text) is not None and self._search(text) is None else -1
+    def _waits(self, text: str) -> bool:
+        return self._waiting(text) is not None and self._search(text) is None
 
     def hold(self, text: str, start: int) -> int:
         """From where on `text` may be the beginning of something; its length if nothing is."""
@@ -171,23 +179,23 @@ def _escapes(rules: Iterable[tuple[str, tuple[str, ...]]]) -> str:
     )
 
 
-def _prefixes(literals: Iterable[str]) -> str:
+def _prefixes(literals: Iterable[str], behind: str = "") -> str:
     """A pattern for every proper prefix of the literals, not the empty one, and none that is too long for a pattern."""
     tree: dict[str, object] = {}
     for literal in literals:
         node = tree
         for character in literal[:-1][:_DEEPEST]:
             node = node.setdefault(character, {})  # type: ignore[assignment]
-    return _branches(tree)
+    return _branches(tree, behind)
 
 
-def _branches(tree: Mapping[str, object]) -> str:
+def _branches(tree: Mapping[str, object], behind: str = "") -> str:
     """Prefixes from here on, each character's rest optional."""
     branches = []
     for character, below in tree.items():
         rest = _branches(below)  # type: ignore[arg-type]
         # An empty branch says the same as a question mark, and is tried in half of the time.
-        branches.append(re.escape(character) + (f"(?:{rest}|)" if rest else ""))
+        branches.append(re.escape(character) + (f"(?:{rest}|)" if rest else "") + behind)
     return "|".join(branches)
 
 
