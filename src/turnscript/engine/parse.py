@@ -126,7 +126,8 @@ class TurnParser(CallSteps):
         self._quick = self._waits = self._certain = None  # the start of what goes on is told first
 
     def _run(self, text: str) -> list[Event]:
-        self._count_quick()
+        if len(self._sunk) != self._sunk_from:
+            self._count_quick()
         position, length = 0, len(text)
         while position < length:
             step = self._step
@@ -157,15 +158,15 @@ class TurnParser(CallSteps):
         step = self._step
         if self._closing or self._uncounted or self._accounted:
             return
-        if step == self._text:
-            if not self._skip and not self._pending and self._part is not None:
-                self._sink_into(self._texts, self._state.scanner.certain)
-                self._quick = None if self._held else self._state.look
-        elif step == self._call and self._machine is not None:
+        if step == self._call and self._machine is not None:
             self._waits = self._machine.waits
             if self._said and not self._pending:
                 self._sink_into(self._machine.said, self._machine.certain)
                 self._quick = None if self._held else self._machine.look()
+        elif step == self._text:
+            if not self._skip and not self._pending and self._part is not None:
+                self._sink_into(self._texts, self._state.scanner.certain)
+                self._quick = None if self._held else self._state.look
         elif step == self._gap:
             self._waits = self._state.scanner.waits
         elif step == self._after_call:
@@ -177,13 +178,11 @@ class TurnParser(CallSteps):
 
     def _count_quick(self) -> None:
         """Take note of the pieces that took no step."""
-        if len(self._sunk) == self._sunk_from:
-            return
-        pieces = self._sunk[self._sunk_from :]
+        text = "".join(self._sunk[self._sunk_from :])
         self._sunk_from = len(self._sunk)
-        self._offset += sum(map(len, pieces))
+        self._offset += len(text)
         if self._machine is not None:
-            self._call_raw += pieces
+            self._call_raw.append(text)
 
     def _gap(self, text: str, position: int) -> int:
         """Between segments: an opening, an end, or text."""
@@ -194,7 +193,8 @@ class TurnParser(CallSteps):
         found = scanner.near(text, position, space, self._closing)
         if found is not None:
             action = scanner.actions[found[0]]
-            self._between(text[position : found.end() - action.core], action)
+            if self._strict:
+                self._between(text[position : found.end() - action.core], action)
             before = self._read(text[position : found.start()])
             if self._group_raw:
                 self._group_raw.append(before)
@@ -206,7 +206,8 @@ class TurnParser(CallSteps):
         if not self._closing and scanner.hold(text, position) <= space:
             return position
         if space == length:
-            self._between(text[position:], None)
+            if self._strict:
+                self._between(text[position:], None)
             self._read(text[position:])
             return length
         return self._begin_text(text, position, space)
@@ -419,7 +420,7 @@ class TurnParser(CallSteps):
         elif step == self._after_call:
             self._miss_close(0, ended=True)
         elif step == self._gap:
-            if not self._held and not self._offset:
+            if self._strict and not self._held and not self._offset:
                 self._between("", None)
         elif step == self._text and self._place is not None and not self._place.segment.bare:
             self._unclosed_text(self._place)
@@ -434,9 +435,9 @@ class TurnParser(CallSteps):
             self._issue("unclosed_thinking", "the text ends inside a thought", len(self._held))
 
     def _between(self, space: str, action: Action | None) -> None:
-        """Strictly: white space between two segments may be a text that is empty, or of white space."""
+        """Strictly, white space between two segments may be a text that is empty, or of white space."""
         bare, kind = self._states.bare, self._state.kind
-        if not self._strict or bare is None or self._group is not None or (action and action.do is Do.LEAVE):
+        if bare is None or self._group is not None or (action and action.do is Do.LEAVE):
             return
         if action and action.place:  # the opening's own
             space = space.removesuffix(action.place.indent)
