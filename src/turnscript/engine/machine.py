@@ -20,7 +20,8 @@ class Reading(Struct):
 
     `ends`: tags that end the turn, where the payload is no JSON. `closes`: what closes the payload; `space`: the white
     space before that which belongs to it. `lead`: the white space behind the opening tag which belongs to that; None
-    where white space around a payload says nothing, as in what a model writes.
+    where white space around a payload says nothing, as in what a model writes. `tentative`: all of it may be text, so
+    the name is looked at first.
     """
 
     escape: Escape
@@ -30,6 +31,7 @@ class Reading(Struct):
     closes: tuple[str, ...] = ()
     space: str = ""
     lead: str | None = None
+    tentative: bool = False
 
 
 class Machine(ABC):
@@ -59,7 +61,7 @@ class Machine(ABC):
 
     @abstractmethod
     def feed(self, text: str, start: int) -> int:
-        """Read from `start`; returns where reading stopped: at the latest where the name is known."""
+        """Read from `start`; returns where reading stopped. What is tentative is read no further than to its name."""
 
     def look(self) -> Look | None:
         """How to tell that a piece is argument text as it stands; None where every piece needs more than a look.
