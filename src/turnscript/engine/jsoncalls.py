@@ -274,7 +274,9 @@ class _CallMachine(JsonMachine):
             self._take_arguments(piece, ended)
             return
         self._values.setdefault(word, []).append(piece)
-        if ended and word == "name":
+        if ended and word == "name" and self.name is not None:
+            self.issues.append(("odd_call", "a second name, which is not read"))
+        elif ended and word == "name":
             self.name = _string(self._escape.remove("".join(self._values["name"])))
             if self.name is not None and self.said:
                 self._say()
