@@ -18,6 +18,8 @@ PAYLOADS = {
     "an escape of ours": '{"name": "f", "input": {"a": "<\\\\tool_call>"}}',
     "an escape of ours that JSON has not": '{"name": "f", "input": {"a": "<\\/tool_call>"}}',
     "a member behind the arguments": '{"name": "f", "input": {"a": 1}, "id": "x"}',
+    "the name twice": '{"name": "f", "name": "g", "input": {"a": 1}}',
+    "the name again behind the arguments": '{"name": "f", "input": {"a": 1}, "name": "g"}',
     "the arguments twice": '{"name": "f", "input": {"a": 1}, "input": {"b": 2}}',
     "one brace too few": '{"name": "f", "input": {"a": 1}',
     "one brace too many": '{"name": "f", "input": {"a": 1}}}',

@@ -5,31 +5,29 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from turnscript.engine.jsonmachine import JsonMachine
 from turnscript.engine.jsonscan import ValueScanner
-from turnscript.engine.machine import Machine, Reading
-from turnscript.engine.scanner import Look, Scanner, Unescaper, look_in_string
+from turnscript.engine.machine import Reading
+from turnscript.engine.scanner import Scanner
 from turnscript.jsontext import is_object
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
-class _Passing(Machine):
+class _Passing(JsonMachine):
     """Passes on what stands between two tags, without its escapes."""
 
     def __init__(self, reading: Reading) -> None:
-        super().__init__()
+        super().__init__(reading.escape)
         self.name, self.id = reading.head.get("name"), reading.head.get("id")
-        self._unescaper = Unescaper(reading.escape)
         self._lead, self._space = reading.lead, reading.space
         self._begun = False
 
-    def _pass_on(self, text: str) -> None:
+    def _pass(self, text: str) -> None:
         piece = self._unescaper.feed(text)
         if self.done:
             piece += self._unescaper.close()
-        if piece:
-            self.said.append(piece)
-            self.deltas.append(piece)
+        self._pass_on(piece)
 
 
 class ArgumentsMachine(_Passing):
@@ -38,32 +36,25 @@ class ArgumentsMachine(_Passing):
     def __init__(self, reading: Reading) -> None:
         super().__init__(reading)
         self._scanner = ValueScanner()
-        self._in_string = look_in_string(reading.escape)
-
-    def look(self) -> Look | None:
-        return self._in_string if self._scanner.kind == '"' and not self._unescaper.held else None
-
-    def certain(self, text: str) -> int:
-        end = self._unescaper.certain(text) if self._begun else -1
-        return end if end >= 0 and self._scanner.passes(text[:end]) else -1
 
     def feed(self, text: str, start: int) -> int:
         if not self._begun:
             space, start = start, _SPACE.match(text, start).end()  # type: ignore[union-attr]
             if start == len(text):
                 return start
-            self._begun = True
+            self._begun, self._live = True, self._scanner
             self.failed = text[start] != "{"
             if self._lead is not None:
-                self._pass_on(text[space:start].removeprefix(self._lead))
+                self._pass(text[space:start].removeprefix(self._lead))
         if self.failed:
             return start
+        self._catch_up(self._scanner)
         end = self._scanner.feed(text, start)
         self.done, self.failed = self._scanner.done, self._scanner.failed
-        self._pass_on(text[start:end])
+        self._pass(text[start:end])
         if self.done and self._lead is not None:
             behind = _SPACE.match(text, end).group().removesuffix(self._space)  # type: ignore[union-attr]
-            self._pass_on(behind)
+            self._pass(behind)
             end += len(behind)
         return end
 
@@ -88,7 +79,7 @@ class FreeTextMachine(_Passing):
         found = self._scanner.find(text, start, closing=False)
         end = self._scanner.hold(text, start) if found is None else found.start()
         self.done = found is not None
-        self._pass_on(text[start:end])
+        self._pass(text[start:end])
         return end
 
     def fields(self) -> dict[str, Any] | None:

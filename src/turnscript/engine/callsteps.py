@@ -23,6 +23,8 @@ _BLANKS = " \t\r\n"
 class CallSteps(Teller):
     """Reads calls. A text before one goes on until it is certain that this is a call."""
 
+    __slots__ = ()
+
     def _header(self, text: str, position: int) -> int:
         """The attributes of an opening, up to its end on the same line."""
         place = self._the_place()
@@ -50,7 +52,9 @@ class CallSteps(Teller):
 
     def _call(self, text: str, position: int) -> int:
         """The payload of a call, as far as it goes."""
-        machine, place = self._the_machine(), self._the_place()
+        machine, place = self._machine, self._place
+        assert machine is not None
+        assert place is not None
         after = machine.feed(text, position)
         self._call_raw.append(self._read(text[position:after]))
         if not self._said and machine.name is not None:
@@ -124,7 +128,14 @@ class CallSteps(Teller):
     def _begin_payload(self, place: Place, read: dict[str, Any]) -> None:
         read = read if self._strict else {}  # a model is to write JSON, whatever its tag says
         lead = place.head_end[len(place.head_end.rstrip()) :] if self._strict else None
-        reading = Reading(place.escape, self._head | read, self._tools or {}, *self._states.tags(place), lead)
+        reading = Reading(
+            place.escape,
+            {**self._head, **read},
+            self._tools or {},
+            *self._states.tags(place),
+            lead,
+            place.segment.tentative,
+        )
         machine = place.body.machine(reading)
         if machine is None:
             self._end_part()
@@ -142,15 +153,16 @@ class CallSteps(Teller):
     def _say_call(self) -> None:
         """The call is one: its start, and the arguments so far."""
         machine = self._the_machine()
-        within, pending = self._within, self._pending
-        self._pending = []
-        if within is not None and self._part is not None and within.kind == "thinking":
-            self._issues.append(Issue("unclosed_thinking", "a call inside a thought", self._opened, self._opened))
-        self._end_part()
-        self._pending = pending
-        head = {key: value for key, value in self._head.items() if key in ToolCall.__struct_fields__}
-        call = ToolCall(**(head | {"name": machine.name or "", "arguments": ""}))
-        call.id = machine.id if machine.id is not None else call.id
+        if self._part is not None:
+            within, pending = self._within, self._pending
+            self._pending = []
+            if within is not None and within.kind == "thinking":
+                self._issues.append(Issue("unclosed_thinking", "a call inside a thought", self._opened, self._opened))
+            self._end_part()
+            self._pending = pending
+        call = ToolCall(**{**self._head, "name": machine.name or "", "arguments": ""})
+        if machine.id is not None:
+            call.id = machine.id
         self._said, self._call_part = True, call
         self._announce_call()
 

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 from turnscript.conversation import Text, ToolCall, ToolResult
 from turnscript.engine.escape import Escape
+from turnscript.engine.jsonmachine import JsonMachine
 from turnscript.engine.jsonscan import ObjectScanner, ValueScanner
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.pretty import pretty
 from turnscript.engine.recent import MB, recent
-from turnscript.engine.scanner import Look, Unescaper, beginning_of, look_in_string
+from turnscript.engine.scanner import beginning_of
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.engine.texts import PlainText
@@ -102,7 +103,9 @@ class JsonCall(PlainBody):
     def read(self, payload: Payload) -> dict[str, Any]:
         """The call's fields."""
         machine = self.machine(Reading(payload.escape))
-        end = machine.feed(payload.text, machine.feed(payload.text, 0))  # once more behind the name
+        end = machine.feed(payload.text, 0)
+        if not machine.done:
+            end = machine.feed(payload.text, end)  # once more behind the name
         fields = machine.fields() if machine.done and not payload.text[end:].strip() else None
         if fields is None:
             message = 'a tool call must be one JSON object with "name" and the arguments'
@@ -129,161 +132,151 @@ def _report_spacing(item: ToolCall, out: Writer) -> None:
 
 
 class _Usual(NamedTuple):
-    """Patterns of what nearly all calls begin with: up to the name, and from there to the arguments.
+    """Patterns of how nearly all calls are written: `{"name": "f", "input": ` before an object, and what closes it.
 
-    With each goes a match for what may yet become that. Lengths are bounded, because it waits until it is there.
+    `waits` matches what may yet become such a beginning. Lengths are bounded, because it waits until it is there.
     """
 
-    name: Callable[[str, int], re.Match[str] | None]
-    name_waits: Callable[..., object]
-    arguments: Callable[[str, int], re.Match[str] | None]
-    arguments_wait: Callable[..., object]
-    key: str  # of the arguments, as it is written
+    begin: Callable[[str, int], re.Match[str] | None]
+    waits: Callable[..., object]
+    end: Callable[[str, int], re.Match[str] | None]
 
 
 @lru_cache(maxsize=64)
-def _usual(key: str, escape: Escape) -> _Usual:
-    """The patterns for a key of arguments: `{"name": "f"`, then `, "input": ` before an object. A name with escapes of
-    any kind, or with what no JSON string may hold, is not as usual."""
+def _usual(key: str, escape: Escape) -> _Usual | None:
+    """The patterns for a key of arguments.
+
+    A name with escapes of any kind, or with what no JSON string may hold, is not as usual, nor is a key that is no word
+    for arguments: it is one of them in no spelling.
+    """
+    if key not in _ARGUMENT_KEYS:
+        return None
     leads = "".join(re.escape(lead[0]) for lead in escape.leads)
     space, letters = r"[ \t\r\n]{0,8}", rf'([^"\\\x00-\x1f\ud800-\udfff{leads}]{{1,64}})'
-    name = [space, r"\{", space, *'"name"', space, ":", space, '"', letters, '"']
-    arguments = [space, ",", space, *map(re.escape, json_string(key)), space, ":", space]
+    first = [space, r"\{", space, *'"name"', space, ":", space, '"']
+    then = [letters, '"', space, ",", space, *map(re.escape, json_string(key)), space, ":", space]
     return _Usual(
-        re.compile("".join(name)).match,
-        re.compile(beginning_of(name[:-1])).fullmatch,
-        re.compile("".join(arguments) + r"(?=\{)").match,
-        re.compile(beginning_of(arguments)).fullmatch,
-        json_string(key),
+        re.compile("".join([*first, *then, r"(?=\{)"])).match,
+        re.compile(f"{''.join(first)}{beginning_of(then)}|{beginning_of(first)}").fullmatch,
+        re.compile(r"[ \t\r\n]*\}").match,
     )
 
 
-class _CallMachine(Machine):
+class _CallMachine(JsonMachine):
     """Reads the members as they come. Arguments are passed on as soon as the name is known."""
 
     def __init__(self, reading: Reading, arguments: str) -> None:
-        super().__init__()
-        self._usual = arguments
-        self._scanner = ObjectScanner()
-        self._unescaper = Unescaper(reading.escape)
-        self._escape = reading.escape
+        super().__init__(reading.escape)
+        self._key_of_arguments = arguments
+        self._usual = _usual(arguments, reading.escape)  # as long as all is as usual; then there is a scanner
+        self._scanner: ObjectScanner | None = None
+        if self._usual is None:
+            self._leave_usual()
+        else:
+            self.waits = self._usual.waits
+        self._tentative = reading.tentative
+        self._ahead = 0  # how much stands between the name, up to which was read, and the arguments
         self._values: dict[str, list[str]] = {}
         self._key = ""
         self._word = ""
         self._string = False
         self._odd = False
-        self._live: ValueScanner | None = None
         self._whole = False  # the call was there at once, so its arguments are known to be an object
         self._close = reading.closes[0] if reading.closes else ""
-        self._in_string = look_in_string(reading.escape)
-        self._patterns = _usual(arguments, reading.escape)
-        # As long as all is as usual. A key that is no word for arguments is one of them in no spelling.
-        self._begin: Callable[[str, int], int] | None = self._begin_name if arguments in _ARGUMENT_KEYS else None
 
-    def look(self) -> Look | None:
-        live = self._live
-        return self._in_string if live is not None and live.kind == '"' and not self._unescaper.held else None
-
-    def certain(self, text: str) -> int:
-        live = self._live
-        end = -1 if live is None else self._unescaper.certain(text)
-        return end if end >= 0 and live is not None and live.passes(text[:end]) else -1
-
-    def waits(self, text: str) -> int:
-        if self._begin is None:
-            return -1
-        patterns = self._patterns
-        waiting = patterns.name_waits(text) if self.name is None else patterns.arguments_wait(text)
-        return -1 if waiting is None else 0
-
-    def _begin_name(self, text: str, start: int) -> int:
-        """Read on to behind the name, or wait for all of that; what is not as usual is left to the scanner."""
-        match = self._patterns.name(text, start)
-        if match is not None:
-            self.name = match[1]
-            self._values["name"] = [f'"{match[1]}"']
-            self._scanner.key = '"name"'
-            self._scanner.leave()
-            self._begin = self._begin_arguments
-            return match.end()
-        if self._patterns.name_waits(text, start) is None:
-            self._begin = None
+    def _read_usual(self, usual: _Usual, text: str, start: int) -> int:
+        """Read on as far as all is as usual; what is not is left to a scanner of objects."""
+        if self.name is None:
+            match = usual.begin(text, start)
+            if match is None:
+                if usual.waits(text, start) is None:
+                    self._leave_usual()
+                return start
+            self.name, self.waits = match[1], None
+            start = match.end(1) + 1
+            self._ahead = match.end() - start
+            if self._tentative:
+                return start
+        if self._ahead:
+            start, self._ahead = start + self._ahead, 0
+            end = self._at_once(text, start)
+            if end != start:
+                return end
+            self._live = ValueScanner()
+        if self._live is not None:
+            start = self._go_on(self._live, text, start)
+        if self._live is None and start < len(text):
+            match = usual.end(text, start)
+            if match is not None:
+                self.done = True
+                return match.end()
+            self._values["name"] = [f'"{self.name}"']
+            self._leave_usual().leave()
         return start
 
-    def _begin_arguments(self, text: str, start: int) -> int:
-        """The same from there to the arguments."""
-        match = self._patterns.arguments(text, start)
-        if match is None:
-            if self._patterns.arguments_wait(text, start) is None:
-                self._begin = None
-            return start
-        self._begin = None
-        start = match.end()
-        end = self._at_once(text, start)
-        if end == start:
-            self._word, self._key = self._usual, self._patterns.key
-            self._live = self._scanner.enter(self._key)
-        return end
+    def _leave_usual(self) -> ObjectScanner:
+        self._usual = self.waits = None
+        self._scanner = ObjectScanner()
+        return self._scanner
 
     def _at_once(self, text: str, start: int) -> int:
         """A call that is there up to its closing, with the arguments last: whether those are JSON tells the rest."""
         end = text.find(self._close, start, start + _WINDOW) if self._close else -1
-        if end < 0:
+        brace = text.rfind("}", start, end) if end >= 0 else -1
+        if brace < 0 or text[brace + 1 : end].strip(_BLANKS):
             return start
-        rest = text[start:end].rstrip(_BLANKS)
-        arguments = rest[:-1].rstrip(_BLANKS)
-        as_it_is = rest.endswith("}") and self._unescaper.certain(arguments) == len(arguments)
-        if not (as_it_is and is_object(arguments)):
+        arguments = text[start:brace].rstrip(_BLANKS)
+        if self._unescaper.certain(arguments) != len(arguments) or not is_object(arguments):
             return start
-        self._whole = self._scanner.done = True
+        self._whole = self.done = True
         self._pass_on(arguments)
-        return start + len(rest)
+        return brace + 1
 
     def feed(self, text: str, start: int) -> int:
-        scanner, position, length, known = self._scanner, start, len(text), self.name
-        if self._begin is not None:
-            position = self._begin(text, start)
-            if self._begin is not None:
-                return position
-        if self._live is not None:
-            position = self._go_on(self._live, text, position)
-        while position < length and self.name is known and not scanner.done and not scanner.failed:
+        position = start if self._usual is None else self._read_usual(self._usual, text, start)
+        scanner = self._scanner
+        if scanner is None:
+            return position
+        live = self._live
+        if live is not None:
+            position = self._go_on(live, text, position)
+            if live.done:
+                scanner.leave()
+        length, known = len(text), self.name
+        while position < length and self.name is known and not scanner.done and not (scanner.failed or self.failed):
             position = scanner.feed(text, position)
             if scanner.value is not None:
                 begin, end = scanner.value
                 self._take(scanner.key, text[begin:end], scanner.ended)
-        self.done, self.failed = scanner.done, scanner.failed
+        self.done, self.failed = scanner.done, scanner.failed or self.failed
         if self._live is None and self.name is not None and not self._string and self._word in _ARGUMENT_KEYS:
             self._live = scanner.inner
         return position
 
     def _go_on(self, value: ValueScanner, text: str, start: int) -> int:
         """Arguments that go on: most of what a call is, so nothing else is looked at."""
+        self._catch_up(value)
         end = value.feed(text, start)
         piece = self._unescaper.feed(text[start:end])
         if value.done:
             piece += self._unescaper.close()
-            self._scanner.leave()
             self._key, self._live = "", None
-        if value.failed:
-            self._scanner.failed = True
+        self.failed = value.failed
         self._pass_on(piece)
         return end
-
-    def _pass_on(self, piece: str) -> None:
-        self.said.append(piece)
-        self.deltas.append(piece)
 
     def _take(self, key: str, piece: str, ended: bool) -> None:
         if key != self._key:
             self._key, self._word = key, _word(key)
         word = self._word
         if word in _ARGUMENT_KEYS:
-            self._odd = self._odd or word != self._usual
+            self._odd = self._odd or word != self._key_of_arguments
             self._take_arguments(piece, ended)
             return
         self._values.setdefault(word, []).append(piece)
-        if ended and word == "name":
+        if ended and word == "name" and self.name is not None:
+            self.issues.append(("odd_call", "a second name, which is not read"))
+        elif ended and word == "name":
             self.name = _string(self._escape.remove("".join(self._values["name"])))
             if self.name is not None and self.said:
                 self._say()
@@ -312,7 +305,9 @@ class _CallMachine(Machine):
         if self.name is None:
             return self._wrapped()
         if self._odd or self._string:
-            self.issues.append(("odd_call", f"arguments under another key than {self._usual!r}, or as a string"))
+            self.issues.append(
+                ("odd_call", f"arguments under another key than {self._key_of_arguments!r}, or as a string")
+            )
         if self._string:
             decoded = _string(arguments)
             if decoded is None:
@@ -337,10 +332,10 @@ class _CallMachine(Machine):
         except (KeyError, InvalidRequest):
             return None
         self._values = {key: [] for key in inner}
-        key = next((key for key in (self._usual, *_ARGUMENT_KEYS) if key in inner), None)
+        key = next((key for key in (self._key_of_arguments, *_ARGUMENT_KEYS) if key in inner), None)
         if key is not None:
             self.said = [text_of(inner[key])]
-            self._string, self._odd = self.said[0].startswith('"'), key not in (self._usual, "arguments")
+            self._string, self._odd = self.said[0].startswith('"'), key not in (self._key_of_arguments, "arguments")
             self._say()
         return self.fields() if self.name is not None else None
 

@@ -22,6 +22,8 @@ _LONG = 256
 _FLAT = re.compile(rf'{_BETWEEN}(?>(?:"{_INSIDE}"{_BETWEEN})*)(?:("){_INSIDE}(\\)?)?', re.DOTALL).fullmatch
 _BEFORE = {"{": "", '"': '"', "\\": '"\\'}
 _AFTER = ("{", '"', "\\")
+IN_STRING = ('"', "\\")
+"""The kinds of places inside a string."""
 _SCALAR = re.compile(r"[A-Za-z0-9+.\-]*")
 
 
@@ -43,28 +45,32 @@ class ValueScanner:
     def feed(self, text: str, start: int) -> int:
         """Scan from `start`; returns where the value ends, or the length of the text if it goes on."""
         position, length = start, len(text)
+        if not self.kind and position < length:
+            position = self._begin(text, position)
+        return self._scan(text, position)
+
+    def _scan(self, text: str, start: int) -> int:
+        position, length = start, len(text)
         while position < length and not self.done and not self.failed:
-            if self.kind == '"' or self.kind == "\\":
+            if self.kind in IN_STRING:
                 position = self._string(text, position)
             elif self.kind == "{":
                 position = self._structure(text, position)
-            elif self.kind == "0":
+            else:
                 end = _SCALAR.match(text, position).end()  # type: ignore[union-attr]
                 self.done = end < length
                 position = end
-            else:
-                position = self._begin(text, position)
         return position
 
     def passes(self, text: str) -> bool:
         """Take a piece that leaves the value unfinished. Of any other nothing is taken."""
-        if self._depth and len(text) < _LONG:
-            match = _FLAT(_BEFORE[self.kind] + text)
-            if match is not None:
-                self.kind = _AFTER[match.lastindex or 0]
-                return True
+        if self._depth and len(text) <= _LONG and (match := _FLAT(_BEFORE[self.kind] + text)) is not None:
+            self.kind = _AFTER[match.lastindex or 0]
+            return True
+        if 0 < self._depth <= text.count("}") + text.count("]"):  # it may end: whoever reads on will see
+            return False
         before = self.kind, self._depth
-        self.feed(text, 0)
+        self._scan(text, self._begin(text, 0) if text and not self.kind else 0)
         if not self.done and not self.failed:
             return True
         self.kind, self._depth = before
@@ -189,11 +195,6 @@ class ObjectScanner:
     def leave(self) -> None:
         """The value that `inner` has scanned is complete, or one that somebody else has read."""
         self._expects = ","
-
-    def enter(self, key: str) -> ValueScanner:
-        """Somebody else has read on to the beginning of a value: its scanner, to go on with."""
-        self.key, self._expects, self._scanner = key, "value", ValueScanner()
-        return self._scanner
 
     def _scanner_started(self) -> bool:
         return self._scanner.kind != ""

@@ -20,7 +20,8 @@ class Reading(Struct):
 
     `ends`: tags that end the turn, where the payload is no JSON. `closes`: what closes the payload; `space`: the white
     space before that which belongs to it. `lead`: the white space behind the opening tag which belongs to that; None
-    where white space around a payload says nothing, as in what a model writes.
+    where white space around a payload says nothing, as in what a model writes. `tentative`: all of it may be text, so
+    the name is looked at first.
     """
 
     escape: Escape
@@ -30,6 +31,7 @@ class Reading(Struct):
     closes: tuple[str, ...] = ()
     space: str = ""
     lead: str | None = None
+    tentative: bool = False
 
 
 class Machine(ABC):
@@ -48,6 +50,7 @@ class Machine(ABC):
         self.said: list[str] = []  # the argument text so far
         self.deltas: list[str] = []
         self.issues: list[tuple[str, str]] = []
+        self.waits: Callable[[str], object] | None = None  # tells that all of a piece must wait for what follows
         self.done = False
         self.failed = False
 
@@ -58,7 +61,7 @@ class Machine(ABC):
 
     @abstractmethod
     def feed(self, text: str, start: int) -> int:
-        """Read from `start`; returns where reading stopped: at the latest where the name is known."""
+        """Read from `start`; returns where reading stopped. What is tentative is read no further than to its name."""
 
     def look(self) -> Look | None:
         """How to tell that a piece is argument text as it stands; None where every piece needs more than a look.
@@ -72,10 +75,6 @@ class Machine(ABC):
 
         -1 where only `feed` can tell; then nothing is taken. What is taken is appended to `said`.
         """
-        return -1
-
-    def waits(self, text: str) -> int:
-        """The same before the call is announced: 0 where all must wait for what follows, or -1."""
         return -1
 
     def taken(self) -> str:

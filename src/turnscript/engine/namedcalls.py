@@ -13,10 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 from turnscript.conversation import ToolCall
+from turnscript.engine.jsonmachine import JsonMachine
 from turnscript.engine.jsonscan import ValueScanner
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.numbering import Numbering
-from turnscript.engine.scanner import Look, Scanner, Unescaper, look_in_string
+from turnscript.engine.scanner import Scanner
 from turnscript.engine.spans import Writer
 from turnscript.jsontext import is_object, json_string
 
@@ -73,17 +74,17 @@ class NamedCall(PlainBody):
         return _NamedMachine(reading, self)
 
 
-class _NamedMachine(Machine):
+class _NamedMachine(JsonMachine):
     """Reads the name and the id up to their marks, then one JSON value, passed on as it comes if it is an object."""
 
     def __init__(self, reading: Reading, body: NamedCall) -> None:
-        super().__init__()
+        super().__init__(reading.escape)
         self._prefix, self._numbering = body.prefix, body.numbering
         self._strict = reading.lead is not None
         mark, id_mark, also_mark = body.mark, body.id_mark, ""
         if not self._strict:  # white space around a mark says nothing in what a model writes
             mark, id_mark, also_mark = mark.strip(), id_mark.strip(), body.also_mark.strip()
-        self._escape, self._mark, self._also_mark = reading.escape, mark, also_mark
+        self._mark, self._also_mark = mark, also_mark
         self._ends = dict.fromkeys([*reading.ends, *reading.closes], "")
         self._last = {**self._ends, **{one: one for one in (mark, also_mark) if one}}
         self._marks = Scanner({**self._last, **({id_mark: id_mark} if id_mark else {})})
@@ -91,8 +92,6 @@ class _NamedMachine(Machine):
         self._word: str | None = None
         self._value: ValueScanner | None = None
         self._string = False
-        self._unescaper = Unescaper(reading.escape)
-        self._in_string = look_in_string(reading.escape)
 
     def feed(self, text: str, start: int) -> int:
         position = start
@@ -146,6 +145,8 @@ class _NamedMachine(Machine):
             self._string, self.failed = text[start] == '"', text[start] not in '{"'
         if self.failed:
             return start
+        if self._live is not None:
+            self._catch_up(self._live)
         end = value.feed(text, start)
         piece = self._unescaper.feed(text[start:end])
         if value.done:
@@ -155,20 +156,8 @@ class _NamedMachine(Machine):
             self.said.append(piece)
             if not self._string:
                 self.deltas.append(piece)
+                self._live = value
         return end
-
-    def look(self) -> Look | None:
-        live = self._live()
-        return self._in_string if live is not None and live.kind == '"' and not self._unescaper.held else None
-
-    def certain(self, text: str) -> int:
-        live = self._live()
-        end = -1 if live is None else self._unescaper.certain(text)
-        return end if end >= 0 and live is not None and live.passes(text[:end]) else -1
-
-    def _live(self) -> ValueScanner | None:
-        """The scanner of arguments that are told as they come, once they have begun."""
-        return self._value if self.said and not self._string else None
 
     def fields(self) -> dict[str, Any] | None:
         arguments = "".join(self.said)

@@ -32,6 +32,8 @@ from turnscript.events import Event, MessageEnd, PartDelta, PartEnd
 class TurnParser(CallSteps):
     """Reads the inside of one turn, whole or in pieces."""
 
+    __slots__ = ()
+
     def feed(self, text: str | bytes) -> list[Event]:
         """More text; returns what is certain now. Bytes are UTF-8 and may be cut anywhere.
 
@@ -39,8 +41,9 @@ class TurnParser(CallSteps):
         """
         if type(text) is not str:
             text = self._decoded(text)
-        if self._quick is not None:
-            first, second, third, more = self._quick
+        look = self._quick
+        if look is not None:
+            first, second, third, more = look
             if (first not in text and second not in text and third not in text) or more(text) is None:
                 if not text:
                     return []
@@ -48,6 +51,10 @@ class TurnParser(CallSteps):
                 return [PartDelta(self._index, text, text)]
         if self._held:
             text = self._held + text
+        waits = self._waits
+        if waits is not None and waits(text):
+            self._held, self._quick = text, None
+            return []
         certain = self._certain
         if certain is not None and text and (end := certain(text)) >= 0:
             return self._pass_on(text, end)
@@ -57,12 +64,14 @@ class TurnParser(CallSteps):
 
     def _pass_on(self, text: str, end: int) -> list[Event]:
         """A text that is content up to `end`; the rest waits. No step is taken."""
-        self._held = text[end:]
-        machine = self._machine
-        self._quick = None if self._held else self._state.look if machine is None else machine.look()
-        if not end:
-            return []
-        text = text[:end]
+        if end != len(text):
+            self._held, self._quick = text[end:], None
+            if not end:
+                return []
+            text = text[:end]
+        else:
+            self._held = ""
+            self._quick = self._state.look if self._machine is None else self._machine.look()
         self._sink(text)
         return [PartDelta(self._index, text, text)]
 
@@ -114,10 +123,11 @@ class TurnParser(CallSteps):
             self._announce_call()
         if self._machine is not None:
             self._machine.deltas.clear()
-        self._quick = self._certain = None  # the start of what goes on is told first
+        self._quick = self._waits = self._certain = None  # the start of what goes on is told first
 
     def _run(self, text: str) -> list[Event]:
-        self._count_quick()
+        if len(self._sunk) != self._sunk_from:
+            self._count_quick()
         position, length = 0, len(text)
         while position < length:
             step = self._step
@@ -143,25 +153,24 @@ class TurnParser(CallSteps):
 
     def _look_ahead(self) -> None:
         """Choose how pieces are looked at before any step is taken: most are content, or go on with what is held."""
-        self._quick = self._certain = None
+        self._quick = self._waits = self._certain = None
         self._sunk_from = len(self._sunk)
         step = self._step
         if self._closing or self._uncounted or self._accounted:
             return
-        if step == self._text:
+        if step == self._call and self._machine is not None:
+            self._waits = self._machine.waits
+            if self._said and not self._pending:
+                self._sink_into(self._machine.said, self._machine.certain)
+                self._quick = None if self._held else self._machine.look()
+        elif step == self._text:
             if not self._skip and not self._pending and self._part is not None:
                 self._sink_into(self._texts, self._state.scanner.certain)
                 self._quick = None if self._held else self._state.look
-        elif step == self._call and self._machine is not None:
-            if not self._said:
-                self._certain = self._machine.waits
-            elif not self._pending:
-                self._sink_into(self._machine.said, self._machine.certain)
-                self._quick = None if self._held else self._machine.look()
         elif step == self._gap:
-            self._certain = self._state.scanner.waits
+            self._waits = self._state.scanner.waits
         elif step == self._after_call:
-            self._certain = self._states.closing(self._the_place()).scanner.waits
+            self._waits = self._states.closing(self._the_place()).scanner.waits
 
     def _sink_into(self, texts: list[str], certain: Callable[[str], int]) -> None:
         """Pieces that need no step go into a list. From where on they are not counted yet is kept."""
@@ -169,13 +178,11 @@ class TurnParser(CallSteps):
 
     def _count_quick(self) -> None:
         """Take note of the pieces that took no step."""
-        if len(self._sunk) == self._sunk_from:
-            return
-        pieces = self._sunk[self._sunk_from :]
+        text = "".join(self._sunk[self._sunk_from :])
         self._sunk_from = len(self._sunk)
-        self._offset += sum(map(len, pieces))
+        self._offset += len(text)
         if self._machine is not None:
-            self._call_raw += pieces
+            self._call_raw.append(text)
 
     def _gap(self, text: str, position: int) -> int:
         """Between segments: an opening, an end, or text."""
@@ -186,7 +193,8 @@ class TurnParser(CallSteps):
         found = scanner.near(text, position, space, self._closing)
         if found is not None:
             action = scanner.actions[found[0]]
-            self._between(text[position : found.end() - action.core], action)
+            if self._strict:
+                self._between(text[position : found.end() - action.core], action)
             before = self._read(text[position : found.start()])
             if self._group_raw:
                 self._group_raw.append(before)
@@ -198,7 +206,8 @@ class TurnParser(CallSteps):
         if not self._closing and scanner.hold(text, position) <= space:
             return position
         if space == length:
-            self._between(text[position:], None)
+            if self._strict:
+                self._between(text[position:], None)
             self._read(text[position:])
             return length
         return self._begin_text(text, position, space)
@@ -411,7 +420,7 @@ class TurnParser(CallSteps):
         elif step == self._after_call:
             self._miss_close(0, ended=True)
         elif step == self._gap:
-            if not self._held and not self._offset:
+            if self._strict and not self._held and not self._offset:
                 self._between("", None)
         elif step == self._text and self._place is not None and not self._place.segment.bare:
             self._unclosed_text(self._place)
@@ -426,9 +435,9 @@ class TurnParser(CallSteps):
             self._issue("unclosed_thinking", "the text ends inside a thought", len(self._held))
 
     def _between(self, space: str, action: Action | None) -> None:
-        """Strictly: white space between two segments may be a text that is empty, or of white space."""
+        """Strictly, white space between two segments may be a text that is empty, or of white space."""
         bare, kind = self._states.bare, self._state.kind
-        if not self._strict or bare is None or self._group is not None or (action and action.do is Do.LEAVE):
+        if bare is None or self._group is not None or (action and action.do is Do.LEAVE):
             return
         if action and action.place:  # the opening's own
             space = space.removesuffix(action.place.indent)

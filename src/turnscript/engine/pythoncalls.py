@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from turnscript.conversation import ToolCall
+from turnscript.engine.jsonmachine import JsonMachine
 from turnscript.engine.jsonscan import ValueScanner
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.recent import MB, recent
 from turnscript.engine.repeats import joined, lose_difference
-from turnscript.engine.scanner import Look, Unescaper, look_in_string
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
@@ -74,27 +74,17 @@ def _spelled(_key: str, value: str) -> str:
     return respace(value)
 
 
-class _Arguments(Machine):
+class _Arguments(JsonMachine):
     """Reads one argument after the other, up to the closing parenthesis. Values pass on as they come."""
 
     def __init__(self, reading: Reading) -> None:
-        super().__init__()
+        super().__init__(reading.escape)
         self.name = reading.head.get("name")
         self._state: Callable[[str, int], int] = self._before_key
         self._scanner = ValueScanner()
         self._key: list[str] = []
         self._word: list[str] | None = None  # a value without quotes or brackets, which is known at its end
         self._count = 0
-        self._unescaper = Unescaper(reading.escape)
-        self._in_string = look_in_string(reading.escape)
-
-    def look(self) -> Look | None:
-        inside = self._state == self._value and self._scanner.kind == '"' and not self._unescaper.held
-        return self._in_string if inside else None
-
-    def certain(self, text: str) -> int:
-        end = self._unescaper.certain(text) if self._state == self._value and self._word is None else -1
-        return end if end >= 0 and self._scanner.passes(text[:end]) else -1
 
     def feed(self, text: str, start: int) -> int:
         position = start
@@ -110,16 +100,11 @@ class _Arguments(Machine):
         arguments = "".join(self.said)
         return {"arguments": arguments} if is_object(arguments) else None
 
-    def _say(self, text: str) -> None:
-        if text:
-            self.said.append(text)
-            self.deltas.append(text)
-
     def _before_key(self, text: str, position: int) -> int:
         """A key, or the end."""
         self._key = []
         if text[position] == ")":
-            self._say("}" if self._count else "{}")
+            self._pass_on("}" if self._count else "{}")
             self.done = True
             return position + 1
         if text[position] == '"':
@@ -152,17 +137,20 @@ class _Arguments(Machine):
         return position + (not self.failed)
 
     def _before_value(self, text: str, position: int) -> int:
-        self._say(f"{', ' if self._count else '{'}{''.join(self._key)}: ")
+        self._pass_on(f"{', ' if self._count else '{'}{''.join(self._key)}: ")
         self._count += 1
         self._word = None if text[position] in '"{[' else []
         self._scanner, self._state = ValueScanner(), self._value
+        self._live = self._scanner if self._word is None else None
         return position
 
     def _value(self, text: str, position: int) -> int:
+        if self._live is not None:
+            self._catch_up(self._live)
         end = self._scanner.feed(text, position)
         self.failed = self._scanner.failed
         if self._word is None:
-            self._say(self._unescaper.feed(text[position:end]))
+            self._pass_on(self._unescaper.feed(text[position:end]))
         else:
             self._word.append(text[position:end])
         if self._scanner.done:
@@ -170,12 +158,12 @@ class _Arguments(Machine):
         return end
 
     def _end_value(self) -> None:
-        self._say(self._unescaper.close())
+        self._pass_on(self._unescaper.close())
         word = "".join(self._word or ())
         if word in _PYTHON_WORDS:
             self._odd()
-        self._say(_PYTHON_WORDS.get(word, word))
-        self._state = self._behind_value
+        self._pass_on(_PYTHON_WORDS.get(word, word))
+        self._state, self._live = self._behind_value, None
 
     def _behind_value(self, text: str, position: int) -> int:
         if text[position] == ",":

@@ -4,7 +4,7 @@ Theory of operation. `find` looks for the first literal, the longest one at its 
 of the text is the beginning of a literal or of an escape: so much waits for the next piece, and never more than the
 longest literal. Everything before it is final. A match that starts after such a place waits too, so that whatever the
 pieces are, the result is that of the whole text. `certain` and `waits` tell at one look what the two come to,
-where that is nothing but text, or nothing yet.
+where that is nothing but text, or nothing yet: whichever stands first, a literal or a beginning of one at the end.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Scanner(Generic[Action]):
         self.trigger = re.compile(_beginnings(begun)).search
         self.look = look_for({literal[0] for literal in begun}, self.trigger)
         self._partial = re.compile(_partials(ordered, rules))
+        self._next = re.compile(_whole_or_begun(short, begun, rules)).search
         leads = max((len(lead) for lead, _ in rules), default=0)
         self._name = max((len(name) for _, names in rules for name in names), default=0)
         self._escaped = re.compile(_escapes(rules) or r"(?!)").finditer
@@ -56,14 +57,16 @@ class Scanner(Generic[Action]):
         first = {literal[: len(literal) - len(literal.lstrip()) + 1] for literal in ordered}
         self._needles = tuple(one for one in first if not any(other in one for other in first - {one}))
         self._before = max([1, *map(len, first)]) - 1
-        self._waiting = re.compile(rf"[ \t\r\n]{{0,{WIDEST - 1}}}(?:{_partials(ordered, ())}|)").fullmatch
+        waiting = re.compile(rf"[ \t\r\n]{{0,{WIDEST - 1}}}(?:{_partials(ordered, ())}|)").fullmatch
+        self._nested = any(one.lstrip() in other[:-1] for one in ordered for other in begun)
+        # Whether all of a text, but for white space before it, may yet become a literal, and none stands in it.
+        self.waits: Callable[[str], object] = self._waits if self._nested else waiting
+        self._waiting = waiting
 
     def find(self, text: str, start: int, closing: bool) -> re.Match[str] | None:
         """The first literal from `start` on that is certain: no longer one can begin before or at it any more."""
         match = self._search(text, self._first(text, start) if len(text) - start > _LONG else start)
-        if match is None or closing or match.end() + self._window <= len(text):
-            return match
-        return match if match.start() < self.hold(text, start) else None
+        return match if match is None or closing or self._is_certain(text, start, match) else None
 
     def _earliest(self, text: str, start: int = 0, end: int = maxsize) -> re.Match[str] | None:
         """The first literal, the longest at its place, where some are long."""
@@ -85,19 +88,27 @@ class Scanner(Generic[Action]):
         match = self._search(text, start, last + self._window)
         if match is None or match.start() > last:
             return None
-        if closing or match.end() + self._window <= len(text) or match.start() < self.hold(text, start):
-            return match
-        return None
+        return match if closing or self._is_certain(text, start, match) else None
+
+    def _is_certain(self, text: str, start: int, match: re.Match[str]) -> bool:
+        """Whether no longer literal, nor an escape, can begin before or at a match any more."""
+        if match.end() + self._window <= len(text) or not (self._nested or "\\" in text):
+            return True
+        return match.start() < self.hold(text, start)
 
     def certain(self, text: str) -> int:
         """How much of a text is content as it stands, where the rest may become a literal; -1: not so easy to tell."""
-        if self.trigger(text) is None:
+        if (self._long or len(text) > _LONG) and self.trigger(text) is None:  # which is soon found where signs are rare
             return len(text)
-        return -1 if "\\" in text or self._search(text) is not None else self.hold(text, 0)
+        if self._long:
+            return -1
+        found = self._next(text)
+        if found is None:
+            return len(text)
+        return found.start() if found.lastindex is None else -1
 
-    def waits(self, text: str) -> int:
-        """0 where all of a text, but for white space before it, may yet become a literal; -1 where more is known."""
-        return 0 if self._waiting(text) is not None and self._search(text) is None else -1
+    def _waits(self, text: str) -> bool:
+        return self._waiting(text) is not None and self._search(text) is None
 
     def hold(self, text: str, start: int) -> int:
         """From where on `text` may be the beginning of something; its length if nothing is."""
@@ -171,23 +182,33 @@ def _escapes(rules: Iterable[tuple[str, tuple[str, ...]]]) -> str:
     )
 
 
-def _prefixes(literals: Iterable[str]) -> str:
+def _whole_or_begun(literals: Iterable[str], begun: Iterable[str], rules: Iterable[tuple[str, tuple[str, ...]]]) -> str:
+    """A pattern for whole literals and escapes, each with a group that is empty, and for beginnings at the end."""
+    patterns = [f"{re.escape(literal)}()" for literal in literals]
+    patterns += [f"(?:{whole})()" for whole in [_escapes(rules)] if whole]
+    patterns += [prefixes for prefixes in [_prefixes(begun, r"\Z")] if prefixes]
+    for lead, names in rules:
+        patterns.append(rf"{re.escape(lead)}\\{{1,{_SLASHES}}}(?:{_prefixes(names)}|)\Z")
+    return "|".join(patterns) or r"(?!)"
+
+
+def _prefixes(literals: Iterable[str], behind: str = "") -> str:
     """A pattern for every proper prefix of the literals, not the empty one, and none that is too long for a pattern."""
     tree: dict[str, object] = {}
     for literal in literals:
         node = tree
         for character in literal[:-1][:_DEEPEST]:
             node = node.setdefault(character, {})  # type: ignore[assignment]
-    return _branches(tree)
+    return _branches(tree, behind)
 
 
-def _branches(tree: Mapping[str, object]) -> str:
+def _branches(tree: Mapping[str, object], behind: str = "") -> str:
     """Prefixes from here on, each character's rest optional."""
     branches = []
     for character, below in tree.items():
         rest = _branches(below)  # type: ignore[arg-type]
         # An empty branch says the same as a question mark, and is tried in half of the time.
-        branches.append(re.escape(character) + (f"(?:{rest}|)" if rest else ""))
+        branches.append(re.escape(character) + (f"(?:{rest}|)" if rest else "") + behind)
     return "|".join(branches)
 
 
@@ -223,6 +244,8 @@ class Unescaper:
 
     def close(self) -> str:
         """What was held back."""
+        if not self.held:
+            return ""
         text, self.held = self.held, ""
         return self._escape.remove(text)
 
@@ -235,9 +258,15 @@ def scanner_of(escape: Escape) -> Scanner[None]:
 
 @lru_cache(maxsize=256)
 def look_in_string(escape: Escape) -> Look:
-    """The look for what makes a piece of a JSON string more than that: its end, half an escape, a tag's beginning."""
-    leads = "".join(sorted({re.escape(lead[0]) for lead, _ in escape.rules}))
-    escaped = f"[^{leads}]" if leads else "."
+    """The look for what makes a piece of a JSON string more than that: what may be its end, or begin an escape.
+
+    Whether a quote ends the string can be told from the backslashes before it, unless the piece begins with those.
+    """
+    signs = sorted({lead[0] for lead, _ in escape.rules})
+    begun, leads = _beginnings(f"{lead}\\" for lead, _ in escape.rules), "".join(map(re.escape, signs))
+    lead, other = (f"[{leads}]", f"[^{leads}]") if leads else ("(?!)", ".")
     plain = rf'[^"\\{leads}]*+'  # a run of its own, because an alternative is tried anew for each character
-    more = re.compile(rf'{plain}(?:\\{escaped}{plain})*+["\\{leads}]', re.DOTALL).match
-    return look_for(['"', "\\", *(lead[0] for lead, _ in escape.rules)], more)
+    plain = rf"{plain}(?:\\{other}{plain})*+"
+    odd = rf"(?:\\(?={lead})|(?!{begun}){lead}){plain}"  # what is rare
+    more = re.compile(rf'\\*+{plain}(?:"|{begun}|{odd}(?>(?:{odd})*)(?:"|{begun}))', re.DOTALL).match
+    return look_for(['"', *signs], more)

@@ -104,26 +104,28 @@ class States:
         self._joints = {**layout.document.also_joined, **layout.document.joints}
         self.bare = next((place for place in self.places if place.segment.bare), None)
         self._gaps: dict[tuple[str, int], State] = {}
-        self._texts: dict[int, State] = {}
-        self._closings: dict[int, State] = {}
-        self._tags: dict[int, Tags] = {}
+        self._texts: dict[Place, State] = {}
+        self._closings: dict[Place, State] = {}
+        self._tags: dict[Place, Tags] = {}
 
     def gap(self, kind: str, group: Group | None = None) -> State:
         """Between two segments, after one of `kind`; inside a group if there is one."""
         key = (kind, id(group))
-        if key not in self._gaps:
+        state = self._gaps.get(key)
+        if state is None:
             literals = dict(self._in_group(group) if group else self._openings(kind, spaced=False))
-            self._gaps[key] = State(literals | self._ends(), kind, self.layout.escape)
-        return self._gaps[key]
+            state = self._gaps[key] = State(literals | self._ends(), kind, self.layout.escape)
+        return state
 
     def text(self, place: Place) -> State:
         """Inside the text of a segment."""
-        if id(place) not in self._texts:
+        state = self._texts.get(place)
+        if state is None:
             literals, own = self._text_literals(place, self._client()), None
             if self._stops:
                 own = Scanner(self._text_literals(place, {}), place.escape)
-            self._texts[id(place)] = State(literals, place.kind, place.escape, place, own)
-        return self._texts[id(place)]
+            state = self._texts[place] = State(literals, place.kind, place.escape, place, own)
+        return state
 
     def rest(self, place: Place) -> State:
         """Inside a text that goes on to the end of the turn, whatever stands in it."""
@@ -132,21 +134,23 @@ class States:
 
     def closing(self, place: Place) -> State:
         """Behind the payload of a call, or in one that went wrong: its closing, and all that ends a turn."""
-        if id(place) not in self._closings:
+        state = self._closings.get(place)
+        if state is None:
             literals = self._ends() | self._closes(place)
-            self._closings[id(place)] = State(literals, place.kind, place.escape)
-        return self._closings[id(place)]
+            state = self._closings[place] = State(literals, place.kind, place.escape)
+        return state
 
     def tags(self, place: Place) -> Tags:
         """What a payload ends at."""
-        if id(place) not in self._tags:
+        tags = self._tags.get(place)
+        if tags is None:
             ends, core = dict.fromkeys(literal.strip() for literal in self._ends()), place.close.strip()
-            self._tags[id(place)] = Tags(
+            tags = self._tags[place] = Tags(
                 tuple(literal for literal in ends if place.escape.holds(literal)),
                 (core, *place.segment.also_closed_by) if core else (),
                 place.close[: place.close.find(core)],
             )
-        return self._tags[id(place)]
+        return tags
 
     def joint(self, before: str, after: str) -> str:
         """What a table puts between two kinds; empty if nothing."""

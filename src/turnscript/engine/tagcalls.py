@@ -139,16 +139,10 @@ class _TagMachine(ParameterReader):
         self._space = body.value_close[: len(body.value_close) - len(body.value_close.lstrip())]
         self._first = False  # whether a value has just begun
         self._kept = ""  # white space that is of the value, or of its closing
-        self._state = self._name
+        self._state, self.waits = self._name, None
 
     def look(self) -> Look | None:
         return None
-
-    def certain(self, text: str) -> int:
-        return -1
-
-    def waits(self, text: str) -> int:
-        return -1
 
     @property
     def streams(self) -> bool:

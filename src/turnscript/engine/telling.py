@@ -33,6 +33,61 @@ class Malformed(Exception):
 class Teller(OneStream, ABC):
     """The state of a parser. Text that was read waits in `_pending` until an event takes it as its `raw`."""
 
+    # Python keeps thirty attributes at hand, and finds more of them in a dictionary. Every piece asks for several.
+    __slots__ = (
+        "_accounted",
+        "_again",
+        "_breaks",
+        "_call_part",
+        "_call_raw",
+        "_calls",
+        "_certain",
+        "_closing",
+        "_decoder",
+        "_end_kind",
+        "_events",
+        "_finish",
+        "_flattened",
+        "_group",
+        "_group_raw",
+        "_head",
+        "_head_end",
+        "_held",
+        "_index",
+        "_issues",
+        "_machine",
+        "_may_stay_open",
+        "_met_stop",
+        "_offset",
+        "_opened",
+        "_part",
+        "_payload_at",
+        "_pending",
+        "_place",
+        "_quick",
+        "_said",
+        "_seeding",
+        "_sink",
+        "_skip",
+        "_state",
+        "_states",
+        "_step",
+        "_stop",
+        "_strict",
+        "_sunk",
+        "_sunk_from",
+        "_tail",
+        "_tail_at",
+        "_texts",
+        "_tools",
+        "_uncounted",
+        "_waits",
+        "_within",
+        "lead",
+        "stays_open",
+        "stops",
+    )
+
     def __init__(
         self, states: States, tools: Mapping[str, Tool] | None, strict: bool = False, may_stay_open: bool = False
     ) -> None:
@@ -82,7 +137,9 @@ class Teller(OneStream, ABC):
         self._state: State = states.gap("")
         self._step: Callable[[str, int], int] = self._gap
         self._quick: Look | None = None  # tells which pieces are text and nothing more
-        self._certain: Callable[[str], int] | None = None  # how much of any piece, with what is held, is text; -1: more
+        # With what is held: whether all of a piece waits on, and how much of it is text; -1: more than that.
+        self._waits: Callable[[str], object] | None = None
+        self._certain: Callable[[str], int] | None = None
         self._sunk = self._texts  # where such pieces go, and from where on they are not counted yet
         self._sunk_from = 0
         self._sink: Callable[[str], None] = self._texts.append

@@ -117,25 +117,21 @@ class ParameterReader(Machine):
         self._kind: Kind = "either"
         self._value: list[str] = []
         self._unescaper = Unescaper(reading.escape)
+        self.waits = self._wait
 
     def look(self) -> Look | None:
         string = self._kind == "string" and self._begins is None
         inside = string and self._state == self._inside and not self._unescaper.held
         return _PLAIN if inside else None
 
-    def certain(self, text: str) -> int:
-        return self.waits(text)
-
-    def waits(self, text: str) -> int:
+    def _wait(self, text: str) -> bool:
         if len(text) > _FURTHEST:
-            return -1
+            return False
         if self._state == self._inside:
-            waits = self._waits_inside(text)
-        elif self._state == self._header:
-            waits = text.find(">", len(self._open)) < 0
-        else:
-            waits = self._followers.may_come_at(text, 0) and not text.startswith((self._end, self._again, self._open))
-        return 0 if waits else -1
+            return self._waits_inside(text)
+        if self._state == self._header:
+            return text.find(">", len(self._open)) < 0
+        return self._followers.may_come_at(text, 0) and not text.startswith((self._end, self._again, self._open))
 
     def _waits_inside(self, text: str) -> bool:
         """Whether a piece of a value changes nothing yet: a tag that may end it goes on, or it is told when it ends."""
