@@ -23,7 +23,7 @@ from turnscript.engine.numbering import ids_of
 from turnscript.engine.openings import opening_of
 from turnscript.engine.past import Past
 from turnscript.engine.read_turns import TIGHT, tightened
-from turnscript.engine.replay import Generated, Replays, closing_of, hides, without
+from turnscript.engine.replay import Generated, Replays, closing_of, hides
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Glue, Literal, Writer
 from turnscript.engine.speakers import speaker_at
 from turnscript.engine.standing import shows_its_end, stand
@@ -203,14 +203,14 @@ class Composer:
             behind = self.layout.place_for(item)
             if behind is not None and not self.past.hides(behind, at):
                 out.item = at
-                if not place.is_ended(text) and self.are_joined(place.kind, item):
+                if self.are_joined(place.kind, item) and not place.is_ended(text):
                     after = behind
                 break
         else:
             out.item = -1
         closing = closing_of(self.layout, place, after)
         shared = closing.shared(text)
-        self._write_literals(without(closing.literals, shared) if shared else closing.literals)
+        self.write_literals(closing.rest(shared))
         out.item = -1
         self.joined = after is not None
         if after is None:
@@ -358,10 +358,10 @@ class Composer:
         if self.place is not None:
             self.unclosed = self.place if self.place.unclosed else None
             if self.place.ending:
-                self._write_literals(self.place.ending)
+                self.write_literals(self.place.ending)
             self.ended, self.place = self.place.turn, None
 
-    def _write_literals(self, literals: Iterable[Literal]) -> None:
+    def write_literals(self, literals: Iterable[Literal]) -> None:
         """What stands between the last item and the one that is written."""
         out = self.out
         for text, trainable, before in literals:
@@ -388,7 +388,7 @@ class Composer:
         """Go on in the turn, up to the segment's own opening."""
         assert self.place is not None
         literals = self.layout.joint(self.place, place)
-        self._write_literals(literals if grouped else literals[:-1])
+        self.write_literals(literals if grouped else literals[:-1])
 
     def begin_turn(self, place: Place, item: Item | None = None, grouped: bool = True) -> None:
         """Open a turn of a segment's speaker, up to the segment's own opening."""
@@ -412,7 +412,7 @@ class Composer:
         if self.separated:
             self.separated = False
         elif self.unclosed is not None:
-            self._write_literals([self.layout.separator(self.unclosed, place)])
+            self.write_literals([self.layout.separator(self.unclosed, place)])
         elif self.document.separator:
             self.out.trainable = False
             self.out.control(self.document.separator)
