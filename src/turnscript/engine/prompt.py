@@ -310,7 +310,7 @@ def _cores(stops: tuple[str, ...]) -> tuple[str, ...]:
 def _goes_on(request: Request) -> bool:
     """Whether the last item is a text that the answer goes on from."""
     last = request.items[-1] if request.items else None
-    return isinstance(last, Assistant) and last.open
+    return last is not None and last.open and isinstance(last, Assistant)
 
 
 def _declared(tools: Iterable[Tool]) -> dict[str, Tool]:
