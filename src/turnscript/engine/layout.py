@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise, product, zip_longest
 from operator import attrgetter
@@ -126,8 +126,8 @@ class Place:
         self.protect = escape.apply
         # What a text must hold to need protection: the one lead, anything, or what no text can hold.
         self.lead_of_tags = escape.leads[0] if len(escape.leads) == 1 else "" if escape.leads else "\udfff"
-        silence = _silence(segment, turn)
         reads_content = self.body.plain and "content" in segment.item.__struct_fields__
+        silence = _silence(segment, turn, () if reads_content else segment.body.carries)
         # The text of an item that says one and nothing else; None for all others.
         self.only_text: Callable[[Any, Writer], str | None] = (
             eval(f"lambda item, out: {_ONE_TEXT} and {silence} else None", {"Text": Text})
@@ -410,19 +410,17 @@ def _global_literals(document: Document) -> Iterator[str]:
 _ONE_TEXT = "part.text if len(content := item.content) == 1 and type(part := content[0]) is Text and not part.extra"
 
 
-def _silence(segment: Segment, turn: Turn) -> str:
-    """The condition, as Python, that an `item` says nothing beside a text, and is complete.
-
-    Every item is asked that. Written out, it takes a third of the time of an `attrgetter` and a comparison.
+def _silence(segment: Segment, turn: Turn, carried: Iterable[str]) -> str:
+    """The condition, as Python, that an `item` says nothing beside a text, and is complete. All items are asked, and
+    written out it takes a third of an `attrgetter` and a comparison. `carried`: what the text is made of.
     """
-    shown = {"content", "at", "seal", *segment.body.carries}
-    fields = [field for field in segment.item.__struct_fields__ if field not in shown]
+    hidden = {"content", "at", "seal", *carried}
     if turn.speaks:
-        fields = [field for field in fields if field != "raw"]
+        hidden.add("raw")
         if segment.kind in ("tool_result", "tool_call"):
             told = {field for one in segment.attributes for field in (one.path, one.fallback) if one.written}
-            fields = [field for field in fields if field in told or field not in ("id", "name")]
-    return " and ".join(map(_is_silent, fields))
+            hidden |= {"id", "name"} - told
+    return " and ".join([_is_silent(field) for field in segment.item.__struct_fields__ if field not in hidden])
 
 
 def _is_silent(field: str) -> str:
