@@ -56,6 +56,7 @@ class Thought(PlainBody):
 
     literals: tuple[str, ...] = (PART_TAG,)
     carries: tuple[str, ...] = ("summary",)
+    plain = True
 
     def attributes(self, item: Thinking, archive: bool) -> Mapping[str, str]:
         """`parts=0` where there is no text at all and neither a proof nor a hint tells why."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-
-from msgspec import Struct
+from typing import NamedTuple
 
 from turnscript.conversation import Item, ToolCall, ToolResult
 
@@ -13,22 +12,17 @@ _GENERATED = re.compile(r"call_auto_([0-9]{3,15})")
 """An id as they are generated for calls that have none (requirements D-X-7)."""
 
 
-class Earlier(Struct, frozen=True):
-    """The items of one part of a session, and the parts before it.
-
-    `count`: how many items there are in all, `calls`: how many of them are calls. `waiting`: how many calls among them
-    no result stands for. `ahead`: the numbers in generated ids that as many calls have not reached yet.
+class _Counts(NamedTuple):
+    """Of all items up to the end of a part: how many calls no result stands for, how many calls there are, and the
+    numbers in generated ids that as many calls have not reached yet.
     """
 
-    items: Sequence[Item] = ()
-    before: Earlier | None = None
-    count: int = 0
     waiting: int = 0
     calls: int = 0
     ahead: frozenset[int] = frozenset()
 
-    def then(self, items: Sequence[Item]) -> Earlier:
-        """The same with more items behind it."""
+    def then(self, items: Sequence[Item]) -> _Counts:
+        """The same with more items behind them."""
         waiting, said = self.waiting, []
         for item in items:
             if isinstance(item, ToolCall):
@@ -37,15 +31,55 @@ class Earlier(Struct, frozen=True):
             elif isinstance(item, ToolResult) and waiting:
                 waiting -= 1
         if not said:
-            return Earlier(items, self, self.count + len(items), waiting, self.calls, self.ahead)
+            return _Counts(waiting, self.calls, self.ahead)
         calls = self.calls + len(said)
-        ahead = frozenset([number for number in (*self.ahead, *_numbers(said)) if number > calls])
-        return Earlier(items, self, self.count + len(items), waiting, calls, ahead)
+        return _Counts(waiting, calls, frozenset([one for one in (*self.ahead, *_numbers(said)) if one > calls]))
+
+
+class Earlier:
+    """The items of one part of a session, and the parts before it. `count`: how many items there are in all.
+
+    Most formats ask for no more, so calls are counted when somebody does, from the last part that was counted.
+    """
+
+    __slots__ = ("_known", "before", "count", "items")
+
+    def __init__(self, items: Sequence[Item] = (), before: Earlier | None = None) -> None:
+        self.items = items
+        self.before = before
+        self.count: int = len(items) if before is None else before.count + len(items)
+        self._known = _Counts() if before is None else None
+
+    def then(self, items: Sequence[Item]) -> Earlier:
+        """The same with more items behind it."""
+        return Earlier(items, self)
+
+    @property
+    def waiting(self) -> int:
+        """How many calls there are that no result stands for."""
+        return self._counts().waiting
+
+    @property
+    def calls(self) -> int:
+        """How many calls there are."""
+        return self._counts().calls
+
+    def _counts(self) -> _Counts:
+        parts: list[Earlier] = []
+        part = self
+        while part._known is None and part.before is not None:
+            parts.append(part)
+            part = part.before
+        known = part._known or _Counts()
+        for one in reversed(parts):
+            known = one._known = known.then(one.items)
+        return known
 
     def next_id(self) -> str:
         """The id of the next call, as ids are generated: its number, those in use skipped."""
-        number = self.calls + 1
-        while number in self.ahead:
+        _, calls, ahead = self._counts()
+        number = calls + 1
+        while number in ahead:
             number += 1
         return f"call_auto_{number:03d}"
 

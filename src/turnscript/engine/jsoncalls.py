@@ -67,13 +67,13 @@ class JsonCall(PlainBody):
             text = f'{text[:-1]}{comma}"id"{colon}{json_string(item.id)}}}'
         out.content(text)
 
-    def only_text(self, others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
+    def only_text(self, silent: Callable[[Any], bool]) -> Callable[[Any, Writer], str | None]:
         """The object, for a call that has nothing but name and arguments."""
         if self._ids:
-            return super().only_text(others, silent)
+            return super().only_text(silent)
 
         def only_text(item: ToolCall, out: Writer) -> str | None:
-            if others(item) != silent:
+            if not silent(item):
                 return None
             text, respaced = _call_text(self, item.name, item.arguments)
             if respaced and not item.at:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise, product, zip_longest
 from operator import attrgetter
 from typing import Any
 
-from turnscript.conversation import Assistant, Item, System, Thinking, ToolCall, ToolResult, ToolsChange
+from turnscript.conversation import Assistant, Item, System, Text, Thinking, ToolCall, ToolResult, ToolsChange
 from turnscript.engine.attributes import unhinted
 from turnscript.engine.escape import AUTO, POLICIES, Escape, rules_of, tags_in
 from turnscript.engine.spans import TRAINABLE, Glue, Literal, Writer
@@ -39,6 +39,44 @@ class Place:
     `behind_text` and `behind`: what stands between an item here and the next, with and without this one's closing.
     """
 
+    __slots__ = (
+        "_nothing",
+        "_unshown",
+        "begin",
+        "begins_plainly",
+        "behind",
+        "behind_text",
+        "body",
+        "close",
+        "closing",
+        "end",
+        "ending",
+        "ends_late",
+        "escape",
+        "group_open",
+        "head_end",
+        "indent",
+        "kind",
+        "lead",
+        "lead_of_tags",
+        "may_stay_open",
+        "model",
+        "only_text",
+        "open",
+        "own_attributes",
+        "plain_head",
+        "protect",
+        "said",
+        "segment",
+        "speaks",
+        "turn",
+        "turn_attributes",
+        "turn_head_end",
+        "unclosed",
+        "unhinted_attributes",
+        "unseen_if_empty",
+        "unshown_fields",
+    )
     behind_text: Glues
     behind: Glues
 
@@ -88,9 +126,14 @@ class Place:
         self.protect = escape.apply
         # What a text must hold to need protection: the one lead, anything, or what no text can hold.
         self.lead_of_tags = escape.leads[0] if len(escape.leads) == 1 else "" if escape.leads else "\udfff"
-        self.others, self.silent = _everything_else(segment, turn)
         reads_content = self.body.plain and "content" in segment.item.__struct_fields__
-        self.only_text = None if reads_content else self.body.only_text(self.others, self.silent)
+        silence = _silence(segment, turn, () if reads_content else segment.body.carries)
+        # The text of an item that says one and nothing else; None for all others.
+        self.only_text: Callable[[Any, Writer], str | None] = (
+            eval(f"lambda item, out: {_ONE_TEXT} and {silence} else None", {"Text": Text})
+            if reads_content
+            else self.body.only_text(eval(f"lambda item: {silence}"))
+        )
         self._unshown, self.unshown_fields = _getter(segment, turn)
         self._nothing = tuple(_NOTHING.get(field) for field in self.unshown_fields)
 
@@ -151,7 +194,7 @@ class Layout:
         head = f"{place.open}{place.head_end}"
         close = [(before.close, before.model, True)] if closing else []
         if (before.kind, place.kind) in self.joints:
-            return Glue([*close, *self.joint(before, place), (head, place.model, False)], place.model)
+            return Glue([*close, *self.joint(before, place), (head, place.model, False)])
         begin, head = place.begin if place.turn.is_marked(before.turn) else "", f"{place.lead}{head}"
         stop = self.stop_in(begin or head) if before.ends_late else 0
         own = before.model and self.goes_on(before.turn, place)
@@ -166,8 +209,7 @@ class Layout:
                 (place.group_open, place.model, False),
                 ("" if begin else head[:stop], True, True),
                 (head if begin else head[stop:], place.model and (before.model or self.opens(place)), False),
-            ],
-            place.model,
+            ]
         )
 
     def first_glue(self, place: Place, separated: bool) -> Glue:
@@ -179,8 +221,7 @@ class Layout:
                 (place.begin, False, False),
                 (place.group_open, place.model, False),
                 (head, place.model and self.opens(place), False),
-            ],
-            place.model,
+            ]
         )
 
     def goes_on(self, before: Turn | None, place: Place) -> bool:
@@ -366,16 +407,27 @@ def _global_literals(document: Document) -> Iterator[str]:
         yield from (tag for segment in turn.also_read for tag in tags_in(segment.open))
 
 
-def _everything_else(segment: Segment, turn: Turn) -> tuple[Callable[[Any], Any], Any]:
-    """All that an item may say beside a text, and what it gives if it says nothing and is complete."""
-    shown = {"content", "at", "seal", *segment.body.carries}
-    fields = [field for field in segment.item.__struct_fields__ if field not in shown]
+_ONE_TEXT = "part.text if len(content := item.content) == 1 and type(part := content[0]) is Text and not part.extra"
+
+
+def _silence(segment: Segment, turn: Turn, carried: Iterable[str]) -> str:
+    """The condition, as Python, that an `item` says nothing beside a text, and is complete. All items are asked, and
+    written out it takes a third of an `attrgetter` and a comparison. `carried`: what the text is made of.
+    """
+    hidden = {"content", "at", "seal", *carried}
     if turn.speaks:
-        fields = [field for field in fields if field != "raw"]
+        hidden.add("raw")
         if segment.kind in ("tool_result", "tool_call"):
             told = {field for one in segment.attributes for field in (one.path, one.fallback) if one.written}
-            fields = [field for field in fields if field in told or field not in ("id", "name")]
-    return attrgetter(*fields), tuple(_NOTHING.get(field) for field in fields)
+            hidden |= {"id", "name"} - told
+    return " and ".join([_is_silent(field) for field in segment.item.__struct_fields__ if field not in hidden])
+
+
+def _is_silent(field: str) -> str:
+    nothing = _NOTHING.get(field)
+    if nothing is None:
+        return f"item.{field} is None"
+    return f"item.{field} == {nothing!r}" if nothing else f"not item.{field}"
 
 
 def _getter(segment: Segment, turn: Turn) -> tuple[Callable[[Any], Any], tuple[str, ...]]:

@@ -122,10 +122,10 @@ class PlainBody:
         """Whether the empty text would be written: no."""
         return False
 
-    def only_text(self, others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
+    def only_text(self, silent: Callable[[Any], bool]) -> Callable[[Any, Writer], str | None]:
         """A function that gives the payload of an item that says nothing else, as text; None for all others.
 
-        `others` gives all that the item may say beside its payload, and `silent` is what that is if it says nothing.
+        `silent`: whether an item says nothing beside its payload.
         """
         return _none
 

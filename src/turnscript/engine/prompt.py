@@ -18,12 +18,10 @@ from turnscript.conversation import (
     ToolChoice,
     ToolsChange,
 )
-from turnscript.engine.attributes import attribute_text
+from turnscript.engine.continuing import answer_opening, continued, opened
 from turnscript.engine.correlate import names_of
-from turnscript.engine.earlier import Earlier
 from turnscript.engine.escape import AUTO
 from turnscript.engine.fill import unfilled
-from turnscript.engine.layout import Place
 from turnscript.engine.names import name_line
 from turnscript.engine.numbering import ids_of
 from turnscript.engine.parse import TurnParser
@@ -96,10 +94,10 @@ class Prompt:
         self.offered: dict[str, Tool] = offered
         if goes_on:
             forced = None
-            self._seed, self.prefill, self._missing = _continued(composer, request)
+            self._seed, self.prefill, self._missing = continued(composer, request)
         else:
             forced = None if thinks else _must_call(composer, request, offered)
-            self._seed, self.prefill, self._missing = _opened(composer, request, thinks, forced)
+            self._seed, self.prefill, self._missing = opened(composer, request, thinks, forced)
         self._count = len(out.pieces)
         generation = composer.document.generation
         self.stops: list[str] = list(generation.stops_with_tools if offered else generation.stops)
@@ -221,14 +219,8 @@ def bare_parser(document: Document, tools: Sequence[Tool] | None, prefill: str, 
     names = _names(document, offered or ())
     states = states_of(document, model_turn(document), False, tuple(stops), tools is None or len(tools) > 0, names)
     turn = TurnParser(states, offered)
-    turn.seed(prefill or _answer_opening(document))
+    turn.seed(prefill or answer_opening(document))
     return turn
-
-
-def _answer_opening(document: Document) -> str:
-    """What a prompt writes of an answer's opening."""
-    answer, prefill = document.segment(document.generation.kind), document.generation.answer_prefill
-    return f"{answer.open}{answer.head_end}" if prefill is None else prefill
 
 
 @lru_cache(maxsize=64)
@@ -295,7 +287,7 @@ def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, 
     out.generated(raw)
     start = len(out.pieces)
     shared = composer.close_generated(raw, items, first + before)
-    if not shared and raw.rstrip().endswith(tuple(stop.strip() for stop in prompt.stops)):
+    if not shared and raw.rstrip().endswith(_cores(tuple(prompt.stops))):
         del out.pieces[count:], out.marks[marks:]
         return None
     if prompt.spelling is not None:
@@ -309,100 +301,16 @@ def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, 
     return Prompt(composer, request, prompt._thinks, offered, start, prompt.spelling)
 
 
+@lru_cache(maxsize=64)
+def _cores(stops: tuple[str, ...]) -> tuple[str, ...]:
+    """Stop strings without white space around them."""
+    return tuple(map(str.strip, stops))
+
+
 def _goes_on(request: Request) -> bool:
     """Whether the last item is a text that the answer goes on from."""
     last = request.items[-1] if request.items else None
-    return isinstance(last, Assistant) and last.open
-
-
-def _continued(composer: Composer, request: Request) -> tuple[str, str, str]:
-    """A last assistant text that is open goes on: its own text is the prefill. Returns what `_opened` does."""
-    index = composer.earlier.count + len(request.items) - 1
-    spans = [span for span in composer.out.spans if span.item == index]
-    text = "".join([span.text for span in spans if not span.control])
-    turn = composer.layout.places[Assistant.kind].turn
-    opening = "".join([span.text for span in spans if span.control])
-    seed = opening[opening.rfind(turn.open) + len(turn.open) :] + text if turn.open else opening + text
-    missing = _strip_end(composer.out) if composer.document.generation.stripped else ""
-    return (seed.rstrip(), text.rstrip(), missing) if missing else (seed, text, "")
-
-
-def _opened(composer: Composer, request: Request, thinks: bool, forced: ToolChoice | None) -> tuple[str, str, str]:
-    """Open what the model is to write; returns its parser's seed, the prefill, and the white space left out."""
-    generation, places = composer.document.generation, composer.layout.places
-    hint = _hint(composer.document, request) if thinks else ""
-    if hint:
-        composer.out.control(hint)
-    kind = generation.thinking_kind if thinks else ToolCall.kind if forced is not None else generation.kind
-    place = places[kind]
-    out, before = composer.out, composer.place
-    joined = before is not None and before.turn is place.turn and (before.kind, kind) in composer.layout.joints
-    if before is not None and joined and not before.model:
-        composer.join(place, grouped=False)
-        lead = ""
-    else:
-        composer.end_turn()
-        composer.model = False  # whoever wrote what stands before
-        composer.begin_turn(place, None, grouped=False)
-        lead = place.lead
-    composer.place, composer.model = None, False
-    seed = _opening(place, composer, request, forced)
-    written = f"{lead}{seed}" if seed else ""
-    if not generation.stripped:
-        missing = ""
-    elif written:
-        written, missing = _stripped(written)
-    else:
-        missing = _strip_end(out)
-    if written:
-        out.control(written)
-    says_nothing = kind == generation.kind and not generation.prefill
-    return written, "" if says_nothing else written, missing
-
-
-def _strip_end(out: Writer) -> str:
-    """Take the white space at the end off what is written; returns it."""
-    missing = ""
-    for at in reversed(range(len(out.pieces))):
-        out.pieces[at], space = _stripped(out.pieces[at])
-        missing = space + missing
-        if out.pieces[at]:
-            break
-    return missing
-
-
-def _stripped(text: str) -> tuple[str, str]:
-    """A text without the white space at its end, and that."""
-    core = text.rstrip()
-    return core, text[len(core) :]
-
-
-def _opening(place: Place, composer: Composer, request: Request, forced: ToolChoice | None) -> str:
-    """What is written of a segment's opening."""
-    generation = composer.document.generation
-    if forced is not None:
-        return _call_opening(place, composer.earlier.then(request.items), forced)
-    if place.kind == generation.thinking_kind and generation.thinking_prefill is not None:
-        return generation.thinking_prefill
-    if place.kind == generation.kind:
-        return f"{_answer_opening(composer.document)}{generation.prefill}"
-    return f"{place.open}{place.head_end}"
-
-
-def _call_opening(place: Place, said: Earlier, forced: ToolChoice) -> str:
-    name = forced.name if forced.mode == "named" else None
-    opening = f"{place.group_open}{place.open}"
-    if place.segment.named:
-        return "" if name is None else f"{name_line(name)}\n{opening}"
-    for attribute in place.segment.attributes_shown:
-        if attribute.path == "name" and name is None:
-            return f'{opening} {attribute.key}="'
-        if attribute.path == "name" and name is not None:
-            opening += f" {attribute.key}={place.escape.spelled(attribute_text(name))}"
-        elif attribute.path == "id":
-            opening += f" {attribute.key}={attribute_text(said.next_id())}"
-    payload = place.body.prefill(name, place.escape.apply) or ("" if place.open else place.body.begins)
-    return f"{opening}{place.head_end}{payload}"
+    return last is not None and last.open and isinstance(last, Assistant)
 
 
 def _declared(tools: Iterable[Tool]) -> dict[str, Tool]:
@@ -446,24 +354,6 @@ def _thinks(request: Request, asked: bool | None) -> bool:
     if mode is not None:
         return mode.mode != "disabled"
     return effort is not None and effort not in ("none", "minimal")
-
-
-def _hint(document: Document, request: Request) -> str:
-    """What a format adds to the last user text so that the model thinks: more for more effort."""
-    hints = document.generation.hints
-    if not hints or not request.items or request.items[-1].kind != "user":
-        return ""
-    return hints[_tier(request)]
-
-
-def _tier(request: Request) -> str:
-    """How much thinking is asked for: `low`, `medium` or `high` (requirements R-G-10..12, D-X-13)."""
-    mode, effort = request.settings.thinking, request.settings.effort
-    if mode is not None and mode.budget is not None:
-        return "low" if mode.budget < 4096 else "medium" if mode.budget < 16384 else "high"
-    if effort in ("low", "minimal"):
-        return "low"
-    return "high" if effort in ("high", "xhigh", "max") else "medium"
 
 
 __all__ = ["Prompt", "Writer", "bare_parser", "begin_prompt"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from turnscript.conversation import Item, Request, Text, ToolsChange
+from turnscript.conversation import Item, Request, ToolsChange
 from turnscript.engine.attributes import bare_attributes
 from turnscript.engine.bodies import Metadata, ToolList
 from turnscript.engine.correlate import names_of, report_correlation
@@ -23,8 +23,8 @@ from turnscript.engine.numbering import ids_of
 from turnscript.engine.openings import opening_of
 from turnscript.engine.past import Past
 from turnscript.engine.read_turns import TIGHT, tightened
-from turnscript.engine.replay import Generated, Replays, closing_of, hides, without
-from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Literal, Writer
+from turnscript.engine.replay import Generated, Replays, closing_of, hides
+from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Glue, Literal, Writer
 from turnscript.engine.speakers import speaker_at
 from turnscript.engine.standing import shows_its_end, stand
 from turnscript.engine.system import leads, write_system
@@ -203,14 +203,14 @@ class Composer:
             behind = self.layout.place_for(item)
             if behind is not None and not self.past.hides(behind, at):
                 out.item = at
-                if not place.is_ended(text) and self.are_joined(place.kind, item):
+                if self.are_joined(place.kind, item) and not place.is_ended(text):
                     after = behind
                 break
         else:
             out.item = -1
         closing = closing_of(self.layout, place, after)
         shared = closing.shared(text)
-        self._write_literals(without(closing.literals, shared) if shared else closing.literals)
+        self.write_literals(closing.rest(shared))
         out.item = -1
         self.joined = after is not None
         if after is None:
@@ -236,45 +236,44 @@ class Composer:
         out = self.out
         # All of a long conversation comes through here, so what is used for every item is at hand.
         plain = {} if out.archive else self.layout.nameless if out.names else self.layout.plain
-        piece, mark, flattened, first = out.pieces.append, out.marks.append, out.flattened, self.layout.first_glues
+        places = list(map(plain.get, map(type, items)))
+        piece, flattened = out.pieces.append, out.flattened
         glues = None if self.joined or self.place is None else self.place.behind  # what may stand before the next item
-        before, last = None, -1  # an item that was written the short way, and is not closed
-        item: Any
-        for index, item in enumerate(items, start):
-            place = plain.get(type(item))
+        first, begun = None, 0  # what stands before items that are written the short way
+        for at, place in enumerate(places):
+            item = items[at]
             if place is not None and (glues is not None or self._is_first(place)):
-                text = None
-                if place.only_text is not None:
-                    text = place.only_text(item, out)
-                elif place.others(item) == place.silent and len(content := item.content) == 1:
-                    part = content[0]
-                    if type(part) is Text and not part.extra:
-                        text = part.text
+                say = place.only_text  # not called as an attribute, which takes longer
+                text = say(item, out)
                 # Of a text of which nothing would be left, the long way knows what becomes.
                 if text and not (flattened and text.isspace()):
                     if flattened:
-                        text = out.flattened_text(text, item.at or f"items[{index}]")
-                    glue = (first[self.separated] if glues is None else glues)[place]
+                        text = out.flattened_text(text, item.at or f"items[{start + at}]")
+                    glue = (self.layout.first_glues[self.separated] if glues is None else glues)[place]
                     piece(glue.text)
                     piece(place.protect(text) if place.lead_of_tags in text else text)
-                    mark((glue, index))
-                    glues, before, last = place.behind_text, place, index
+                    if first is None:
+                        first, begun = glue, at
+                    glues = place.behind_text
                     continue
-            self._arrive(before, last)
-            self._write_item(items, index - start, index)
-            before, glues = None, None if self.place is None or self._is_bare() else self.place.behind
+            if first is not None:
+                self._arrive(first, places[begun:at], start + begun)
+            self._write_item(items, at, start + at)
+            first, glues = None, None if self.place is None or self._is_bare() else self.place.behind
             if plain and glues is not None:
                 out.end_with(self.last)
-        self._arrive(before, last)
+        if first is not None:
+            self._arrive(first, places[begun:], start + begun)
         out.item, out.place, out.trainable, out.escape = -1, "", False, self.layout.escape
 
-    def _arrive(self, place: Place | None, last: int) -> None:
-        """Close the last item that was written the short way, and take note of where it stands."""
-        if place is None:
-            return
+    def _arrive(self, glue: Glue, places: list[Any], first: int) -> None:
+        """Take note of items that were written the short way, the first of them at a position, and close the last."""
+        out, place = self.out, places[-1]
+        last = first + len(places) - 1
+        out.marks.append((glue, places, first))
         if place.close:
-            self.out.pieces.append(place.close)
-            self.out.marks.append(last * ITEM + place.said + CONTROL)
+            out.pieces.append(place.close)
+            out.marks.append(last * ITEM + place.said + CONTROL)
         self.place, self.model, self.last, self.separated = place, place.model, last, False
 
     def _is_first(self, place: Place) -> bool:
@@ -359,10 +358,10 @@ class Composer:
         if self.place is not None:
             self.unclosed = self.place if self.place.unclosed else None
             if self.place.ending:
-                self._write_literals(self.place.ending)
+                self.write_literals(self.place.ending)
             self.ended, self.place = self.place.turn, None
 
-    def _write_literals(self, literals: Iterable[Literal]) -> None:
+    def write_literals(self, literals: Iterable[Literal]) -> None:
         """What stands between the last item and the one that is written."""
         out = self.out
         for text, trainable, before in literals:
@@ -389,7 +388,7 @@ class Composer:
         """Go on in the turn, up to the segment's own opening."""
         assert self.place is not None
         literals = self.layout.joint(self.place, place)
-        self._write_literals(literals if grouped else literals[:-1])
+        self.write_literals(literals if grouped else literals[:-1])
 
     def begin_turn(self, place: Place, item: Item | None = None, grouped: bool = True) -> None:
         """Open a turn of a segment's speaker, up to the segment's own opening."""
@@ -413,7 +412,7 @@ class Composer:
         if self.separated:
             self.separated = False
         elif self.unclosed is not None:
-            self._write_literals([self.layout.separator(self.unclosed, place)])
+            self.write_literals([self.layout.separator(self.unclosed, place)])
         elif self.document.separator:
             self.out.trainable = False
             self.out.control(self.document.separator)

@@ -93,11 +93,12 @@ def hides(hidden: Iterable[Place], generated: Generated) -> bool:
 
 
 class Closing:
-    """What follows a generated text that stops in a segment: `literals`, together `text`."""
+    """What follows a generated text that stops in a segment: literals, together `text`."""
 
     def __init__(self, layout: Layout, place: Place, after: Place | None) -> None:
         behind = place.ending if after is None else layout.joint(place, after)
-        self.literals: list[Literal] = [(place.close, place.model, True), *behind]
+        self._literals: list[Literal] = [(place.close, place.model, True), *behind]
+        self._rests: dict[int, list[Literal]] = {}
         rest = "".join([literal for literal, _, _ in behind])
         group = place.segment.group.close if place.segment.group else ""
         group = group if rest.startswith(group) else ""  # the next segment may be of the same group
@@ -108,6 +109,13 @@ class Closing:
             self.text += literal
             if literal.strip():
                 self._cores.append((self.text.strip(), len(self.text.rstrip())))
+
+    def rest(self, shared: int) -> list[Literal]:
+        """The literals without their first characters, which the text has already."""
+        known = self._rests.get(shared)
+        if known is None:
+            known = self._rests[shared] = [literal for literal in _without(self._literals, shared) if literal[0]]
+        return known
 
     def shared(self, text: str) -> int:
         """How much of it stands at the end of a text already. A literal is known with other white space before it."""
@@ -124,7 +132,7 @@ def closing_of(layout: Layout, place: Place, after: Place | None) -> Closing:
     return Closing(layout, place, after)
 
 
-def without(literals: Iterable[Literal], count: int) -> Iterator[Literal]:
+def _without(literals: Iterable[Literal], count: int) -> Iterator[Literal]:
     """Literals without their first characters."""
     for text, trainable, before in literals:
         yield text[count:], trainable, before

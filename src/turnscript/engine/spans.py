@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from turnscript.conversation import Tool
 from turnscript.engine.escape import Escape
 from turnscript.losses import Loss, LossKind, UnnamedLoss
+
+if TYPE_CHECKING:
+    from turnscript.engine.layout import Place
 
 CONTROL, TRAINABLE, ITEM = 1, 2, 4
 EMPTY, WHITESPACE = "empty", "whitespace"
@@ -33,19 +36,24 @@ Literal = tuple[str, bool, bool]
 
 
 class Glue:
-    """The literals between two items of certain kinds: `text` is all of them. `trainable`: whether the model writes the
-    text behind them.
-    """
+    """The literals between two items of certain kinds: `text` is all of them."""
 
-    __slots__ = ("marks", "parts", "text", "texts", "trainable")
+    __slots__ = ("marks", "parts", "text", "texts")
 
-    def __init__(self, parts: list[Literal], trainable: bool) -> None:
-        self.trainable = trainable
+    def __init__(self, parts: list[Literal]) -> None:
         self.parts = [part for part in parts if part[0]]
         self.texts = [text for text, _, _ in self.parts]
         self.text = "".join(self.texts)
         # The item of a part is that of the text behind the literals, or of the one before.
         self.marks = [(CONTROL | TRAINABLE if model else CONTROL, before) for _, model, before in self.parts]
+
+
+Run = tuple[Glue, "list[Place]", int]
+"""What is known of items in a row that say one text each, two pieces for each: literals and the text behind them.
+
+The literals before the first one, the places of all, and the position of the first. Literals before the others follow
+from the places.
+"""
 
 
 class Writer:
@@ -75,7 +83,7 @@ class Writer:
         self.escape = escape
         self.archive = archive
         self.pieces: list[str] = []
-        self.marks: list[int | tuple[Glue, int]] = []  # of one piece, or of literals and the text behind them
+        self.marks: list[int | Run] = []  # of one piece, or of a row of items
         self.losses: list[Loss] = []
         self.later: list[Callable[[], None]] = []  # losses that are looked for when somebody asks
         self.item = item
@@ -180,21 +188,25 @@ class Writer:
                 marks.append(mark)
                 at += 1
                 continue
-            glue, item = mark
-            before, own = marks[-1] // ITEM * ITEM if marks else -ITEM, item * ITEM
-            texts += glue.texts
-            for flags, belongs_before in glue.marks:  # a loop: a comprehension takes three times as long for so few
-                marks.append(flags + (before if belongs_before else own))
-            texts.append(pieces[at + 1])
-            marks.append(own + TRAINABLE if glue.trainable else own)
-            at += 2
+            glue, places, item = mark
+            behind = None
+            for own, place in enumerate(places, item):
+                glue = glue if behind is None else behind[place]
+                before = marks[-1] // ITEM * ITEM if marks else -ITEM
+                texts += glue.texts
+                for flags, belongs_before in glue.marks:  # a comprehension takes three times as long for so few
+                    marks.append(flags + (before if belongs_before else own * ITEM))
+                texts.append(pieces[at + 1])
+                marks.append(own * ITEM + place.said)
+                behind, at = place.behind_text, at + 2
         return texts, marks
 
     def _count_marks(self, count: int) -> int:
         """How many marks the first `count` pieces have."""
         marks = 0
         while count > 0:
-            count -= 1 if isinstance(self.marks[marks], int) else 2
+            mark = self.marks[marks]
+            count -= 1 if isinstance(mark, int) else 2 * len(mark[1])
             marks += 1
         return marks
 

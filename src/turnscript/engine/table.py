@@ -86,7 +86,7 @@ class Body(Protocol):
         """Fields from the attribute `format` of an opening tag."""
         ...
 
-    def only_text(self, others: Callable[[Any], Any], silent: Any) -> Callable[[Any, Writer], str | None]:
+    def only_text(self, silent: Callable[[Any], bool]) -> Callable[[Any, Writer], str | None]:
         """A function that gives the payload of an item that says nothing else, as text; None for all others."""
         ...
 

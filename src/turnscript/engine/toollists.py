@@ -10,7 +10,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import replace
@@ -114,13 +113,15 @@ def _tool(name: str, description: str | None, parameters: bytes | None) -> Tool:
     return Tool(name=name, description=description, parameters=None if parameters is None else Json(parameters))
 
 
-_shown = attrgetter("type", "strict", "format", "tools", "extra", "envelope")
-_NOTHING_MORE: Any = ("function", None, None, [], {}, {})
-
-
 def _is_plain(tool: Tool) -> bool:
     """Whether a tool is a function of which everything can be shown."""
-    return tool.name is not None and bool(_shown(tool) == _NOTHING_MORE)
+    return (
+        tool.name is not None
+        and tool.type == "function"
+        and tool.strict is None
+        and tool.format is None
+        and not (tool.tools or tool.extra or tool.envelope)
+    )
 
 
 @recent(16 * MB)
