@@ -16,6 +16,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
+from msgspec import Struct
 from msgspec import json as msgjson
 
 from turnscript.api import Api
@@ -79,7 +80,7 @@ class Chat(NamedTuple):
     context: frozenset[int] = frozenset()
 
 
-class Clean(NamedTuple):
+class Clean(Struct, gc=False):
     """A row that needs no putting right. `tagged`: calls or tools may stand in one of its texts in tags."""
 
     example: Example
@@ -97,7 +98,7 @@ def read_clean(data: bytes) -> Clean | None:
     said = read_said(data)
     if said is not None:
         api = chat_api()
-        said = said._replace(origin=api.origin, words=api.words)
+        said.origin, said.words = api.origin, api.words
         if not may_hold_tags(said.texts):
             return Clean(Example(None, said=True, spoken=said), tagged=False)
         items = _thoughts_apart(said.items())

@@ -132,4 +132,5 @@ def read_said(data: bytes) -> Spoken | None:
 
 def may_hold_tags(texts: Sequence[str]) -> bool:
     """Whether a thought, a call or tools may stand in one of these texts in tags. Most have not even a bracket."""
-    return any("<" in text and (_THOUGHT in text or _CALL in text) for text in texts)
+    bracketed = [text for text in texts if "<" in text]
+    return bool(bracketed) and any(_THOUGHT in text or _CALL in text for text in bracketed)

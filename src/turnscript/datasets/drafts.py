@@ -23,12 +23,12 @@ class Stretches(NamedTuple):
 class Draft:
     """An example as pieces: texts, marks (as a Writer has them) and values, which are weight bytes.
 
-    `data` is the whole text as UTF-8, `starts` and `kept` its stretches: where each begins, in bytes, and what it is
-    worth. `end`: the weight of the token behind the document. `losses`: what of the example the text does not show.
-    `known`: these by pieces, if somebody has found them already; then no piece is empty.
+    `size` is how many bytes the whole text has as UTF-8, `starts` and `kept` its stretches: where each begins, in
+    bytes, and what it is worth. `end`: the weight of the token behind the document. `losses`: what of the example the
+    text does not show. `known`: these by pieces, if somebody has found them already; then no piece is empty.
     """
 
-    __slots__ = ("data", "end", "kept", "losses", "marks", "starts", "text", "texts", "values")
+    __slots__ = ("end", "kept", "losses", "marks", "size", "starts", "text", "texts", "values")
 
     def __init__(self, texts: list[str], marks: list[int], values: list[int], known: Stretches | None = None) -> None:
         self.texts = texts
@@ -36,29 +36,31 @@ class Draft:
         self.values = values
         self.text = "".join(texts)
         if self.text.isascii():
-            self.data, sizes = self.text.encode(), map(len, texts)
+            sizes = list(map(len, texts))
         else:  # piece by piece: most of them are ASCII all the same, which takes no time
-            encoded = [text.encode() for text in texts]
-            self.data, sizes = b"".join(encoded), map(len, encoded)
+            sizes = [len(text) if text.isascii() else len(text.encode()) for text in texts]
         self.losses: Sequence[Loss] = ()
         self.end = 0
+        ends = list(accumulate(sizes))
+        self.size = ends[-1]
         if known is not None:
-            ends = list(accumulate(sizes))
             self.starts = [0, *[ends[at - 1] for at in known.borders]]
             self.kept = known.kept
             return
         starts, kept = self.starts, self.kept = [0], [values[0]]
-        at, value = 0, values[0]
-        for size, worth in zip(sizes, values, strict=True):
+        value = values[0]
+        for end, size, worth in zip(ends, sizes, values, strict=True):
             if worth != value and size:
-                starts.append(at)
+                starts.append(end - size)
                 kept.append(worth)
                 value = worth
-            at += size
 
     @property
     def digest(self) -> bytes:
-        """What two examples have in common only if they are the same text with the same weights, the end's included."""
-        found = hashlib.blake2b(self.data, digest_size=DIGEST)
-        found.update(array("Q", [*self.starts, len(self.data)]).tobytes() + bytes((*self.kept, self.end)))
+        """What two examples have in common only if they are the same text with the same weights, the end's included.
+
+        A text that was tokenized holds its UTF-8 already, most often, and need not be encoded for this.
+        """
+        found = hashlib.blake2b(self.text.encode(), digest_size=DIGEST)
+        found.update(array("Q", [*self.starts, self.size]).tobytes() + bytes((*self.kept, self.end)))
         return found.digest()

@@ -43,7 +43,7 @@ def encode_texts(drafts: Sequence[Draft], tokenizer: Tokenizer, end: int | None)
     offsets = np.zeros(len(drafts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     # The end of a document is given one byte, so that it lies in no other token's place.
-    lengths = np.array([len(draft.data) + ended for draft in drafts], np.int64)
+    lengths = np.array([draft.size + ended for draft in drafts], np.int64)
     rows = _Rows(drafts, offsets, lengths)
     starts, problems = _starts(rows, flat, tokenizer, ended)
     weights, straddling = _project(rows, starts, ended)
@@ -98,7 +98,7 @@ def _project(rows: _Rows, starts: Ends, ended: bool) -> tuple[NDArray[np.uint8],
         bounds.fromlist(draft.starts)
         values += bytes(draft.kept)
         if ended:
-            bounds.append(len(draft.data))
+            bounds.append(draft.size)
             values.append(draft.end)
         counts.append(len(draft.starts) + ended)
     of_bound = np.repeat(np.arange(len(drafts)), counts)

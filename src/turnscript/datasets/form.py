@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ EACH, WHOLE, TRANSCRIPT = "each record", "the whole file", "transcripts"
 text that is no JSON."""
 
 
-class Spoken(NamedTuple):
+class Spoken(Struct, gc=False):
     """A conversation in which each item says one text and nothing beside it: the kinds of the items, and their texts.
 
     `places`: where each of them stands, by position. `origin` and `words` are those of the request. Most rows are such,

@@ -148,7 +148,7 @@ def run_shard_in(out: str, number: int, tell: Tell | None = None) -> Record:
     return run_shard(prepared, out, number, tell)
 
 
-class _Row(NamedTuple):
+class _Row(msgspec.Struct, gc=False):
     """A row that waits to be encoded: its examples, or its problem."""
 
     piece: int
