@@ -11,6 +11,7 @@ import turnscript as ts
 from turnscript.playground.conversion import Conversion, Converted, converted
 from turnscript.playground.examples import examples
 from turnscript.playground.telling import MOST_LOSSES, encoded
+from turnscript.recording import Recording, read_recording
 
 EXAMPLES = {example.name: example.text for example in examples()}
 TARGETS = [*ts.apis(), *ts.formats()]
@@ -118,3 +119,40 @@ def test_a_side_is_chosen_of_what_holds_both() -> None:
     assert shown(both, "openai-chat").fault is not None
     assert '"messages"' in (shown(both, "openai-chat", side="request").value or "")
     assert '"choices"' in (shown(both, "openai-chat", side="response").value or "")
+
+
+def read_so_far(source: str) -> ts.Exchange:
+    recording = Recording()
+    response = read_recording([source.encode()], recording)
+    assert response is not None
+    return ts.Exchange(ts.Request(origin=response.origin), response)
+
+
+def test_what_a_stream_told_before_it_broke_off_is_kept() -> None:
+    source = "\n".join(EXAMPLES["messages_stream"].split("\n")[:14])
+    told = shown(source, "openai-chat")
+    assert told.fault is not None
+    assert "line 14" == told.fault.where
+    assert "kept: 1 text" in told.fault.message
+    assert told.fault.place is not None
+    assert source.endswith(source[slice(*told.fault.place)])
+    (choice,) = json.loads(told.value or "")["choices"]
+    assert ("Let me look.", "length") == (choice["message"]["content"], choice["finish_reason"])
+    assert shown(source, "rwkv-universal").value == ts.render(read_so_far(source), "rwkv-universal").value
+    assert told.losses is not None
+    assert any("broke off" in one.detail for one in told.losses.listed)
+
+
+@pytest.mark.parametrize(
+    ("source", "more"),
+    [
+        ("data: 7\n\n", {}),
+        ("data: x\n\n", {"from_": "openai-chat"}),
+        (":", {}),
+        (EXAMPLES["messages_stream"], {"side": "request"}),
+    ],
+)
+def test_a_stream_that_tells_nothing_is_a_fault(source: str, more: dict[str, str]) -> None:
+    told = shown(source, "openai-chat", **more)
+    assert told.fault is not None
+    assert told.value is None

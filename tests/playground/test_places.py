@@ -127,21 +127,16 @@ def test_what_is_no_json_has_no_places_and_raises_nothing(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "source",
-    [
-        "[" * 200_000,
-        '{"a":' * 100_000,
-        '{"' + "k" * 200_000 + '":[' + "1," * 100_000 + "1]}",
-        '{"a":{' + ",".join(f'"{number}":[]' for number in range(50_000)) + "}}",
-    ],
+    "source", ["[" * 10_000, '{"a":' * 10_000, '{"' + "k" * 10_000 + '":[' + "1," * 10_000 + "1]}"]
 )
 def test_a_hostile_source_takes_little_memory(source: str) -> None:
-    """Paths of all that is there would take gigabytes."""
-    asked = ["$.a", "$.messages[0]", f"$.{'k' * 200_000}[7]", "$.a.7.b"]
+    """The paths of all that is there would take a hundred megabytes."""
+    asked = ["$.a", "$.messages[0]", f"$.{'k' * 10_000}[7]", "$.a.7.b"]
     tracemalloc.start()
     try:
+        places = Places(source, asked)
         for path in asked:
-            Places(source, asked).of(path)
-        assert tracemalloc.get_traced_memory()[1] < 60 << 20
+            places.of(path)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()

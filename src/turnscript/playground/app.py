@@ -7,7 +7,6 @@ form of another page can do.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from functools import cache
 from importlib.resources import files
@@ -54,7 +53,6 @@ _PAGE = {
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 _JSON = "application/json"
-_log = logging.getLogger(__name__)
 
 AskedT = TypeVar("AskedT", bound=Struct)
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
@@ -188,8 +186,7 @@ async def _refuse(_: Request, error: Exception) -> Response:
     return Response(msgspec.json.encode({"fault": fault_of(error)}), error.status, media_type=_JSON)
 
 
-async def _bug(_: Request, error: Exception) -> Response:
-    """What nobody expected. Whoever runs the playground sees the traceback."""
-    _log.error("the playground has failed", exc_info=error)
+async def _bug(_: Request, __: Exception) -> Response:
+    """What nobody expected. uvicorn tells whoever runs the playground."""
     failed = TurnscriptError("the playground has failed; the terminal that it runs in says why")
     return Response(msgspec.json.encode({"fault": fault_of(failed)}), 500, media_type=_JSON)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from turnscript.conversation import Request
 from turnscript.convert import read, render, unread
-from turnscript.errors import TurnscriptError
+from turnscript.errors import TurnscriptError, UpstreamError
+from turnscript.exchange import Exchange
+from turnscript.losses import Loss
 from turnscript.playground.telling import (
     Fault,
     Losses,
@@ -17,7 +20,9 @@ from turnscript.playground.telling import (
     recognise,
 )
 from turnscript.recognition import AUTO
-from turnscript.registry import is_format
+from turnscript.recording import Recording, is_stream, pieces_of, read_recording
+from turnscript.registry import get_api, is_format
+from turnscript.retelling import ended
 
 
 class Conversion(Struct, forbid_unknown_fields=True):
@@ -31,7 +36,7 @@ class Conversion(Struct, forbid_unknown_fields=True):
 
 
 class Converted(Struct):
-    """What came of it: a `value`, or a fault."""
+    """What came of it: a `value`, or a fault; or both, where a recorded stream broke off that is kept so far."""
 
     recognised: Recognised | None = None
     value: str | None = None
@@ -45,14 +50,39 @@ def converted(asked: Conversion) -> Converted:
     try:
         check_name(asked.from_)
         check_name(asked.to)
-        said = read(asked.source, asked.from_, asked.to, asked.side)
-        if is_format(asked.to):
-            rendered = render(said, asked.to, view=asked.view)
-            value = rendered.value
-        else:
-            rendered = render(said, asked.to)
-            value = pretty(rendered.data)
-        losses = losses_of([*unread(said), *rendered.losses], asked.source)
+        try:
+            said, fault = read(asked.source, asked.from_, asked.to, asked.side), None
+        except UpstreamError:
+            if not is_stream(asked.source):
+                raise
+            said, fault = _broken_off(asked)
+        value, losses = _rendered(said, asked, is_broken=fault is not None)
     except TurnscriptError as error:
         return Converted(recognise(asked.source, asked.from_, said), fault=fault_of(error, asked.source))
-    return Converted(recognise(asked.source, asked.from_, said), value, losses)
+    return Converted(recognise(asked.source, asked.from_, said), value, losses_of(losses, asked.source), fault)
+
+
+def _rendered(said: Request | Exchange, asked: Conversion, *, is_broken: bool) -> tuple[str, list[Loss]]:
+    losses = unread(said)
+    if is_format(asked.to):
+        rendered = render(said, asked.to, view=asked.view)
+        return rendered.value, [*losses, *rendered.losses]
+    if is_broken:
+        assert isinstance(said, Exchange)
+        said, invented = ended(said)
+        losses = [*invented, *losses]
+    rendered = render(said, asked.to)
+    return pretty(rendered.data), [*losses, *rendered.losses]
+
+
+def _broken_off(asked: Conversion) -> tuple[Exchange, Fault]:
+    """What a recorded stream told before it broke off, and how it did. Raises UpstreamError if that is nothing."""
+    recording = Recording(None if asked.from_ == AUTO else get_api(asked.from_))
+    response = read_recording(pieces_of(asked.source), recording)
+    error, api = recording.error, recording.api
+    assert error is not None, "it was read to its end"
+    if response is None or api is None:
+        raise error
+    fault = fault_of(error, asked.source, recording.line)
+    fault.message += f"; {recording.kept}; {recording.missing}"
+    return Exchange(Request(origin=api.origin, words=api.words), response), fault

@@ -28,6 +28,7 @@ from turnscript.playground.telling import (
 )
 from turnscript.recognition import AUTO
 from turnscript.records import event_record, response_record
+from turnscript.reference import has_thoughts
 from turnscript.registry import apis, get_api, get_format
 
 MOST_PIECES = 2_000
@@ -67,12 +68,14 @@ class Told(Struct):
 
 
 class Played(Struct):
-    """What came of it. `text`: what was read; `size`: that of its pieces; `response`: the answer as `read` tells it."""
+    """What came of it. `text`: what was read; `size`: that of its pieces; `response`: the answer as `read` tells it;
+    `thinks`: whether a model can think in this format."""
 
     recognised: Recognised | None = None
     text: str = ""
     size: int = 0
     prefill: str = ""
+    thinks: bool = True
     steps: list[Step] = []
     response: dict[str, Any] = {}
     answers: list[Told] = []
@@ -103,6 +106,7 @@ def played(asked: Play) -> Played:
         text=text,
         size=size,
         prefill=made.prefill,
+        thinks=has_thoughts(format_),
         steps=[Step(*step) for step in zip([*pieces, ""], _records(told), strict=True)],
         response=response_record(response),
         answers=[_told(name, request, response, told) for name in apis()],

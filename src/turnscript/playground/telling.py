@@ -92,8 +92,10 @@ def losses_of(lost: Sequence[Loss], source: str) -> Losses:
     return Losses(summary(lost), listed, len(lost) - len(shown))
 
 
-def fault_of(error: TurnscriptError, source: str = "") -> Fault:
-    """An error with its place. `source`: what it is about."""
+def fault_of(error: TurnscriptError, source: str = "", line: int = 0) -> Fault:
+    """An error with its place. `source`: what it is about; `line`: where in it, if the error does not say that."""
+    if line:
+        return Fault(str(error), error.code, f"line {line}", place=Places(source).line(line))
     if isinstance(error, InvalidInput):
         expected = "" if error.expected in error.message else error.expected
         if error.line and not error.path:

@@ -166,7 +166,7 @@ function kindOf(piece) {
 }
 
 function itemOf(index) {
-  return index < 0 ? "no item" : `${result.items[index].name} (item ${index})`;
+  return index < 0 ? "belongs to no item" : `${result.items[index].name} (item ${index})`;
 }
 
 function about(piece, more = "") {
@@ -183,9 +183,10 @@ function telling(element, piece, more) {
   element.addEventListener("click", () => {
     $("about").textContent = text;
     all("#pieces .same").forEach((one) => one.classList.remove("same"));
+    if (piece.item < 0) return;
     all(`#pieces [data-item="${piece.item}"]`).forEach((one) => one.classList.add("same"));
-    const place = piece.item < 0 ? null : result.items[piece.item].place;
-    if (place) show(place, result.items[piece.item].name);
+    const { place, name } = result.items[piece.item];
+    if (place) show(place, name);
   });
   return element;
 }
@@ -357,6 +358,7 @@ async function ask() {
   found = null;
   places = [told.fault?.place, ...(told.losses?.listed ?? []).map((one) => one.place)].filter(Boolean);
   showRecognised(told.recognised);
+  all(".thinking").forEach((select) => { select.disabled = told.thinks === false; });
   present(result);
   mark();
   document.body.removeAttribute("aria-busy");
