@@ -200,6 +200,16 @@ def test_a_link_shows_the_same(page: Page) -> None:
     assert "unknown" in page.text("#convert-fault")
 
 
+def test_a_source_that_no_link_can_hold_is_shown_without_one(page: Page) -> None:
+    page.open("#to=rwkv-universal")
+    page.value("Object.assign(document.querySelector('#source'), {value: 'x'.repeat(2_000_000)})")
+    page.find("#source").send_keys(" ")
+    page.settle()
+    assert "neither JSON nor a transcript" in page.text("#convert-fault")
+    page.find("#share").click()
+    page.until("document.querySelector('#share').textContent === 'Too long for a link'")
+
+
 def test_all_can_be_done_without_a_mouse(page: Page) -> None:
     page.open()
     page.find("#tab-convert").send_keys(Keys.ARROW_RIGHT)

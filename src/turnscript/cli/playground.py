@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
 from importlib.util import find_spec
 
@@ -65,4 +66,4 @@ def playground(port: int, opens: bool | None) -> int:
 
 def _has_screen() -> bool:
     """Whether a browser would have a window, and not take the terminal."""
-    return os.name == "nt" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    return sys.platform in ("win32", "darwin") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -379,7 +379,8 @@ function now() {
   ask();
 }
 
-// The link: what differs from how the page begins.
+// The link: what differs from how the page begins. Browsers take two million characters.
+const LONGEST = 1_500_000;
 
 function remember() {
   const said = new URLSearchParams();
@@ -388,7 +389,9 @@ function remember() {
     if (key === "source" && example) said.set("example", example.name);
     else if (key === "source" || (value !== null && value !== beginning()[key])) said.set(key, value);
   }
-  history.replaceState(null, "", `#${said}`);
+  const link = `#${said}`, fits = link.length < LONGEST;
+  history.replaceState(null, "", fits ? link : "#");
+  return fits;
 }
 
 function beginning() {
@@ -411,14 +414,9 @@ function recall() {
 }
 
 async function share() {
-  remember();
-  try {
-    await navigator.clipboard.writeText(location.href);
-    $("share").textContent = "Copied";
-  } catch {
-    $("share").textContent = "It is in the address bar";
-  }
-  say("The link to what is shown is copied");
+  const fits = remember();
+  const copied = fits && await navigator.clipboard.writeText(location.href).then(() => true, () => false);
+  say($("share").textContent = copied ? "Link copied" : fits ? "It is in the address bar" : "Too long for a link");
   setTimeout(() => { $("share").textContent = "Copy link"; }, 2000);
 }
 
