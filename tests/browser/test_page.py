@@ -98,6 +98,8 @@ def test_a_prompt_tells_whose_each_piece_is(page: Page) -> None:
     assert page.text("#marks .found").startswith('{"role": "user"')
     assert prompt.stops[0] in page.text("#facts")
     page.choose("#as", "list")
+    page.find("#pieces .link").send_keys(Keys.ENTER)
+    assert page.text("#marks .found").startswith('{"role": "user"')
     owners = ["control, user", "content, user", "control, user", "control"]
     assert owners == [one.text for one in page.all("#pieces .row > span:first-child")]
 

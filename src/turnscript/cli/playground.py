@@ -6,6 +6,7 @@ import os
 import sys
 from contextlib import suppress
 from importlib.util import find_spec
+from threading import Thread
 
 import click
 
@@ -57,7 +58,7 @@ def playground(port: int, opens: bool | None) -> int:
         if _has_screen() if opens is None else opens:
             import webbrowser  # noqa: PLC0415  (no other command needs it)
 
-            webbrowser.open(address)
+            Thread(target=webbrowser.open, args=[address], daemon=True).start()  # some take seconds to open
 
     with listening(HOST, port) as sock:
         serve(sock, ready)

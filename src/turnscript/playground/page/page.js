@@ -54,9 +54,7 @@ function shown(text) {
   return [...nodes, text.slice(at)].filter((node) => node !== "");
 }
 
-function code(sign) {
-  return "\\u" + sign.charCodeAt(0).toString(16).padStart(4, "0");
-}
+const code = (sign) => "\\u" + sign.charCodeAt(0).toString(16).padStart(4, "0");
 
 function fill(select, groups, value) {
   select.replaceChildren(...groups.map(([label, options]) => {
@@ -66,9 +64,7 @@ function fill(select, groups, value) {
   select.value = value;
 }
 
-function count(number, one, many) {
-  return `${number} ${number === 1 ? one : many}`;
-}
+const count = (number, one, many) => `${number} ${number === 1 ? one : many}`;
 
 // The source, and places in it.
 
@@ -212,8 +208,11 @@ function tokenOf(box) {
 }
 
 function showPieces(told) {
-  const row = (piece) => make("div", { className: "row" },
-    make("span", {}, `${MEANS[kindOf(piece)][0]}${piece.item < 0 ? "" : `, ${told.items[piece.item].name}`}`), pieceOf(piece));
+  const row = (piece) => {
+    const { name, place } = told.items[piece.item] ?? {};
+    const owner = link([MEANS[kindOf(piece)][0], name].filter(Boolean).join(", "), place);
+    return make("div", { className: "row" }, make("span", {}, owner), pieceOf(piece));
+  };
   const nodes = told.tokens ? told.tokens.boxes.flatMap(tokenOf) : told.pieces.map(state.as === "list" ? row : pieceOf);
   if (told.tokens?.more) nodes.push(` and ${told.tokens.more} more`);
   $("pieces").hidden = Boolean(told.fault);
