@@ -14,13 +14,18 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 2)
 PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 # `make test TESTS=tests/unit` or `make fuzz TESTS=tests/conformance` narrows a run; by default pyproject.toml says what runs.
 TESTS ?=
+TESTED = $(or $(TESTS),$(if $(CAN_BROWSE),,--ignore=tests/browser))
+# The page of the playground is tested in a browser of the machine, if it has one and its driver.
+BROWSER := $(shell for p in chromium chromium-browser google-chrome google-chrome-stable chrome; do command -v $$p && break; done)
+DRIVER := $(shell p=chromedriver; command -v $$p)
+CAN_BROWSE := $(and $(BROWSER),$(DRIVER))
 AGENTS := .venv-agents
 # The environment may have a node of its own, newer than the machine's.
 NODE := PATH="$(CURDIR)/$(BIN):$$PATH"
 EXAMPLE := examples/claude_code_request.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup hooks test cover check lint format types demo convert-demo fuzz bench tiny golden map lock agents agents-test agents-lock clean
+.PHONY: help setup browser hooks test cover check lint format types demo convert-demo fuzz bench tiny golden map lock agents agents-test agents-lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,14 +52,21 @@ $(JS_STAMP): $(JS)/package.json $(JS)/package-lock.json $(JS)/.npmrc | $(STAMP)
 		echo "The JavaScript SDKs could not be installed (npm ci in $(JS)): the tests that ask them will fail and say so."; \
 		$(if $(CI),exit 1;) fi >&2
 
+# Without a browser everything but the tests of the page can run, so only CI ends here.
+browser:
+	@$(if $(or $(CAN_BROWSE),$(TESTS)),:,{ \
+		echo "The tests of the playground's page cannot run: this machine has no Chromium with its driver in PATH."; \
+		echo "Get them with: apt-get install chromium chromium-driver"; \
+		$(if $(CI),exit 1,echo "All other tests run; tests/browser is left out."); } >&2)
+
 hooks: setup ## let git run the checks before each commit and push
 	$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
-test: setup ## run the tests (TESTS=path narrows)
-	$(PYTEST) $(TESTS)
+test: setup browser ## run the tests (TESTS=path narrows)
+	$(PYTEST) $(TESTED)
 
-cover: setup ## run the tests and report the branches that no test takes
-	$(PYTEST) --cov --cov-branch --cov-report=term-missing $(TESTS)
+cover: setup browser ## run the tests and report the branches that no test takes
+	$(PYTEST) --cov --cov-branch --cov-report=term-missing $(TESTED)
 
 lint: setup
 	$(BIN)/ruff check

@@ -13,12 +13,15 @@ from turnscript.api import Api, Head, Reply, StreamRenderer
 from turnscript.conversation import Issue, Item, Request, Response, Usage
 from turnscript.errors import TurnscriptError
 from turnscript.events import Event, MessageEnd, PartEnd, PartStart, unfold
+from turnscript.exchange import Exchange
 from turnscript.jsontext import Json
 from turnscript.losses import Loss
 from turnscript.recording import Recording
 from turnscript.registry import origin_of
 from turnscript.sources import answer_in_source_words
 
+_CUT_OFF = "length"
+"""What the end of an answer that broke off is called where it needs a name: no other says that it is not whole."""
 _WITH_USAGE = Json(b'{"include_usage":true}')
 
 
@@ -47,6 +50,15 @@ def stream_of(
     else:
         data = renderer.send(events[:-1]) + renderer.fail(error)
     return data, losses_in_source_words(response, renderer.losses)
+
+
+def ended(exchange: Exchange) -> tuple[Exchange, list[Loss]]:
+    """An answer of a recording that broke off, with an end that a body can say, and what that is not."""
+    if exchange.response.finish_reason is not None:
+        return exchange, []
+    detail = f"the stream broke off; it is told as {_CUT_OFF}, so that nobody takes the answer for a whole one"
+    answer = replace(exchange.response, finish_reason=_CUT_OFF)
+    return replace(exchange, response=answer), [Loss("$.finish_reason", "invented", detail)]
 
 
 def losses_in_source_words(response: Response, losses: list[Loss], number: int = 0) -> list[Loss]:

@@ -223,6 +223,21 @@ def test_an_explanation_is_the_sample_token_by_token(name: str, kind: str, folde
             assert token.kind in ("", "end") or token.kind == example.request.items[token.item].kind
 
 
+@pytest.mark.parametrize("kind", ["ids", "text"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_explanation_of_a_prompt_is_the_prompt_token_by_token(name: str, kind: str, folder: Path) -> None:
+    format_ = ts.get_format(name)
+    encoder = Encoder(format_, tokenizer_for(format_, kind, folder), Train(), end=False)
+    for case in ("two_rounds", "unicode_emoji", "thinking_text_call", "hostile_generic"):
+        request = corpora.load(case)
+        prompt = format_.prompt(request)
+        tokens = encoder.explain_prompt(prompt.spans, request.items)
+        assert encoder.prompt_ids(prompt.spans) == [token.id for token in tokens]
+        assert prompt.text.encode() == b"".join(token.text for token in tokens)
+        assert {True} == {token.kind in MODEL or token.item < 0 or token.straddles for token in tokens if token.weight}
+    assert [] == encoder.explain_prompt([], [])
+
+
 def test_of_two_tags_that_begin_alike_the_longer_one_counts(folder: Path) -> None:
     format_ = ts.get_format("batuta-chatml").with_ends(start="<s", end="<s>")
     tokenizer = get_tokenizer(tinytokenizers.byte_level(folder / "alike.json", ("<s", "<s>", "<|im_end|>")))

@@ -15,7 +15,8 @@ from tests.gateway.running import Running
 from tests.gateway.scripted import Asked, Script, said
 from tests.gateway.stage import NO_TLS, Threaded
 from turnscript.cli.failures import Failed
-from turnscript.cli.serve import _banner, _listening, _overrides
+from turnscript.cli.listening import listening
+from turnscript.cli.serve import _banner, _overrides
 from turnscript.gateway.config import Config
 from turnscript.gateway.configfile import load
 
@@ -172,7 +173,7 @@ def test_a_wrong_backend_is_one_error(command: str, tmp_path: Path, monkeypatch:
 )
 def test_a_place_where_nobody_can_listen_is_told(host: str, words: str) -> None:
     with pytest.raises(Failed) as told:
-        _listening(host, 8400)
+        listening(host, 8400)
     assert words in f"{told.value.message}\n  {told.value.remedy}"
 
 

@@ -1,4 +1,4 @@
-"""Owns the checks that `make setup` makes a `.venv` anew that cannot be used, and leaves one that can."""
+"""Owns the checks of what make does where something is missing: a `.venv` that can be used, a browser."""
 
 from __future__ import annotations
 
@@ -52,3 +52,31 @@ def test_an_environment_whose_python_is_gone_is_made_anew_and_one_that_works_is_
     (tmp_path / ".venv/kept").touch()
     set_up(tmp_path)
     assert (tmp_path / ".venv/kept").exists()
+
+
+def made(target: str, *variables: str, dry: bool = False) -> subprocess.CompletedProcess[str]:
+    """A target of our Makefile, with variables as they are given."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    command = ["make", *["-n"] * dry, target, "TESTS=", "CI=", *variables]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("missing", ["BROWSER=", "DRIVER="])
+def test_where_there_is_no_browser_it_is_said_how_to_get_one(missing: str) -> None:
+    there = ("BROWSER=/usr/bin/chromium", "DRIVER=/usr/bin/chromedriver")
+    assert ("", 0) == ((good := made("browser", *there)).stderr, good.returncode)
+    told = made("browser", *there, missing)
+    assert ("", 0) == (told.stdout, told.returncode)
+    assert "cannot run" in told.stderr
+    assert "apt-get install chromium chromium-driver" in told.stderr
+    assert "tests/browser is left out" in told.stderr
+    refused = made("browser", *there, missing, "CI=1")
+    assert "cannot run" in refused.stderr
+    assert "left out" not in refused.stderr
+    assert refused.returncode != 0
+
+
+def test_the_tests_of_the_page_are_left_out_only_where_there_is_no_browser() -> None:
+    assert "--ignore=tests/browser" in made("test", "BROWSER=", "DRIVER=", dry=True).stdout
+    assert "--ignore" not in made("test", "BROWSER=a", "DRIVER=b", dry=True).stdout
+    assert "--ignore" not in made("test", "BROWSER=", "DRIVER=", "TESTS=tests/browser", dry=True).stdout

@@ -21,6 +21,7 @@ from turnscript.cli.failures import INTERRUPTED, OK, PIPE_CLOSED, USAGE, Failed,
 from turnscript.cli.keys import keys
 from turnscript.cli.launch import launch
 from turnscript.cli.output import STREAM, Files
+from turnscript.cli.playground import playground
 from turnscript.cli.prompt import prompt
 from turnscript.cli.read import read
 from turnscript.cli.report import Fault, Screen, faults, table, usage
@@ -126,6 +127,7 @@ group.add_command(detect)
 group.add_command(doctor)
 group.add_command(keys)
 group.add_command(launch)
+group.add_command(playground)
 group.add_command(prompt)
 group.add_command(read)
 group.add_command(serve)

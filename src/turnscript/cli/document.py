@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import IO, Any, Protocol
 
-from msgspec.structs import replace
-
 from turnscript.api import Api
 from turnscript.cli.advice import advice
 from turnscript.cli.conversion import Conversion
@@ -27,10 +25,7 @@ from turnscript.losses import Loss
 from turnscript.recognition import AUTO, REQUEST, lookup
 from turnscript.recording import Recording, read_recording
 from turnscript.rendered import Rendered
-from turnscript.retelling import Retelling, stream_of
-
-_CUT_OFF = "length"
-"""What the end of an answer that broke off is called where it needs a name: no other says that it is not whole."""
+from turnscript.retelling import Retelling, ended, stream_of
 
 _PIECE = 1 << 16
 _MOST = 1 << 24
@@ -177,11 +172,8 @@ class _Recorded(_Recording):
 
     def _ended(self, exchange: Exchange) -> tuple[Exchange, list[Loss]]:
         """The exchange with an end that a body can say, and what that is not."""
-        if self.recording.error is None or self._conversion.writes_text or exchange.response.finish_reason is not None:
-            return exchange, []
-        detail = f"the stream broke off; it is told as {_CUT_OFF}, so that nobody takes the answer for a whole one"
-        answer = replace(exchange.response, finish_reason=_CUT_OFF)
-        return replace(exchange, response=answer), [Loss("$.finish_reason", "invented", detail)]
+        is_broken = self.recording.error is not None and not self._conversion.writes_text
+        return ended(exchange) if is_broken else (exchange, [])
 
 
 class _Retold(_Recording):

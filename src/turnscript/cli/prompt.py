@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -14,6 +14,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
+from turnscript.asking import Written, left_out, written
 from turnscript.cli.advice import advice
 from turnscript.cli.conversion import spaced
 from turnscript.cli.failures import LOSSY, OK, Failed
@@ -24,17 +25,13 @@ from turnscript.cli.rows import write_losses
 from turnscript.cli.source import Source
 from turnscript.conversation import Request
 from turnscript.convert import parse
-from turnscript.engine.files import FillPrompt
-from turnscript.engine.fill import Fill, fill_of
-from turnscript.engine.prompt import Prompt
 from turnscript.engine.spans import Span
-from turnscript.errors import LossyConversion, TurnscriptError
+from turnscript.errors import LossyConversion, TurnscriptError, Unsupported
 from turnscript.format import Format
-from turnscript.jsontext import Json
 from turnscript.losses import Loss
 from turnscript.recognition import AUTO, lookup
 from turnscript.reference import has_thoughts
-from turnscript.registry import apis, get_api, get_format, named_formats
+from turnscript.registry import get_format, named_formats
 from turnscript.rendered import Rendered
 from turnscript.respelling import RESPELLED
 
@@ -64,9 +61,6 @@ _ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud
 _LEGIBLE = re.compile(r"(?![\n\t])" + _ODD.pattern)
 _OUTER_SPACE = re.compile(r"^ | $")
 _Made = TypeVar("_Made")
-
-Written = Prompt | FillPrompt
-"""What a model goes on from: a conversation, or a text with a hole."""
 
 _MARKS = {(True, False): "#", (False, False): "=", (True, True): "*", (False, True): "+"}
 
@@ -171,36 +165,16 @@ def _read(source: Source, name: str, made: Callable[[Request], _Made]) -> _Made:
 def _made(given: Given, format_: Format, request: Request) -> tuple[Written, list[Loss]]:
     """The prompt of a request, and all that is lost."""
     made = _written(request, format_, given.thinking, normalize_json=given.normalize_json)
-    told = {loss.path for loss in made.losses}
-    handled = {"suffix"} if _hole(request) is not None else set()
-    said = {key: value for key, value in request.extra.items() if key not in handled and f"$.{key}" not in told}
-    return made, [*made.losses, *_unnamed(request, format_, said)]
+    return made, left_out(made, request, format_)
 
 
 def _written(request: Request, format_: Format, thinking: bool | None, *, normalize_json: bool = False) -> Written:
-    """What a model is given to go on from. What stands behind a text makes a hole of it (D-U-22)."""
-    hole = _hole(request)
-    if hole is not None and (hole.suffix or format_.document.files):
-        if thinking:
-            raise click.UsageError("--thinking: a model fills a hole without thoughts")
-        return format_.fill_prompt(request)
-    thinks = thinking if has_thoughts(format_) else False
-    return format_.prompt(request, thinking=thinks, normalize_json=normalize_json)
-
-
-def _hole(request: Request) -> Fill | None:
-    """The hole in a bare text. In a request with messages, a member of that name is a stranger."""
-    bare = request.origin in apis() and get_api(request.origin).serving.bare
-    return fill_of(request) if bare else None
-
-
-def _unnamed(request: Request, format_: Format, said: Mapping[str, Json]) -> list[Loss]:
-    """Members that are no settings, so that nobody knows what is in them: the conversation so far may be.
-
-    Settings are no losses, because no prompt shows them, and a member without a value says nothing.
-    """
-    paths = {f"$.{key}" for key, value in said.items() if bytes(value) != b"null"}
-    return [loss for loss in format_.render(request, view="prompt").losses if loss.path in paths] if paths else []
+    try:
+        return written(request, format_, thinking, normalize_json=normalize_json)
+    except Unsupported as error:
+        if error.feature != "thinking":
+            raise
+        raise click.UsageError(f"--thinking: {error.message}") from None
 
 
 def format_of(name: str, thinking: bool | None) -> Format:

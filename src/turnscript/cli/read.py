@@ -10,7 +10,6 @@ from itertools import chain
 from typing import Any
 
 import click
-import msgspec
 
 from turnscript.api import Api
 from turnscript.cli.conversion import spaced
@@ -20,16 +19,17 @@ from turnscript.cli.output import STREAM, Files, Sink
 from turnscript.cli.prompt import FormatName, asked_of, check_name, format_of, has_colours, legible, one_line
 from turnscript.cli.report import Screen, fault, plural
 from turnscript.cli.source import Source
-from turnscript.conversation import Conversation, Item, Request, Response, Text, Thinking, Tool, ToolCall, text_content
+from turnscript.conversation import Conversation, Item, Request, Response, Tool, ToolCall
 from turnscript.convert import parse
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.plaintext import TextParser
 from turnscript.errors import InvalidInput, InvalidRequest, TurnscriptError, UpstreamError
-from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, fold
+from turnscript.events import Event, fold
 from turnscript.format import Format
 from turnscript.jsontext import Json, read_list, read_object, utf8
 from turnscript.losses import Loss, summary
 from turnscript.recognition import AUTO
+from turnscript.records import event_record, item_record, response_record
 from turnscript.registry import get_api
 
 _EPILOG = """\b
@@ -45,12 +45,8 @@ Exit code:
   1  bad input: no such file, or a request that cannot be read
   2  wrong usage
 """
-_TYPES = {"assistant": "text"}
-"""The kinds of items that are called otherwise here."""
-
 Reader = TurnParser | TextParser
 
-_UNSAID = {"of": Thinking().of}
 _WRAPS = ('{"model":"","max_tokens":1,"messages":[],"tools":', '{"model":"","input":[],"tools":')
 """Bodies around a bare list of tools, for it to be read by whichever API writes tools like that."""
 
@@ -301,54 +297,6 @@ def _answer(api: Api, request: Request, batches: Iterator[list[Event]], out: Sin
 
 
 # What programs read.
-
-
-def event_record(event: Event) -> dict[str, Any]:
-    """An event as JSON data."""
-    if isinstance(event, PartStart):
-        part = item_record(event.part)
-        part.pop("text", None)
-        part.pop("arguments", None)
-        return {"type": "part_start", "index": event.index, "part": part}
-    if type(event) is NextText:
-        return {"type": "next_text", "index": event.index}
-    if isinstance(event, PartDelta):
-        return {"type": "part_delta", "index": event.index, "text": event.text}
-    if isinstance(event, PartEnd):
-        return {"type": "part_end", "index": event.index, "part": event.part and item_record(event.part)}
-    return {"type": "message_end", **_ending(event)}
-
-
-def response_record(response: Response) -> dict[str, Any]:
-    """A response as JSON data."""
-    return {"items": [item_record(item) for item in response.items], **_ending(response)}
-
-
-def item_record(item: Item) -> dict[str, Any]:
-    """An item as JSON data: what it is and its text; arguments as the model wrote them; all else where it says more."""
-    record: dict[str, Any] = {"type": _TYPES.get(item.kind, item.kind)}
-    if isinstance(item, ToolCall):
-        record |= {"id": item.id, "name": item.name, "arguments": item.arguments}
-        fields: tuple[str, ...] = ("namespace", "custom", "open")
-    else:
-        content = getattr(item, "content", ())
-        record["text"] = text_content(content)
-        if len(content) > 1:
-            record["texts"] = [part.text for part in content if isinstance(part, Text)]
-        fields = ("of", "name", "open")
-    for field in fields:
-        value = getattr(item, field, None)
-        if value and value != _UNSAID.get(field):
-            record[field] = value
-    return record
-
-
-def _ending(end: MessageEnd | Response) -> dict[str, Any]:
-    return {
-        "finish_reason": end.finish_reason,
-        "stop_sequence": end.stop_sequence,
-        "issues": [msgspec.structs.asdict(issue) for issue in end.issues],
-    }
 
 
 def _json(record: dict[str, Any], out: Sink) -> bytes:

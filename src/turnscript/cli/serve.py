@@ -5,10 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import os
-import socket
 import sys
 from contextlib import suppress
-from errno import EACCES, EADDRINUSE
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from turnscript.cli.failures import OK, USAGE, Failed
+from turnscript.cli.listening import listening
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.report import Screen, in_line, table
 from turnscript.errors import Unsupported
@@ -38,11 +37,6 @@ _NEEDS = {
     **({} if sys.platform == "win32" else {"uvloop": "uvloop"}),
 }
 _REAL = "say where a real one runs: --backend http://127.0.0.1:8080 --format NAME"
-_ELSEWHERE = {
-    EADDRINUSE: "stop what listens there, or choose another port with --port",
-    EACCES: "choose a port from 1024 on with --port; those below are not for everybody",
-}
-_HERE = "give an address of this machine with --host, such as 127.0.0.1"
 _STDERR = 2
 _GARBAGE = 10_000
 """How many objects may have been made more than freed before the collector looks at the new ones."""
@@ -167,7 +161,7 @@ def _run(reloader: Reloader) -> int:
     _fill_stderr()
     config = reloader.config
     set_up(config.logs.level, as_json=config.logs.json, redact=config.logs.redact)
-    sock = _listening(config.server.host, config.server.port)
+    sock = listening(config.server.host, config.server.port)
     server = Server(Service(config, reloader), on_ready=_ready)
     try:
         with Runner(loop_factory=new_event_loop) as runner:
@@ -186,16 +180,6 @@ def _fill_stderr() -> None:
         if nowhere != _STDERR:
             os.dup2(nowhere, _STDERR)
             os.close(nowhere)
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        number = error.errno or 0  # below 0 it is of the search for a name, and no error of the system
-        reason = os.strerror(number).lower() if number > 0 else "this name is not known"
-        raise Failed(f"cannot listen on {host}:{port}: {reason}", remedy=_ELSEWHERE.get(number, _HERE)) from None
 
 
 def _ready(service: Service, address: str) -> None:

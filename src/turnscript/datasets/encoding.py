@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from turnscript.conversation import Item
 from turnscript.datasets.drafts import Draft
 from turnscript.datasets.encoding_ids import Cutter, encode_ids
 from turnscript.datasets.encoding_rows import WEIGHTS, Drafter, Options, untrained
@@ -111,12 +112,15 @@ class Encoder:
 
     def explain(self, example: Example) -> list[Token]:
         """Every token of an example, with what it belongs to. Raises what `encode` gives as a problem."""
-        draft = self._drafter.draft(example)
-        flat, problems = self._flat([draft])
-        if problems:
-            raise Unsupported("the mask of this row", f"the mode {self.mode!r}", problems[0].message)
-        plan = self._cutter.plan(draft.texts, draft.marks, draft.values) if self.mode == "ids" else None
-        return explained(draft, flat, self.tokenizer, example.request.items, plan, self.end)
+        return self._explained(self._drafter.draft(example), example.request.items)
+
+    def explain_prompt(self, spans: Sequence[Span], items: Sequence[Item]) -> list[Token]:
+        """The same of a prompt, of a conversation of these items: what the model has written in it counts."""
+        spans = [span for span in spans if span.text]
+        if not spans:
+            return []
+        texts = [span.text for span in spans]
+        return self._explained(Draft(texts, _marks(spans), [self.scale * span.trainable for span in spans]), items)
 
     def prompt_ids(self, spans: Sequence[Span], known: dict[str, list[int]] | None = None) -> list[int]:
         """A prompt as ids, by the same rule: what a model is fed that was trained on these samples.
@@ -126,8 +130,7 @@ class Encoder:
         texts = [span.text for span in spans]
         if self.mode == "text":
             return self.tokenizer.encode(["".join(texts)])[0] if any(texts) else []
-        marks = [span.item * ITEM + CONTROL * span.control + TRAINABLE * span.trainable for span in spans]
-        plan = self._cutter.plan(texts, marks, [0] * len(texts))
+        plan = self._cutter.plan(texts, _marks(spans), [0] * len(texts))
         known = {} if known is None else known
         new = [text for text in dict.fromkeys(plan.texts) if text not in known]
         known.update(zip(new, self.tokenizer.encode(new), strict=True))
@@ -187,6 +190,13 @@ class Encoder:
         pairs = zip(examples, drafts, strict=True)
         return [found for example, draft in pairs for found in self._samples([example], [draft])]
 
+    def _explained(self, draft: Draft, items: Sequence[Item]) -> list[Token]:
+        flat, problems = self._flat([draft])
+        if problems:
+            raise Unsupported("the mask of this row", f"the mode {self.mode!r}", problems[0].message)
+        plan = self._cutter.plan(draft.texts, draft.marks, draft.values) if self.mode == "ids" else None
+        return explained(draft, flat, self.tokenizer, items, plan, self.end)
+
     def _flat(self, drafts: Sequence[Draft]) -> tuple[Flat, dict[int, Problem]]:
         if self.mode == "ids":
             return encode_ids(drafts, self._cutter, self.tokenizer, self.end)
@@ -200,6 +210,11 @@ class Encoder:
         rows = np.searchsorted(offsets, np.flatnonzero(ids > largest), "right") - 1
         message = f"a token id is larger than {largest}, the largest that the output holds; choose a wider one"
         return {int(row): Problem(Code.ID_RANGE, message) for row in rows}
+
+
+def _marks(spans: Sequence[Span]) -> list[int]:
+    """What is known of each span, as a Writer has it."""
+    return [span.item * ITEM + CONTROL * span.control + TRAINABLE * span.trainable for span in spans]
 
 
 def _mode(asked: str, cutter: Cutter, format_: Format, tokenizer: Tokenizer) -> str:

@@ -1,0 +1,1 @@
+"""The checks of the playground: what its page is told, and over HTTP."""
