@@ -19,7 +19,8 @@ HALF = "half_character"
 """The kind of the issue of half a character, which no text can hold: it is left out."""
 
 STRAY = "stray_line"
-"""The kind of the issue of a line that is no field of an event: what it was to say, such as a text, is missing."""
+"""The kind of the issue of a line that is no field of an event, or of an event without data. What it was to say, such
+as a text, is missing."""
 
 DONE = "[DONE]"
 """What most streams end with, whatever their API; some end with it twice."""
@@ -84,7 +85,7 @@ class Behind:
         """Say it once, and before what is said of events behind the end: however the stream was cut."""
         if self._reader.stray and not self._strayed:
             self._strayed = True
-            detail = f"the server sent a line that is none of an event, and is not read: {self._reader.stray}"
+            detail = f"the server sent what is no event, and is not read: {self._reader.stray}"
             self._issues.insert(self._place(), Issue(STRAY, detail))
 
     def _place(self) -> int:

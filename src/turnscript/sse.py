@@ -12,6 +12,9 @@ from turnscript.halves import Halves, may_have_half
 LIMIT = 16 * 1024 * 1024
 """The most bytes that a line, or the data of one event, may have."""
 
+IDLE = "ping"
+"""The name of events that say nothing but that the server is alive."""
+
 _BOM = b"\xef\xbb\xbf"
 _LF, _CR = 0x0A, 0x0D
 
@@ -23,8 +26,8 @@ class SseReader:
     line `error: ...`, as llama-box tells a failure and llama.cpp did, is the data of an event of that name. Bytes that
     are no UTF-8, or a line without an end, raise UpstreamError, and so does every call after it; but never in the call
     that completes an event, so that no event is lost. Work is linear, memory at most twice `limit`. `stray` is the
-    beginning of the first line that is no field of an event, for an error message: a server that answers with a page or
-    a plain JSON error shows there.
+    beginning of the first line that is no field of an event, or the name of the first event that has no data, for a
+    message: a server that answers with a page or a plain JSON error shows there.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -133,6 +136,8 @@ class SseReader:
             events.append((self._event, data))
             self._data.clear()
             self._size = 0
+        elif self._event not in ("", IDLE) and not self.stray:
+            self.stray = f"event: {self._event}"[:200]
         self._event = ""
 
     def _too_long(self, what: str) -> UpstreamError:

@@ -180,7 +180,9 @@ def test_what_stands_behind_the_end_is_an_issue_and_not_read(api_name: str, behi
 
 @pytest.mark.parametrize("size", [1, 1 << 16])
 @pytest.mark.parametrize("more", [b"", b"data: {}\n\n"])
-@pytest.mark.parametrize("line", [b"\x00\xff\xfe", b"dat: {}", b" data: {}", b'{"error": {"message": "gone"}}'])
+@pytest.mark.parametrize(
+    "line", [b"\x00\xff\xfe", b"dat: {}", b" data: {}", b'{"error": {"message": "gone"}}', b"event: error"]
+)
 def test_a_line_that_is_none_of_an_event_is_an_issue_wherever_it_stands(
     api_name: str, line: bytes, more: bytes, size: int
 ) -> None:

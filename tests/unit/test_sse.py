@@ -122,6 +122,13 @@ def test_a_page_instead_of_a_stream_leaves_its_beginning() -> None:
     assert "<html>" == reader.stray
 
 
+def test_an_event_with_a_name_and_without_data_is_none_and_is_noted() -> None:
+    for data, stray in ((b"event: a\n\n", "event: a"), (b"event: a", "event: a"), (b"event: ping\n\n", "")):
+        reader = SseReader()
+        assert [("", "b")] == reader.feed(b"data: b\n\n" + data) + reader.close()
+        assert stray == reader.stray
+
+
 def test_time_is_linear_in_a_line_that_comes_byte_by_byte() -> None:
     def reading(length: int) -> Callable[[], object]:
         def read() -> None:
