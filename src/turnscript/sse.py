@@ -12,6 +12,9 @@ from turnscript.halves import Halves, may_have_half
 LIMIT = 16 * 1024 * 1024
 """The most bytes that a line, or the data of one event, may have."""
 
+_LINE_TAKES = 64
+"""What a line of an event is counted as beside its bytes: however short it is, it is held until the event ends."""
+
 IDLE = "ping"
 """The name of events that say nothing but that the server is alive."""
 
@@ -57,7 +60,7 @@ class SseReader:
                 if not line:
                     self._dispatch(events)
                 elif line[:6] == b"data: " and self._size + len(line) <= self._limit:  # by far the most
-                    self._size += len(line) - 5
+                    self._size += len(line) + _LINE_TAKES
                     self._data.append(_text(line[6:]))
                 else:
                     self._field(line)
@@ -118,9 +121,9 @@ class SseReader:
             self._event = "error"
             self.stray = self.stray or line[:200].decode(errors="replace")
         if failed or name == b"data":
-            self._size += len(value) + 1
-            if self._size > self._limit:
+            if self._size + len(value) > self._limit:
                 raise self._too_long("event")
+            self._size += len(value) + _LINE_TAKES
             self._data.append(_text(value))
         elif name == b"event":
             self._event = _text(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -97,6 +98,23 @@ def test_a_line_that_came_whole_has_the_same_limit() -> None:
 def test_many_lines_of_one_event_have_a_limit_together() -> None:
     with pytest.raises(UpstreamError, match="one event of more than 1000 bytes"):
         read(b"data: x\n" * 600, limit=1000)
+
+
+@pytest.mark.parametrize("line", [b"data:\n", b"data: x\n", b"data: ab\n", b"data: \xc3\xa9b\n"])
+def test_many_short_lines_of_one_event_take_no_more_memory_than_a_long_one(line: bytes) -> None:
+    limit = 1 << 18
+    reader = SseReader(limit=limit)
+
+    def fill() -> None:
+        for _ in range(limit // len(line) + 1):
+            reader.feed(line)
+
+    tracemalloc.start()
+    with pytest.raises(UpstreamError, match="one event"):
+        fill()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * limit
 
 
 def test_the_limit_is_one_of_each_event_and_not_of_the_stream() -> None:
