@@ -1,7 +1,7 @@
-"""Owns what stands behind the end of a streamed answer: it is counted and shown in the issues of that end, not read.
+"""Owns what of a streamed answer is not read: what stands behind its end, and lines that are none of an event.
 
-The end has been told by then, because nobody can wait for what most servers never send. So its list of issues is what
-learns of it, and has all of it once the parser is closed.
+It is counted and shown in the issues of the end. That has been told by then, because nobody can wait for what most
+servers never send. So its list of issues is what learns of it, and has all of it once the parser is closed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ BEHIND = "behind_the_end"
 
 HALF = "half_character"
 """The kind of the issue of half a character, which no text can hold: it is left out."""
+
+STRAY = "stray_line"
+"""The kind of the issue of a line that is no field of an event, or of an event without data. What it was to say, such
+as a text, is missing."""
 
 DONE = "[DONE]"
 """What most streams end with, whatever their API; some end with it twice."""
@@ -35,9 +39,10 @@ class Behind:
         self._count = 0
         self._first = ""
         self._told: Issue | None = None
-        self._broken = False
+        self._broken = self._strayed = False
         if reader.half:
             issues.append(Issue(HALF, f"the server sent half of a character and not the other half: {reader.half}"))
+        self._note_stray()
 
     def feed(self, data: bytes) -> None:
         """More bytes. None of them can fail any more."""
@@ -61,6 +66,7 @@ class Behind:
         except UpstreamError as error:
             self._broken = True
             self._add(error.body)
+        self._note_stray()
 
     def _add(self, text: str) -> None:
         self._first = self._first or text[:_SHOWN]
@@ -72,9 +78,17 @@ class Behind:
 
     def _put(self, issue: Issue) -> None:
         """Say it where the last one was said. The list is not ours alone: others may have added to it since."""
-        last, self._told = self._told, issue
-        at = next((at for at in reversed(range(len(self._issues))) if self._issues[at] is last), None)
-        if at is None:
-            self._issues.append(issue)
-        else:
-            self._issues[at] = issue
+        at, self._told = self._place(), issue
+        self._issues[at : at + 1] = [issue]
+
+    def _note_stray(self) -> None:
+        """Say it once, and before what is said of events behind the end: however the stream was cut."""
+        if self._reader.stray and not self._strayed:
+            self._strayed = True
+            detail = f"the server sent what is no event, and is not read: {self._reader.stray}"
+            self._issues.insert(self._place(), Issue(STRAY, detail))
+
+    def _place(self) -> int:
+        """Where the last issue of events behind the end stands; behind all, if there is none."""
+        count = len(self._issues)
+        return next((at for at in reversed(range(count)) if self._issues[at] is self._told), count)

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from turnscript.api import Api, Body, Reply
-from turnscript.behind import BEHIND, HALF
+from turnscript.behind import BEHIND, HALF, STRAY
 from turnscript.byhand import MISTAKES, refuse_mistakes
 from turnscript.conversation import Conversation, Issue, Request, Response
 from turnscript.errors import (
@@ -271,7 +271,7 @@ def convert(
 _LEFT_OUT = frozenset({"call_id", "call_name", "cut_call", "extra_choices", "invalid_call", "invalid_count"})
 _LEFT_OUT |= {"unclosed_call", "late_arguments", "missing_item", "unannounced_item", "changed_item"}
 _LEFT_OUT |= {"unknown_event", "unknown_delta", "unknown_member", "misplaced_delta", "misplaced_content"}
-_LEFT_OUT |= {"second_signature", BROKEN, BEHIND, HALF}
+_LEFT_OUT |= {"second_signature", BROKEN, BEHIND, HALF, STRAY}
 """Issues of an answer that tell of something in it that was not read."""
 
 

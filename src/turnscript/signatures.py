@@ -21,7 +21,7 @@ LIMIT = 8 * 1024 * 1024
 """The most bytes of JSON that `unseal` unpacks. No model thinks that long; a bomb does."""
 
 _MAC = hashlib.sha256().digest_size
-_BODY = re.compile(r"(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2,3})?")
+_BODY = re.compile(r"[A-Za-z0-9_-]*")  # no group: the matcher would remember where each of its repetitions began
 
 
 def seal(text: str, key: bytes) -> str:
@@ -32,25 +32,23 @@ def seal(text: str, key: bytes) -> str:
 
 def unseal(signature: str, key: bytes) -> str | None:
     """The sealed text; None for a signature that is foreign, changed, cut short or unpacks to more than `LIMIT`."""
-    body = signature.removeprefix(VERSION)
-    if body == signature or not _BODY.fullmatch(body):
+    sealed = _decoded(signature)
+    if sealed is None:
         return None
-    sealed = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
     mac, packed = sealed[:_MAC], sealed[_MAC:]
     # Several base64 texts decode to the same bytes: only the one that `seal` writes is genuine.
-    if not hmac.compare_digest(mac, _mac(packed, key)) or _encode(sealed) != body:
+    if not hmac.compare_digest(mac, _mac(packed, key)) or VERSION + _encode(sealed) != signature:
         return None
     return _unpacked(packed)
 
 
 def unpacked_size(signature: str, most: int = LIMIT) -> int:
     """How many bytes of JSON a signature unpacks to, whoever made it; no more are unpacked than `most`, and one."""
-    body = signature.removeprefix(VERSION)
-    if body == signature or not _BODY.fullmatch(body):
+    sealed = _decoded(signature)
+    if sealed is None:
         return 0
-    packed = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))[_MAC:]
     try:
-        return len(zlib.decompressobj().decompress(packed, min(most, LIMIT) + 1))
+        return len(zlib.decompressobj().decompress(sealed[_MAC:], min(most, LIMIT) + 1))
     except zlib.error:
         return 0
 
@@ -60,6 +58,14 @@ def _mac(packed: bytes, key: bytes) -> bytes:
         message = "the key for signatures is empty, so anybody could make one"
         raise InvalidInput(message, expected="some random bytes, at least 16")
     return hmac.digest(key, VERSION.encode() + packed, "sha256")
+
+
+def _decoded(signature: str) -> bytes | None:
+    """The bytes of what looks like a seal; None for anything else."""
+    body = signature.removeprefix(VERSION)
+    if body == signature or len(body) % 4 == 1 or not _BODY.fullmatch(body):
+        return None
+    return base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
 
 
 def _encode(data: bytes) -> str:

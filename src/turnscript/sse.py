@@ -12,6 +12,12 @@ from turnscript.halves import Halves, may_have_half
 LIMIT = 16 * 1024 * 1024
 """The most bytes that a line, or the data of one event, may have."""
 
+_LINE_TAKES = 64
+"""What a line of an event is counted as beside its bytes: however short it is, it is held until the event ends."""
+
+IDLE = "ping"
+"""The name of events that say nothing but that the server is alive."""
+
 _BOM = b"\xef\xbb\xbf"
 _LF, _CR = 0x0A, 0x0D
 
@@ -23,8 +29,8 @@ class SseReader:
     line `error: ...`, as llama-box tells a failure and llama.cpp did, is the data of an event of that name. Bytes that
     are no UTF-8, or a line without an end, raise UpstreamError, and so does every call after it; but never in the call
     that completes an event, so that no event is lost. Work is linear, memory at most twice `limit`. `stray` is the
-    beginning of the first line that is no field of an event, for an error message: a server that answers with a page or
-    a plain JSON error shows there.
+    beginning of the first line that is no field of an event, or the name of the first event that has no data, for a
+    message: a server that answers with a page or a plain JSON error shows there.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -54,7 +60,7 @@ class SseReader:
                 if not line:
                     self._dispatch(events)
                 elif line[:6] == b"data: " and self._size + len(line) <= self._limit:  # by far the most
-                    self._size += len(line) - 5
+                    self._size += len(line) + _LINE_TAKES
                     self._data.append(_text(line[6:]))
                 else:
                     self._field(line)
@@ -115,9 +121,9 @@ class SseReader:
             self._event = "error"
             self.stray = self.stray or line[:200].decode(errors="replace")
         if failed or name == b"data":
-            self._size += len(value) + 1
-            if self._size > self._limit:
+            if self._size + len(value) > self._limit:
                 raise self._too_long("event")
+            self._size += len(value) + _LINE_TAKES
             self._data.append(_text(value))
         elif name == b"event":
             self._event = _text(value)
@@ -133,6 +139,8 @@ class SseReader:
             events.append((self._event, data))
             self._data.clear()
             self._size = 0
+        elif self._event not in ("", IDLE) and not self.stray:
+            self.stray = f"event: {self._event}"[:200]
         self._event = ""
 
     def _too_long(self, what: str) -> UpstreamError:

@@ -13,7 +13,7 @@ import turnscript as ts
 from tests.conformance.examples import fewer
 from tests.strategies import events as strategies
 from turnscript.api import Api
-from turnscript.behind import BEHIND
+from turnscript.behind import BEHIND, STRAY
 from turnscript.conversation import calls
 from turnscript.errors import InvalidInput, TurnscriptError, UnknownName, Unsupported, UpstreamError, UpstreamTimeout
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
@@ -176,6 +176,27 @@ def test_what_stands_behind_the_end_is_an_issue_and_not_read(api_name: str, behi
     expected = [issue.kind for issue in parsed(api, [data]).issues] + [BEHIND] * bool(count)
     assert expected == [issue.kind for issue in response.issues]
     assert response.issues[-1].detail.startswith(count) if count else True
+
+
+@pytest.mark.parametrize("size", [1, 1 << 16])
+@pytest.mark.parametrize("more", [b"", b"data: {}\n\n"])
+@pytest.mark.parametrize(
+    "line", [b"\x00\xff\xfe", b"dat: {}", b" data: {}", b'{"error": {"message": "gone"}}', b"event: error"]
+)
+def test_a_line_that_is_none_of_an_event_is_an_issue_wherever_it_stands(
+    api_name: str, line: bytes, more: bytes, size: int
+) -> None:
+    """What it was to say may be missing from the answer, and nothing else shows that."""
+    api = ts.get_api(api_name)
+    data = stream(api, strategies.told(HELLO, strategies.in_pieces(2)))
+    known = [issue.kind for issue in parsed(api, [data]).issues]
+    events = data.split(b"\n\n")
+    for at in range(len(events)):
+        sent = b"\n\n".join([*events[:at], line, *events[at:]]) + more
+        response = parsed(api, [sent[start : start + size] for start in range(0, len(sent), size)])
+        assert parsed(api, [data]).items == response.items
+        assert [*known, STRAY] + [BEHIND] * bool(more) == [issue.kind for issue in response.issues]
+        assert line.decode(errors="replace") in response.issues[len(known)].detail
 
 
 def test_a_second_answer_in_a_stream_is_an_issue_and_not_read(api_name: str) -> None:

@@ -67,6 +67,14 @@ def test_with_its_end_it_is_whole() -> None:
         assert "stop" == response.finish_reason
 
 
+def test_what_comes_behind_the_reason_of_a_message_is_an_issue() -> None:
+    """One that stands in its start, as some servers have it, says nothing of the order."""
+    late = ts.fold(read(stream(start(), *text(0, "He"), CUT, *text(1, "llo"), STOP)))
+    assert ("length", ["late_content"]) == (late.finish_reason, [issue.kind for issue in late.issues])
+    early = ts.fold(read(stream(start(stop_reason="end_turn"), *text(0, "He"), REASON, STOP)))
+    assert [] == early.issues
+
+
 @pytest.mark.parametrize(
     ("reason", "arguments"), [(CALLED, ["{}"]), (CUT, [])], ids=["it is complete", "it was cut off"]
 )
@@ -76,5 +84,5 @@ def test_a_call_without_arguments_behind_the_reason_is_told_or_said_to_be_cut(
     events = read(stream(start(), reason, *call(0), STOP))
     response = ts.fold(events)
     assert arguments == [item.arguments for item in response.items if isinstance(item, ts.ToolCall)]
-    assert arguments or ["cut_call"] == [issue.kind for issue in response.issues]
+    assert ["late_content"] + ["cut_call"] * (not arguments) == [issue.kind for issue in response.issues]
     assert isinstance(events[-2], ts.PartEnd)

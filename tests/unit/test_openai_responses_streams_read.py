@@ -314,6 +314,14 @@ def test_a_last_event_that_says_something_else_than_was_done_is_an_issue() -> No
     assert ["changed_item"] == [issue.kind for issue in response.issues]
 
 
+def test_a_response_that_ends_under_another_id_is_an_issue() -> None:
+    """The SDKs refuse it: it may be the end of another answer."""
+    end = GOOD[-1] | {"response": GOOD[-1]["response"] | {"id": "resp_other"}}
+    response = fold(parsed(of_payloads(*GOOD[:-1], end)))
+    assert ITEMS == without_made_up(response.items, ITEMS)
+    assert (["changed_id"], "resp_other") == ([issue.kind for issue in response.issues], response.id)
+
+
 def test_an_answer_without_any_output_is_an_issue() -> None:
     response = fold(parsed(of_payloads(GOOD[0], {"type": "response.completed", "response": {"status": "completed"}})))
     assert ([], ["missing_item"]) == (response.items, [issue.kind for issue in response.issues])

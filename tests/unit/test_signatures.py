@@ -1,6 +1,7 @@
 """Owns the laws of signatures: what was sealed comes back, and nothing else does."""
 
 import json
+import tracemalloc
 import zlib
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.strategies import text
 from turnscript.errors import InvalidInput
-from turnscript.signatures import LIMIT, VERSION, _encode, _mac, seal, unseal
+from turnscript.signatures import LIMIT, VERSION, _encode, _mac, seal, unpacked_size, unseal
 
 KEY = b"0123456789abcdef"
 URL_SAFE = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
@@ -99,3 +100,15 @@ def test_an_empty_key_is_refused() -> None:
         seal("x", b"")
     with pytest.raises(InvalidInput, match="the key for signatures is empty"):
         unseal(seal("x", KEY), b"")
+
+
+@pytest.mark.parametrize("tail", ["", "!", "A", "é"])
+def test_what_is_long_and_no_seal_takes_no_more_memory_than_a_few_of_its_copies(tail: str) -> None:
+    """Whoever may ask may send one of the size of a request."""
+    signature = VERSION + "A" * 1_000_000 + tail
+    for look in (lambda: unseal(signature, KEY), lambda: unpacked_size(signature)):
+        tracemalloc.start()
+        assert not look()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 8 * len(signature)

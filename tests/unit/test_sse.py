@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -99,6 +100,23 @@ def test_many_lines_of_one_event_have_a_limit_together() -> None:
         read(b"data: x\n" * 600, limit=1000)
 
 
+@pytest.mark.parametrize("line", [b"data:\n", b"data: x\n", b"data: ab\n", b"data: \xc3\xa9b\n"])
+def test_many_short_lines_of_one_event_take_no_more_memory_than_a_long_one(line: bytes) -> None:
+    limit = 1 << 18
+    reader = SseReader(limit=limit)
+
+    def fill() -> None:
+        for _ in range(limit // len(line) + 1):
+            reader.feed(line)
+
+    tracemalloc.start()
+    with pytest.raises(UpstreamError, match="one event"):
+        fill()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * limit
+
+
 def test_the_limit_is_one_of_each_event_and_not_of_the_stream() -> None:
     events = [("", "x" * 600)] * 5
     assert events == read(b"".join([frame(data) for _, data in events]), limit=1000)
@@ -120,6 +138,13 @@ def test_a_page_instead_of_a_stream_leaves_its_beginning() -> None:
     reader = SseReader()
     assert [] == reader.feed(b"<html>\n<body>Bad gateway</body>\n</html>\n") + reader.close()
     assert "<html>" == reader.stray
+
+
+def test_an_event_with_a_name_and_without_data_is_none_and_is_noted() -> None:
+    for data, stray in ((b"event: a\n\n", "event: a"), (b"event: a", "event: a"), (b"event: ping\n\n", "")):
+        reader = SseReader()
+        assert [("", "b")] == reader.feed(b"data: b\n\n" + data) + reader.close()
+        assert stray == reader.stray
 
 
 def test_time_is_linear_in_a_line_that_comes_byte_by_byte() -> None:

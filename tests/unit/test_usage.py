@@ -13,7 +13,8 @@ from tests.messages import STOP as MESSAGE_STOP
 from tests.messages import stream as messages_stream
 from tests.messages import text as messages_text
 from tests.responses import of_payloads
-from turnscript.sse import frame
+from turnscript.retelling import stream_of
+from turnscript.sse import SseReader, frame
 
 ABSENT = object()
 Said = Callable[[str, Any], ts.Response]
@@ -182,3 +183,23 @@ def test_a_cache_of_more_than_the_prompt_is_reported_where_the_rest_is_told(inpu
     rendered = ts.get_api("anthropic-messages").render_response(response, ts.Request())
     assert max(0, input_ - 10) == rendered.value["usage"]["input_tokens"]
     assert paths == [loss.path for loss in rendered.losses]
+
+
+@pytest.mark.parametrize("said", [whole, streamed])
+@pytest.mark.parametrize("missing", ["input_tokens", "output_tokens"])
+def test_counts_that_are_not_all_are_told_again_by_the_api_that_told_them(missing: str, said: Said) -> None:
+    """Only the one that nobody told is made up, which is a loss. Another API has no place for any of them."""
+    name = "anthropic-messages"
+    details = {"output_tokens_details": {"thinking_tokens": 1, "new": 7}}
+    counts = {"input_tokens": 5, "cache_read_input_tokens": 3, "output_tokens": 2, **details}
+    response = said(name, {key: count for key, count in counts.items() if key != missing})
+    assert response.usage is None
+    rendered = ts.get_api(name).render_response(response, ts.Request())
+    streamed_, losses = stream_of(response, ts.Request(), ts.get_api(name))
+    ends = [json.loads(text) for kind, text in SseReader().feed(streamed_) if kind == "message_delta"]
+    expected = {"cache_creation_input_tokens": 0, **counts, missing: 0}
+    assert [expected, expected] == [json.loads(rendered.data)["usage"], ends[0]["usage"]]
+    for lost in (rendered.losses, losses):
+        assert [("$.usage", "invented")] == [(loss.path, loss.kind) for loss in lost if loss.path == "$.usage"]
+    other = ts.get_api("openai-responses").render_response(response, ts.Request())
+    assert "$.usage" in [loss.path for loss in other.losses]

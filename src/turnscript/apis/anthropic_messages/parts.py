@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from turnscript.api import Body, Rendering
 from turnscript.apis.anthropic_messages.blocks import content_text
+from turnscript.apis.anthropic_messages.settings import is_native
 from turnscript.conversation import Audio, Document, Image, Item, Part, Raw, Refusal, Text
 from turnscript.jsontext import Json, read_object
+from turnscript.media import data_url, is_data_url, taken_apart
 from turnscript.sources import part_path
 
 _PLAIN = "text/plain"
+Media = TypeVar("Media", Image, Document)
 
 
 def is_plain_block(block: Any) -> bool:
@@ -40,7 +45,8 @@ class PartWriter:
         """Where a part stood in its source."""
         return part_path(item, index) if item.at else f"{self.place(item)}.content[{index}]"
 
-    def _image(self, part: Image, path: str) -> Body | None:
+    def _image(self, given: Image, path: str) -> Body | None:
+        part = self._apart(given, path)
         source = self._source(part, path, "image/png")
         if source is None:
             return None
@@ -50,7 +56,8 @@ class PartWriter:
         self.rendering.put_extra(block, part.extra, path)
         return block
 
-    def _document(self, part: Document, path: str) -> Body | None:
+    def _document(self, given: Document, path: str) -> Body | None:
+        part = self._apart(given, path)
         structure = None if self.rendering.foreign else _structure(part)
         source: Any = structure
         if structure is None and part.text is not None:
@@ -92,6 +99,21 @@ class PartWriter:
             return part.title
         self.rendering.lose_member(path, "document.filename", "renamed", "the file name becomes the title")
         return part.filename
+
+    def _apart(self, part: Media, path: str) -> Media:
+        """The part with its media type and its base64 text in two places, where another API says both in one string."""
+        said = part.data if part.data is not None else part.url
+        if said is None or not is_data_url(said) or part.media_type is not None or is_native(self.rendering):
+            return part
+        found = taken_apart(said)
+        if found is None:
+            self.rendering.lose(path, "approximated", "a data URL without base64 is no address that can be asked here")
+            return part
+        media_type, data = found
+        if data_url(media_type, data) != said:
+            self.rendering.lose(path, "approximated", "of a data URL the media type and the base64 text are sent")
+        url = None if part.data is None else part.url
+        return replace(part, media_type=media_type or None, data=data, url=url)
 
     def _source(self, part: Image | Document, path: str, media_type: str) -> Body | None:
         """Where the bytes are: the first of data, URL and file id that is given."""

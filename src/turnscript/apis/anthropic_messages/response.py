@@ -157,6 +157,9 @@ class Tokens:
         """The members without a name, as `extra` of the response; counts, too, where they are not all."""
         known = {} if self.usage() is not None else {name: json_of(self._counts[name]) for name in self._counts}
         rest = {name: count for name, count in known.items() if name in _COUNTS} | self._rest
+        if _THINKING in known:
+            beside = read_object(rest[_DETAILS]) if _DETAILS in rest else {}
+            rest[_DETAILS] = leftover({_THINKING: known[_THINKING], **beside})
         return {"usage": leftover(rest)} if rest else {}
 
 
@@ -169,6 +172,15 @@ def usage_object(usage: Usage) -> Body:
         "output_tokens": usage.output,
         _DETAILS: {_THINKING: usage.reasoning},
     }
+
+
+def put_known(told: Body, extra: Extra) -> None:
+    """Put the counts that are known, though they are not all, in the place of those that were made up."""
+    for name, count in read_object(extra["usage"]).items():
+        if name in _COUNTS:
+            told[name] = count
+        elif name == _DETAILS:
+            told[name] |= {one: value for one, value in read_object(count).items() if one == _THINKING}
 
 
 # Whole responses.

@@ -13,7 +13,14 @@ from typing import Any
 from turnscript.answers import is_whole, lose_foreign, tier_of
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, merge
 from turnscript.apis.anthropic_messages.parts import PartWriter
-from turnscript.apis.anthropic_messages.response import CUTTING, OWN_REASONS, STOP_REASONS, finish_reason, usage_object
+from turnscript.apis.anthropic_messages.response import (
+    CUTTING,
+    OWN_REASONS,
+    STOP_REASONS,
+    finish_reason,
+    put_known,
+    usage_object,
+)
 from turnscript.apis.anthropic_messages.writing import NO_ARGUMENTS, TAKEN, is_text, no_arguments
 from turnscript.conversation import (
     Assistant,
@@ -288,6 +295,8 @@ class AnswerWriter:
             lose_foreign(self.rendering.losses, self.rendering.target, extra, usage, body)
         else:
             merge(body, extra)
+            if usage is None and "usage" in extra and "usage" in body:
+                put_known(body["usage"], extra)
 
 
 def write_response(response: Response, request: Request, api: Api, reply: Reply) -> tuple[Body, list[Loss]]:

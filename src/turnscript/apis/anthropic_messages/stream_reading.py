@@ -280,6 +280,8 @@ class StreamReader:
     def _block_start(self, wire: BlockStart, events: list[Event]) -> None:
         self._end_missed(events)
         self._settle(False, events)
+        if self._closing and self._reason is not None:
+            self._issue("late_content", "content_block_start", "the answer went on behind its stop_reason")
         self._closing = False
         if wire.index <= self._last:
             raise unreadable(self._api, f"block {wire.index} begins after block {self._last}", "")

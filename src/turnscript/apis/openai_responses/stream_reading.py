@@ -370,6 +370,8 @@ class StreamReader:
         if wire.status != FAILED and wire.error is UNSET:
             self._complete(output)
         end = ending(wire, self._items)
+        if self._said.id and end.id and self._said.id != end.id:
+            self._issue("changed_id", f"the response began as {self._said.id!r} and ended as {end.id!r}, which counts")
         end.issues = self._issues + end.issues
         self._release(end.finish_reason)
         self._events.append(end)

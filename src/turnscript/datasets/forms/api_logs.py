@@ -212,6 +212,7 @@ _HARMLESS = frozenset(
         "no_finish_reason",
         "missing_reason",
         "second_start",
+        "changed_id",
         "missing_arguments",
         "invalid_count",
         "missing_count",
