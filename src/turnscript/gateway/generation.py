@@ -321,4 +321,4 @@ def _keep(events: Sequence[Event], items: list[Item]) -> None:
 
 
 def _thought(items: Sequence[Item]) -> str:
-    return "".join([text_content(item.content) for item in items if isinstance(item, Thinking)])
+    return "".join([text_content(item.content) for item in items if type(item) is Thinking])

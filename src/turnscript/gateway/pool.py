@@ -199,8 +199,13 @@ class Pool:
     @property
     def capacity(self) -> int | None:
         """How many requests the healthy servers do at a time, None if one of them does not say."""
-        known = [member.capacity for member in self._usable()]
-        return None if None in known else sum(one for one in known if one is not None)
+        total = 0
+        for member in self._usable():
+            capacity = member.capacity
+            if capacity is None:
+                return None
+            total += capacity
+        return total
 
     @property
     def healthy(self) -> bool:
