@@ -74,7 +74,7 @@ class Lines(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         told = getattr(record, "fields", {})
         fields = " ".join([f"{key}={value}" for key, value in told.items() if value is not None])
-        line = f"{_time(record)[11:19]} {record.levelname.lower():7} {record.getMessage()}"
+        line = f"{_second(int(record.created))[11:]} {record.levelname.lower():7} {record.getMessage()}"
         line = f"{line} {fields}" if fields else line
         if not line.isprintable():  # looked at faster than the pattern does, and true of most
             line = _UNSEEN.sub(_as_text, line)

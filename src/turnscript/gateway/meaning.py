@@ -86,11 +86,15 @@ def meanings(items: Sequence[Item], ids: bool = True, mends: Mapping[str, Mend] 
     mended: list[object] = []
     for item in items:
         if type(item) is Assistant:
-            each = [part.text for part in item.content if type(part) is Text or type(part) is Refusal]
+            each: list[str] = []
+            for part in item.content:
+                if type(part) is Text or type(part) is Refusal:
+                    each.append(part.text)
+                else:
+                    others.append(_part(part))
             text = "".join(each)
             texts += [text] if text.strip() else []
             bare += [one.strip() for one in each]
-            others += [_part(part) for part in item.content if type(part) is not Text and type(part) is not Refusal]
             others += [item.name] if item.name is not None else []
         elif type(item) is ToolCall:
             name = f"{item.namespace}__{item.name}" if item.namespace else item.name
