@@ -321,6 +321,7 @@ _LONGEST_CUT = 3  # of the four bytes that a character has at most
 _LONG_EVENT = 8192
 _BOM = b"\xef\xbb\xbf"
 _DONE = b"[DONE]"
+_SHORT = 16  # no event of a text has so few bytes
 
 
 class JsonReader(ABC):
@@ -408,8 +409,9 @@ class JsonReader(ABC):
 
     def _quickly(self, data: bytes, pieces: list[Piece]) -> None:
         data = self._held + data if self._held else data
-        *events, held = data.split(b"\n\n")
-        single = b"\r" not in data and data.count(b"\n") == 2 * len(events)  # each is one line: seen for all at once
+        lines = data.split(b"\n")
+        single = len(lines) % 2 == 1 and not any(lines[1::2]) and b"\r" not in data  # each is one line
+        *events, held = lines[::2] if single else data.split(b"\n\n")
         take = self._take
         for number, event in enumerate(events):
             if event[:5] == b"data:" and (single or (b"\n" not in event and b"\r" not in event)):
@@ -439,14 +441,14 @@ class JsonReader(ABC):
     def _take(self, data: bytes, pieces: list[Piece]) -> None:
         if self.over:
             return
+        if len(data) < _SHORT and data.strip() == _DONE:
+            if self.reasons and not self.finished:
+                raise self._broken_off()
+            self.finished = self.over = True
+            return
         try:
             piece = self.take(data)
         except UNREADABLE as error:
-            if data.strip() == _DONE:
-                if self.reasons and not self.finished:
-                    raise self._broken_off() from None
-                self.finished = self.over = True
-                return
             piece = self._of_halves(data, error)
         if piece is None:
             return

@@ -436,10 +436,10 @@ def all_tools(request: Request) -> Iterator[Tool]:
     """The tools of a request, and those that come in the course of its conversation."""
     yield from request.tools
     for item in request.items:
-        if isinstance(item, ToolsChange):
+        if type(item) is ToolsChange:
             yield from item.added
 
 
 def calls(items: Iterable[Item]) -> Iterator[ToolCall]:
     """The tool calls among `items`, in order."""
-    return (item for item in items if isinstance(item, ToolCall))
+    return (item for item in items if type(item) is ToolCall)

@@ -29,7 +29,7 @@ _PROOFS = (("signature", "signature"), ("encrypted", "encrypted_content"), ("red
 
 def sealed(events: Iterable[Event], key: bytes) -> list[Event]:
     """The events with a seal on every thought that ends. Events may be given in any batches; they are not changed."""
-    return [_sealed_end(event, key) if isinstance(event, PartEnd) else event for event in events]
+    return [_sealed_end(event, key) if type(event) is PartEnd else event for event in events]
 
 
 def sealed_response(response: Response, key: bytes) -> Response:
@@ -38,14 +38,14 @@ def sealed_response(response: Response, key: bytes) -> Response:
 
 
 def _sealed_end(event: PartEnd, key: bytes) -> PartEnd:
-    if not isinstance(event.part, Thinking):
+    if type(event.part) is not Thinking:
         return event
     return msgspec.structs.replace(event, part=_sealed_item(event.part, key))
 
 
 def _sealed_item(item: Item, key: bytes) -> Item:
     """The item with a seal, if it is a thought whose text is known: where there is a proof and no text, it is not."""
-    if not isinstance(item, Thinking) or item.seal is not None or item.redacted is not None:
+    if type(item) is not Thinking or item.seal is not None or item.redacted is not None:
         return item
     text = text_content(item.content)
     if not text and (item.signature or item.encrypted or item.summary):
@@ -67,7 +67,7 @@ def restore_thoughts(request: Request, key: bytes) -> list[Loss]:
     request.locate()
     losses: list[Loss] = []
     for item in request.items:
-        if isinstance(item, Thinking):
+        if type(item) is Thinking:
             _restore(item, key, losses)
     return losses
 
@@ -75,7 +75,7 @@ def restore_thoughts(request: Request, key: bytes) -> list[Loss]:
 def proofs(items: Iterable[Item]) -> Iterator[str]:
     """All that may be a seal on a thought."""
     for item in items:
-        if isinstance(item, Thinking):
+        if type(item) is Thinking:
             yield from (proof for field, _ in _PROOFS if (proof := getattr(item, field)))
 
 

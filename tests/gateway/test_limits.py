@@ -250,7 +250,7 @@ def test_one_that_leaves_the_queue_in_the_moment_of_its_turn_gives_it_to_the_nex
             waiting[0].cancel()
         else:
             waiting[0].cancel()
-            gate._leave()
+            gate.leave()
             gate.running += 1
             leave.set()
         ended = await asyncio.gather(holder, *waiting, return_exceptions=True)

@@ -225,8 +225,8 @@ def _last(choice: _Choice, text: str, usage: Usage | None, tokens: list[TokenLog
     reason = choice.finish_reason or ""
     if reason in _FAILURES:
         raise UpstreamError(f"the model server gave up: {reason}", retryable=True)
-    stop = next((one for one in (choice.stop_reason, choice.matched_stop) if isinstance(one, str)), None)
-    return Piece(text, _ENDS.get(reason, "stop"), stop, usage, None, tokens)
+    stop = choice.stop_reason if isinstance(choice.stop_reason, str) else choice.matched_stop
+    return Piece(text, _ENDS.get(reason, "stop"), stop if isinstance(stop, str) else None, usage, None, tokens)
 
 
 def _usage(counts: Raw) -> Usage | None:

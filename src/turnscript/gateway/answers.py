@@ -88,7 +88,7 @@ class AnswerRequests:
         body = await visit.body(settings.max_body, settings.idle_timeout, share)
         prepared = await service.prepare(visit, caller, body, wish=wish)
         visit.prepared, visit.told = prepared, prepared.told
-        service.metrics.running.labels(self._api.name, visit.model).inc()
+        service.metrics.running.add(self._api.name, visit.model)
         return prepared
 
     async def _answer(self, visit: Visit) -> None:

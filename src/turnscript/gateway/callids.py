@@ -33,10 +33,12 @@ class CallIds:
 
     def feed(self, events: list[Event]) -> list[Event]:
         """The events, every call with an id."""
-        return [self._with_id(event) if isinstance(event, PartStart | PartEnd) else event for event in events]
+        return [
+            self._with_id(event) if type(event) is PartStart or type(event) is PartEnd else event for event in events
+        ]
 
     def _with_id(self, event: PartStart | PartEnd) -> Event:
-        if not isinstance(event.part, ToolCall) or event.part.id:
+        if type(event.part) is not ToolCall or event.part.id:
             return event
         id_ = self._given.get(event.index) or self._new()
         self._given[event.index] = id_
@@ -66,10 +68,10 @@ class Unrepeated:
 
     def feed(self, events: list[Event]) -> list[Event]:
         """The events, every call with an id of its own."""
-        return [self._own(event) if isinstance(event, PartStart | PartEnd) else event for event in events]
+        return [self._own(event) if type(event) is PartStart or type(event) is PartEnd else event for event in events]
 
     def _own(self, event: PartStart | PartEnd) -> Event:
-        if not isinstance(event.part, ToolCall) or event.part.id is None:
+        if type(event.part) is not ToolCall or event.part.id is None:
             return event
         id_ = self._given.get(event.index)
         if id_ is None:
@@ -90,7 +92,8 @@ class Unrepeated:
 def without_marks(request: Request) -> Request:
     """The request with the ids that its model wrote. The one that is given is not changed."""
     items = request.items
-    if not any(isinstance(item, ToolCall | ToolResult) and item.id and _written(item.id) != item.id for item in items):
+    told = [item.id for item in items if type(item) is ToolCall or type(item) is ToolResult]
+    if not any(id_ and _written(id_) != id_ for id_ in told):
         return request
     whole = copy(request)
     whole.conversation = Conversation(items=[_unmarked(item) for item in items], tools=request.tools)
@@ -102,8 +105,8 @@ def _written(id_: str) -> str:
 
 
 def _unmarked(item: Item) -> Item:
-    if not isinstance(item, ToolCall | ToolResult) or not item.id or _written(item.id) == item.id:
-        return item
-    plain = copy(item)
-    plain.id = _written(item.id)
-    return plain
+    if (type(item) is ToolCall or type(item) is ToolResult) and item.id and _written(item.id) != item.id:
+        plain = copy(item)
+        plain.id = _written(item.id)
+        return plain
+    return item

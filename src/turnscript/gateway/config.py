@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -190,6 +190,12 @@ class Efforts(Struct, frozen=True, kw_only=True):
     max: Annotated[int | None, Whole(bound=True)] = None
 
 
+@lru_cache(maxsize=64)
+def _sampling_values(preset: str | None, sampling: Sampling) -> Mapping[str, float]:
+    own = {name: value for name, value in asdict(sampling).items() if value is not None}
+    return preset_values(preset) | own
+
+
 class Model(Struct, frozen=True, kw_only=True):
     """A model that clients can ask for. `backend` is where it runs, in one place or in several.
 
@@ -235,10 +241,9 @@ class Model(Struct, frozen=True, kw_only=True):
     own: Mapping[str, Format] = {}
 
     @property
-    def sampling_values(self) -> dict[str, float]:
+    def sampling_values(self) -> Mapping[str, float]:
         """What to sample with where a request does not say: the preset's values, and `sampling` over them."""
-        own = {name: value for name, value in asdict(self.sampling).items() if value is not None}
-        return preset_values(self.preset) | own
+        return _sampling_values(self.preset, self.sampling)
 
     def matches(self, name: str) -> int:
         """How well one of the aliases fits a name, as a number; 0 if none does."""

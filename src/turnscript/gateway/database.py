@@ -260,27 +260,19 @@ class Database:
         self.counts["reads"] += 1
         return [(jobs[0].work(self._open()), None)]
 
-    def _transaction(self, jobs: list[_Job]) -> list[Outcome]:
-        """Jobs in one transaction. One that fails by itself is undone by itself."""
+    def _transaction(self, jobs: list[_Job], apart: bool = False) -> list[Outcome]:
+        """Jobs in one transaction. Where one fails by itself, as few ever do, all are done again, each apart."""
         connection = self._open()
-        outcomes: list[Outcome] = []
         connection.execute("BEGIN IMMEDIATE")
         try:
-            for job in jobs:
-                connection.execute("SAVEPOINT job")
-                try:
-                    outcomes.append((job.work(connection), None))
-                except _ERRORS as error:
-                    if kind_of(error) in KINDS.values():
-                        raise
-                    connection.execute("ROLLBACK TO job")
-                    outcomes.append((None, error))
-                connection.execute("RELEASE job")
+            outcomes = [_apart(job, connection) if apart else (job.work(connection), None) for job in jobs]
             connection.execute("COMMIT")
-        except _ERRORS:
+        except _ERRORS as error:
             if connection.in_transaction:
                 _roll_back(connection)
-            raise
+            if apart or kind_of(error) in KINDS.values():
+                raise
+            return self._transaction(jobs, apart=True)
         self.counts["batches"] += 1
         self.counts["writes"] += sum(job.writes for job in jobs)
         return outcomes
@@ -452,6 +444,20 @@ def _used(connection: sqlite3.Connection | None) -> int:
         connection.execute(f"PRAGMA {what}").fetchone() for what in ("page_count", "freelist_count", "page_size")
     )
     return int((pages - free) * size)
+
+
+def _apart(job: _Job, connection: sqlite3.Connection) -> Outcome:
+    """Do a job of a transaction; one that fails by itself is undone by itself."""
+    connection.execute("SAVEPOINT job")
+    try:
+        outcome: Outcome = job.work(connection), None
+    except _ERRORS as error:
+        if kind_of(error) in KINDS.values():
+            raise
+        connection.execute("ROLLBACK TO job")
+        outcome = None, error
+    connection.execute("RELEASE job")
+    return outcome
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:

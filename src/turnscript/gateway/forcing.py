@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from math import ceil
+from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct
@@ -381,6 +382,8 @@ _NEEDS = {
     "logprobs": "the model's server tells no log probabilities",
     "top_logprobs": "the model's server tells no log probabilities",
 }
+_READ = (*_RANGES, "seed", *_NEEDS)
+_values_of = attrgetter(*_READ)
 LOGPROBS = frozenset({"logprobs", "top_logprobs"})
 _MOST_LOGPROBS = 20
 
@@ -410,8 +413,7 @@ def sampling(
     settings = request.settings
     values = {name: value for name, value in (preset or {}).items() if name in accepts}
     losses: list[Loss] = []
-    for name in (*_RANGES, "seed", *_NEEDS):
-        value = getattr(settings, name)
+    for name, value in zip(_READ, _values_of(settings), strict=True):
         if value is None or value is False or (name in _NEEDS and _is_empty(value)):
             continue
         if name not in accepts:

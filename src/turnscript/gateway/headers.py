@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from secrets import token_hex
+from os import urandom
 
 from msgspec import Struct
 
@@ -42,7 +42,7 @@ def credentials(headers: Mapping[str, str]) -> tuple[str | None, str | None]:
 
 def new_request_id() -> str:
     """An id for a request."""
-    return f"req_{token_hex(12)}"
+    return f"req_{urandom(12).hex()}"
 
 
 class Told(Struct):

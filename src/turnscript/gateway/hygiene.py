@@ -26,6 +26,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from functools import lru_cache
+from operator import is_
 from typing import Any, Literal
 
 import msgspec
@@ -138,7 +139,7 @@ class _Cleaning:
         self._seen: dict[str, Tool] = {}  # all definitions so far, those of removed tools too
         self._known: set[str] = set()
         self._searched = False
-        self._calling = {message_path(item.at) for item in request.items if isinstance(item, ToolCall)}
+        self._calling = {message_path(item.at) for item in request.items if type(item) is ToolCall}
 
     def run(self) -> Cleaned:
         request = self._request
@@ -156,8 +157,10 @@ class _Cleaning:
 
     def _front(self, tools: Sequence[Tool]) -> list[Tool]:
         """The tools that are offered from the start."""
-        changes = [item for item in self._request.items if isinstance(item, ToolsChange)]
+        changes = [item for item in self._request.items if type(item) is ToolsChange]
         declared = [*tools, *(tool for change in changes for tool in change.added)]
+        if not declared:
+            return []
         self._searched = any(tool.type.startswith(_SEARCHES) for tool in declared)
         placed = [self._tool(tool, path) for tool, path in zip(tools, tool_paths(tools), strict=True)]
         front = [shown for tool in placed if (shown := self._offered(tool)) is not None]
@@ -203,7 +206,7 @@ class _Cleaning:
         """The items, and behind each that changes the tools (behind all results of one turn) the change."""
         change = ToolsChange()
         for item in items:
-            waits = isinstance(item, ToolResult) or _is_found(item)
+            waits = type(item) is ToolResult or _is_found(item)
             if not waits and (change.added or change.removed):
                 yield change
                 change = ToolsChange()
@@ -211,7 +214,7 @@ class _Cleaning:
             kept = self._changed(item, change)
             if kept is not None:
                 yield kept
-            if isinstance(item, ToolsChange) and not waits and (change.added or change.removed):
+            if type(item) is ToolsChange and not waits and (change.added or change.removed):
                 yield change
                 change = ToolsChange()
         if change.added or change.removed:
@@ -219,7 +222,7 @@ class _Cleaning:
 
     def _changed(self, item: Item, change: ToolsChange) -> Item | None:
         """Take what an item says about tools. Gives the item without that, None if there is nothing more in it."""
-        if isinstance(item, ToolsChange):
+        if type(item) is ToolsChange:
             change.removed += item.removed
             self._known.difference_update(item.removed)
             for index, tool in enumerate(item.added):
@@ -228,9 +231,9 @@ class _Cleaning:
                 if shown is not None:
                     self._add(change, shown)
             return None
-        if isinstance(item, Opaque):
+        if type(item) is Opaque:
             return None if self._told_by_opaque(item, change) else item
-        if isinstance(item, ToolResult | System | User) and _tells(item):
+        if (type(item) is User or type(item) is ToolResult or type(item) is System) and _tells(item):
             return self._without_references(item, change)
         return item
 
@@ -263,7 +266,7 @@ class _Cleaning:
                 content.append(part)
         if named:
             content.append(Text(text=loaded(named)))
-        if not content and not isinstance(item, ToolResult):
+        if not content and type(item) is not ToolResult:
             return None
         cleaned = copy(item)
         cleaned.content = content
@@ -312,14 +315,14 @@ class _Cleaning:
 
     def _item(self, item: Item) -> Item | None:
         """An item without what a model need not read; None if nothing of it is left."""
-        if isinstance(item, Thinking) and (item.signature or item.encrypted or item.redacted):
+        if type(item) is Thinking and (item.signature or item.encrypted or item.redacted):
             if not _shows(item):
                 return None
             item = replace(item, signature=None, encrypted=None, redacted=None)
         extra, hints, id_ = self._said_by(_once(item)), self._hints(item), _ID_OF.get(type(item), "")
         content: list[Part] | None = getattr(item, "content", None)
         parts = content if content is None else [self._part(part) if part.extra else part for part in content]
-        if isinstance(item, System) and parts is not None:
+        if type(item) is System and parts is not None:
             parts = self._still(item, parts)
         if parts is not None and self._rules.empty_texts:
             parts = self._said(item, parts)
@@ -392,7 +395,7 @@ class _Cleaning:
 
 def _once(item: Item) -> Extra:
     """The unnamed members of an item, without the name of a tool where that is the item's own name, too."""
-    name = item.extra.get("name") if isinstance(item, ToolResult) else None
+    name = item.extra.get("name") if type(item) is ToolResult else None
     if name is None or plain(name) != getattr(item, "name", None):
         return item.extra
     return {key: value for key, value in item.extra.items() if key != "name"}
@@ -401,7 +404,7 @@ def _once(item: Item) -> Extra:
 def _same(parts: list[Part] | None, content: list[Part] | None) -> bool:
     if parts is None or content is None or len(parts) != len(content):
         return False
-    return all(one is other for one, other in zip(parts, content, strict=True))
+    return all(map(is_, parts, content))
 
 
 @lru_cache(maxsize=16)
@@ -413,9 +416,9 @@ def _led(items: list[Item], tools: list[Tool]) -> tuple[list[Item], list[Tool]]:
     """Items and tools, with changes before anybody has spoken made: they are the list of tools itself."""
     kept: list[Item] = []
     for index, item in enumerate(items):
-        if isinstance(item, ToolsChange):
+        if type(item) is ToolsChange:
             tools = [tool for tool in tools if tool.name not in item.removed] + item.added
-        elif isinstance(item, System):
+        elif type(item) is System:
             kept.append(item)
         else:
             return kept + items[index:], tools
@@ -423,12 +426,13 @@ def _led(items: list[Item], tools: list[Tool]) -> tuple[list[Item], list[Tool]]:
 
 
 def _tells(item: ToolResult | System | User) -> bool:
-    return any(type(part) is Raw and part.type in (_REFERENCE, *_DIRECTIVES) for part in item.content)
+    raw = [part for part in item.content if type(part) is Raw]
+    return bool(raw) and any(part.type in (_REFERENCE, *_DIRECTIVES) for part in raw)
 
 
 def _is_found(item: Item | None) -> bool:
     """Whether an item is what a search has found: a change that belongs to the result before it."""
-    return isinstance(item, ToolsChange) and is_joined(item)
+    return type(item) is ToolsChange and is_joined(item)
 
 
 def _references(value: Any, depth: int) -> Iterator[str]:
@@ -446,7 +450,7 @@ def _references(value: Any, depth: int) -> Iterator[str]:
 
 def _shows(item: Thinking) -> bool:
     """Whether there is anything to read in a thought."""
-    return any(not isinstance(part, Text) or part.text for part in (*item.content, *item.summary))
+    return any(type(part) is not Text or part.text for part in (*item.content, *item.summary))
 
 
 # What is reported beside.

@@ -30,7 +30,7 @@ class Gate:
         self._limits, self._most = limits, running
         while self._waiting and (running is None or self.running < running):
             self.running += 1
-            self._leave()
+            self.leave()
 
     @property
     def waiting(self) -> int:
@@ -65,7 +65,7 @@ class Gate:
             raise Overloaded(message, retry_after=self._guess()) from None
 
     async def __aexit__(self, *failed: object) -> None:
-        self._leave()
+        self.leave()
 
     @asynccontextmanager
     async def again(self) -> AsyncIterator[None]:
@@ -77,7 +77,7 @@ class Gate:
         try:
             yield
         finally:
-            self._leave()
+            self.leave()
 
     async def _place(self) -> None:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -89,10 +89,11 @@ class Gate:
                 with suppress(ValueError):  # in the same moment it was passed over
                     self._waiting.remove(place)
             else:
-                self._leave()  # the place was given in the same moment, and is not wanted any more
+                self.leave()  # the place was given in the same moment, and is not wanted any more
             raise
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """What ran is over: the next one has its place."""
         while self._waiting and (self._most is None or self.running <= self._most):
             place = self._waiting.popleft()
             if not place.done():

@@ -44,11 +44,15 @@ def digest(*parts: object) -> bytes:
     return blake2b(_encode(parts), digest_size=SIZE).digest()
 
 
+_begun = lru_cache(maxsize=1024)(digest)
+"""Of who speaks with which model: few things, which each request begins with."""
+
+
 def turns(items: Sequence[Item]) -> Iterator[tuple[int, int]]:
     """Where the model's turns are: first item and behind the last, as far as items of the model follow each other."""
     start = -1
     for index, item in enumerate(items):
-        if isinstance(item, MODEL):
+        if type(item) in MODEL:
             start = index if start < 0 else start
         elif start >= 0:
             yield start, index
@@ -59,14 +63,14 @@ def turns(items: Sequence[Item]) -> Iterator[tuple[int, int]]:
 
 def unlabelled(items: Sequence[Item]) -> Sequence[Item]:
     """The items without the name of the model, where one stands on all that it said: nobody is told apart by that."""
-    names = {item.name for item in items if isinstance(item, Assistant)}
+    names = {item.name for item in items if type(item) is Assistant}
     return _without(names.pop(), items) if len(names) == 1 else items
 
 
 def _without(name: str | None, items: Sequence[Item]) -> Sequence[Item]:
     if name is None:
         return items
-    return [replace(item, name=None) if isinstance(item, Assistant) and item.name == name else item for item in items]
+    return [replace(item, name=None) if type(item) is Assistant and item.name == name else item for item in items]
 
 
 def meanings(items: Sequence[Item], ids: bool = True, mends: Mapping[str, Mend] = _UNMENDED) -> list[bytes]:
@@ -81,14 +85,18 @@ def meanings(items: Sequence[Item], ids: bool = True, mends: Mapping[str, Mend] 
     called: list[object] = []
     mended: list[object] = []
     for item in items:
-        if isinstance(item, Assistant):
-            each = [part.text for part in item.content if isinstance(part, Text | Refusal)]
+        if type(item) is Assistant:
+            each: list[str] = []
+            for part in item.content:
+                if type(part) is Text or type(part) is Refusal:
+                    each.append(part.text)
+                else:
+                    others.append(_part(part))
             text = "".join(each)
             texts += [text] if text.strip() else []
             bare += [one.strip() for one in each]
-            others += [_part(part) for part in item.content if not isinstance(part, Text | Refusal)]
             others += [item.name] if item.name is not None else []
-        elif isinstance(item, ToolCall):
+        elif type(item) is ToolCall:
             name = f"{item.namespace}__{item.name}" if item.namespace else item.name
             said, same = arguments(item.arguments, item.custom, mends.get(name))
             id_ = item.id if ids and not is_generated(item.id) else None
@@ -105,9 +113,9 @@ def thoughts(items: Iterable[Item]) -> list[bytes]:
     One without text, as clients may not see it, says nothing.
     """
     texts = [
-        "".join("".join([part.text for part in item.content if isinstance(part, Text)]).split())
+        "".join("".join([part.text for part in item.content if type(part) is Text]).split())
         for item in items
-        if isinstance(item, Thinking)
+        if type(item) is Thinking
     ]
     texts = [text for text in texts if text]
     return [digest(_bytes(text)) for text in (*texts, *(["".join(texts)] if texts else ()))]
@@ -157,14 +165,14 @@ class History:
     first must mean the same later, whoever else speaks by then.
     """
 
-    def __init__(self, *start: object) -> None:
-        self._hash = blake2b(digest(*start), digest_size=SIZE)
+    def __init__(self, *start: str) -> None:
+        self._hash = blake2b(_begun(*start), digest_size=SIZE)
         self._names: list[str | None] = []
 
     def add(self, items: Sequence[Item]) -> None:
         """Items that no model wrote, or one whole turn of the model."""
-        if items and isinstance(items[0], MODEL):
-            self._names = self._names or [item.name for item in items if isinstance(item, Assistant)][:1]
+        if items and type(items[0]) in MODEL:
+            self._names = self._names or [item.name for item in items if type(item) is Assistant][:1]
             self._hash.update(meanings(_without(self._names[0], items) if self._names else items)[-1])
         else:
             for item in items:
@@ -180,11 +188,11 @@ def _said(item: Item) -> tuple[object, ...]:
     """What an item says. The name of a participant counts; one that follows from an id does not, nor does the id of an
     item that nothing refers to."""
     more: tuple[object, object]
-    if isinstance(item, ToolResult):
+    if type(item) is ToolResult:
         more = _bytes(item.id or ""), item.is_error
-    elif isinstance(item, ToolsChange):
+    elif type(item) is ToolsChange:
         more = _bytes_of(item.added), _bytes_of(item.removed)
-    elif isinstance(item, Opaque):
+    elif type(item) is Opaque:
         more = _bytes(item.type), _bytes_of(item.value)
     else:
         more = getattr(item, "role", ""), _bytes(getattr(item, "name", None) or "")
@@ -192,7 +200,7 @@ def _said(item: Item) -> tuple[object, ...]:
 
 
 def _part(part: Part) -> object:
-    if isinstance(part, Text | Refusal):
+    if type(part) is Text or type(part) is Refusal:
         return _bytes(part.text)
     fields = [(field, getattr(part, field)) for field in part.__struct_fields__ if field != "extra"]
     return type(part).__name__, [(field, _bytes_of(value)) for field, value in fields if value is not None]

@@ -140,7 +140,7 @@ class Memory:
             return False
         items = response.items if ids else map(_without_id, response.items)
         said = [*recalled.begun, *items]
-        called = [item for item in said if isinstance(item, ToolCall)]
+        called = [item for item in said if type(item) is ToolCall]
         nameless, mends = any(item.id is None for item in called), recalled.mends
         meant = _meant(said, nameless, mends.told if called else {})
         meant += _meant(said, nameless, mends.written) if called and mends.written is not mends.told else []
@@ -245,9 +245,9 @@ def _read(scope: str, request: Request) -> tuple[list[Echo], History, Sequence[I
         history.add(items[at:start])
         said, at = items[start:end], end
         if items[end - 1].open and end == len(items):
-            begun = said if len(said) == 1 and isinstance(said[0], Assistant) else ()
+            begun = said if len(said) == 1 and type(said[0]) is Assistant else ()
             return echoes, history, begun, mended
-        called = any(isinstance(item, ToolCall) for item in said)
+        called = any(type(item) is ToolCall for item in said)
         meant = _meant(said, called, mended.told if called else {})
         names = [name for one in meant for name in _names(scope, history.digest, one, said)]
         echoes.append(Echo(start, end, tuple(meant), tuple(thoughts(said)), tuple(dict.fromkeys(names))))
@@ -265,16 +265,16 @@ def _names(scope: str, before: bytes, meaning: bytes, items: Sequence[Item]) -> 
     """What a turn may be known by: all that was said, the ids of its calls, the proofs of its thoughts."""
     names = [digest("said", scope, before, meaning)]
     for item in items:
-        if isinstance(item, ToolCall) and item.id is not None and len(item.id) >= _TELLING:
+        if type(item) is ToolCall and item.id is not None and len(item.id) >= _TELLING:
             names.append(digest("call", scope, item.id.encode("utf-8", "surrogatepass")))
-        elif isinstance(item, Thinking):
+        elif type(item) is Thinking:
             proofs = (item.signature, item.encrypted, item.redacted)
             names += [digest("proof", scope, proof.encode("utf-8", "surrogatepass")) for proof in proofs if proof]
     return names
 
 
 def _without_id(item: Item) -> Item:
-    return replace(item, id=None) if isinstance(item, ToolCall) else item
+    return replace(item, id=None) if type(item) is ToolCall else item
 
 
 # What the database's thread does.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Generic, Protocol, TypeVar
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import Protocol, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.utils import floatToGoString
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -15,9 +19,6 @@ _SPEED = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 _SHARE = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 
 
-MetricT = TypeVar("MetricT", Counter, Gauge, Histogram)
-
-
 class Kinded(Protocol):
     """What is counted by its kind: losses, issues, findings."""
 
@@ -25,24 +26,65 @@ class Kinded(Protocol):
     def kind(self) -> str: ...
 
 
-class Labelled(Generic[MetricT]):
-    """A metric whose labels are looked up fast."""
+class Numbers:
+    """A metric with a number for each set of labels: `family` says whether it only grows.
 
-    def __init__(self, metric: MetricT) -> None:
-        self._metric: MetricT = metric
-        self._known: dict[tuple[str, ...], MetricT] = {}
+    The library's own metrics may be changed by any thread, for a lock and six calls each time. These are changed by the
+    event loop alone, a dozen for each request; the library asks for them when somebody reads.
+    """
 
-    def labels(self, *values: str) -> MetricT:
-        """The metric with these labels."""
-        known = self._known.get(values)
-        if known is None:
-            known = self._known[values] = self._metric.labels(*values)
-        return known
+    def __init__(
+        self, family: type[CounterMetricFamily | GaugeMetricFamily], name: str, about: str, *labels: str
+    ) -> None:
+        self._family, self._name, self._about, self._labels = family, f"turnscript_{name}", about, labels
+        self._values: dict[tuple[str, ...], float] = {} if labels else {(): 0.0}
+
+    def add(self, *labels: str, by: float = 1.0) -> None:
+        """Change the number of these labels."""
+        self._values[labels] = self._values.get(labels, 0.0) + by
+
+    def put(self, value: float, *labels: str) -> None:
+        """Set the number of these labels."""
+        self._values[labels] = value
 
     def clear(self) -> None:
         """Forget all labels: what is still there is about to be told anew."""
-        self._metric.clear()
-        self._known.clear()
+        self._values.clear()
+
+    def collect(self) -> Iterator[Metric]:
+        """The metric as the library writes it."""
+        family = self._family(self._name, self._about, labels=self._labels)
+        for labels, value in self._values.items():
+            family.add_metric(labels, value)
+        yield family
+
+
+class Spread:
+    """A histogram for each set of labels, in the same way. `bounds`: the most that each bucket holds, but the last."""
+
+    def __init__(self, name: str, about: str, bounds: Sequence[float], *labels: str) -> None:
+        self._name, self._about, self._bounds, self._labels = f"turnscript_{name}", about, bounds, labels
+        self._seen: dict[tuple[str, ...], tuple[list[int], list[float]]] = {}
+
+    def observe(self, value: float, *labels: str) -> None:
+        """Note a value of these labels."""
+        seen = self._seen.get(labels)
+        if seen is None:
+            seen = self._seen[labels] = [0] * (len(self._bounds) + 1), [0.0]
+        counts, total = seen
+        counts[bisect_left(self._bounds, value)] += 1
+        total[0] += value
+
+    def collect(self) -> Iterator[Metric]:
+        """The metric as the library writes it."""
+        family = HistogramMetricFamily(self._name, self._about, labels=self._labels)
+        bounds = [*map(floatToGoString, self._bounds), "+Inf"]
+        for labels, (counts, total) in self._seen.items():
+            family.add_metric(labels, list(zip(bounds, accumulate(counts), strict=True)), total[0])
+        yield family
+
+
+MetricT = TypeVar("MetricT", Numbers, Spread)
 
 
 class Metrics:
@@ -70,30 +112,30 @@ class Metrics:
         self.findings = self._counter("call_findings", "Tool calls that are not valid", "model", "kind")
         self.backend_errors = self._counter("backend_errors", "Failures of backends", "model", "kind")
         self.backend_up = self._gauge("backend_up", "Whether a backend answers", "model", "url")
-        registry = self._registry
         about = "Bytes of the requests that are here, with all that they name and all that their seals hold"
-        self.held = Gauge("turnscript_request_bytes", about, registry=registry)
+        self.held = self._gauge("request_bytes", about)
         about = "How many of these there may be"
-        self.holdable = Gauge("turnscript_request_bytes_limit", about, registry=registry)
+        self.holdable = self._gauge("request_bytes_limit", about)
         about = "Requests that were refused because those that are here have so many bytes"
-        self.crowded = Counter("turnscript_crowded", about, registry=registry)
+        self.crowded = self._counter("crowded", about)
 
-    def _counter(self, name: str, about: str, *labels: str) -> Labelled[Counter]:
-        return Labelled(Counter(f"turnscript_{name}", about, labels, registry=self._registry))
+    def _counter(self, name: str, about: str, *labels: str) -> Numbers:
+        return self._registered(Numbers(CounterMetricFamily, name, about, *labels))
 
-    def _gauge(self, name: str, about: str, *labels: str) -> Labelled[Gauge]:
-        return Labelled(Gauge(f"turnscript_{name}", about, labels, registry=self._registry))
+    def _gauge(self, name: str, about: str, *labels: str) -> Numbers:
+        return self._registered(Numbers(GaugeMetricFamily, name, about, *labels))
 
-    def _histogram(self, name: str, about: str, buckets: Sequence[float], *labels: str) -> Labelled[Histogram]:
-        return Labelled(Histogram(f"turnscript_{name}", about, labels, buckets=buckets, registry=self._registry))
+    def _histogram(self, name: str, about: str, bounds: Sequence[float], *labels: str) -> Spread:
+        return self._registered(Spread(name, about, bounds, *labels))
 
-    def count_each(self, counter: Labelled[Counter], first: str, found: Iterable[Kinded]) -> None:
+    def _registered(self, metric: MetricT) -> MetricT:
+        self._registry.register(metric)
+        return metric
+
+    def count_each(self, counter: Numbers, first: str, found: Iterable[Kinded]) -> None:
         """Add one for each of what was found, by its kind."""
-        counts: dict[str, int] = {}
         for one in found:
-            counts[one.kind] = counts.get(one.kind, 0) + 1
-        for kind, count in counts.items():
-            counter.labels(first, kind).inc(count)
+            counter.add(first, one.kind)
 
     def text(self) -> bytes:
         """All metrics as Prometheus reads them."""

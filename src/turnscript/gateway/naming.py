@@ -154,9 +154,9 @@ class Restorer:
             return list(events)
         out: list[Event] = []
         for event in events:
-            if isinstance(event, PartStart):
+            if type(event) is PartStart:
                 out.append(self._start(event))
-            elif isinstance(event, PartEnd):
+            elif type(event) is PartEnd:
                 self._end(event, out)
             elif isinstance(event, PartDelta) and event.index in self._open:
                 unwrapper, told = self._open[event.index]
@@ -169,7 +169,7 @@ class Restorer:
     def _start(self, event: PartStart) -> PartStart:
         call = event.part
         origin = self._origin(call)
-        if origin is None or not isinstance(call, ToolCall):
+        if origin is None or type(call) is not ToolCall:
             return event
         if origin.shim:
             self._open[event.index] = (Unwrapper(), [])
@@ -178,20 +178,20 @@ class Restorer:
     def _end(self, event: PartEnd, out: list[Event]) -> None:
         _, told = self._open.pop(event.index, (None, None))
         part = self._restored(event.part)
-        if told is not None and isinstance(part, ToolCall):
+        if told is not None and type(part) is ToolCall:
             rest = part.arguments.removeprefix("".join(told))
             if rest:
                 out.append(PartDelta(event.index, rest))
         out.append(PartEnd(event.index, part, event.raw))
 
     def _origin(self, part: Item | None) -> Origin | None:
-        if not isinstance(part, ToolCall) or part.namespace is not None:
+        if type(part) is not ToolCall or part.namespace is not None:
             return None
         return self._origins.get(part.name)
 
     def _restored(self, part: Item | None) -> Item | None:
         origin = self._origin(part)
-        if origin is None or not isinstance(part, ToolCall):
+        if origin is None or type(part) is not ToolCall:
             return part
         named = _named(part, origin)
         if origin.shim:

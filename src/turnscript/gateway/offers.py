@@ -160,6 +160,8 @@ class _Offering:
     def _added(self, tools: Sequence[Tool], paths: Sequence[str]) -> dict[str, Tool]:
         """Tools as functions that a prompt can show, by name. Of two with one name the first counts."""
         added: dict[str, Tool] = {}
+        if not tools:
+            return added
         for flat in (flat for tool in _placed(tools, paths) for flat in self._flat(tool)):
             name = flat.name or ""
             if name in added:
@@ -233,8 +235,11 @@ class _Offering:
         self._lose(path, "dropped", f"a tool of type {type_!r} is its vendor's own, and cannot be called here")
 
     def _members(self) -> None:
+        extra = self._request.extra
         for key in HOSTED_MEMBERS:
-            said = bytes(self._request.extra.get(key, b"")).strip()
+            if key not in extra:
+                continue
+            said = bytes(extra[key]).strip()
             if said not in _NOTHING or (key == _ASKING and said == b"{}"):
                 self._hosted(key, f"$.{key}")
 
@@ -243,12 +248,12 @@ class _Offering:
     def _items(self, items: Sequence[Item], worded: list[Tool]) -> Iterator[Item]:
         called: dict[str, ToolCall] = {}
         for item in items:
-            if isinstance(item, ToolCall):
+            if type(item) is ToolCall:
                 call = self._call(item)
                 if call is not item and call.id is not None:
                     called[call.id] = call
                 yield call
-            elif isinstance(item, ToolResult) and (item.namespace is not None or item.custom or item.id in called):
+            elif type(item) is ToolResult and (item.namespace is not None or item.custom or item.id in called):
                 result = copy(item)
                 if item.id in called:
                     result.name = called[item.id].name if item.name is not None else None
@@ -256,7 +261,7 @@ class _Offering:
                     result.name = self._named(item.namespace, item.name)
                 result.namespace, result.custom = None, item.custom and self._options.custom == "native"
                 yield result
-            elif isinstance(item, ToolsChange):
+            elif type(item) is ToolsChange:
                 yield self._change(item, worded)
             else:
                 yield item

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -200,8 +199,13 @@ class Pool:
     @property
     def capacity(self) -> int | None:
         """How many requests the healthy servers do at a time, None if one of them does not say."""
-        known = [member.capacity for member in self._usable()]
-        return None if None in known else sum(one for one in known if one is not None)
+        total = 0
+        for member in self._usable():
+            capacity = member.capacity
+            if capacity is None:
+                return None
+            total += capacity
+        return total
 
     @property
     def healthy(self) -> bool:
@@ -324,34 +328,70 @@ def _idle_since(member: Member) -> int:
     return min((place.used for place in member.places or () if not place.running), default=member.used)
 
 
-@asynccontextmanager
-async def open_any(
+class Opened:
+    """An answer that a pool is asked for, as a context.
+
+    A class, because each request has one: a generator as a context costs as much as a dozen calls.
+    """
+
+    def __init__(
+        self, pool: Pool, ask: Completion, session: str | None, failed: Callable[[UpstreamError, str], None] | None
+    ) -> None:
+        self._pool = pool
+        self._ask = ask
+        self._session = session
+        self._failed = failed
+        self._lease: Lease
+        self._answer: Answer
+
+    async def __aenter__(self) -> tuple[Answer, Lease]:
+        tried: list[Member] = []
+        first: UpstreamError | None = None
+        while first is None or len(tried) < len(self._pool.members):
+            lease = self._lease = await self._pool.lease(self._session, tried)
+            answer = self._answer = lease.upstream.open(lease.ask(self._ask))
+            begun = False
+            try:
+                await answer.__aenter__()
+                await answer.first()
+                begun = True
+            except UpstreamError as error:
+                self._note(error)
+                if not error.retryable:
+                    raise
+                tried.append(lease.member)
+                first = first or error.with_traceback(None)  # which would lead back to here, and keep the prompt
+            finally:
+                if not begun:
+                    answer.leave()
+                    lease.release()
+            if begun:
+                lease.succeeded()
+                return answer, lease
+        raise first
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._answer.__aexit__(kind, error, trace)
+        finally:
+            self._lease.release()
+        if isinstance(error, UpstreamError):
+            self._note(error)
+
+    def _note(self, error: UpstreamError) -> None:
+        self._lease.failed(error)
+        if self._failed is not None:
+            self._failed(error, self._lease.upstream.url)
+
+
+def open_any(
     pool: Pool, ask: Completion, session: str | None = None, failed: Callable[[UpstreamError, str], None] | None = None
-) -> AsyncIterator[tuple[Answer, Lease]]:
+) -> Opened:
     """The answer of the server that knows the conversation, or of the next one that can give it, and the lease.
 
     Each server is asked once, until one has begun to answer: then the first pieces are there. Raises the first
     server's error if all of them failed. `failed` is told of every failure, and of whose it is.
     """
-    tried: list[Member] = []
-    first: UpstreamError | None = None
-    begun = False
-    while True:
-        if first is not None and len(tried) == len(pool.members):
-            raise first
-        with await pool.lease(session, tried) as lease:
-            try:
-                async with lease.upstream.open(lease.ask(ask)) as answer:
-                    await answer.first()
-                    lease.succeeded()
-                    begun = True
-                    yield answer, lease
-                    return
-            except UpstreamError as error:
-                lease.failed(error)
-                if failed is not None:
-                    failed(error, lease.upstream.url)
-                if begun or not error.retryable:
-                    raise
-                tried.append(lease.member)
-                first = first or error.with_traceback(None)  # which would lead back to here, and keep the prompt
+    return Opened(pool, ask, session, failed)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from secrets import token_hex
+from os import urandom
 from typing import get_args
 
 from msgspec import Struct, field
@@ -400,7 +400,7 @@ class Preparation(Struct, kw_only=True):
 
 def new_response_id(prefix: str) -> str:
     """An id for an answer."""
-    return f"{prefix}{token_hex(16)}"
+    return f"{prefix}{urandom(16).hex()}"
 
 
 def _call_policy(policy: Policy) -> CallPolicy:

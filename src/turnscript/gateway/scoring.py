@@ -245,8 +245,9 @@ def _spans(raw: str, text: str) -> list[tuple[int, int]]:
 
 def unscored(request: Request, response: Response, scoring: Scoring | None) -> list[Loss]:
     """A loss where a server that was asked for log probabilities told none of a text."""
-    said = any(isinstance(item, Assistant) and text_content(item.content) for item in response.items)
-    if scoring is None or scoring.found or not said:
+    if scoring is None or scoring.found:
+        return []
+    if not any(isinstance(item, Assistant) and text_content(item.content) for item in response.items):
         return []
     path = request.paths.get("logprobs", "$.logprobs")
     return [Loss(path, "dropped", "the model's server told no log probabilities")]

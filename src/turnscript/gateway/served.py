@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from secrets import token_urlsafe
 from time import monotonic
 
@@ -49,7 +48,7 @@ class Served:
         self.model = model
         self.created = created
         self.gate = Gate(config.limits, None, f"the model {model.name!r}")
-        self._held_up = 0  # requests that wait for their key's turn
+        self.held_up = 0  # requests that wait for their key's turn
         self.users = 0  # requests and background answers that have it, wherever they wait
         self._limits = config.limits
         self._told = config.server.keys is None and not config.server.public  # or strangers learn where it runs
@@ -85,24 +84,14 @@ class Served:
         may change the answer that is made in that slot."""
         self.gate.change(self._limits, self._pool.capacity if self._pool is not None else None)
 
-    @asynccontextmanager
-    async def turn(self, first: Gate) -> AsyncIterator[None]:
-        """Inside, it is the turn of a request: that of its key, `first`, and then that of the model."""
-        self._held_up += 1
-        try:
-            await first.__aenter__()
-        finally:
-            self._held_up -= 1
-        try:
-            async with self.gate:
-                yield
-        finally:
-            await first.__aexit__()
+    def turn(self, first: Gate) -> Turn:
+        """A context: inside, it is the turn of a request, that of its key, `first`, and then that of the model."""
+        return Turn(self, first)
 
     @property
     def waiting(self) -> int:
         """How many requests for it wait, whichever limit holds them up."""
-        return self._held_up + self.gate.waiting
+        return self.held_up + self.gate.waiting
 
     def is_as(self, other: Served) -> bool:
         """Whether another one is configured in the same way. A format is what the settings say, made anew each time."""
@@ -314,6 +303,36 @@ class Served:
         """All names under which it can be asked for that are no patterns."""
         plain = [alias for alias in self.model.aliases if "*" not in alias and "?" not in alias]
         return [self.card(), *map(self.card, plain)]
+
+
+class Turn:
+    """The turn of a request: first in its key's gate, then in the model's. A class, because each request has one: a
+    generator as a context costs as much as a dozen calls."""
+
+    __slots__ = ("_first", "_served")
+
+    def __init__(self, served: Served, first: Gate) -> None:
+        self._served = served
+        self._first = first
+
+    async def __aenter__(self) -> None:
+        served = self._served
+        served.held_up += 1
+        try:
+            await self._first.__aenter__()
+        finally:
+            served.held_up -= 1
+        let_in = False
+        try:
+            await served.gate.__aenter__()
+            let_in = True
+        finally:
+            if not let_in:
+                self._first.leave()
+
+    async def __aexit__(self, *failed: object) -> None:
+        self._served.gate.leave()
+        self._first.leave()
 
 
 async def _first_told(members: Sequence[Member]) -> tuple[Member, Facts] | None:

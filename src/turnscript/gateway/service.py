@@ -64,7 +64,7 @@ class Service:
         self.visits: set[Visit] = set()
         self.draining = False
         self.metrics = Metrics()
-        self.room = Room(config.server, self.metrics.crowded.inc)
+        self.room = Room(config.server, self.metrics.crowded.add)
         self.reports = Reports()
         self.heart = Heart(config.server.keepalive, STALL)
         self._reloader = reloader
@@ -244,14 +244,14 @@ class Service:
 
     def metrics_text(self) -> bytes:
         """The metrics as they are now."""
-        self.metrics.held.set(self.room.taken)
-        self.metrics.holdable.set(self.room.most)
+        self.metrics.held.put(self.room.taken)
+        self.metrics.holdable.put(self.room.most)
         self.metrics.waiting.clear()  # of models and servers that were taken away
         self.metrics.backend_up.clear()
         for served in self._models.values():
-            self.metrics.waiting.labels(served.name).set(served.waiting)
+            self.metrics.waiting.put(served.waiting, served.name)
             for url, up in served.servers():
-                self.metrics.backend_up.labels(served.name, url).set(up)
+                self.metrics.backend_up.put(up, served.name, url)
         return self.metrics.text()
 
     def report(self, caller: Caller, request_id: str) -> bytes:
@@ -382,7 +382,7 @@ class Service:
 
     def note_failure(self, request_id: str, model: str, error: UpstreamError, url: str) -> None:
         """Count and log that a server has failed, whether or not another one could do it."""
-        self.metrics.backend_errors.labels(model, error.code).inc()
+        self.metrics.backend_errors.add(model, error.code)
         said = str(error) if not (error.body and self.config.logs.redact) else "see the answer's error"
         say(
             logging.WARNING,
@@ -401,14 +401,14 @@ class Service:
         if visit.ended_by in GONE:
             visit.status = CLIENT_GONE
         api, model = visit.api.name, visit.model or "none"
-        metrics.requests.labels(api, model, str(visit.status)).inc()
-        metrics.duration.labels(api, model).observe(visit.age)
+        metrics.requests.add(api, model, str(visit.status))
+        metrics.duration.observe(visit.age, api, model)
         if prepared is not None:
-            metrics.running.labels(api, model).dec()
+            metrics.running.add(api, model, by=-1)
         if visit.ended_by not in ("", "itself") and not visit.follows:
             self.note_cancelled(visit, visit.ended_by)
         if generation is not None and generation.first is not None:
-            metrics.first_token.labels(api, model).observe(generation.first - visit.began)
+            metrics.first_token.observe(generation.first - visit.began, api, model)
         if prepared is not None and generation is not None and not prepared.detached:
             self.note_answer(visit, prepared, generation)
         used = generation.used if generation is not None else None
@@ -430,7 +430,7 @@ class Service:
 
     def note_cancelled(self, visit: Visit, reason: str) -> None:
         """Count an answer that was broken off."""
-        self.metrics.cancelled.labels(visit.api.name, visit.model or "none", reason).inc()
+        self.metrics.cancelled.add(visit.api.name, visit.model or "none", reason)
 
     def note_count(self, visit: Visit, prepared: Prepared, tokens: int) -> None:
         """Keep the report of a request whose tokens were counted, and that was not answered."""
@@ -443,17 +443,17 @@ class Service:
         if prepared.prompt is not None and isinstance(text, str):
             self.prefixes.answered(prepared.session.thread, text, generation.text)
         metrics, model, usage = self.metrics, visit.model, generation.used
-        metrics.tokens.labels(model, "input").inc(usage.input)
-        metrics.tokens.labels(model, "output").inc(usage.output)
+        metrics.tokens.add(model, "input", by=usage.input)
+        metrics.tokens.add(model, "output", by=usage.output)
         prepared.caller.budget.use(usage.input + usage.output)
         metrics.count_each(metrics.losses, visit.api.name, prepared.reported)
         metrics.count_each(metrics.issues, model, generation.response.issues)
         metrics.count_each(metrics.findings, model, prepared.findings)
         if prepared.told.total:
-            metrics.reuse.labels(model).observe(prepared.told.reused / prepared.told.total)
+            metrics.reuse.observe(prepared.told.reused / prepared.told.total, model)
         took = visit.age - ((generation.first or visit.began) - visit.began)
         if usage.output > 1 and took > 0:
-            metrics.speed.labels(model).observe(usage.output / took)
+            metrics.speed.observe(usage.output / took, model)
         if usage.input and isinstance(text, str) and generation.counted:
             prepared.served.learn_ratio(len(text), usage.input)
         reported = Reported(

@@ -88,11 +88,16 @@ class Sessions:
 
     def find(self, headers: Mapping[str, str], request: Request, owner: str = "") -> Session:
         """The session of a request of a client (`owner`: the name of its key). Header names are in small letters."""
-        start = History(owner)
-        leading = next((at for at, item in enumerate(request.items) if isinstance(item, MODEL)), len(request.items))
-        start.add(request.items[:leading])
+        start, items, extra = History(owner), request.items, request.extra
+        leading = 0
+        while leading < len(items) and type(items[leading]) not in MODEL:
+            leading += 1
+        start.add(items[:leading])
         for source, members in self._sources:
-            name = headers.get(source.header, "") if source.header else _told(request, members)
+            if source.header:
+                name = headers.get(source.header, "")
+            else:
+                name = _told(request, members) if members[0] in extra or members[0] in _SETTINGS else ""
             name = name and _name(source, name)[:_LONGEST].strip()
             if not name:
                 continue
@@ -197,13 +202,13 @@ class Prefixes:
     def answered(self, session: str, text: str, generated: str) -> None:
         """What was generated for a prompt that was measured."""
         branches = self._said.get(session, [])
-        found = next((at for at in reversed(range(len(branches))) if branches[at] == text), -1)
-        if found >= 0 and generated:
-            whole = text + generated
-            self._drop(session, found)
-            if whole in branches:  # asked again and answered alike: one branch, which is the newest now
-                self._drop(session, branches.index(whole))
-            self._keep(session, whole)
+        if not generated or text not in branches:
+            return
+        whole = text + generated
+        for known in (text, whole):  # asked again and answered alike: one branch, which is the newest now
+            if known in branches:
+                self._drop(session, branches.index(known))
+        self._keep(session, whole)
 
     def _keep(self, session: str, text: str) -> None:
         branches = self._said.setdefault(session, [])

@@ -242,7 +242,8 @@ class HttpReply:
 
     def close(self) -> None:
         """Keep the connection if the body is at its end; else close it."""
-        self._response.close()
+        if not self._response.closed:  # as it is at its end
+            self._response.close()
 
 
 def _failure(error: aiohttp.ClientError | OSError, name: str, connect: float) -> UpstreamError:

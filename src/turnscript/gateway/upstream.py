@@ -248,7 +248,7 @@ class Answer:
             try:
                 body = await whole(self, LONGEST_ERROR)
             finally:
-                self._leave()
+                self.leave()
             raise self._refusal(call, body)
         return self
 
@@ -269,7 +269,7 @@ class Answer:
             if error is None and self._reader.over and reply is not None and not reply.ended:
                 await self._reach_end(reply)
         finally:
-            self._leave()
+            self.leave()
 
     def __aiter__(self) -> AsyncIterator[list[Piece]]:
         return self
@@ -338,7 +338,7 @@ class Answer:
         call = upstream.backend.why_call(self._ask)
         if call is None:
             return None
-        self._leave()
+        self.leave()
         try:
             async with asyncio.timeout(_SHORT):
                 reply = await upstream.transport.send(call)
@@ -360,7 +360,8 @@ class Answer:
         except (UpstreamError, TimeoutError):
             return
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Let go of the server, wherever its answer is."""
         self._ended = True
         if self._alarm is not None:
             self._alarm.cancel()
