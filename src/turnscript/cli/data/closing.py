@@ -47,7 +47,7 @@ class Closing:
         if not any(_is_for_trainer(name) for name in self.manifest.plan.outputs):
             return None
         stored = self.report.samples * self.window if self.window else self.report.tokens
-        return magic(stored, self.ctx_len)
+        return magic(stored, self.ctx_len, self.manifest.plan.repeat)
 
     def facts(self) -> dict[str, Any]:
         """For programs."""
