@@ -33,6 +33,8 @@ _HINTS = {
     "[": 'write each row as an object, such as {"messages": [...]}',
     '"': 'write each row as an object, such as {"text": ...}',
 }
+_JSON = re.compile(r"\s*(?:\{|\[\s*(?:[\"\[{\]\d-]|true|false|null))")
+"""How JSON begins that holds rows. `[BOS]` is none."""
 _ARRAY_OF_ROWS = re.compile(r"\s*\[\s*\{")
 _TEXT_FILES = frozenset({".txt", ".text", ".md"})
 
@@ -164,7 +166,7 @@ def _rows(count: int) -> str:
 def _of_texts(rows: Sequence[RawRow], file: str) -> Verdict:
     """Of a file without a JSON object: a text, which is taken for a transcript only if somebody says so."""
     texts = [row.data.decode("utf-8", "replace") for row in rows]
-    if any(text.lstrip()[:1] in ("{", "[") for text in texts) or PurePath(file).suffix.lower() not in _TEXT_FILES:
+    if any(map(_JSON.match, texts)) or PurePath(file).suffix.lower() not in _TEXT_FILES:
         try:
             members_of(rows[0].data)
         except BadRow as error:
