@@ -110,6 +110,13 @@ class Closing:
                 f"a server puts a space before {spaced} of a prompt (Prepend, Metaspace or add_prefix_space in the "
                 "tokenizer's file), and samples have none: serve the model with a file without that"
             )
+        prefill = self.manifest.encoding.get("prefill")
+        if prefill:
+            yield (
+                f"a prompt of {self.manifest.plan.format} that asks for no thought ends with {prefill!r}, which no "
+                "sample has, so an answer without a thought is learned behind another beginning: give the rows "
+                "thoughts, or choose a format without that"
+            )
 
     def _losses(self) -> Iterator[str]:
         """What the format cannot say, and what messages cannot, by what and where, the most frequent first."""
