@@ -262,6 +262,13 @@ def test_the_trainers_line_is_there_or_why_it_is_not() -> None:
     assert "RWKV-LM" not in built("rows.jsonl", "--out", "other", "--format", "jsonl")
 
 
+@pytest.mark.parametrize("more", [(), ("--pack", "stream:64"), ("--repeat", "2")])
+def test_the_repetition_that_is_named_is_what_to_write(more: tuple[str, ...]) -> None:
+    refused = built("rows.jsonl", "--out", "run", "--ctx-len", "256", *more)
+    (named,) = re.findall(r"; (--repeat) (\d+) would do$", refused, re.MULTILINE)
+    assert " --magic_prime " in built("rows.jsonl", "--out", "run", "--ctx-len", "256", *more, *named)
+
+
 def test_how_the_trainer_reads_the_mask_is_said() -> None:
     """Without it the mask is a file that nobody opens."""
     said = built("rows.jsonl", "--out", "run", "--ctx-len", "16", "--weights", "scaled")

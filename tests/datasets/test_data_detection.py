@@ -19,7 +19,7 @@ from turnscript.datasets.opened import open_rows
 from turnscript.datasets.problems import Code, Problem
 from turnscript.datasets.rows import RawRow
 from turnscript.events import unfold
-from turnscript.registry import apis
+from turnscript.registry import apis, formats
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]}
 SHARED = {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Yo"}]}
@@ -144,13 +144,30 @@ def test_rows_that_cannot_be_read_do_not_vote() -> None:
     assert "it is empty" in detect(b" \n").refusal
 
 
-def test_a_text_is_taken_for_a_transcript_only_if_somebody_says_so() -> None:
-    verdict = detect(b"<<USER>>\nHi\n<<USER_END>>\n", file="a.txt")
-    assert verdict.form == ""
-    assert "--from rwkv-universal" in verdict.refusal
-    assert detect(b"Once upon a time.", file="a.txt").form == "text-file"
-    assert "Once upon" in detect(b"Once upon a time.", file="a.jsonl").refusal
-    assert detect(b'{"a": ', file="a.txt").form == ""
+@pytest.mark.parametrize("name", formats())
+def test_a_text_is_taken_for_a_transcript_only_if_somebody_says_so(name: str) -> None:
+    """Nor for a plain text, of which every token would be trained, be it a file or a member of rows."""
+    text = str(ts.render(ts.parse(CHAT, "openai-chat"), name).value)
+    for plain, verdict in {
+        "text-file": detect(text.encode(), file="a.txt"),
+        "text": detect({"text": text}, {"text": text}, {"text": "Once upon a time."}),
+    }.items():
+        assert verdict.form == ""
+        assert f"--from {name}" in verdict.refusal
+        assert f"--from {plain})" in verdict.refusal
+
+
+def test_a_few_texts_that_begin_like_transcripts_are_texts() -> None:
+    rows = [{"text": "User: Hi\n\nAssistant: Yo"}, *[{"text": "Once upon a time."}] * 3]
+    assert "text" == detect(*rows).form
+
+
+@pytest.mark.parametrize("text", ["[note] All is well.", "[gMASK]<sop>", "Once upon a time."])
+def test_a_file_of_text_is_that_by_its_name(text: str) -> None:
+    assert "text-file" == detect(text.encode(), file="a.txt").form
+    assert text[:9] in detect(text.encode(), file="a.jsonl").refusal
+    assert "" == detect(b'{"a": ', file="a.txt").form
+    assert "" == detect(b'["a", ', file="a.txt").form
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", [], {}, [[]], [None], [{"role": 1}], {"a": {}}])

@@ -1,7 +1,9 @@
 """Owns the laws of encoding: ids give the text back, content is never a control, a prompt begins the sample."""
 
+import itertools
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -81,19 +83,23 @@ def _says(item: ts.Item) -> bool:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_what_is_trained_is_what_a_model_writes(name: str, folder: Path) -> None:
-    """With control tokens and cuts where the model begins and ends, to the byte."""
+    """With control tokens and cuts where the model begins and ends, to the byte, or to the end of a tag."""
     format_ = ts.get_format(name)
     tokenizer = tokenizer_for(format_, "ids", folder)
     encoder = Encoder(format_, tokenizer, Train())
     seen = 0
     for case, example in examples():
         spans = format_.spans(example.request)
-        expected = "".join(span.text for span in spans if span.trainable)
+        model = bytearray(span.trainable for span in spans for _ in span.text)
+        across = [tag for tag in _tags_of(format_, spans) if model[tag.start()] and not model[tag.end() - 1]]
+        for tag in across:
+            model[tag.start() : tag.end()] = b"\1" * len(tag[0])
+        expected = "".join(itertools.compress("".join(span.text for span in spans), model))
         sample = encoder.encode([example])[0]
         if isinstance(sample, Sample):
             trained = tokenizer.decode(sample.ids[sample.weights > 0].tolist())
             assert (case, expected.encode()) == (case, trained)
-            assert 0 == sample.straddling
+            assert len(across) == sample.straddling
             seen += 1
         else:
             assert not expected or sample.code == "E_EMPTY", (case, sample)
@@ -110,6 +116,29 @@ def test_a_turn_that_is_closed_trains_its_end(name: str, folder: Path) -> None:
     tags = [tag for tag in format_.special_tokens if any(closing) and closing[-1].strip() == tag]
     for tag in tags:
         assert sample.weights[sample.ids == tokenizer.controls[tag]].any()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_tag_of_the_format_is_its_token(name: str, folder: Path) -> None:
+    """Also one in which what the model writes ends, as `<<USER` of `<<USER>>` does: a server reads it as one token."""
+    format_ = ts.get_format(name)
+    tokenizer = tokenizer_for(format_, "ids", folder)
+    encoder = Encoder(format_, tokenizer, Train(), mode="ids")
+    numbers = {tokenizer.controls[tag] for tag in format_.special_tokens}
+    for case, example in examples():
+        sample = encoder.encode([example])[0]
+        if isinstance(sample, Sample):
+            tags = [tokenizer.controls[tag[0]] for tag in _tags_of(format_, format_.spans(example.request))]
+            assert (case, tags) == (case, [number for number in sample.ids.tolist() if number in numbers])
+
+
+def _tags_of(format_: Format, spans: Sequence[ts.Span]) -> list[re.Match[str]]:
+    """Where tags stand in what the format itself writes."""
+    tags = sorted(format_.special_tokens, key=len, reverse=True)
+    pattern = re.compile("|".join(map(re.escape, tags)) or "(?!)")
+    own = "".join(["c" if span.control else "-" for span in spans for _ in span.text])
+    found = pattern.finditer("".join([span.text for span in spans]))
+    return [tag for tag in found if "-" not in own[tag.start() : tag.end()]]
 
 
 OTHERWISE = {"openchatml": {"tool_call": 2, "thinking": 1}, "rwkv-universal": {"tool_call": 68}}

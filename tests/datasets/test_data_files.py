@@ -273,6 +273,7 @@ def test_a_whole_file_is_one_row_with_its_bytes_but_for_the_mark(tmp_path: Path)
     (row,) = read(piece, limit=len(content) - 1)
     assert row.problem is not None
     assert (Code.ROW_SIZE, content) == (row.problem.code, row.data + content[len(row.data) :])
+    assert row.problem.message.startswith("the whole file is one row here, and a row may have ")
     (piece,) = cut(put(tmp_path, "b.jsonl", b" \n\n"), whole=True, target=1)
     assert [] == list(read(piece))
 

@@ -245,6 +245,7 @@ def test_a_table_as_a_whole_is_its_rows_on_lines(tmp_path: Path) -> None:
     (row,) = read(piece, limit=10)
     assert row.problem is not None
     assert Code.ROW_SIZE is row.problem.code
+    assert row.problem.message.startswith("the whole file is one row here, and a row may have ")
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-20], lambda data: b"PAR1" + bytes(100), lambda data: b"PAR1"])

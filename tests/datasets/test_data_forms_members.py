@@ -180,6 +180,15 @@ def test_a_row_that_is_no_object_is_told_what_it_could_be(row: Any, remedy: str)
     assert remedy in verdict.refusal
 
 
+def test_an_array_of_rows_in_one_line_is_told_to_be_one() -> None:
+    """By its name the file is JSON Lines, or a text, and that one line is a row."""
+    rows = [{"messages": [{"role": "user", "content": "Hi"}]}] * 2
+    refusal = verdict_of(rows).refusal
+    assert "one array of all rows" in refusal
+    assert ".json" in refusal
+    assert "one array" not in verdict_of(rows, rows).refusal
+
+
 # Earlier exchanges.
 
 

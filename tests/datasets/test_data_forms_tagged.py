@@ -116,6 +116,15 @@ def test_what_a_system_text_says_about_calling_is_left_out(system: str, left: st
     assert [tool.name for tool in example.request.tools] == ["f"]
 
 
+def test_words_about_the_tags_that_are_not_known_are_shown_with_what_to_do() -> None:
+    row = hermes(CALL, f"You are Ada.\n<tools>{TOOLS}</tools>\nCall with <tool_call></tool_call>, Ada.\nBe brief.")
+    with pytest.raises(BadRow) as caught:
+        read("hermes", row)
+    message = caught.value.message
+    assert "'Call with <tool_call></tool_call>, Ada.'" in message
+    assert "take them out" in message
+
+
 def test_a_call_that_is_an_example_is_not_taken_for_one_with_blanks() -> None:
     row = hermes(CALL, f"{BEFORE}\n<tools>{TOOLS}</tools>\n{BEHIND}\nExample:\n{CALL}")
     assert refused("hermes", row) == (Code.SHAPE, "$.conversations[0].value")

@@ -64,6 +64,15 @@ def test_the_least_repetition_that_has_a_prime_is_named(slots: int) -> None:
     assert all(magic(tokens * less, 4096).prime is None for less in range(1, found.repeat))
 
 
+@given(slots=st.sampled_from(REFUSED), times=st.integers(2, 30))
+def test_a_repetition_counts_from_the_data_and_not_from_what_is_repeated_already(slots: int, times: int) -> None:
+    once = slots * 4096 + 17
+    found = magic(once * times, 4096, times)
+    if found.prime is None:
+        assert magic(once * found.repeat, 4096).prime is not None
+        assert all(magic(once * less, 4096).prime is None for less in range(times, found.repeat))
+
+
 def test_why_there_is_no_prime_is_said() -> None:
     reason = "tokens: 286720, slots of 4096: 70; the largest prime p below that with p % 3 == 2 is 59, only 0.84 of"
     assert magic(70 * 4096, 4096).reason.startswith(reason)

@@ -301,6 +301,14 @@ def test_a_folder_is_verified_from_anywhere(tmp_path: Path, monkeypatch: pytest.
     assert os.getcwd() == "/"
 
 
+@pytest.mark.parametrize("name", ["explained", "respelled", "unread", "opened", "later", "prompts"])
+def test_one_thing_is_told_as_one(name: str) -> None:
+    (one,) = Verification(checks=SampleCounts(**{name: 1})).notes()
+    (two,) = Verification(checks=SampleCounts(**{name: 2})).notes()
+    assert re.match(r"1 (conversation|sample spells|text was|turn begins|turn is|prompt ends) ", one)
+    assert re.match(r"2 (conversations|samples spell|texts were|turns begin|turns are|prompts end) ", two)
+
+
 def test_the_result_is_plain_values(tmp_path: Path) -> None:
     found = verify(build_in(tmp_path, chats(10)))
     facts = msgspec.json.decode(msgspec.json.encode(found))

@@ -17,6 +17,7 @@ from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.train import Train
 from turnscript.datasets.vocabulary import add_tags, ranked_tags
 from turnscript.errors import InvalidInput, UnknownName
+from turnscript.registry import model_formats
 
 UNIVERSAL, CHATML = ts.get_format("rwkv-universal"), ts.get_format("batuta-chatml")
 EXAMPLE = Example(corpora.load("one_call"))
@@ -144,6 +145,19 @@ def test_a_space_that_a_server_puts_before_texts_is_told(scheme: str, mode: str,
     if mode == "ids":
         server = Tokenizer.from_file(file).encode(prompt.text, add_special_tokens=False).ids
         assert (ids == server) == (not told)
+
+
+@pytest.mark.parametrize("name", [*ts.formats(), *model_formats()])
+def test_a_prompt_that_has_what_no_sample_has_is_told(name: str, tmp_path: Path) -> None:
+    """As Qwen3's has: the empty thought, which its past turns do not show."""
+    source = written(tmp_path / "rows.jsonl", chats(2))
+    built(plan_for(source, format=name, tokenizer="bytes"), tmp_path / "run")
+    notes = [one for one in Closing(str(tmp_path / "run")).facts()["notes"] if "asks for no thought" in one]
+    format_, question = ts.get_format(name), ts.User(content=[ts.Text(text="Hi")])
+    answer = ts.Assistant(content=[ts.Text(text="Yo")])
+    sample = format_.render(ts.Request(conversation=ts.Conversation(items=[question, answer])), view="prompt").value
+    prompt = format_.prompt(ts.Request(conversation=ts.Conversation(items=[question])))
+    assert str(sample).startswith(prompt.text) == (not notes)
 
 
 def test_a_tag_that_is_wanted_twice_gets_one_id(tmp_path: Path) -> None:

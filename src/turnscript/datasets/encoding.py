@@ -160,6 +160,7 @@ class Encoder:
             "scale": self.scale,
             **({"strips": strips} if strips else {}),
             **({"spaced": self.tokenizer.spaced} if spaced else {}),
+            **({"prefill": document.generation.prefill} if document.generation.prefill else {}),
         }
 
     def _batch(self, examples: Sequence[Example], drafts: Sequence[Draft]) -> list[Sample | Problem]:

@@ -1,7 +1,8 @@
 """Owns the mode `ids`: control tokens by their ids, and the text between them encoded apart, as text alone.
 
-A text is cut at control tokens of the format's own literals, and where what the model writes begins or ends. The ids of
-a prompt are made by the same rule, so they are the beginning of what was trained, and no text can forge a tag.
+A text is cut at control tokens of the format's own literals, and where what the model writes begins or ends. A tag is
+one token even if it ends there: `<<USER>>`, of which a model writes `<<USER`. The ids of a prompt are made by the same
+rule, so they are the beginning of what was trained, and no text can forge a tag.
 """
 
 from __future__ import annotations
@@ -30,13 +31,15 @@ Change = tuple[int, int]
 class Plan(NamedTuple):
     """What is encoded for a row: `order` has places in `texts`, or `~id` for a control token; `values` their weights.
 
-    `changes`: of texts with more than one weight, by place in `order`, where each begins.
+    `changes`: of texts with more than one weight, by place in `order`, where each begins. `across`: places in `order`
+    of control tokens that begin in what has one weight and end in what has another.
     """
 
     texts: list[str]
     order: list[int]
     values: list[int]
     changes: dict[int, list[Change]]
+    across: list[int]
 
 
 class Cutter:
@@ -48,6 +51,7 @@ class Cutter:
         self._pattern = re.compile(f"({'|'.join(map(re.escape, ordered))})" if ordered else "((?!))")
         self._heads = _heads_of(format_.document)
         self._cut: dict[str, list[str | int]] = {}
+        self._joined: dict[tuple[str, str], tuple[str, str]] = {}
 
     def cut(self, text: str) -> list[str | int]:
         """A literal as texts and ids."""
@@ -75,14 +79,25 @@ class Cutter:
 
     def plan(self, texts: Sequence[str], marks: Sequence[int], values: Sequence[int]) -> Plan:
         """What is encoded for pieces."""
-        plan = Plan([], [], [], {})
+        plan = Plan([], [], [], {}, [])
         parts: list[str] = []
         worths: list[int] = []
-        model = 0
-        for text, mark, value in zip(texts, marks, values, strict=True):
+        model, before = 0, ""
+        for literal, mark, value in zip(texts, marks, values, strict=True):
+            text = literal
             if (mark & TRAINABLE) != model:
+                begun, rest = self._joint(before, text) if before and mark & CONTROL else ("", "")
+                if rest and parts and parts[-1].endswith(begun):  # the token is worth what it begins in
+                    parts[-1], worth = parts[-1].removesuffix(begun), worths[-1]
+                    _flush(plan, parts, worths)
+                    if worth != value:
+                        plan.across.append(len(plan.order))
+                    plan.order.append(~self.controls[begun + rest])
+                    plan.values.append(worth)
+                    text = text.removeprefix(rest)
                 _flush(plan, parts, worths)
                 model = mark & TRAINABLE
+            before = literal if mark & CONTROL else ""
             if not mark & CONTROL:
                 parts.append(text)
                 worths.append(value)
@@ -97,6 +112,22 @@ class Cutter:
                 plan.values.append(value)
         _flush(plan, parts, worths)
         return plan
+
+    def _joint(self, before: str, text: str) -> tuple[str, str]:
+        """Of a tag that begins in a literal and ends in the next one, what stands in each; nothing if there is none.
+
+        What a model writes may end within a tag, as in `<<USER` of `<<USER>>`.
+        """
+        found = self._joined.get((before, text))
+        if found is None:
+            border, found = len(before), ("", "")
+            for tag in self._pattern.finditer(before + text):
+                if tag.start() < border < tag.end():
+                    found = before[tag.start() :], text[: tag.end() - border]
+            if len(self._joined) >= _REMEMBERED:
+                self._joined.clear()
+            self._joined[before, text] = found
+        return found
 
 
 def _heads_of(document: Document) -> list[tuple[str, str]]:
@@ -148,7 +179,7 @@ def encode_ids(
     later: list[tuple[int, bytes]] = []
     for row, (draft, plan) in enumerate(zip(drafts, plans, strict=True)):
         found = list(itertools.islice(encoded, len(plan.texts)))
-        across = 0
+        across = len(plan.across)
         for at, place in enumerate(plan.order):
             if place < 0:
                 ids.append(~place)

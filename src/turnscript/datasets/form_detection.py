@@ -8,6 +8,7 @@ says what was seen and what one can do.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
@@ -32,6 +33,9 @@ _HINTS = {
     "[": 'write each row as an object, such as {"messages": [...]}',
     '"': 'write each row as an object, such as {"text": ...}',
 }
+_JSON = re.compile(r"\s*(?:\{|\[\s*(?:[\"\[{\]\d-]|true|false|null))")
+"""How JSON begins that holds rows. `[BOS]` is none."""
+_ARRAY_OF_ROWS = re.compile(r"\s*\[\s*\{")
 _TEXT_FILES = frozenset({".txt", ".text", ".md"})
 
 
@@ -162,7 +166,7 @@ def _rows(count: int) -> str:
 def _of_texts(rows: Sequence[RawRow], file: str) -> Verdict:
     """Of a file without a JSON object: a text, which is taken for a transcript only if somebody says so."""
     texts = [row.data.decode("utf-8", "replace") for row in rows]
-    if any(text.lstrip()[:1] in ("{", "[") for text in texts) or PurePath(file).suffix.lower() not in _TEXT_FILES:
+    if any(map(_JSON.match, texts)) or PurePath(file).suffix.lower() not in _TEXT_FILES:
         try:
             members_of(rows[0].data)
         except BadRow as error:
@@ -172,6 +176,8 @@ def _of_texts(rows: Sequence[RawRow], file: str) -> Verdict:
                 return Verdict(rows=len(rows), refusal=refusal)
         first = texts[0].strip()[:40]
         remedy = _HINTS.get(first[:1], "name the form (--from FORM), a format for transcripts")
+        if len(rows) == 1 and _ARRAY_OF_ROWS.match(texts[0]):
+            remedy = "if it is one array of all rows, give the file a name that ends in .json"
         return Verdict(rows=len(rows), refusal=f"{file}: no row is a JSON object; it begins {first!r}; {remedy}")
     claimed = [name for name in formats() if all(get_format(name).claims(text) for text in texts)]
     plain = next((name for name in forms() if get_form(name).row == TRANSCRIPT and name not in formats()), "")

@@ -24,8 +24,8 @@ _WITNESSES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
 class Magic(Struct, frozen=True):
     """What the trainer needs for `tokens` tokens in slots of `ctx_len`.
 
-    `prime` is None where no prime fits; then `reason` says why, and `repeat` is the least number of times that the data
-    has to be written for one to exist.
+    `prime` is None where no prime fits; then `reason` says why, and `repeat` is how often the data has to be written
+    for one to exist, and not less often than it is.
     """
 
     tokens: int
@@ -43,8 +43,10 @@ class Magic(Struct, frozen=True):
         return f"--my_exit_tokens {self.tokens} --magic_prime {self.prime} --ctx_len {self.ctx_len}"
 
 
-def magic(tokens: int, ctx_len: int) -> Magic:
+def magic(tokens: int, ctx_len: int, times: int = 1) -> Magic:
     """The magic prime of a file, or why it has none. Raises InvalidInput for a length that no context has.
+
+    `times`: how many times the data is written in these tokens.
 
     >>> magic(1_000_000, 4096).line
     '--my_exit_tokens 1000000 --magic_prime 239 --ctx_len 4096'
@@ -59,7 +61,7 @@ def magic(tokens: int, ctx_len: int) -> Magic:
     prime = fitting_prime(slots)
     if prime is not None:
         return Magic(tokens, ctx_len, slots, prime)
-    return Magic(tokens, ctx_len, slots, None, _reason(tokens, ctx_len, slots), _repeat(tokens, ctx_len))
+    return Magic(tokens, ctx_len, slots, None, _reason(tokens, ctx_len, slots), _repeat(tokens, ctx_len, times))
 
 
 def fitting_prime(slots: int) -> int | None:
@@ -112,15 +114,15 @@ def _reason(tokens: int, ctx_len: int, slots: int) -> str:
     return f"{has}; the largest prime p below that with p % 3 == 2 is {offered}, {share}"
 
 
-def _repeat(tokens: int, ctx_len: int) -> int:
-    """How many times the data has to be written at least; 0 if there is none.
+def _repeat(tokens: int, ctx_len: int, times: int) -> int:
+    """How many times the data has to be written that makes these tokens in so many times; 0 if there is none.
 
     The search ends soon: every number of slots above 227 has a prime.
     """
     if not tokens:
         return 0
-    least = -(-_LEAST_SLOTS * ctx_len // tokens)
-    return next(times for times in count(max(least, 1)) if fitting_prime(tokens * times // ctx_len) is not None)
+    least = -(-_LEAST_SLOTS * ctx_len * times // tokens)
+    return next(n for n in count(max(least, times)) if fitting_prime(tokens * n // times // ctx_len) is not None)
 
 
 def trainer_change(scale: int = 1) -> str:

@@ -74,7 +74,8 @@ class Report(Struct, kw_only=True):
         for code, count in self.warnings.items():
             yield f"{count} {'row' if count == 1 else 'rows'}: {WARNINGS[code]} ({code})"
         if self.cuts.tokens:
-            yield f"{self.cuts.tokens} tokens were left out of samples that were too long"
+            tokens = "1 token was" if self.cuts.tokens == 1 else f"{self.cuts.tokens} tokens were"
+            yield f"{tokens} left out of samples that were too long"
         if self.chatless:
             what = "1 document or part of one has" if self.chatless == 1 else f"{self.chatless} documents or parts have"
             yield f"{what} no messages beside the tokens: a plain text has none, nor has a part of a conversation"

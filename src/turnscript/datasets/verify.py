@@ -106,19 +106,23 @@ class Verification(Struct):
         if self.every > 1:
             yield f"only one row in {self.every} was looked at"
         if checks.explained:
-            yield f"{_conversations(checks.explained)} read back with differences that the format reported as losses"
+            read = _counted(checks.explained, "conversation", "conversations")
+            yield f"{read} read back with differences that the format reported as losses"
         if checks.respelled:
-            samples = "1 sample spells" if checks.respelled == 1 else f"{checks.respelled} samples spell"
-            yield f"{samples} some text in another way than the row: the tokenizer normalizes what it reads"
+            spell = _counted(checks.respelled, "sample spells", "samples spell")
+            yield f"{spell} some text in another way than the row: the tokenizer normalizes what it reads"
         if checks.unread:
-            yield f"{checks.unread} texts were written without an escape, so nobody can say what they read back as"
+            texts = _counted(checks.unread, "text was", "texts were")
+            yield f"{texts} written without an escape, so nobody can say what is read back there"
         if checks.opened:
-            yield f"{checks.opened} turns begin in another way than a prompt without wishes opens them, such as a call"
+            begin = _counted(checks.opened, "turn begins", "turns begin")
+            yield f"{begin} in another way than a prompt without wishes opens it, such as a call"
         if checks.later:
-            yield f"{checks.later} turns are shown in another way once the conversation has gone on"
+            turns = _counted(checks.later, "turn is", "turns are")
+            yield f"{turns} shown in another way once the conversation has gone on"
         if checks.prompts > checks.exact:
-            count = checks.prompts - checks.exact
-            yield f"{count} prompts end in another token than the sample has there: the text goes on within a token"
+            end = _counted(checks.prompts - checks.exact, "prompt ends", "prompts end")
+            yield f"{end} in another token than the sample has there: the text goes on within a token"
 
 
 def verify(out: str | os.PathLike[str], *, every: int = 1, tell: Tell | None = None) -> Verification:
@@ -385,8 +389,8 @@ class _Work:
 _SOURCE = re.compile(r"(.*):(\d+)(?:#(\d+))?", re.DOTALL)
 
 
-def _conversations(count: int) -> str:
-    return "1 conversation" if count == 1 else f"{count} conversations"
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
 
 
 def _cut(batch: Batch) -> Iterator[tuple[bool, _Document]]:

@@ -47,7 +47,7 @@ class Closing:
         if not any(_is_for_trainer(name) for name in self.manifest.plan.outputs):
             return None
         stored = self.report.samples * self.window if self.window else self.report.tokens
-        return magic(stored, self.ctx_len)
+        return magic(stored, self.ctx_len, self.manifest.plan.repeat)
 
     def facts(self) -> dict[str, Any]:
         """For programs."""
@@ -109,6 +109,13 @@ class Closing:
             yield (
                 f"a server puts a space before {spaced} of a prompt (Prepend, Metaspace or add_prefix_space in the "
                 "tokenizer's file), and samples have none: serve the model with a file without that"
+            )
+        prefill = self.manifest.encoding.get("prefill")
+        if prefill:
+            yield (
+                f"a prompt of {self.manifest.plan.format} that asks for no thought ends with {prefill!r}, which no "
+                "sample has, so an answer without a thought is learned behind another beginning: give the rows "
+                "thoughts, or choose a format without that"
             )
 
     def _losses(self) -> Iterator[str]:

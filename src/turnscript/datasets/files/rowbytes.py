@@ -74,9 +74,11 @@ def head(row: bytes, limit: int) -> bytes:
     return row[: min(HEAD, limit)]
 
 
-def too_large(limit: int) -> Problem:
+def too_large(limit: int, *, whole: bool = False) -> Problem:
+    """The problem of a row that has more bytes. `whole`: it is all of its file."""
     shown = f"{limit >> 20} MiB" if limit >= 1 << 20 and limit % (1 << 20) == 0 else f"{limit} bytes"
-    return Problem(Code.ROW_SIZE, f"a row may have {shown}, and this has more; split it, or leave it out")
+    row = "the whole file is one row here, and a row" if whole else "a row"
+    return Problem(Code.ROW_SIZE, f"{row} may have {shown}, and this has more; split it, or leave it out")
 
 
 def truncated(reason: str) -> Problem:

@@ -27,7 +27,7 @@ def read_whole(file: str, compression: Compression, limit: int, *, text: bool, c
     start = len(BOM) if content.startswith(BOM) else 0
     content = content[start:]
     if row.over or len(content) > limit:
-        content, problem = head(content, limit), problem or too_large(limit)
+        content, problem = head(content, limit), problem or too_large(limit, whole=True)
     elif problem is None and text:
         problem = _not_utf8(content)
     if problem is not None or content.strip():

@@ -53,7 +53,7 @@ def read_table_whole(path: str, limit: int, counter: Rows) -> Iterator[RawRow]:
         lines.add(b"\n" + row.data if lines.size else row.data)
         problem = problem or row.problem
         if lines.over:
-            problem = too_large(limit)
+            problem = too_large(limit, whole=True)
             break
     counter.numbers = min(lines.size, 1)
     if lines.size or problem:

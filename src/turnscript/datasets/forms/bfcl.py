@@ -54,7 +54,7 @@ class Bfcl(Form):
 
     name = "bfcl"
     title = "Berkeley function calling questions"
-    fields = "`question` with turns of messages, `function` with schemas, `id`"
+    fields = "`question` with turns of messages, `function` with schemas, `id`, `ground_truth` with the answers"
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
         question = record.get("question")

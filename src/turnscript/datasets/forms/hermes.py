@@ -176,9 +176,11 @@ def _without_instructions(said: str, at: str) -> str:
     """A system text without what it says about calling tools."""
     for sentence in _SENTENCES:
         said = sentence.sub("", said)
-    if _TAGS.search(said):
-        message = "the system text speaks of the tags in words that are not known; they would be left in it"
-        raise BadRow(Code.SHAPE, message, path=at)
+    left = next((line.strip() for line in said.splitlines() if _TAGS.search(line)), "")
+    if left:
+        shown = left if len(left) <= 100 else f"{left[:97]}..."
+        message = f"the system text speaks of the tags in words that are not known: {shown!r}"
+        raise BadRow(Code.SHAPE, f"{message}; take them out of it, for each format says itself how to call", path=at)
     return said.strip()
 
 

@@ -5,9 +5,10 @@
 
 Spec: https://docs.axolotl.ai/docs/dataset-formats, "Template-Free".
 
-Quirks: a text is never taken apart, whatever tags it holds. To read it as a transcript, name its format. A file that
-is JSON is refused: an object is a record, and a string or an array would be trained with its quotes and escapes. So is
-a text with a `role` or a `speaker` beside it: it is a turn of a conversation.
+Quirks: a text is never taken apart, whatever tags it holds. To read it as a transcript, name its format; where most
+texts begin like transcripts, one of both has to be named. A file that is JSON is refused: an object is a record, and a
+string or an array would be trained with its quotes and escapes. So is a text with a `role` or a `speaker` beside it: it
+is a turn of a conversation.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from turnscript.datasets.members import (
 from turnscript.datasets.problems import BadRow, Code
 from turnscript.datasets.weights import weight_of
 from turnscript.jsontext import is_object
+from turnscript.registry import formats, get_format
 
 _SPEAKERS = ("role", "speaker")
 """Members of rows that are turns: their text is what one side of a conversation says."""
@@ -45,12 +47,16 @@ class Plain(Form):
     fields = "text"
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
-        """The member `text`."""
-        if not isinstance(record.get("text"), str) or unread(record, ("text",)):
+        """The member `text`. One that begins like a transcript is not taken for a plain text: all of it would count."""
+        text = record.get("text")
+        if not isinstance(text, str) or unread(record, ("text",)):
             return 0, ""
         for who in _SPEAKERS:
             if record.get(who):
                 return 0.2, f"text, but also {who}"
+        if claimed := [f"--from {name}" for name in formats() if get_format(name).claims(text)]:
+            meant = f"say so ({' or '.join(claimed)}), or that it is plain text (--from {self.name})"
+            return 0.4, f"text, but it looks like a transcript; {meant}"
         return 0.8, "text, and no member of a conversation"
 
     def read(self, data: bytes) -> list[Example]:
