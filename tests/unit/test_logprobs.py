@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+import turnscript as ts
 from turnscript.conversation import Assistant, Text
-from turnscript.events import MessageEnd, PartEnd, PartStart, ScoredDelta, fold
+from turnscript.events import Event, MessageEnd, PartEnd, PartStart, ScoredDelta, fold
 from turnscript.logprobs import LEAST, TokenLogprob, TokenReader, data_of
 
 
@@ -84,3 +85,22 @@ def test_a_response_has_the_tokens_of_its_texts() -> None:
     start, end = PartStart(3, Assistant()), PartEnd(3, part)
     assert {0: [token]} == fold([start, ScoredDelta(3, "Hi", "Hi", [token]), end, MessageEnd("stop")]).logprobs
     assert {} == fold([start, end, MessageEnd("stop")]).logprobs
+
+
+@pytest.mark.parametrize("name", ts.apis())
+def test_an_answer_says_how_likely_its_tokens_were_or_that_it_does_not(name: str) -> None:
+    token = TokenLogprob(token="Hi", bytes=[72, 105], logprob=-0.125)
+    said = Assistant(content=[Text(text="HiHi")])
+    events: list[Event] = [PartStart(0, Assistant())]
+    events += [ScoredDelta(0, "Hi", tokens=[token]), ScoredDelta(0, "Hi", tokens=[token])]
+    events += [PartEnd(0, said), MessageEnd("stop", usage=ts.Usage(1, 2))]
+    api, request = ts.get_api(name), ts.Request(conversation=ts.Conversation(items=[]))
+    whole = api.render_response(fold(events), request)
+    told = [(str(whole.value), whole.losses)]
+    for pieces in ([events], [[event] for event in events]):
+        writer = api.stream_renderer(request)
+        sent = b"".join([*map(writer.send, pieces), writer.close()])
+        told.append((sent.decode(), writer.losses))
+    for wire, losses in told:
+        lost = [loss for loss in losses if loss.path == "$.logprobs"]
+        assert ("-0.125" not in wire) == (len(lost) == 1), lost

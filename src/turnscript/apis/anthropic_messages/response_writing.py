@@ -284,6 +284,10 @@ class AnswerWriter:
             self.rendering.lose("$.usage", "approximated", detail)
         return usage_object(default if usage is None else usage)
 
+    def lose_scores(self) -> None:
+        """Say that how likely tokens were is not told."""
+        self.rendering.lose("$.logprobs", "dropped", f"{self.rendering.target} does not tell how likely tokens were")
+
     def put_tier(self, usage: Body, extra: Extra) -> None:
         """How another API's answer was served. A stream says it when it begins, where others do not know it yet."""
         if self._foreign and (tier := tier_of(extra, _TIERS)) is not None:
@@ -317,6 +321,8 @@ def write_response(response: Response, request: Request, api: Api, reply: Reply)
     }
     writer.put_tier(body["usage"], response.extra)
     writer.put_extra(body, response.extra, response.usage)
+    if response.logprobs:
+        writer.lose_scores()
     writer.end(body["stop_reason"])
     return body, writer.losses
 

@@ -22,7 +22,16 @@ from turnscript.apis.anthropic_messages.response_writing import AnswerWriter
 from turnscript.apis.anthropic_messages.writing import is_text
 from turnscript.conversation import Assistant, Extra, Item, Request, Thinking, Usage
 from turnscript.errors import TurnscriptError, UpstreamError, half_a_pair
-from turnscript.events import Event, MessageEnd, NextText, PartDelta, PartEnd, PartStart, no_event
+from turnscript.events import (
+    Event,
+    MessageEnd,
+    NextText,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ScoredDelta,
+    no_event,
+)
 from turnscript.jsontext import Json, plain, read_list, read_object, text_of
 from turnscript.losses import Loss
 from turnscript.sources import telling
@@ -60,7 +69,7 @@ class StreamWriter:
         self._request_id = reply.request_id
         self._api = api.name
         self._out: list[bytes] = []
-        self._began = self._over = False
+        self._began = self._over = self._scored = False
         self._index = 0  # of the block that is open, or comes next
         self._live: int | None = None  # the part that is sent as it is said
         self._kind = ""  # of its block
@@ -98,6 +107,9 @@ class StreamWriter:
         try:
             for event in events:
                 if type(event) is PartDelta or isinstance(event, PartDelta):
+                    if type(event) is ScoredDelta and not (self._scored or self._over):
+                        self._scored = True
+                        self._writer.lose_scores()
                     if event.index != self._live:
                         continue
                     if event.text:
