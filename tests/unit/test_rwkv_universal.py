@@ -106,6 +106,30 @@ def test_an_empty_payload_may_be_written_without_its_line() -> None:
     assert [user("")] == FORMAT.parse("<<USER>>\n<<USER_END>>").items
 
 
+CALL = '<<TOOL_CALL name="now">>\n{}\n<<END_TOOL_CALL>>'
+
+
+@pytest.mark.parametrize(
+    ("before", "kinds"),
+    [
+        ("<<ASSISTANT>>\n<<ASSISTANT_END>>", ["tool_call"]),
+        ("<<ASSISTANT>>\r\n<<ASSISTANT_END>>", ["tool_call"]),
+        ("<<ASSISTANT>>\n<<END_ASSISTANT>>\n", ["tool_call"]),
+        ("<<THINK>>\nhm\n<<THINK_END>>\n\n<<ASSISTANT>>\n<<ASSISTANT_END>>", ["thinking", "tool_call"]),
+        ("<<ASSISTANT>>\n\n<<ASSISTANT_END>>", ["assistant", "tool_call"]),
+        ('<<ASSISTANT name="x">>\n<<ASSISTANT_END>>', ["assistant", "tool_call"]),
+        ("<<ASSISTANT>>\n<<ASSISTANT_END>>\n\n<<USER>>\nHi\n<<USER_END>>", ["assistant", "user", "tool_call"]),
+        ("<<THINK>>\n<<THINK_END>>", ["thinking", "tool_call"]),
+        ("<<USER>>\n<<USER_END>>", ["user", "tool_call"]),
+    ],
+)
+def test_an_answer_that_is_ended_at_once_before_a_call_is_how_a_model_calls(before: str, kinds: list[str]) -> None:
+    """D-U-17. An empty text has a line of its own, so that an archive keeps it."""
+    found = FORMAT.parse(f"{before}\n\n{CALL}")
+    assert kinds == [item.kind for item in found.items]
+    assert found.items == FORMAT.parse(document(*found.items)).items
+
+
 def test_both_spellings_of_every_closing_are_read() -> None:
     """D-U-7."""
     swapped = example("c1")

@@ -4,6 +4,10 @@ Theory of operation. A tag counts only when it fills its line from the start, so
 the text between two of them is a payload or must be blank. The grammar has one state: which block is open. A block ends
 at its own closing; any other whole tag before that is an error, because content that looks like one would be escaped.
 The last block may lack its closing: an unfinished text. Payloads are cut out as they stand and read by the turn's body.
+
+An answer that is closed on the line behind its opening, with a call behind it, is how a model calls at once: its prompt
+had opened the answer. That is the call alone (requirements D-U-17). A writer leaves a line between the two, so an empty
+text of a conversation is none of these.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from turnscript.conversation import Item, Request, Tool, ToolsChange
+from turnscript.conversation import Item, Request, Tool, ToolCall, ToolsChange
 from turnscript.engine.attributes import read_attributes, scan_attributes
 from turnscript.engine.bodies import Metadata, ToolList
 from turnscript.engine.layout import layout_of
@@ -32,13 +36,17 @@ _REMOVED = Attribute("removed", "removed", "names")
 
 
 class Block(Struct):
-    """A block as it was cut out: its turn or section, attributes, payload (still escaped), and first line."""
+    """A block as it was cut out: its turn or section, attributes, payload (still escaped), and first line.
+
+    `at_once`: its closing stands on the line behind its opening, which says nothing more.
+    """
 
     kind: Segment | Section
     attributes: dict[str, Json]
     text: str
     line: int
     open: bool
+    at_once: bool = False
 
 
 def read_document(document: Document, text: str) -> Request:
@@ -47,6 +55,7 @@ def read_document(document: Document, text: str) -> Request:
         return read_turns(document, text)
     request = Request()
     told = False  # whether there was metadata
+    before: Block | None = None
     for block in cut_blocks(document, text):
         if block.kind is document.metadata:
             if told or not all(map(_is_system, request.items)):
@@ -56,8 +65,17 @@ def read_document(document: Document, text: str) -> Request:
         elif block.kind is document.tools:
             _read_tools(document, block, request)
         elif isinstance(block.kind, Segment):
+            if before is not None and _leads_to_call(document, before, block):
+                request.items.pop()
             request.items.append(_read_item(document, block.kind, block))
+        before = block
     return request
+
+
+def _leads_to_call(document: Document, before: Block, block: Block) -> bool:
+    """Whether a block is how a model begins the call behind it."""
+    opened = before.at_once and before.kind is document.segment(document.generation.kind)
+    return opened and isinstance(block.kind, Segment) and block.kind.kind == ToolCall.kind
 
 
 def claims_document(document: Document, text: str) -> bool:
@@ -90,7 +108,9 @@ def cut_blocks(document: Document, text: str) -> Iterator[Block]:
                 lines.fail(tag.start(), f"{tag['closing']} closes a block that is not open", "an opening tag")
             opening, end = tag, min(tag.end() + 1, len(text))
         elif tag["closing"] and tags.closings[tag["closing"]] is tags.openings[opening["opening"]]:
-            yield _block(document, opening, text[end : max(tag.start() - 1, end)], lines, open_=False)
+            block = _block(document, opening, text[end : max(tag.start() - 1, end)], lines, open_=False)
+            block.at_once = tag.start() <= end and not block.attributes
+            yield block
             opening, end = None, tag.end()
         else:
             _fail_inside(document, opening, tag, lines)
