@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnscript.conversation import Assistant, Conversation, Item, Request, Settings, Thinking, ToolCall, ToolChoice
 from turnscript.datasets.encoding import Encoder, Sample
@@ -21,7 +22,8 @@ from turnscript.datasets.promptids import Begun, PromptIds
 from turnscript.datasets.tokenbytes import TokenBytes
 from turnscript.datasets.tokenizer import Ends
 from turnscript.engine.prompt import Prompt
-from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE
+from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Span, text_of_spans
+from turnscript.engine.system import ASKED
 from turnscript.errors import TurnscriptError, Unsupported
 
 MODEL = (Assistant, Thinking, ToolCall)
@@ -164,49 +166,61 @@ class Checker:
         What is only read in it may be shown in another way, as the past is.
         """
         request = example.request
+        kinds = sorted({item.of for item in request.items if isinstance(item, Thinking) and item.content})
+        # Flags of the thoughts that are still to come stand in the sample, so they are asked for.
+        hints = {ASKED: " ".join(kinds)} if kinds else {}
         begun = Begun()
         known: dict[str, list[int]] = {}
-        for at in _some(_turns(request.items, example.context)):
-            asked = Request(conversation=Conversation(request.items[:at], request.tools))
-            prompt, opened = self._prompt(asked, request.items[at], text)
-            place = request.items[at].at
-            if prompt is None and self._format.document.grows:
-                self._counts.later += 1
-            elif prompt is None:
-                yield f"{place}: the prompt for this turn is not how the sample begins: {opened}"
-            elif opened:
-                self._counts.opened += 1
-            else:
-                self._counts.prompts += 1
-                if self._encoder.mode == "text":
-                    begun = self._prompts.add(prompt.text, sample.ids, ends, begun)
-                    continue
-                ids = self._encoder.prompt_ids(prompt.spans, known)
-                same = ids == sample.ids[: len(ids)].tolist()
-                self._counts.exact += same
-                if not same:
-                    yield f"{place}: the ids of the prompt for this turn are not how the sample begins"
+        for at in _some(_turns(request.items, self._encoder.counts(example))):
+            item, conversation = request.items[at], Conversation(request.items[:at], request.tools)
+            asked = Request(conversation=conversation, hints=hints)
+            prompts = [prompt.spans for prompt in self._leading(asked, item)]
+            leading = [(start, spans) for spans in prompts if text.startswith(start := text_of_spans(spans))]
+            if not leading:
+                yield from self._otherwise(asked, item, text)
+                continue
+            self._counts.prompts += 1
+            if self._encoder.mode == "text":
+                begun = self._prompts.add(leading[0][0], sample.ids, ends, begun)
+                continue
+            same = any(self._begins(sample, spans, known) for _, spans in leading)
+            self._counts.exact += same
+            if not same:
+                yield f"{item.at}: the ids of the prompt for this turn are not how the sample begins"
 
-    def _prompt(self, asked: Request, item: Item, text: str) -> tuple[Prompt | None, str]:
-        """The prompt that leads to a turn, and how it differs from the usual one; without a prompt, the difference."""
-        usual = self._begun(asked, thinking=isinstance(item, Thinking))
-        if usual is not None and text.startswith(usual.text):
-            return usual, ""
+    def _leading(self, asked: Request, item: Item) -> Iterator[Prompt]:
+        """The prompts that may lead to a turn: to a thought one that asks for it, and one for an answer to any."""
+        for thinking in (True, False) if isinstance(item, Thinking) else (False,):
+            prompt = self._begun(asked, thinking=thinking)
+            if prompt is not None:
+                yield prompt
+
+    def _begins(self, sample: Sample, prompt: Sequence[Span], known: dict[str, list[int]]) -> bool:
+        """Whether a sample begins with the ids of a prompt. Of two prompts that its text begins with, one may end in
+        the middle of a token: white space behind `<think>` is one token with that at the beginning of the thought."""
+        ids = self._encoder.prompt_ids(prompt, known)
+        found: list[int] = sample.ids[: len(ids)].tolist()
+        return ids == found
+
+    def _otherwise(self, asked: Request, item: Item, text: str) -> Iterator[str]:
+        """Count a turn that no usual prompt leads to, or say that none does."""
         plain = self._begun(asked, thinking=False)
         assert plain is not None, "every format has a prompt for an answer"
-        if text.startswith(plain.text):
-            return plain, ""
+        forced: list[Prompt | None] = []
         if isinstance(item, ToolCall):
-            for choice in (ToolChoice(mode="required"), ToolChoice(mode="named", name=item.name)):
-                forced = Request(conversation=asked.conversation, settings=Settings(tool_choice=choice))
-                prompt = self._begun(forced, thinking=False)
-                if prompt is not None and text.startswith(prompt.text):
-                    return prompt, "a call"
+            choices = (ToolChoice(mode="required"), ToolChoice(mode="named", name=item.name))
+            demanded = [replace(asked, settings=Settings(tool_choice=choice)) for choice in choices]
+            forced = [self._begun(one, thinking=False) for one in demanded]
         # The model may open another block than the one that the prompt opens for it.
         before = "".join(span.text for span in plain.spans[:-1])
-        if plain.spans and plain.spans[-1].control and text.startswith(before):
-            return plain, "another block"
-        return None, difference(plain.text, text)
+        other = bool(plain.spans) and plain.spans[-1].control and text.startswith(before)
+        if other or any(prompt is not None and text.startswith(prompt.text) for prompt in forced):
+            self._counts.opened += 1
+        elif self._format.document.grows:
+            self._counts.later += 1
+        else:
+            found = difference(plain.text, text)
+            yield f"{item.at}: the prompt for this turn is not how the sample begins: {found}"
 
     def _begun(self, asked: Request, thinking: bool) -> Prompt | None:
         try:
@@ -300,14 +314,14 @@ class _Pieces:
         return b"".join(self.data)
 
 
-def _turns(items: Sequence[Item], context: frozenset[int]) -> list[int]:
-    """Where turns of the model begin that are not context from their beginning to their end."""
+def _turns(items: Sequence[Item], counts: Sequence[int]) -> list[int]:
+    """Where turns of the model begin of which something is trained. `counts`: how much each item is."""
     found: list[int] = []
     first = 0
     for at, item in enumerate(items):
         if not isinstance(item, MODEL):
             first = at + 1
-        elif at not in context and (not found or found[-1] != first):
+        elif counts[at] and (not found or found[-1] != first):
             found.append(first)
     return found
 
