@@ -2,24 +2,28 @@
 
 import itertools
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 import turnscript as ts
 from tests import corpora
 from tests.datasets import tinytokenizers
+from tests.datasets.beginnings import joined, prompts_of, spans_of, text_of, turns_of
+from tests.datasets.samples import WITH_FILES, rows_of
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example
+from turnscript.datasets.form_registry import get_form
 from turnscript.datasets.problems import Problem
+from turnscript.datasets.sample_checks import Checker
 from turnscript.datasets.tokenizer import Tokenizer
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.train import MODEL, Train
+from turnscript.errors import InvalidInput
 from turnscript.format import Format
 from turnscript.jsontext import Json, json_string
 from turnscript.registry import load_formats
@@ -47,6 +51,14 @@ def examples() -> Iterator[tuple[str, Example]]:
         yield name, Example(corpora.load(name))
 
 
+def examples_of_rows() -> Iterator[tuple[str, Example]]:
+    """The conversations among the sample rows of all forms: some of their turns have the weight 0, or are context."""
+    for form in WITH_FILES:
+        for row in rows_of(form):
+            with suppress(InvalidInput):
+                yield from ((form, one) for one in get_form(form).read(row) if one.text is None and not one.mask)
+
+
 def encoded(encoder: Encoder, example: Example) -> Sample:
     found = encoder.encode([example])[0]
     assert isinstance(found, Sample), found
@@ -67,7 +79,7 @@ def test_ids_decode_to_what_the_format_writes(name: str, kind: str, folder: Path
         if isinstance(sample, Problem):
             assert not any(map(_says, example.request.items)), (case, sample)
             continue
-        text = str(format_.render(example.request, view="prompt").value)
+        text = text_of(format_, example.request)
         assert (case, text.encode()) == (case, tokenizer.decode(sample.ids.tolist()))
         assert sample.ids[-1] == tokenizer.end
         assert tokenizer.end not in sample.ids[:-1]
@@ -89,7 +101,7 @@ def test_what_is_trained_is_what_a_model_writes(name: str, folder: Path) -> None
     encoder = Encoder(format_, tokenizer, Train())
     seen = 0
     for case, example in examples():
-        spans = format_.spans(example.request)
+        spans = spans_of(format_, example.request)
         model = bytearray(span.trainable for span in spans for _ in span.text)
         across = [tag for tag in _tags_of(format_, spans) if model[tag.start()] and not model[tag.end() - 1]]
         for tag in across:
@@ -128,7 +140,7 @@ def test_every_tag_of_the_format_is_its_token(name: str, folder: Path) -> None:
     for case, example in examples():
         sample = encoder.encode([example])[0]
         if isinstance(sample, Sample):
-            tags = [tokenizer.controls[tag[0]] for tag in _tags_of(format_, format_.spans(example.request))]
+            tags = [tokenizer.controls[tag[0]] for tag in _tags_of(format_, spans_of(format_, example.request))]
             assert (case, tags) == (case, [number for number in sample.ids.tolist() if number in numbers])
 
 
@@ -141,42 +153,35 @@ def _tags_of(format_: Format, spans: Sequence[ts.Span]) -> list[re.Match[str]]:
     return [tag for tag in found if "-" not in own[tag.start() : tag.end()]]
 
 
-OTHERWISE = {"openchatml": {"tool_call": 2, "thinking": 1}, "rwkv-universal": {"tool_call": 68}}
-"""Turns of the corpus, by their first item, whose prompt is not how the sample begins: `Document.grows` says why."""
-
-
 @pytest.mark.parametrize("kind", ["ids", "text"])
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_prompt_is_the_beginning_of_what_was_trained(name: str, kind: str, folder: Path) -> None:
-    """At every turn of the model the prompt's text begins the sample's, and so do its ids (mode `ids`)."""
+    """At every trained turn the text of a prompt begins the sample's, and so do its ids (mode `ids`).
+
+    What the model has said before stands in the prompt as the model has written it. What ends a turn is trained.
+    """
     format_ = ts.get_format(name)
     encoder = Encoder(format_, tokenizer_for(format_, kind, folder), Train(), mode="ids" if kind == "ids" else "auto")
-    seen, otherwise = 0, Counter[str]()
-    for case, example in examples():
+    checker, seen = Checker(encoder), 0
+    for case, example in (*examples(), *examples_of_rows()):
         request = example.request
         sample = encoder.encode([example])[0]
         if isinstance(sample, Problem):
             continue
-        text = str(format_.render(request, view="prompt").value)
-        for at, item in enumerate(request.items):
-            if item.kind not in MODEL or (at and request.items[at - 1].kind in MODEL):
-                continue
-            before = replace(request, conversation=replace(request.conversation, items=request.items[:at]))
-            prompt = format_.prompt(before, thinking=False)
-            if not text.startswith(prompt.text) and item.kind == "thinking":
-                prompt = format_.prompt(before, thinking=True)
-            if not text.startswith(prompt.text):
-                otherwise[item.kind] += 1
-                continue
-            ids = encoder.prompt_ids(prompt.spans)
-            if kind == "ids":
-                assert (case, at, ids) == (case, at, sample.ids[: len(ids)].tolist())
+        text, counts = text_of(format_, request), encoder.counts(example)
+        for start, end in turns_of(request.items):
+            if any(counts[start:end]):
+                prompts = [spans for spans in prompts_of(format_, request, start) if text.startswith(joined(spans))]
+                found = [encoder.prompt_ids(spans) for spans in prompts]
+                assert prompts, (case, start)
+                if kind == "ids":
+                    assert any(ids == sample.ids[: len(ids)].tolist() for ids in found), (case, start)
+                else:
+                    assert joined(prompts[0]).encode() == encoder.tokenizer.decode(found[0])
                 seen += 1
-            else:
-                assert prompt.text.encode() == encoder.tokenizer.decode(ids)
-    assert kind == "text" or seen > 40
-    assert OTHERWISE.get(name, {}) == otherwise
-    assert not otherwise or format_.document.grows
+        assert [] == checker.faults(example, sample), case
+    assert seen > 330
+    assert (0, 0) == (checker.counts.opened, checker.counts.later)
 
 
 HOSTILE = st.lists(
@@ -243,7 +248,7 @@ def test_an_explanation_is_the_sample_token_by_token(name: str, kind: str, folde
         sample, tokens = encoded(encoder, example), encoder.explain(example)
         assert sample.ids.tolist() == [token.id for token in tokens]
         assert sample.weights.tolist() == [token.weight for token in tokens]
-        text = str(format_.render(example.request, view="prompt").value)
+        text = text_of(format_, example.request)
         assert text.encode() == b"".join(token.text for token in tokens)
         assert sample.straddling == sum(token.straddles for token in tokens)
         assert {"end"} == {token.kind for token in tokens[-1:]}

@@ -15,6 +15,7 @@ from tokenizers import normalizers
 import turnscript as ts
 from tests import corpora
 from tests.datasets import tinytokenizers
+from tests.datasets.beginnings import spans_of
 from tests.growth import assert_grows_below
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example
@@ -85,7 +86,7 @@ def test_in_text_mode_what_is_trained_is_what_a_model_writes_up_to_straddling_to
         if isinstance(found, Problem):
             continue
         tokens = encoder.explain(example)
-        worth = [span.trainable for span in format_.spans(example.request) for _ in span.text.encode()]
+        worth = [span.trainable for span in spans_of(format_, example.request) for _ in span.text.encode()]
         at = 0
         for token in tokens[:-1]:
             assert (case, worth[at]) == (case, bool(token.weight))

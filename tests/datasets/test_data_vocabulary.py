@@ -9,6 +9,7 @@ from tokenizers import AddedToken, Tokenizer
 import turnscript as ts
 from tests import corpora
 from tests.datasets import tinytokenizers
+from tests.datasets.beginnings import text_of
 from tests.datasets.jobs import built, chats, plan_for, written
 from turnscript.cli.data.closing import Closing
 from turnscript.datasets.encoding import Encoder, Sample
@@ -41,8 +42,7 @@ def test_six_tags_fit_a_world_vocabulary_those_that_the_model_writes(tmp_path: P
     encoder, sample = encoded("rwkv-universal", added.spec)
     assert "ids" == encoder.mode
     assert added.added["<<TOOL_CALL"] in sample.ids
-    text = str(UNIVERSAL.render(EXAMPLE.request, view="prompt").value)
-    assert text.encode() == encoder.tokenizer.decode(sample.ids.tolist())
+    assert text_of(UNIVERSAL, EXAMPLE.request).encode() == encoder.tokenizer.decode(sample.ids.tolist())
 
 
 def test_more_tags_take_a_larger_vocabulary_that_two_bytes_do_not_hold(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnscript.conversation import Item
+from turnscript.datasets.answer_beginnings import Opened
 from turnscript.datasets.drafts import Draft
 from turnscript.datasets.encoding_ids import Cutter, encode_ids
 from turnscript.datasets.encoding_rows import WEIGHTS, Drafter, Options, untrained
@@ -57,6 +58,7 @@ class Wishes(TypedDict, total=False):
     strict: bool
     declared: bool
     normalize_json: bool
+    bare_calls: bool
     largest: int | None
 
 
@@ -110,6 +112,10 @@ class Encoder:
         """An example as it is written: its JSON in one spelling, where the options want that."""
         return self._drafter.normalized(example)[0]
 
+    def as_said(self, example: Example) -> tuple[Example, Opened | None]:
+        """A conversation as its text says it: normalized, and with empty answers before calls at once, if any."""
+        return self._drafter.as_said(example)
+
     def explain(self, example: Example) -> list[Token]:
         """Every token of an example, with what it belongs to. Raises what `encode` gives as a problem."""
         return self._explained(self._drafter.draft(example), example.request.items)
@@ -156,6 +162,7 @@ class Encoder:
             "train": self.train.spelling,
             "escape": self.options.escape,
             "normalize_json": self.options.normalize_json,
+            "bare_calls": self.options.bare_calls,
             "weights": self.options.weights,
             "scale": self.scale,
             **({"strips": strips} if strips else {}),

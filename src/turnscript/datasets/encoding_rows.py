@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from turnscript.conversation import Item, Request, Tool, ToolCall, ToolsChange
+from turnscript.datasets.answer_beginnings import AnswerBeginnings, Opened
 from turnscript.datasets.drafts import Draft
 from turnscript.datasets.encoding_shapes import Shapes
 from turnscript.datasets.form import Example, Spoken
@@ -31,9 +32,10 @@ _NOWHERE = -1 * ITEM
 
 class Options(Struct, frozen=True, kw_only=True):
     """How rows become tokens. `strict`: what a format would lose is a problem. `declared`: so are calls of tools that
-    the row does not declare. `normalize_json`: the JSON of calls and results is spelled in one way. `end`: the token
-    that separates documents is put behind each, if the tokenizer has one. `largest`: the largest id that an output can
-    hold."""
+    the row does not declare. `normalize_json`: the JSON of calls and results is spelled in one way. `bare_calls`: a
+    call at once stands as in a transcript, without the answer that its prompt has opened. `end`: the token that
+    separates documents is put behind each, if the tokenizer has one. `largest`: the largest id that an output can hold.
+    """
 
     mode: str = "auto"
     escape: str = "auto"
@@ -42,6 +44,7 @@ class Options(Struct, frozen=True, kw_only=True):
     strict: bool = False
     declared: bool = False
     normalize_json: bool = False
+    bare_calls: bool = False
     largest: int | None = None
 
 
@@ -53,6 +56,7 @@ class Drafter:
         self.train = train
         self.options = options
         self.scale = WEIGHTS[options.weights]
+        self._beginnings = None if options.bare_calls else AnswerBeginnings(format_)
         self._plain = train.is_plain()
         self._shapes = Shapes(format_, self.scale) if self._plain and options.escape == AUTO else None
 
@@ -80,8 +84,12 @@ class Drafter:
             raise BadRow(Code.EMPTY, "there is nothing in it to learn from: no message says anything")
         if self.options.declared:
             _check_declared(request)
-        out = self._write(request)
+        opened = self._opened(request)
+        out = self._write(request if opened is None else opened.request)
         texts, marks = out.flat()
+        if opened is not None:
+            texts, marks = opened.texts(texts, marks), opened.as_given(marks)
+            asked = [*asked, *opened.losses]
         scale = self.scale
         if self._plain and not example.weights and not example.context:
             values = [scale if mark & TRAINABLE else 0 for mark in marks]
@@ -105,6 +113,23 @@ class Drafter:
             return example, []
         request, losses = self.format.normalized(example.request)
         return example.but(request) if losses else example, losses
+
+    def as_said(self, example: Example) -> tuple[Example, Opened | None]:
+        """A conversation as its text says it: normalized, and with the empty answers that a model writes, if any."""
+        example, _ = self.normalized(example)
+        opened = self._opened(example.request)
+        if opened is None:
+            return example, None
+        origins = list(enumerate(opened.origins))
+        said = example.but(
+            opened.request,
+            weights={to: example.weights[at] for to, at in origins if at in example.weights},
+            context=frozenset(to for to, at in origins if at in example.context),
+        )
+        return said, opened
+
+    def _opened(self, request: Request) -> Opened | None:
+        return None if self._beginnings is None else self._beginnings.opened(request)
 
     def _write(self, request: Request) -> Writer:
         escape = self.options.escape

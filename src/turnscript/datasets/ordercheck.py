@@ -7,9 +7,12 @@ they are counted, and people decide.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from turnscript.conversation import Assistant, Item, Thinking, ToolCall, ToolResult, User
+from turnscript.datasets.answer_beginnings import AnswerBeginnings
 from turnscript.datasets.train import MODEL
+from turnscript.format import Format
 
 CALL_FIRST = "W_CALL_BEFORE_USER"
 """A tool is called before any user said something."""
@@ -38,20 +41,41 @@ def order_warnings(items: Sequence[Item]) -> set[str]:
     return set(_warnings(items))
 
 
-def shown_anew(items: Sequence[Item]) -> bool:
+class Changes(NamedTuple):
+    """What of a conversation a format shows in another way once it has gone on: `thoughts`, and `calls` at once."""
+
+    thoughts: bool
+    calls: bool
+
+    @classmethod
+    def of(cls, format_: Format, *, bare_calls: bool) -> Changes:
+        """What a format changes, if it says that it does. `bare_calls`: calls stand without what the model writes
+        before them, as later prompts have them.
+        """
+        document = format_.document
+        if not document.grows:
+            return cls(thoughts=False, calls=False)
+        segments = [segment for turn in document.turns for segment in turn.segments if segment.model]
+        left_out = any(not segment.prompt or segment.until for segment in segments)
+        asked = bool(document.flags or document.generation.hints)
+        return cls(thoughts=left_out or asked, calls=bare_calls and bool(AnswerBeginnings(format_).kinds))
+
+
+def shown_anew(items: Sequence[Item], shown: Changes) -> bool:
     """Whether the model calls a tool at once and then goes on, or thinks, and goes on after another word of the user.
 
-    Those are the turns that a format shows in another way once they are past, if it has such (`Document.grows`).
+    `shown`: which of these turns the format shows in another way once they are past.
     """
-    if {Thinking, ToolCall}.isdisjoint(map(type, items)):
+    kinds = {kind for kind, changes in ((Thinking, shown.thoughts), (ToolCall, shown.calls)) if changes}
+    if kinds.isdisjoint(map(type, items)):
         return False
     speaks = thought = changes = False
     for item in items:
         spoke, speaks = speaks, item.kind in MODEL
         if changes and speaks and not spoke:
             return True
-        thought |= isinstance(item, Thinking)
-        changes |= (thought and isinstance(item, User)) or (isinstance(item, ToolCall) and not spoke)
+        thought |= shown.thoughts and isinstance(item, Thinking)
+        changes |= (thought and isinstance(item, User)) or (shown.calls and isinstance(item, ToolCall) and not spoke)
     return False
 
 

@@ -97,6 +97,8 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether rows are set aside that call a tool which they do not declare."""
     normalize_json: bool = False
     """Whether the JSON of calls and results is spelled in one way, whatever rows spell."""
+    bare_calls: bool = False
+    """Whether a call at once stands as in a transcript, without the answer that its prompt has opened."""
     weights: str = "binary"
     end: bool = True
     """Whether the tokenizer's end token stands behind each document."""

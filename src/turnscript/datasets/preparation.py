@@ -36,7 +36,7 @@ from turnscript.format import Format
 from turnscript.registry import get_format
 from turnscript.tableio import dump_format
 
-LAYOUT = 4
+LAYOUT = 5
 """Of the files that shards leave, and of what they hold for a row. It is raised when one of them changes."""
 SHARD_BYTES = 64 << 20
 _SMALL_SHARD = 4 << 20
@@ -196,6 +196,7 @@ def encoder_of(plan: Plan) -> Encoder:
         strict=plan.strict,
         declared=plan.declared,
         normalize_json=plan.normalize_json,
+        bare_calls=plan.bare_calls,
         end=plan.end,
     )
 

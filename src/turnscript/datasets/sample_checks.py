@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.conversation import Assistant, Conversation, Item, Request, Settings, Thinking, ToolCall, ToolChoice
+from turnscript.datasets.answer_beginnings import Opened
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example
 from turnscript.datasets.promptids import Begun, PromptIds
@@ -93,20 +94,24 @@ class Checker:
             if self._spelled(text, pieces) is not None:
                 return []
             return [f"it does not decode to the row's text: {difference(''.join(pieces), text)}"]
-        example = self._encoder.normalized(example)
+        example, opened = self._encoder.as_said(example)
         out = self._format.write(example.request, escape=self._escape)
         texts, marks = out.flat()
+        request, again = example.request, out.text
+        if opened is not None:
+            texts, request = opened.texts(texts, marks), opened.read
+            again = self._format.write(request, escape=self._escape).text
+        rendered = "".join(texts)
         spelled = self._spelled(text, texts)
         if spelled is None:
-            return [f"it does not decode to what the conversation is rendered as: {difference(out.text, text)}"]
+            return [f"it does not decode to what the conversation is rendered as: {difference(rendered, text)}"]
         losses = [loss.path for loss in out.all_losses()]
         written = _Pieces(spelled, marks)
         ends = self._ends(sample, written, widths.cumsum())
-        rendered = out.text
         return [
-            *self._unread(example.request, rendered, losses),
+            *self._unread(request, rendered, again, losses),
             *self._reread(rendered, text),
-            *self._unprompted(example, rendered, sample, ends if spelled is texts else None),
+            *self._unprompted(example, opened, rendered, sample, ends if spelled is texts else None),
             *self._unended(example.request.items, sample, written, ends),
         ]
 
@@ -139,8 +144,8 @@ class Checker:
         if not same:
             yield "as the tokenizer normalizes it, its text reads back as another conversation"
 
-    def _unread(self, request: Request, text: str, losses: Sequence[str]) -> Iterator[str]:
-        """Whether the strict reader gives the conversation back."""
+    def _unread(self, request: Request, text: str, rendered: str, losses: Sequence[str]) -> Iterator[str]:
+        """Whether the strict reader gives the conversation back. `rendered`: how a renderer writes that."""
         if self._escape == "none":
             self._counts.unread += 1
             return
@@ -150,8 +155,8 @@ class Checker:
         except TurnscriptError as error:
             yield f"its text does not read back: {error}"
             return
-        if again != text:
-            yield f"its text, read and written again, is another: {difference(text, again)}"
+        if again != rendered:
+            yield f"its text, read and written again, is another: {difference(rendered, again)}"
         fault = unlike(request, found, losses)
         if fault:
             yield fault
@@ -160,7 +165,9 @@ class Checker:
         else:
             self._counts.explained += 1
 
-    def _unprompted(self, example: Example, text: str, sample: Sample, ends: Ends | None) -> Iterator[str]:
+    def _unprompted(
+        self, example: Example, opened: Opened | None, text: str, sample: Sample, ends: Ends | None
+    ) -> Iterator[str]:
         """Whether what a server would feed the model is the beginning of the sample, where turns of the model begin.
 
         What is only read in it may be shown in another way, as the past is.
@@ -174,7 +181,9 @@ class Checker:
         for at in _some(_turns(request.items, self._encoder.counts(example))):
             item, conversation = request.items[at], Conversation(request.items[:at], request.tools)
             asked = Request(conversation=conversation, hints=hints)
-            prompts = [prompt.spans for prompt in self._leading(asked, item)]
+            prompts = [
+                prompt.spans if opened is None else opened.spans(prompt.spans) for prompt in self._leading(asked, item)
+            ]
             leading = [(start, spans) for spans in prompts if text.startswith(start := text_of_spans(spans))]
             if not leading:
                 yield from self._otherwise(asked, item, text)

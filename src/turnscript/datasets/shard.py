@@ -27,7 +27,7 @@ from turnscript.datasets.files.rowbytes import Rows
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.fullness import written_in
 from turnscript.datasets.losskinds import count_losses, summed
-from turnscript.datasets.ordercheck import SHOWN_ANEW, order_warnings, shown_anew
+from turnscript.datasets.ordercheck import SHOWN_ANEW, Changes, order_warnings, shown_anew
 from turnscript.datasets.plan import STOP, TURNS, Plan
 from turnscript.datasets.preparation import Part, Prepared, encoder_of, forms_of, load_prepared
 from turnscript.datasets.problems import Problem
@@ -170,7 +170,8 @@ class _Work:
         self._tell = tell
         self._samples = RowSamples(self._encoder, plan, chats=prepared.chats)
         # Where each turn has a sample that ends with it, none is shown in another way than a prompt leads to.
-        self._changes = bool(self._encoder.format.document.grows) and plan.expand != TURNS
+        format_ = self._encoder.format
+        self._changes = Changes.of(format_, bare_calls=plan.bare_calls) if plan.expand != TURNS else None
         self._stop = plan.on_bad == STOP
         self._waiting: list[_Row] = []
         self._bytes = 0
@@ -248,7 +249,7 @@ class _Work:
             if example.spoken is not None:
                 continue  # who only speaks does nothing out of order
             warnings |= order_warnings(example.request.items)
-            if self._changes and shown_anew(example.request.items):
+            if self._changes is not None and shown_anew(example.request.items, self._changes):
                 warnings.add(SHOWN_ANEW)
         if warnings:
             self.warnings.update(warnings)

@@ -130,6 +130,12 @@ encoding_options = all_of(
     _choice(TOKENS, "--weights", WEIGHTS, "Weights in the mask: 0 and 1, or fractions too (scaled)."),
     _choice(TOKENS, "--escape", ESCAPES, "Texts that hold a tag: break it (auto), refuse the row, or nothing."),
     _flag(TOKENS, "--normalize-json", "normalize_json", "Spell the JSON of calls and results in one way."),
+    _flag(
+        TOKENS,
+        "--bare-calls",
+        "bare_calls",
+        "Write no empty answer before a call at once, though its prompt opens one.",
+    ),
     _flag(TOKENS, "--strict", "strict", "Set rows aside of which the format, or jsonl, would lose something."),
     _flag(TOKENS, "--declared-tools", "declared", "Set rows aside that call a tool which they do not declare."),
 )
