@@ -252,6 +252,21 @@ def test_what_a_server_refuses_is_told_with_its_own_kind(
     assert api.render_error(error)[0] == told.status
     assert not told.streamed
     assert told.error is not None
+    assert (kind in ("rate_limited", "overloaded")) == ("retry-after" in told.headers)
+
+
+@EACH
+@BOTH
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("headers", [{}, {"retry_after": "7"}], ids=["silent", "told"])
+@pytest.mark.usefixtures("late")
+def test_a_server_that_has_no_room_says_when_to_come_again_or_the_gateway_does(
+    stage: Stage, api: Api, stream: bool, status: int, headers: dict[str, str]
+) -> None:
+    stage.play(said({"error": {"message": "later"}}, status=status, **headers))
+    told = stage.ask(api, stream=stream)
+    wanted = 7 if headers else 5
+    assert (str(wanted), str(wanted * 1000)) == (told.headers["retry-after"], told.headers["retry-after-ms"])
 
 
 # Several servers.

@@ -1,4 +1,4 @@
-"""Owns what the head of a model server's refusal tells: when to try again, and where the server says that it is."""
+"""Owns what a refusal tells beside its words: when to try again, and where a server says that it is."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
-from turnscript.errors import UpstreamError
+from turnscript.errors import TurnscriptError, UpstreamError
+from turnscript.faults import fault_of
 from turnscript.refused import SHOWN
 
 _LONGEST = 1e9  # seconds; nobody waits for longer
+SOME_TIME = 5.0
+"""Seconds until a client may try again where the model server that has no room for it does not say when."""
+_FULL = ("rate_limited", "overloaded")
 
 
 def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
@@ -25,6 +29,12 @@ def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
     now = _timestamp(headers.get("date", ""))
     wait = when - (time.time() if now is None else now)
     return wait if 0 < wait < _LONGEST else None
+
+
+def say_when(error: TurnscriptError) -> None:
+    """See to it that an error by which clients are to come again later says when: some wait for no other word."""
+    if isinstance(error, UpstreamError) and error.retry_after is None and fault_of(error).kind in _FULL:
+        error.retry_after = SOME_TIME
 
 
 def _number(said: str) -> float | None:

@@ -29,6 +29,7 @@ from turnscript.gateway.headers import (
 )
 from turnscript.gateway.outlet import Frame, Outlet, Receive, Send
 from turnscript.gateway.preparing import Prepared
+from turnscript.gateway.refusals import say_when
 from turnscript.gateway.room import Share
 from turnscript.gateway.served import Served
 
@@ -244,6 +245,7 @@ class Visit:
 
     async def refuse(self, error: TurnscriptError) -> None:
         """Answer with an error: as the last event of a stream that has begun, else as a body with its status."""
+        say_when(error)
         status, body = self.api.render_error(error, request_id=self.request_id)
         self.status = status
         if isinstance(error, LossyConversion):
