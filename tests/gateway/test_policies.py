@@ -103,6 +103,72 @@ def test_a_call_that_fits_no_tool_is_passed_on_told_as_text_or_made_again(
     assert 3 <= counted(stage, fault) - before
 
 
+CALLED = [("get_weather", '{"city": "Paris"}')]
+UNREADABLE = {
+    "JSON that breaks off": GOOD.replace('"Paris"}', '"Paris'),
+    "no object": GOOD.replace('{"city": "Paris"}', '["Paris"]'),
+    "no JSON": GOOD.replace('{"city": "Paris"}', "the weather in Paris"),
+    "no end of its opening": GOOD.replace(">>", "", 1),
+    "no end": GOOD[: GOOD.index('"Paris"')],
+}
+
+
+@EACH
+@BOTH
+@pytest.mark.parametrize("before", ["", "Let me look.", GOOD], ids=["alone", "behind a text", "behind a call"])
+@pytest.mark.parametrize("wrong", UNREADABLE.values(), ids=list(UNREADABLE))
+def test_a_call_that_nobody_can_read_is_told_as_text_or_made_again(
+    keys: tuple[Stage, dict[str, str]], api: Api, stream: bool, before: str, wrong: str
+) -> None:
+    stage, _ = keys
+    text, earlier = (before, []) if before != GOOD else ("", CALLED)
+    begun = before if before in ("", GOOD) else f"<<ASSISTANT>>\n{before}\n<<ASSISTANT_END>>\n\n"
+    counted_before = counted(stage, "unreadable")
+    for name, scripts in {"plain": [wrong], "wordy": [wrong], "patient": [wrong, GOOD]}.items():
+        stage.play(answer(*pieces(begun + scripts[0])), *map(answer, scripts[1:]))
+        told = ask(keys, name, api, stream=stream, tools=[WEATHER])
+        called = [(call.name, call.arguments) for call in told.calls]
+        if name == "patient":
+            assert [*earlier, *CALLED] == called
+            assert text == told.text.strip()
+            assert stage.asks[0][1].json["prompt"] == stage.asks[0][0].json["prompt"] + begun.rstrip("\n")
+        else:
+            assert earlier == called
+            assert told.text.startswith(text)
+            assert "Paris" in told.text or wrong == UNREADABLE["no end"]
+        assert len(scripts) == len(stage.asks[0])
+        assert ["unreadable"] == [finding["kind"] for finding in report_of(keys, name, told)["findings"]]
+    assert 3 == counted(stage, "unreadable") - counted_before
+
+
+def pieces(text: str) -> list[str]:
+    """A text as a server streams it."""
+    return [text[start : start + 5] for start in range(0, len(text), 5)]
+
+
+@EACH
+def test_a_call_that_the_limit_cuts_off_is_not_made_again(keys: tuple[Stage, dict[str, str]], api: Api) -> None:
+    stage, _ = keys
+    stage.play(answer(UNREADABLE["no end"], finish="length"))
+    told = ask(keys, "patient", api, tools=[WEATHER])
+    assert ([], 1) == (told.calls, len(stage.asks[0]))
+    assert [] == report_of(keys, "patient", told)["findings"]
+
+
+@EACH
+@BOTH
+def test_what_is_made_again_and_is_wrong_again_is_told_as_text(
+    keys: tuple[Stage, dict[str, str]], api: Api, stream: bool
+) -> None:
+    stage, _ = keys
+    wrong = UNREADABLE["no object"]
+    stage.play(answer(*pieces(wrong)), answer(*pieces(wrong)))
+    told = ask(keys, "patient", api, stream=stream, tools=[WEATHER])
+    assert ([], 2) == (told.calls, len(stage.asks[0]))
+    assert '["Paris"]' in told.text
+    assert told.text.count("TOOL_CALL name") == 1
+
+
 def counted(stage: Stage, kind: str) -> float:
     """How many findings of a kind the metrics have counted."""
     lines = stage.client.get("/metrics").text.splitlines()

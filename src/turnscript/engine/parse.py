@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from turnscript.conversation import Assistant, Issue
 from turnscript.engine.callsteps import SPACE, CallSteps
@@ -309,6 +309,11 @@ class TurnParser(CallSteps):
             if text.endswith(space):
                 return space
         return ""
+
+    @property
+    def issues(self) -> Sequence[Issue]:
+        """What was not as it should be so far."""
+        return self._issues
 
     @property
     def ended(self) -> bool:

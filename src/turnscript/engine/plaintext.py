@@ -5,13 +5,16 @@ from __future__ import annotations
 import codecs
 from collections.abc import Sequence
 
-from turnscript.conversation import Assistant, Text
+from turnscript.conversation import Assistant, Issue, Text
 from turnscript.engine.scanner import Scanner
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 
 
 class TextParser:
     """The parser of a text. It ends at `stops`, the strings of the client, and at `ends`, which no client is told."""
+
+    issues: Sequence[Issue] = ()
+    """Nothing can be wrong with a text."""
 
     def __init__(self, stops: Sequence[str], ends: Sequence[str] = ()) -> None:
         self._client = frozenset(stops)

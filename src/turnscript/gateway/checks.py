@@ -9,6 +9,8 @@ a `CallPolicy` says about calls with faults:
 - `text`: they are answered as text, exactly as the model wrote them.
 - `retry`: the caller generates once more from where the call began; the second time `fallback` decides.
 
+A text that began as a call and that no parser can read as one is told as text, or made again like any other.
+
 Where calls may be taken back (`text`, `retry`) the events of a call wait until it is complete; texts and thoughts
 never wait. In every policy the events of a whole answer and those of the same answer in pieces come out alike.
 """
@@ -33,6 +35,7 @@ from turnscript.gateway.schemasize import References, applications, revisited, t
 from turnscript.jsontext import Json, is_object, plain, text_of
 
 FindingKind = Literal[
+    "unreadable",
     "unknown_tool",
     "renamed",
     "invalid_json",
@@ -252,12 +255,14 @@ class CallGate:
         self._action: Action = policy.action
         self._kept: list[str] = []
         self._told: dict[int, int] = {}  # of parts that have begun: how much of them is out (`_size`)
-        self._held: list[Event] = []  # a call that is not complete, and before it the end of the part it cut short
+        self._held: list[Event] = []  # a call that is not complete, or the start of a text; before it the end of a part
         self._in_call = False
         self._left = 0  # calls that went out
         self._issues: list[Issue] = []
         self._skip_raw = 0
         self._skip_text: dict[int, int] = {}
+        self._at = 0  # characters that the events so far have read, where a call may be made again
+        self._broken: int | None = None  # where among them one began that cannot be read
 
     @property
     def kept(self) -> str:
@@ -268,10 +273,26 @@ class CallGate:
         """More events; returns what may leave now."""
         out: list[Event] = []
         for event in events:
+            if self._broken is not None and self._at + len(event.raw) > self._broken:
+                self._give_up()
             if self.wants_retry:
                 break
+            if self._action == "retry":
+                self._at += len(event.raw)
             self._take(self._cut(event) if self._skip_raw or self._skip_text else event, out)
+        if self._broken is not None:
+            self._give_up()
         return out
+
+    def unreadable(self, issue: Issue) -> None:
+        """What began as a call is none, says the parser whose next events are fed here. They tell it as text."""
+        self.findings.append(CallFinding("unreadable", "", issue.detail))
+        if self._action == "retry" and self._broken is None:
+            self._broken = issue.start
+
+    def _give_up(self) -> None:
+        """Generate once more. Of what was held, nothing has left."""
+        self._held, self._broken, self.wants_retry = [], None, True
 
     def close(self) -> list[Event]:
         """The answer is over, maybe in the middle: what was held goes out as it is, so that nothing is lost."""
@@ -311,6 +332,8 @@ class CallGate:
                 self._decide(event, out)
         elif isinstance(event, PartEnd):
             self._end(event, out)
+        elif isinstance(event, PartStart) and self._action == "retry":
+            self._held.append(event)  # its text may be of a call that cannot be read
         else:
             self._release(out)
             self._pass(self._ended(event) if isinstance(event, MessageEnd) else event, out)
@@ -344,8 +367,7 @@ class CallGate:
             self._left += 1
             self._release(out)
         elif self._action == "retry":
-            self.wants_retry = True
-            self._held = []
+            self._give_up()
         else:
             self._say(event.part, event.index, fault, out)
 

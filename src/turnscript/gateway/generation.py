@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.backend import Piece
-from turnscript.conversation import Item, Response, Thinking, Usage, text_content
+from turnscript.conversation import Issue, Item, Response, Thinking, Usage, text_content
 from turnscript.events import Event, MessageEnd, PartEnd
 from turnscript.gateway.blanks import Blanks
 from turnscript.gateway.checks import CallFinding, CallGate
@@ -25,6 +25,9 @@ LENGTH = "length"
 LONGEST_TOKEN = 256
 """Characters that a token has at most, or nearly: a model that has written more of them ignores its limit."""
 CONTEXT = "model_context_window_exceeded"
+CUT = "unclosed_call"
+UNREADABLE = ("invalid_call", "malformed_head", CUT)
+"""What a parser says of a text that began as a call and is none."""
 
 
 class Parser(Protocol):
@@ -38,6 +41,11 @@ class Parser(Protocol):
     @property
     def client_stop(self) -> str | None:
         """The stop string of the client that it has met."""
+        ...
+
+    @property
+    def issues(self) -> Sequence[Issue]:
+        """What was not as it should be so far."""
         ...
 
     def feed(self, text: str) -> list[Event]:
@@ -195,7 +203,20 @@ class Generation:
             self.first = monotonic()
         self._raw.append(text)
         self._length += len(text)
-        return self._through(self._parser.feed(text))
+        events = self._parser.feed(text)
+        if self._controls.gate is not None:
+            self._heed(self._controls.gate)
+        return self._through(events)
+
+    _heeded = 0  # issues of the parser
+
+    def _heed(self, gate: CallGate) -> None:
+        """Tell the gate where what began as a call is none: no event says so. One that the limit cut off was to be."""
+        issues = self._parser.issues
+        for issue in issues[self._heeded :]:
+            if issue.kind in UNREADABLE and not (issue.kind == CUT and self.finish == LENGTH):
+                gate.unreadable(issue)
+        self._heeded = len(issues)
 
     def note(self, pieces: Sequence[Piece]) -> None:
         """Pieces behind the end: what they count is of interest, their text is not."""
@@ -240,6 +261,7 @@ class Generation:
             self._passed = [gate.kept]
             self._parser = self._new_parser()
             gate.resume(self._parser)
+            self._heeded = len(self._parser.issues)
             if self._controls.blanks is not None:
                 self._controls.blanks.resume()
             if self.scoring is not None:
@@ -281,6 +303,8 @@ class Generation:
         assert isinstance(end, MessageEnd)
         if self._stop is not None and not ended:  # the server met it, and took it away
             end.finish_reason, end.stop_sequence = "stop", self._stop
+        if self._controls.gate is not None:
+            self._heed(self._controls.gate)
         told = self._through(events[:-1])
         if self.repeats:
             return told
