@@ -25,6 +25,7 @@ from turnscript.conversation import Usage
 from turnscript.errors import UpstreamError
 from turnscript.halves import Halves
 from turnscript.jsontext import Json
+from turnscript.listed import read_models
 from turnscript.logprobs import TokenLogprob, TokenReader
 from turnscript.refused import SHOWN, refusal, told_as_error
 from turnscript.sse import LIMIT, SseReader
@@ -111,11 +112,17 @@ class AnswerReader(Protocol):
 
     `finished`: why the answer ended is known; a connection that breaks now costs nothing. `over`: and nothing follows.
     `reasons`: whether this server says in its streams why they end; one that ends without is broken off then.
+    `stray`: the beginning of the first line that was passed over because it is no part of a stream of events.
     """
 
     reasons: bool
     finished: bool
     over: bool
+
+    @property
+    def stray(self) -> str:
+        """As the class says it."""
+        ...
 
     def feed(self, data: bytes) -> list[Piece]:
         """More bytes; returns what is certain now."""
@@ -204,7 +211,7 @@ class Backend(ABC):
         Of a list of models it is the first one that counts; some servers say how much it can read.
         """
         try:
-            models = _read_models(bodies[0]).data
+            models = read_models(bodies[0])
         except UNREADABLE:
             return Facts()
         if not models:
@@ -254,25 +261,6 @@ class Backend(ABC):
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a decoder raises for bytes that are not what it expects."""
-
-
-class _Meta(Struct):
-    n_ctx: int | None = None
-
-
-class _Model(Struct):
-    id: str | None = None
-    max_model_len: int | None = None
-    meta: _Meta | None = None
-    owned_by: str | None = None
-    root: str | None = None
-
-
-class _Models(Struct):
-    data: list[_Model] = []
-
-
-_read_models = msgspec.json.Decoder(_Models).decode
 
 
 def at_least_one(number: int | None) -> int | None:
@@ -345,6 +333,12 @@ class JsonReader(ABC):
         self._cut = ""
         self._halves = Halves()
         self._error: UpstreamError | None = None
+
+    @property
+    def stray(self) -> str:
+        """The beginning of the first line that is no part of a stream of events; all but that was read."""
+        said = self._sse.stray if self._sse is not None else ""
+        return "" if said.startswith("event:") else said
 
     @abstractmethod
     def take(self, data: bytes) -> Piece | None:

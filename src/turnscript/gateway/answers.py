@@ -232,7 +232,9 @@ class AnswerRequests:
 
         while True:
             try:
-                await _read(prepared, generation, tell, failed)
+                url, stray = await _read(prepared, generation, tell, failed)
+                if stray:
+                    self._service.note_stray(visit, prepared.served.name, stray, url)
             except UpstreamError as error:
                 if not prepared.shorten(error, generation.text):
                     raise
@@ -265,8 +267,9 @@ class CompactRequests(AnswerRequests):
 
 async def _read(
     prepared: Prepared, generation: Generation, tell: Tell, failed: Callable[[UpstreamError, str], None]
-) -> None:
-    """What a model's server writes until it, or the answer, comes to an end or to a pause."""
+) -> tuple[str, str]:
+    """What a model's server writes until it, or the answer, comes to an end or to a pause. Returns the server, and the
+    beginning of a line that it has sent and that is no part of a stream of events."""
     ask = prepared.ask_from(generation.text)
     async with open_any(prepared.served.pool, ask, prepared.session.thread, failed) as (answer, lease):
         async for pieces in answer:
@@ -277,6 +280,7 @@ async def _read(
                 break
         if lease.slot is not None and generation.ends_at(ask.stops):
             await _let_end(answer, generation)
+    return lease.upstream.url, answer.stray
 
 
 async def _let_end(answer: Answer, generation: Generation) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnscript.api import Reply
-from turnscript.conversation import Request, Usage
+from turnscript.conversation import Issue, Request, Usage
 from turnscript.errors import InvalidInput, Overloaded, TooLarge, TurnscriptError, Unsupported, UpstreamError
 from turnscript.gateway.apart import Apart
 from turnscript.gateway.aside import LARGE, Aside
@@ -47,6 +47,7 @@ CLIENT_GONE = 499
 """The status, in the log, of what nobody was there to be told."""
 STALL = 120.0
 """Seconds that a client may take nothing of a stream that has something for it."""
+STRAY = "stray_line"
 PATIENCE = 2.0
 """Seconds that a start may take without a word about what it waits for."""
 
@@ -74,6 +75,7 @@ class Service:
         self._signing_key = signing_key(config.signing)
         self._tasks: set[asyncio.Task[object]] = set()
         self._asked: set[Served] = set()  # those whose servers do not answer
+        self._stray: set[str] = set()  # the servers that send lines which nobody understands
         kept = config.memory
         self._databases = [] if kept.path is None else [Database(kept.path, MEMORY, Bounds(kept.size, kept.ttl))]
         self.memory = Memory(self._databases[0] if self._databases else None, ttl=kept.ttl)
@@ -395,6 +397,15 @@ class Service:
             error=said,
         )
 
+    def note_stray(self, visit: Visit, model: str, line: str, url: str) -> None:
+        """Report that a server has sent a line that no reader of events understands; the log says so once of each."""
+        said = f"the model server sent what is no part of a stream of events: {line[:100]!r}"
+        visit.strays.append(Issue(STRAY, said))
+        if url not in self._stray:
+            self._stray.add(url)
+            why = "it sends lines that are no part of a stream of events; the reports of its answers show the first"
+            say(logging.WARNING, "lines passed over", request=visit.request_id, model=model, url=url, why=why)
+
     def note_end(self, visit: Visit) -> None:
         """Count and log a request that is over."""
         prepared, generation, metrics = visit.prepared, visit.generation, self.metrics
@@ -447,7 +458,8 @@ class Service:
         metrics.tokens.add(model, "output", by=usage.output)
         prepared.caller.budget.use(usage.input + usage.output)
         metrics.count_each(metrics.losses, visit.api.name, prepared.reported)
-        metrics.count_each(metrics.issues, model, generation.response.issues)
+        issues = [*generation.response.issues, *visit.strays]
+        metrics.count_each(metrics.issues, model, issues)
         metrics.count_each(metrics.findings, model, prepared.findings)
         if prepared.told.total:
             metrics.reuse.observe(prepared.told.reused / prepared.told.total, model)
@@ -461,7 +473,7 @@ class Service:
             model=model,
             losses=prepared.reported,
             findings=prepared.findings,
-            issues=generation.response.issues,
+            issues=issues,
             reused=prepared.told.reused,
             total=prepared.told.total,
             usage=msgspec.to_builtins(usage),

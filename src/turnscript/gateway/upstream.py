@@ -289,6 +289,12 @@ class Answer:
         while not self._ready and not self._ended:
             self._ready = await self._more()
 
+    @property
+    def stray(self) -> str:
+        """The beginning of the first line that was passed over because it is no part of a stream of events."""
+        said = self._reader.stray
+        return self._upstream.mask.body(said.encode()).decode() if said else ""
+
     async def read(self) -> bytes:
         """More bytes of the answer, as they are."""
         reply = self._reply

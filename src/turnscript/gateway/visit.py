@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any
 
 from turnscript.api import Api
-from turnscript.conversation import Item
+from turnscript.conversation import Issue, Item
 from turnscript.errors import LossyConversion, Timeout, TooLarge, TurnscriptError
 from turnscript.gateway.callers import Caller
 from turnscript.gateway.generation import Outcome
@@ -75,6 +75,7 @@ class Visit:
         self.more_headers: RawHeaders = []
         self.mark: tuple[str, str, bytes] | None = None
         self.model = ""
+        self.strays: list[Issue] = []
         self.error: TurnscriptError | None = None
         self.reason: TurnscriptError | None = None
         self.ended_by = ""
