@@ -111,9 +111,18 @@ def test_what_is_no_value_of_these_is_a_bad_request(stage: Stage, members: dict[
     assert not stage.asks[0]
 
 
+@pytest.mark.parametrize("prompt", [[5, 1], [[5, 1]]], ids=str)
+def test_one_prompt_of_tokens_may_stand_in_a_list(stage: Stage, prompt: Any) -> None:
+    stage.play(answer(" upon"))
+    assert " upon" == ask(stage, prompt=prompt).text
+    assert [5, 1] == stage.asks[0][0].json["prompt"]
+
+
 @pytest.mark.parametrize(
     ("prompt", "said"),
     [
+        ([[]], "this is no prompt"),
+        ([["one"]], "one prompt is answered at a time"),
         (["one", "two"], "one prompt is answered at a time"),
         ([[1], [2]], "one prompt is answered at a time"),
         (7, "this is no prompt"),

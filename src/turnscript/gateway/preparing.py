@@ -413,6 +413,8 @@ def _prompt(request: Request) -> str | list[int]:
     if said is None:
         return "".join([text_content(item.content) for item in request.items if isinstance(item, System | User)])
     value = plain(said)
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
+        value = value[0]  # a batch of one
     if isinstance(value, list) and value and all(type(one) is int and one >= 0 for one in value):
         return value
     several = isinstance(value, list) and any(isinstance(one, str | list) for one in value)
