@@ -13,6 +13,7 @@ import hmac
 import json
 import re
 import zlib
+from collections.abc import Iterable
 
 from turnscript.errors import InvalidInput
 
@@ -30,14 +31,16 @@ def seal(text: str, key: bytes) -> str:
     return VERSION + _encode(_mac(packed, key) + packed)
 
 
-def unseal(signature: str, key: bytes) -> str | None:
-    """The sealed text; None for a signature that is foreign, changed, cut short or unpacks to more than `LIMIT`."""
+def unseal(signature: str, key: bytes, former: Iterable[bytes] = ()) -> str | None:
+    """The sealed text; None for a signature that is foreign, changed, cut short or unpacks to more than `LIMIT`.
+    `former`: keys that opened seals before `key` did, and still do."""
     sealed = _decoded(signature)
     if sealed is None:
         return None
     mac, packed = sealed[:_MAC], sealed[_MAC:]
     # Several base64 texts decode to the same bytes: only the one that `seal` writes is genuine.
-    if not hmac.compare_digest(mac, _mac(packed, key)) or VERSION + _encode(sealed) != signature:
+    made = any(hmac.compare_digest(mac, _mac(packed, one)) for one in (key, *former))
+    if not made or VERSION + _encode(sealed) != signature:
         return None
     return _unpacked(packed)
 

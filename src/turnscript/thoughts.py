@@ -10,7 +10,7 @@ like the proof of another API, which is kept as it came and reported, and never 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 
 import msgspec
@@ -58,9 +58,9 @@ def _sealed_item(item: Item, key: bytes) -> Item:
 # Requests.
 
 
-def restore_thoughts(request: Request, key: bytes) -> list[Loss]:
+def restore_thoughts(request: Request, key: bytes, former: Sequence[bytes] = ()) -> list[Loss]:
     """Give the thoughts of a request their texts back, in place. Returns what the client changed, and a loss for each
-    thought with a proof that this key did not make.
+    thought with a proof that neither this key has made nor a `former` one.
 
     A thought that is whole again has its `seal`, and no proof or summary that was made from it.
     """
@@ -68,7 +68,7 @@ def restore_thoughts(request: Request, key: bytes) -> list[Loss]:
     losses: list[Loss] = []
     for item in request.items:
         if type(item) is Thinking:
-            _restore(item, key, losses)
+            _restore(item, (key, former), losses)
     return losses
 
 
@@ -79,13 +79,13 @@ def proofs(items: Iterable[Item]) -> Iterator[str]:
             yield from (proof for field, _ in _PROOFS if (proof := getattr(item, field)))
 
 
-def _restore(item: Thinking, key: bytes, losses: list[Loss]) -> None:
+def _restore(item: Thinking, keys: tuple[bytes, Sequence[bytes]], losses: list[Loss]) -> None:
     foreign = ""
     for field, member in _PROOFS:
         proof = getattr(item, field)
         if not proof:
             continue
-        text = unseal(proof, key)
+        text = unseal(proof, *keys)
         if text is None:
             foreign = foreign or member
             continue

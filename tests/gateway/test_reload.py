@@ -20,7 +20,7 @@ from turnscript.gateway.keyfile import add_key
 from turnscript.gateway.reload import Reloader
 from turnscript.gateway.secret import Secret
 from turnscript.gateway.service import Service
-from turnscript.gateway.signing import signing_key
+from turnscript.gateway.signing import former_keys, signing_key
 from turnscript.signatures import seal, unseal
 
 MAIN = '[models.main]\nbackend = "http://h"\nformat = "rwkv-goose"\n'
@@ -316,12 +316,47 @@ def test_a_place_where_no_key_can_be_kept_is_told(tmp_path: Path) -> None:
         signing_key(Signing(file=tmp_path / "file" / "key"))
 
 
+FORMER = """
+[signing]
+former = ["old.key", "older.key"]
+former_env = ["OLD"]
+"""
+
+
+def test_former_keys_are_read_from_files_and_variables(path: Path) -> None:
+    path.write_text(FORMER + path.read_text(encoding="utf-8"), encoding="utf-8")
+    keys = [f"a key of the time number {number}" for number in range(3)]
+    for name, key in zip(("old.key", "older.key"), keys, strict=False):
+        (path.parent / name).write_text(f"{key}\n", encoding="utf-8")
+    found = load(path, {"OLD": keys[2]}, {})
+    assert [signing_key(Signing(key=Secret(key))) for key in keys] == former_keys(found.signing)
+    assert keys[2] not in repr(found)
+    (path.parent / "older.key").unlink()
+    with pytest.raises(InvalidConfig, match=r"older\.key") as caught:
+        former_keys(found.signing)
+    assert "signing.former" == caught.value.path
+    with pytest.raises(InvalidConfig, match="not set") as caught:
+        load(path, {}, {})
+    assert "signing.former_env" == caught.value.path
+
+
+@pytest.mark.parametrize(
+    "wrong", ["former = 'old.key'", "former = ['']", "former_env = ['planted-key']", "former_env = 'planted-key'"]
+)
+def test_what_is_no_former_key_is_told_and_not_shown(path: Path, wrong: str) -> None:
+    path.write_text(f"[signing]\n{wrong}\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(InvalidConfig) as caught:
+        load(path, {}, {})
+    assert caught.value.path == f"signing.{wrong.partition(' ')[0]}"
+    assert "planted" not in str(caught.value)
+
+
 def test_servers_that_start_at_once_share_the_key(tmp_path: Path) -> None:
     code = """
 import sys
 from pathlib import Path
 from turnscript.gateway.config import Signing
-from turnscript.gateway.signing import signing_key
+from turnscript.gateway.signing import former_keys, signing_key
 sys.stdin.read()
 sys.stdout.write(signing_key(Signing(file=Path(sys.argv[1]))).hex())
 """

@@ -44,14 +44,17 @@ SUMMARY = "What was said before has been replaced by this summary of it:\n\n"
 """What stands before a summary in a prompt."""
 
 
-def opened(request: Request, compacting: Compacting, key: bytes) -> tuple[Request, list[Loss]]:
+def opened(
+    request: Request, compacting: Compacting, key: bytes, former: Sequence[bytes] = ()
+) -> tuple[Request, list[Loss]]:
     """The request as the model sees it: with the summaries that this server made, and with its own wish for another;
     and what of it does not fit such a wish. The one that is given is not changed."""
     wished = compacting.wished(request)
     proofs = [compacting.proof(item) for item in request.items]
     if not wished and not any(proofs):
         return request, []
-    items = [_shown(item, proof, key) for item, proof in zip(request.items, proofs, strict=True)]
+    keys = _own(key), [_own(one) for one in former]
+    items = [_shown(item, proof, keys) for item, proof in zip(request.items, proofs, strict=True)]
     whole, losses = copy(request), list[Loss]()
     if wished:
         items[-1] = User(content=[Text(text=WISH)], at=items[-1].at)
@@ -96,8 +99,8 @@ def _unfit(request: Request, field: str) -> Loss:
     return Loss(request.paths.get(field, f"$.{field}"), "dropped", "a summary is a text")
 
 
-def _shown(item: Item, proof: str | None, key: bytes) -> Item:
-    text = None if proof is None else unseal(proof, _own(key))
+def _shown(item: Item, proof: str | None, keys: tuple[bytes, Sequence[bytes]]) -> Item:
+    text = None if proof is None else unseal(proof, *keys)
     return item if text is None else User(content=[Text(text=f"{SUMMARY}{text}")], at=item.at)
 
 

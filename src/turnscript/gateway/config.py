@@ -44,6 +44,7 @@ from turnscript.gateway.kinds import (
     Whole,
     preset_values,
 )
+from turnscript.gateway.listkinds import Files, Variables
 from turnscript.gateway.modelformat import detected, named, prompted, told
 from turnscript.gateway.secret import Secret
 
@@ -137,12 +138,16 @@ class Store(Struct, frozen=True, kw_only=True):
 class Signing(Struct, frozen=True, kw_only=True):
     """The key that thoughts are sealed with. `file` is made on first use; None: a new key each time the server starts.
 
-    `key`: the key itself, from the variable that `key_env` names.
+    `former` and `former_env` name keys that were used before: what they have sealed is still opened. `key`, `retired`:
+    the keys themselves, from the variables that `key_env` and `former_env` name.
     """
 
     file: Annotated[Path | None, File(optional=True), RESTART] = None
     key_env: Annotated[str | None, Variable(), RESTART] = None
+    former: Annotated[tuple[Path, ...], Files(), RESTART] = ()
+    former_env: Annotated[tuple[str, ...], Variables(), RESTART] = ()
     key: Secret | None = None
+    retired: tuple[Secret, ...] = ()
 
 
 class Logs(Struct, frozen=True, kw_only=True):

@@ -160,6 +160,9 @@ class Reader:
         return Secret(text)
 
     def _signing(self, signing: Signing) -> Signing:
+        place = ("signing", "former_env")
+        retired = [self.secret_in_variable(place, name) for name in signing.former_env]
+        signing = replace(signing, retired=tuple(filter(None, retired)))
         if signing.key_env is None:
             return signing
         if "signing.file" in self.origins:

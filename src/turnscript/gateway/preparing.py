@@ -176,6 +176,7 @@ class Preparation(Struct, kw_only=True):
     headers: Mapping[str, str]
     memory: Memory
     signing_key: bytes
+    former_keys: Sequence[bytes] = ()
     sessions: Sessions
     serving: Serving | None = None
     fits: bool = True
@@ -238,7 +239,7 @@ class Preparation(Struct, kw_only=True):
 
     def _offered(self, request: Request) -> tuple[Offer, ResponseFormat | None, Session, list[Loss]]:
         """The conversation without what is not for a model, and with the tools as it gets them."""
-        losses, shown = restore_thoughts(request, self.signing_key), request
+        losses, shown = restore_thoughts(request, self.signing_key, self.former_keys), request
         if self.serving is not None:
             shown, lost = self._told(shown, self.serving)
             losses += lost
@@ -255,7 +256,7 @@ class Preparation(Struct, kw_only=True):
         """The request with what only its API knows told in words that a model understands."""
         losses: list[Loss] = []
         if serving.compacting is not None:
-            request, losses = opened(request, serving.compacting, self.signing_key)
+            request, losses = opened(request, serving.compacting, self.signing_key, self.former_keys)
         if serving.summary is not None:
             request = summed_up(request, serving.summary)
         if serving.effort is not None:

@@ -108,7 +108,7 @@ def _pinned(new: Config, old: Config) -> tuple[Config, tuple[str, ...]]:
             if needs_restart(section.kind, field) and getattr(ours, field) != getattr(theirs, field)
         }
         if name == "signing":
-            kept = {**kept, "key": ours.key}
+            kept = {**kept, "key": ours.key, "retired": ours.retired}
         sections[name] = replace(theirs, **kept)
         for path in (f"{name}.{field}" for field in kept if f"{field}" in fields_of(section.kind)):
             waiting.append(path)

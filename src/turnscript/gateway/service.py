@@ -36,7 +36,7 @@ from turnscript.gateway.room import Room
 from turnscript.gateway.scoring import unscored
 from turnscript.gateway.served import Served, served_models
 from turnscript.gateway.sessions import Prefixes, Sessions
-from turnscript.gateway.signing import signing_key
+from turnscript.gateway.signing import former_keys, signing_key
 from turnscript.gateway.store import SCHEMA as STORE
 from turnscript.gateway.store import Store
 from turnscript.gateway.unpacking import held
@@ -72,7 +72,7 @@ class Service:
         self._created = int(time())
         self._callers = Callers(config)
         self._models = {served.name: served for served in served_models(config, self._created)}
-        self._signing_key = signing_key(config.signing)
+        self._signing_key, self._former_keys = signing_key(config.signing), former_keys(config.signing)
         self._tasks: set[asyncio.Task[object]] = set()
         self._asked: set[Served] = set()  # those whose servers do not answer
         self._stray: set[str] = set()  # the servers that send lines which nobody understands
@@ -281,8 +281,7 @@ class Service:
         fits: bool = True,
         wish: Callable[[Request], None] | None = None,
     ) -> Prepared:
-        """A request ready to be answered, whose client's leaving ends it. `wish` makes it another one. Raises what its
-        client is told."""
+        """A request ready to be answered, which its client's leaving ends; `wish` alters it. Raises what it is told."""
         serving, share = visit.api.serving, visit.share
         assert share is not None  # its body has been read
         request = await self.aside.run(len(body))(partial(visit.api.parse_request, body))
@@ -305,6 +304,7 @@ class Service:
             headers=visit.headers,
             memory=self.memory,
             signing_key=self._signing_key,
+            former_keys=self._former_keys,
             sessions=self.sessions,
             serving=serving,
             fits=fits,

@@ -1,4 +1,4 @@
-"""Owns the key that thoughts are sealed with: made on first use, kept in a file that only its owner reads."""
+"""Owns the key that thoughts are sealed with: made on first use in a file only its owner reads; and former ones."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ _SHORTEST = 16
 _GUESSED = "anybody could guess this one"
 _DAMAGED = "put back a copy of the file, or remove it and a new key is made, which opens nothing that was sealed before"
 
+_GONE = "put back a copy of the file, or leave it out, and what it has sealed is not opened any more"
+
 
 def signing_key(signing: Signing) -> bytes:
     """The key: of the variable, of the file, which is made if there is none, else one that nobody knows later.
@@ -32,6 +34,21 @@ def signing_key(signing: Signing) -> bytes:
         reason = (error.strerror or str(error)).lower()
         message = f'cannot keep the key for thoughts in {signing.file}: {reason}; set another path, or ":memory:"'
         raise InvalidConfig(message, path="signing.file") from None
+
+
+def former_keys(signing: Signing) -> list[bytes]:
+    """The keys that were used before. Raises InvalidConfig for one that cannot be read, or is too short to be a key."""
+    found = []
+    for path in signing.former:
+        try:
+            given = path.read_bytes()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            message = f"cannot read the key for thoughts in {path}: {reason}"
+            raise InvalidConfig(message, path="signing.former") from None
+        found.append(_derived(given, "signing.former", f"the key for thoughts in {path}", _GONE))
+    given_by_name = [key.reveal().encode() for key in signing.retired]
+    return found + [_derived(key, "signing.former_env", "a key for thoughts", _GUESSED) for key in given_by_name]
 
 
 def _derived(given: bytes, path: str, what: str, remedy: str) -> bytes:
