@@ -312,10 +312,12 @@ def test_a_text_with_a_stop_and_a_limit(sdk: openai.OpenAI, speaker: Speaker) ->
     assert (" upon ", "length") == (cut.choices[0].text, cut.choices[0].finish_reason)
 
 
-def test_a_text_with_a_hole_that_nothing_fills_is_told(sdk: openai.OpenAI) -> None:
-    with pytest.raises(openai.APIStatusError) as told:
-        sdk.completions.create(model="m", prompt="def f(", suffix="return x", max_tokens=9)
-    assert told.value.status_code in (400, 422)
+@pytest.mark.parametrize("prompt", ["def f(", [5, 1]], ids=["a text", "tokens"])
+def test_a_text_with_a_hole_that_nothing_fills_is_told(sdk: openai.OpenAI, speaker: Speaker, prompt: Any) -> None:
+    with pytest.raises(openai.BadRequestError, match="hole") as told:
+        sdk.completions.create(model="m", prompt=prompt, suffix="return x", max_tokens=9)
+    assert "$.suffix" == told.value.param
+    assert [] == speaker.said
 
 
 def test_a_thought_does_not_hold_up_a_text_api(sdk: openai.OpenAI, speaker: Speaker) -> None:

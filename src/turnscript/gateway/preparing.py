@@ -19,7 +19,6 @@ from msgspec.structs import asdict, replace
 from turnscript.api import PLAIN, Reply
 from turnscript.backend import Backend, Completion
 from turnscript.conversation import Request, ResponseFormat, System, User, text_content
-from turnscript.engine.fill import Fill
 from turnscript.engine.plaintext import TextParser
 from turnscript.engine.prompt import Prompt
 from turnscript.errors import ContextOverflow, InvalidRequest, LossyConversion, UpstreamError
@@ -368,8 +367,8 @@ class Preparation(Struct, kw_only=True):
         if suffix == "" and not (self._backend.fills or self.served.format.document.files):
             suffix = None  # nothing stands behind the hole, so it is none
         echo = texts.echoed(request, prompt, fills=suffix is not None, losses=losses)
-        if suffix is not None and isinstance(prompt, str) and not self._backend.fills:
-            fill = self.served.format.fill_prompt(Fill(prompt, suffix))
+        if suffix is not None and not self._backend.fills:
+            fill = texts.filled(self.served.format, prompt, suffix)
             prompt, stops, suffix = fill.text, fill.stops, None
             losses += fill.losses
         tokens, allowed = await self._fitted(request, prompt, losses)

@@ -1,4 +1,4 @@
-"""Owns what a completion of a bare text asks beside its text: the prompt before it, and the best of several.
+"""Owns what a completion of a bare text asks beside its text: the prompt before it, a hole in it, the best of several.
 
 Servers differ in what they do about either, and some that do nothing say nothing. So the prompt is put before the text
 here, and the best of several is nobody's.
@@ -11,8 +11,11 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from turnscript.conversation import Assistant, Part, Request, Text
-from turnscript.errors import InvalidRequest
+from turnscript.engine.files import FillPrompt
+from turnscript.engine.fill import Fill
+from turnscript.errors import InvalidRequest, Unsupported
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from turnscript.format import Format
 from turnscript.jsontext import plain
 from turnscript.losses import Loss
 
@@ -44,6 +47,17 @@ class Echo:
         if isinstance(event, PartStart):
             return [event, delta]
         return [PartStart(0, Assistant()), delta, PartEnd(0, Assistant(content=[Text(text=self._prompt)])), event]
+
+
+def filled(format_: Format, prompt: str | list[int], suffix: str) -> FillPrompt:
+    """The prompt for a text with a hole. Raises Unsupported where the format has no words for one."""
+    name = f"the format {format_.name!r}"
+    if not isinstance(prompt, str):
+        raise Unsupported("a hole", name, "a hole is filled between two texts, and this prompt is tokens", "$.suffix")
+    if not format_.document.files:
+        message = f"{name} has no words for a hole in a text; leave the suffix out, or choose a format that fills holes"
+        raise Unsupported("a hole", name, message, "$.suffix")
+    return format_.fill_prompt(Fill(prompt, suffix))
 
 
 def echoed(request: Request, prompt: str | list[int], *, fills: bool, losses: list[Loss]) -> str | None:
