@@ -274,6 +274,33 @@ def test_a_server_is_tried_where_none_is_healthy() -> None:
             assert "a" == (await anext(answer))[0].text
 
 
+def test_a_server_that_answers_is_well_whatever_the_last_check_has_found() -> None:
+    @pooled(llama(2), backend=LLAMA)
+    async def _(pool: Pool, servers: list[Scripted]) -> None:
+        [member] = pool.members
+        for _ in range(2):
+            pool.note_failure(member, UpstreamError("gone", retryable=True))
+        assert (False, None) == state(member)
+        async with open_any(pool, ASK):
+            assert member.healthy
+        await pool.check()
+        assert (True, 2) == state(member)
+
+
+def test_a_server_of_unknown_kind_that_goes_on_writing_is_asked_nothing_though_it_was_down() -> None:
+    """llama-cpp-python would cut its answer off."""
+
+    @pooled(answers("a"))
+    async def _(pool: Pool, servers: list[Scripted]) -> None:
+        [member] = pool.members
+        member.healthy = False
+        async with open_any(pool, ASK) as (answer, _):
+            await anext(answer)
+            before = len(servers[0].asked)
+            await pool.check()
+            assert before == len(servers[0].asked)
+
+
 # Trying once more.
 
 

@@ -146,8 +146,8 @@ class Lease:
         self._pool.note_failure(self.member, error)
 
     def succeeded(self) -> None:
-        """The server has begun to answer."""
-        self.member.failures = 0
+        """The server has begun to answer, and so is well, whatever the last check has found."""
+        self.member.failures, self.member.healthy = 0, True
 
     def release(self) -> None:
         """The request is over. Calling it again does nothing."""
