@@ -260,6 +260,54 @@ def test_without_a_file_there_is_nothing_to_read_but_the_rest() -> None:
     assert reloader.config == reloader.reload()
 
 
+# A model in the place of the gateway.
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8400"),
+        ("127.0.0.1", "http://localhost:8400/v1"),
+        ("localhost", "http://[::1]:8400"),
+        ("::1", "http://localhost.:8400"),
+        ("0.0.0.0", "http://127.0.0.1:8400"),
+        ("Gateway.example", "http://gateway.example:8400"),
+    ],
+)
+def test_a_gateway_that_would_ask_itself_does_not_start(path: Path, host: str, url: str) -> None:
+    server = f'[server]\nhost = "{host}"\npublic = true\n'
+    path.write_text(f'{server}[models.main]\nbackend = ["http://127.0.0.1:1", "{url}"]\n', encoding="utf-8")
+    with pytest.raises(InvalidConfig, match="where the gateway itself listens") as caught:
+        Reloader(path, {})
+    assert "models.main.backend" == caught.value.path
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8401"),
+        ("127.0.0.1", "http://127.0.0.2:8400"),
+        ("127.0.0.1", "http://10.0.0.1:8400"),
+        ("127.0.0.1", "http://127.0.0.1"),
+        ("10.0.0.2", "http://127.0.0.1:8400"),
+    ],
+)
+def test_another_server_beside_it_may_have_its_port_or_its_name(path: Path, host: str, url: str) -> None:
+    server = f'[server]\nhost = "{host}"\npublic = true\n'
+    path.write_text(f'{server}[models.main]\nbackend = "{url}"\n', encoding="utf-8")
+    assert url == Reloader(path, {}).config.models[0].backend[0].target
+
+
+def test_a_model_is_not_moved_to_the_place_of_the_gateway(path: Path) -> None:
+    """The port that counts is the one that it was started with."""
+    reloader = Reloader(path, {})
+    old = reloader.config
+    path.write_text('[server]\nport = 9\n[models.main]\nbackend = "http://127.0.0.1:8400"\n', encoding="utf-8")
+    assert old is reloader.reload()
+    assert "where the gateway itself listens" in str(reloader.report.error)
+
+
 # The key for thoughts.
 
 

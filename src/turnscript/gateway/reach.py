@@ -108,3 +108,42 @@ def check_reach(config: Config) -> None:
         )
         source = config.origins.get("server.host", "")
         raise InvalidConfig(message, path="server.host", source=source, expected="127.0.0.1")
+
+
+_ANYWHERE = ("0.0.0.0", "::")
+_HERE = ("127.0.0.1", "::1")
+
+
+def check_models(config: Config) -> None:
+    """No model may run where the server itself listens: it would ask itself, that again, and so on without end.
+
+    Raises InvalidConfig.
+    """
+    server = config.server
+    own = _addresses(server.host)
+    for model in config.models:
+        for place in model.backend:
+            if place.is_web and _port(place.target) == server.port and own & _addresses(_host(place.target)):
+                message = (
+                    "this is where the gateway itself listens; say where the model server runs, or let the gateway "
+                    "listen on another port (`--port`, or `port` under `[server]`)"
+                )
+                path = f"models.{model.name}.backend"
+                raise InvalidConfig(message, path=path, source=config.origins.get(path, ""))
+
+
+def _addresses(host: str) -> frozenset[str]:
+    """The addresses of this machine that a host means; of another one its name."""
+    name = host.strip().strip("[]").rstrip(".").lower()
+    if name in _ANYWHERE or name == _LOCAL:
+        return frozenset(_HERE)
+    return frozenset((name,))
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or ""
+
+
+def _port(url: str) -> int:
+    parts = urlsplit(url)
+    return parts.port or (443 if parts.scheme == "https" else 80)

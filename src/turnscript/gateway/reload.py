@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from turnscript.gateway.config import Config, Section, fields_of, needs_restart, values_of
 from turnscript.gateway.configfile import load
 from turnscript.gateway.invalidconfig import InvalidConfig
-from turnscript.gateway.reach import check_reach
+from turnscript.gateway.reach import check_models, check_reach
 
 
 class Report(Struct, frozen=True):
@@ -48,6 +48,7 @@ class Reloader:
         """Raises InvalidConfig: a server does not start with a bad configuration."""
         self._sources = (path, env, overrides, shipped)
         self.config: Config = load(*self._sources)
+        check_models(self.config)
         self._blank = _is_blank(path)
         self.report = Report()
 
@@ -64,6 +65,7 @@ class Reloader:
             new, waiting = _pinned(read, old)
             # What was right together with the new address may be wrong with the old one, which stays.
             check_reach(new)
+            check_models(new)
             if take is not None:
                 take(new)
         except InvalidConfig as error:
