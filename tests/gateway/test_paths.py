@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 from starlette.routing import Route
 
-from tests.gateway.stage import Stage, answer, body_of
+from tests.gateway.stage import APIS, Stage, answer, body_of, named
+from turnscript.api import Api
 from turnscript.gateway.app import Application
 from turnscript.gateway.config import Config
 from turnscript.gateway.keyfile import add_key
@@ -123,3 +124,21 @@ def test_a_page_of_another_host_may_ask_with_a_key_and_where_the_server_is_publi
     assert 200 == stage.client.get("/v1/models", headers=page | {"authorization": f"Bearer {token}"}).status_code
     with Stage(server={"public": True}) as public:
         assert 200 == public.client.get("/v1/models", headers=page).status_code
+
+
+@pytest.mark.parametrize("base", ["/v1/chat/completions", "/v1/messages/v1", "/openai/v1", "/api", "/V1"])
+@pytest.mark.parametrize("api", APIS, ids=named)
+def test_a_base_url_that_says_too_much_is_told_what_it_should_be(keyless: Stage, api: Api, base: str) -> None:
+    path = f"{base}{api.endpoint.removeprefix('/v1')}"
+    told = keyless.client.post(path, content=b"{}")
+    assert 404 == told.status_code
+    message = told.json()["error"]["message"]
+    assert f"nothing is at {path!r}, but at {api.endpoint!r}" in message
+    assert "the base URL of a client is the address of this server alone, or with /v1 behind it" in message
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/messages/batches", "/wp-login.php", "/api/health/deep"])
+def test_a_path_that_nobody_could_have_meant_is_told_in_few_words(keyless: Stage, path: str) -> None:
+    told = keyless.client.get(path)
+    said = f"the path {path!r} does not exist, or you do not have access to it"
+    assert (404, said) == (told.status_code, told.json()["error"]["message"])

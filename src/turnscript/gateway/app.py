@@ -15,7 +15,7 @@ from starlette.responses import Response as HttpResponse
 from starlette.routing import BaseRoute, Route, Router
 
 from turnscript.api import Api
-from turnscript.errors import NotFound, TurnscriptError
+from turnscript.errors import TurnscriptError
 from turnscript.gateway.answers import AnswerRequests, CompactRequests
 from turnscript.gateway.counts import Count
 from turnscript.gateway.headers import by_name
@@ -25,6 +25,7 @@ from turnscript.gateway.listing import (
     ListModels,
     MethodNotAllowed,
     MetricsPage,
+    NoSuchPath,
     Report,
     ShowModel,
     Welcome,
@@ -37,6 +38,7 @@ from turnscript.registry import apis, get_api
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 
+_BASES = ("/", "/v1")
 _SLASHES = re.compile("/{2,}")
 _AGAIN = re.compile("^(/v1)+(?=/|$)")
 
@@ -72,7 +74,7 @@ class Application:
         yield self._at("/health", GET=Health(service))
         yield self._at("/metrics", GET=MetricsPage(service))
         yield self._at("/turnscript/reports/{id}", GET=Report(service, default))
-        for base in ("/", "/v1"):
+        for base in _BASES:
             yield self._at(base, GET=Welcome(service))
         # Clients that report their own use: taken and forgotten, so that they do not try again.
         yield self._at("/api/event_logging/batch", POST=Welcome(service))
@@ -97,8 +99,14 @@ class Application:
         if meant != scope["path"]:
             await self._route({**scope, "path": meant}, receive, send)
             return
-        error = NotFound("path", scope["path"])
+        error = NoSuchPath(scope["path"], self._ends_in(scope["path"].lower()))
         await self._refusal(scope, error)(scope, receive, send)
+
+    def _ends_in(self, path: str) -> str:
+        """The longest path behind which there is something and that this one ends in, with its version; "" if none."""
+        ends = [known for known in self._plain if known not in _BASES and path.endswith(known)]
+        found = max(ends, key=len, default="")
+        return f"/v1{found}" if found and f"/v1{found}" in self._plain else found
 
     async def _bug(self, http: HttpRequest, error: Exception) -> HttpResponse:
         """What nobody expected is told in the API's own words; the server logs the traceback."""

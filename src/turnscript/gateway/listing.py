@@ -93,6 +93,21 @@ class MethodNotAllowed(TurnscriptError):
         return f"{self.place} takes {self.known}, not {self.method}"
 
 
+class NoSuchPath(NotFound):
+    """Nothing is at a path. `meant`: a path that it ends in, as where a base URL says more than it should."""
+
+    def __init__(self, place: str, meant: str = "") -> None:
+        super().__init__("path", place)
+        self.args = (place, meant)
+        self.meant = meant
+
+    def __str__(self) -> str:
+        if not self.meant:
+            return super().__str__()
+        where = f"nothing is at {self.name!r}, but at {self.meant!r}"
+        return f"{where}: the base URL of a client is the address of this server alone, or with /v1 behind it"
+
+
 def refusal(api: Api, error: TurnscriptError, path: str = "") -> HttpResponse:
     """An error as an answer. `path`: where nothing is, or nothing of that method: it goes to the log if it is plain."""
     request_id = new_request_id()
