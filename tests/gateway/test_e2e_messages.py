@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -165,6 +166,8 @@ def test_results_of_every_form_are_read(web: httpx2.Client, speaker: Speaker) ->
     for words in ("plain", "in a block", "beside an image", "And what now?", "c5"):
         assert words in prompt
     assert "iVBORw0KGgo" not in prompt
+    assert ['id="t0" status="error"'] == re.findall(r'id="t\d" status="error"', prompt)
+    assert len(forms) == prompt.count("<<TOOL_RESULT ")
 
 
 def test_marks_for_a_cache_mean_nothing(web: httpx2.Client, speaker: Speaker) -> None:
