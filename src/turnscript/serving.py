@@ -6,17 +6,30 @@ fills in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from turnscript.conversation import Item, Request, Tool
+from turnscript.conversation import Item, Opaque, Request, Tool
 from turnscript.errors import InvalidRequest, TurnscriptError
 
 
 def unasked(path: str, what: str) -> InvalidRequest:
     """The error for a request without anything that could be answered: there is no `what`, which belongs at `path`."""
     return InvalidRequest(f"there is nothing to answer: at least one {what} is needed", path=path, expected=f"a {what}")
+
+
+def unseen(items: Iterable[Item]) -> InvalidRequest | None:
+    """The error for messages all of whose roles are unknown: a model would be asked to answer nothing."""
+    last: Opaque | None = None
+    for item in items:
+        if not isinstance(item, Opaque) or item.role:
+            return None
+        last = item
+    if last is None:
+        return None
+    message = f"there is nothing to answer: no role is called {last.type!r} here"
+    return InvalidRequest(message, path="$.messages", expected="a message of a role that is known")
 
 
 class ModelCard(Struct, frozen=True, kw_only=True):

@@ -8,10 +8,11 @@ import pytest
 
 from tests.gateway.background import STORING
 from tests.gateway.scripted import END, sse
-from tests.gateway.stage import APIS, CHATS, Stage, is_refused, named, piece
+from tests.gateway.stage import APIS, CHATS, Stage, answer, body_of, is_refused, named, piece
 from turnscript.api import Api
-from turnscript.errors import Overloaded
+from turnscript.errors import InvalidRequest, Overloaded
 from turnscript.gateway.generation import CONTEXT
+from turnscript.gateway.headers import LOSSES
 
 pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 
@@ -20,18 +21,17 @@ pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("limit", "0", "1 to 100"),
-        ("limit", "101", "1 to 100"),
-        ("limit", "many", "a whole number"),
-        ("order", "up", "asc or desc"),
+        ("limit", "0", "limit: a page has 1 to 100 items, found 0"),
+        ("limit", "101", "limit: a page has 1 to 100 items, found 101"),
+        ("limit", "many", "limit: expected a whole number, found 'many'"),
+        ("order", "up", "order: items come in the order asc or desc, found 'up'"),
     ],
 )
 def test_a_page_that_cannot_be_is_refused(stage: Stage, api: Api, name: str, value: str, expected: str) -> None:
     id_ = stage.ask(api, stream=False).json["id"]
     told = stage.client.get(f"{api.endpoint}/{id_}/input_items", params={name: value})
     error = told.json()["error"]
-    assert (400, name) == (told.status_code, error["param"])
-    assert "number" in error["message"] or "items" in error["message"]
+    assert (400, name, expected) == (told.status_code, error["param"], error["message"])
     whole = stage.client.get(f"{api.endpoint}/{id_}/input_items", params={"limit": "100", "order": "asc"})
     assert 1 == len(whole.json()["data"])
 
@@ -62,3 +62,17 @@ def test_a_gateway_that_stops_takes_no_more_requests(stage: Stage, api: Api) -> 
     finally:
         stage.gateway.service.draining = False
     assert stage.ask(api, stream=True).error is None
+
+
+@pytest.mark.parametrize("api", [api for api in CHATS if b'"messages"' in body_of(api, stream=False)], ids=named)
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_messages_of_roles_that_nobody_knows_alone_ask_nothing(stage: Stage, api: Api, stream: bool) -> None:
+    """Beside others each is a loss."""
+    robot, user = {"role": "robot", "content": "Hello?"}, {"role": "user", "content": "Hello"}
+    stage.play(answer("Hello"))
+    told = stage.post(api, body_of(api, stream=stream, messages=[robot, robot], system="Be kind."))
+    is_refused(told, InvalidRequest("?", path="$.messages"))
+    assert "no role is called 'robot' here" in told.json["error"]["message"]
+    assert [] == stage.asks[0]
+    beside = stage.post(api, body_of(api, stream=stream, messages=[robot, user]))
+    assert ("Hello", "1") == (beside.text, beside.headers[LOSSES])

@@ -151,9 +151,11 @@ class InputItems(OfOne):
         limit = _number(http, "limit", 20)
         order = http.query_params.get("order", "desc")
         if not 1 <= limit <= 100:
-            raise InvalidRequest("a page has 1 to 100 items", path="limit", expected="1 to 100", got=str(limit))
+            message = f"a page has 1 to 100 items, found {limit}"
+            raise InvalidRequest(message, path="limit", expected="1 to 100", got=str(limit))
         if order not in _ORDERS:
-            raise InvalidRequest("items come in one of two orders", path="order", expected="asc or desc", got=order)
+            message = f"items come in the order asc or desc, found {order[:50]!r}"
+            raise InvalidRequest(message, path="order", expected="asc or desc", got=order[:50])
         after = http.query_params.get("after")
         store = self.service.keeping.store
         page = await store.input_items(caller.name, id_, after=after, limit=limit, order=_ORDERS[order])
@@ -257,4 +259,5 @@ def _number(http: HttpRequest, name: str, default: int) -> int:
     try:
         return int(said)
     except ValueError:
-        raise InvalidRequest(f"{name} is a number", path=name, expected="a whole number", got=said[:50]) from None
+        message = f"expected a whole number, found {said[:50]!r}"
+        raise InvalidRequest(message, path=name, expected="a whole number", got=said[:50]) from None

@@ -15,7 +15,7 @@ from turnscript.conversation import Item, Opaque, Request, System, Text
 from turnscript.errors import InvalidRequest
 from turnscript.grouping import slot_of
 from turnscript.jsontext import Json, plain, read_object
-from turnscript.serving import EffortChange, ModelCard, Serving, unasked
+from turnscript.serving import EffortChange, ModelCard, Serving, unasked, unseen
 
 THREAD, CONFIG, COMPACTION = "$.thread", "output_config", "compaction"
 IN_MESSAGES = "message"
@@ -91,8 +91,8 @@ def _refusal(request: Request) -> InvalidRequest | None:
 
 def _unasked(request: Request) -> InvalidRequest | None:
     """A system text alone is no turn of anybody's."""
-    said = (item for item in request.items if not isinstance(item, System) or slot_of(item) == IN_MESSAGES)
-    return unasked("$.messages", "message") if next(said, None) is None else None
+    said = [item for item in request.items if not isinstance(item, System) or slot_of(item) == IN_MESSAGES]
+    return unseen(said) if said else unasked("$.messages", "message")
 
 
 def _effort(item: Item) -> EffortChange | None:

@@ -61,11 +61,11 @@ from turnscript.given import Source
 from turnscript.jsontext import Json
 from turnscript.losses import Loss
 from turnscript.openai_models import model_body, model_list
-from turnscript.serving import Serving, unasked
+from turnscript.serving import Serving, unasked, unseen
 
 
 def _unasked(request: Request) -> InvalidRequest | None:
-    return None if request.items else unasked("$.messages", "message")
+    return unseen(request.items) if request.items else unasked("$.messages", "message")
 
 
 class OpenAIChat(Api):
