@@ -20,6 +20,7 @@ from tests.clocks import scaled
 from tests.gateway import tinygguf
 from tests.gateway.ailing import SMILES, TOKENS, Model
 from tests.gateway.scripted import Asked, Script, Scripted, said
+from tests.gateway.stage import Stage
 from turnscript.gateway import doctor, doctor_load
 from turnscript.gateway.config import Config
 from turnscript.gateway.doctor_findings import Check
@@ -225,6 +226,15 @@ def test_a_web_server_is_told_from_a_model_server() -> None:
     assert "answers 501: a page, 'Error response' (check the URL: " in told.detail
     assert "<" not in told.detail
     assert "correct the path of the server's URL" in told.remedy
+
+
+@pytest.mark.parametrize("format_", [FORMAT, None])
+def test_a_gateway_is_told_from_a_model_server(format_: str | None) -> None:
+    with Stage() as stage:
+        told = look(stage.url, format_)["about"]
+    assert "fault" == told.state
+    assert "no model server" in told.detail
+    assert told.remedy.startswith("say the URL of the server behind it")
 
 
 def test_a_format_that_the_model_s_own_name_does_not_tell_is_named_beside_it() -> None:

@@ -14,6 +14,7 @@ from turnscript.gateway.doctor_findings import LOG, Check, Findings
 from turnscript.gateway.doctor_probe import COUNTING, OTHER, Heard, Patient
 from turnscript.gateway.generation import LENGTH
 from turnscript.gateway.kinds import AUTO
+from turnscript.serving import ModelCard
 
 SAMPLE = 48
 """Tokens of the answer that the checks compare with."""
@@ -68,6 +69,10 @@ async def about(patient: Patient) -> Check:
     """What it tells of itself, and the format of its prompts."""
     found, facts, model = Findings("about"), patient.facts, patient.served.model
     found.say(f"model {facts.model or model.upstream_model or 'without a name'}")
+    if facts.owner == ModelCard(id="").owner:
+        found.fault(
+            "this is a gateway as turnscript serves it, and no model server", "say the URL of the server behind it"
+        )
     if patient.context is None:
         found.warn(
             "nobody knows how long its context is, so a prompt that is too long is not refused in advance",
