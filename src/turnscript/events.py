@@ -54,7 +54,10 @@ class ScoredDelta(PartDelta, gc=False):
 
 
 class NextText(PartDelta, gc=False):
-    """One text of a part is over, and what comes is of its next one: a message may hold several. It adds no text."""
+    """One text of a part is over, and what comes is of its next one: a message may hold several. It adds no text.
+    `refuses`: that one is a refusal."""
+
+    refuses: bool = False
 
 
 class PartEnd(Struct, gc=False):

@@ -23,7 +23,7 @@ def event_record(event: Event) -> dict[str, Any]:
         part.pop("arguments", None)
         return {"type": "part_start", "index": event.index, "part": part}
     if type(event) is NextText:
-        return {"type": "next_text", "index": event.index}
+        return {"type": "next_text", "index": event.index} | ({"refuses": True} if event.refuses else {})
     if isinstance(event, PartDelta):
         return {"type": "part_delta", "index": event.index, "text": event.text}
     if isinstance(event, PartEnd):

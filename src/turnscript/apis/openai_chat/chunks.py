@@ -76,6 +76,7 @@ class ChatStreamRenderer(ChunkEnding):
         self._said: set[int] = set()  # those that have said anything
         self._telling = b""  # that of the one that was told last
         self._refusals: set[int] = set()  # those whose deltas are a refusal
+        self._mixed: set[int] = set()  # those that have become one, or a text
         self._ended = self._failed = False
         self._now = None
 
@@ -112,7 +113,9 @@ class ChatStreamRenderer(ChunkEnding):
                 self._end(out, event.part, event.index)
             elif isinstance(event, MessageEnd):
                 self._finish(out, event)
-            elif type(event) is not NextText:  # which one text cannot say
+            elif isinstance(event, NextText):
+                self._turn(event.index, event.refuses)
+            else:
                 raise no_event("a stream is sent", [event])
         return b"".join(out)
 
@@ -153,6 +156,15 @@ class ChatStreamRenderer(ChunkEnding):
             if member == "refusal":
                 self._refusals.add(index)
 
+    def _turn(self, index: int, refuses: bool) -> None:
+        """What comes of a part is a refusal, or a text, as it may not have been before."""
+        if index not in self._live or refuses == (index in self._refusals):
+            return
+        self._live[index], self._now = self._template({"refusal" if refuses else "content": HOLE}), None
+        self._refusals ^= {index}
+        if index in self._said:
+            self._mixed.add(index)
+
     def _thinks_in(self, part: Thinking) -> str:
         return REASONING if slot_of(part) == REASONING else self._reasoning
 
@@ -176,7 +188,8 @@ class ChatStreamRenderer(ChunkEnding):
             if text or said:
                 self._order.note("thinking", part.at)
         elif isinstance(part, Assistant):
-            self._end_text(out, part, (Refusal if index in self._refusals else Text) if said else None)
+            kinds = (Text, Refusal) if index in self._mixed else (Refusal if index in self._refusals else Text,)
+            self._end_text(out, part, kinds if said else ())
         elif isinstance(part, ToolCall):
             self._call(out, part)
         else:
@@ -191,8 +204,8 @@ class ChatStreamRenderer(ChunkEnding):
             out.append(self._delta(encoded({"content": [piece([], part.extra)]})))
         self._order.part()
 
-    def _end_text(self, out: list[bytes], part: Assistant, said: type[Text | Refusal] | None) -> None:
-        """`said`: what its deltas were sent as, None if there were none."""
+    def _end_text(self, out: list[bytes], part: Assistant, said: tuple[type[Text | Refusal], ...]) -> None:
+        """`said`: what its deltas were sent as; empty if there were none."""
         rendering = self._rendering
         lose_spoken(rendering, part)
         rendering.losses += [not_here("a chunk", f"{part.at}.{key}", value) for key, value in part.extra.items()]
@@ -208,7 +221,7 @@ class ChatStreamRenderer(ChunkEnding):
                 self._length += len(one.text)
             rendering.losses += [not_here("a chunk", f"{at}.{key}", value) for key, value in one.extra.items()]
             if said and one.text and not isinstance(one, said):
-                word = "a refusal" if said is Refusal else "the answer"
+                word = "a refusal" if Refusal in said else "the answer"
                 rendering.lose(at, "approximated", f"sent as more of {word}: its kind was known too late for a chunk")
             if not said and one.text:  # a part that came without deltas
                 kind = b"refusal" if isinstance(one, Refusal) else b"content"

@@ -28,7 +28,7 @@ class LivePart:
         self.at = at
         self.place: Body = {"item_id": _id(named.item), "output_index": at}
         self.kind = _kind(named.item)
-        self.closed: list[Text] = []
+        self.closed: list[Part] = []
         self.scored = 0
         self.told: list[str] = []
         self.open = False
@@ -38,16 +38,20 @@ class LivePart:
         """What was told since the last one is a text, and the next one begins with its first delta. Returns the content
         part that it is. `tokens`: those of all its item."""
         text = "".join(self.told)
-        body = blank_part(OUTPUT, text) | {"logprobs": [told_token(one) for one in tokens[self.scored :]]}
-        self.closed.append(Text(text=text))
+        body = blank_part(self.kind, text)
+        if self.kind == OUTPUT:
+            body["logprobs"] = [told_token(one) for one in tokens[self.scored :]]
+        self.closed.append(self._part(text))
         self.told, self.telling, self.open, self.scored = [], None, False, len(tokens)
         return body
 
     def content(self) -> list[Part]:
         """What was told."""
         told = "".join(self.told)
-        last: list[Part] = [Refusal(text=told) if self.kind == REFUSAL else Text(text=told)] if told else []
-        return [*self.closed, *last]
+        return [*self.closed, self._part(told)] if told else [*self.closed]
+
+    def _part(self, text: str) -> Part:
+        return Refusal(text=text) if self.kind == REFUSAL else Text(text=text)
 
 
 def _id(item: Item) -> str | None:

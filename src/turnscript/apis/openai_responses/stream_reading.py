@@ -294,7 +294,7 @@ class StreamReader:
             if told.content_index != part.at:
                 part.move(told.content_index)
             if part.over:
-                self._events += part.next_texts()
+                self._events += part.next_texts(type_ == _REFUSAL)
             part.refuses = type_ == _REFUSAL
             part.pieces.append(piece)
             self._events.append(PartDelta(part.index, piece))

@@ -257,7 +257,7 @@ class StreamWriter(OneStream):
             return
         part, text = self._part(event.index), event.text
         if type(event) is NextText:
-            self._next_text(part, event.index)
+            self._next_text(part, event.index, REFUSAL if event.refuses else OUTPUT)
             return
         scored = isinstance(event, ScoredDelta) and part.kind == OUTPUT
         if not (text or scored) or part.at < 0:
@@ -277,15 +277,16 @@ class StreamWriter(OneStream):
             self._out.append(telling % (_encode(self._number), said))
             self._number += 1
 
-    def _next_text(self, part: LivePart, index: int) -> None:
-        """A content part is complete, and the next one begins with its first delta."""
-        if part.at < 0 or part.kind != OUTPUT:
+    def _next_text(self, part: LivePart, index: int, kind: str) -> None:
+        """A content part is complete, and the next one, of this kind, begins with its first delta."""
+        if part.at < 0 or part.kind not in (OUTPUT, REFUSAL):
             return
         if not part.open:
             self._open_content(part)
         self._leave(index)
         at = len(part.closed)
         self._close(part, at, part.end_text(self._output.logprobs.get(index, [])))
+        part.kind = kind
 
     def _leave(self, index: int) -> None:
         """No more deltas of a part are told as the last one was."""

@@ -49,9 +49,11 @@ class ToldPart:
             self.over.append(self._text())
             self.pieces = []
 
-    def next_texts(self) -> list[Event]:
-        """The ends of texts that were not said yet: they wait for a piece behind them, as some servers tell none."""
-        events: list[Event] = [NextText(self.index, "") for _ in self.over[self.ends :]]
+    def next_texts(self, refuses: bool) -> list[Event]:
+        """The ends of texts that were not said yet: they wait for a piece behind them, as some servers tell none.
+        `refuses`: whether that piece is of a refusal."""
+        kinds = [*(isinstance(text, Refusal) for text in self.over[self.ends + 1 :]), refuses]
+        events: list[Event] = [NextText(self.index, "", refuses=kind) for kind in kinds[: len(self.over) - self.ends]]
         self.ends = len(self.over)
         return events
 
@@ -67,9 +69,9 @@ class ToldPart:
             return None
         events: list[Event] = []
         missing = -len(told)  # where a text begins, seen from the end of what was told
-        for number, text in enumerate(whole):
+        for number, (text, refuses) in enumerate(zip(whole, _refusals(item), strict=True)):
             if number > self.ends and missing >= 0:
-                events.append(NextText(self.index, ""))
+                events.append(NextText(self.index, "", refuses=refuses))
             left = text[max(-missing, 0) :]
             if left:
                 events.append(PartDelta(self.index, left))
@@ -109,6 +111,13 @@ def namespace_of(item: Item) -> str | None:
 def refuses(item: Assistant) -> bool:
     """Whether a message begins with a refusal."""
     return bool(item.content) and isinstance(item.content[0], Refusal)
+
+
+def _refusals(item: Item) -> list[bool]:
+    """Of each of these texts, whether it is a refusal."""
+    if not isinstance(item, Assistant):
+        return [False]
+    return [isinstance(part, Refusal) for part in item.content if isinstance(part, Text | Refusal)]
 
 
 def _texts(item: Item) -> list[str]:
