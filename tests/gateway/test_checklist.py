@@ -65,6 +65,7 @@ CHECKLIST: dict[str, list[str]] = {
         "gateway/test_faults_sdks.py::test_an_error_with_a_status_is_its_own_exception",
         "gateway/test_limits.py::test_a_full_queue_refuses_and_a_long_wait_does_too",
         "gateway/test_limits.py::test_the_requests_of_a_key_in_a_minute_are_counted",
+        "gateway/test_faults.py::test_a_server_that_has_no_room_says_when_to_come_again_or_the_gateway_does",
     ],
     "malformed requests are bad requests": [
         "gateway/test_asking.py::test_a_request_without_anything_to_answer_is_refused",
@@ -72,6 +73,7 @@ CHECKLIST: dict[str, list[str]] = {
         "gateway/test_e2e_messages.py::test_a_malformed_request_is_a_bad_request",
         "gateway/test_e2e_responses.py::test_a_malformed_request_is_a_bad_request",
         "gateway/test_limits.py::test_a_body_that_is_none_is_a_bad_request",
+        "gateway/test_troubled_requests.py::test_messages_of_roles_that_nobody_knows_alone_ask_nothing",
     ],
     "too long a prompt, in the words of each API": [
         "gateway/test_e2e_chat.py::test_too_long_a_prompt_is_told_in_the_words_that_clients_know",
@@ -118,6 +120,7 @@ CHECKLIST: dict[str, list[str]] = {
     "Messages: signatures that come back are known": [
         "gateway/test_e2e_thinking.py::test_messages_has_thinking_blocks_with_a_signature",
         "gateway/test_e2e_thinking.py::test_a_thought_that_is_not_to_be_shown_is_in_its_signature",
+        "gateway/test_former_keys.py::test_a_thought_that_a_former_key_has_sealed_is_whole_again",
     ],
     "Messages: thoughts of others, redacted ones and display are taken": [
         "gateway/test_e2e_thinking.py::test_thoughts_of_another_server_are_taken",
