@@ -272,6 +272,8 @@ def test_without_a_file_there_is_nothing_to_read_but_the_rest() -> None:
         ("::1", "http://localhost.:8400"),
         ("0.0.0.0", "http://127.0.0.1:8400"),
         ("Gateway.example", "http://gateway.example:8400"),
+        ("0.0.0.0", "http://127.0.0.9:8400"),
+        ("0.0.0.0", f"http://{socket.gethostname()}:8400"),
     ],
 )
 def test_a_gateway_that_would_ask_itself_does_not_start(path: Path, host: str, url: str) -> None:
@@ -291,6 +293,8 @@ def test_a_gateway_that_would_ask_itself_does_not_start(path: Path, host: str, u
         ("127.0.0.1", "http://10.0.0.1:8400"),
         ("127.0.0.1", "http://127.0.0.1"),
         ("10.0.0.2", "http://127.0.0.1:8400"),
+        ("0.0.0.0", "http://192.0.2.1:8400"),
+        ("0.0.0.0", "http://models.example.org:8400"),
     ],
 )
 def test_another_server_beside_it_may_have_its_port_or_its_name(path: Path, host: str, url: str) -> None:

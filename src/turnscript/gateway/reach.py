@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from socket import AF_INET, AF_INET6, SOCK_DGRAM, gethostname, socket
 from urllib.parse import urlsplit
 
 from turnscript.errors import Forbidden
@@ -20,7 +21,7 @@ _AT_HOME = (".local", ".internal", ".lan", ".home.arpa")
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach what listens there."""
-    name = host.strip().strip("[]").rstrip(".").lower()
+    name = _bare(host)
     if name == _LOCAL or name.endswith(f".{_LOCAL}"):
         return True
     try:
@@ -123,7 +124,7 @@ def check_models(config: Config) -> None:
     own = _addresses(server.host)
     for model in config.models:
         for place in model.backend:
-            if place.is_web and _port(place.target) == server.port and own & _addresses(_host(place.target)):
+            if place.is_web and _port(place.target) == server.port and _is_own(_host(place.target), server.host, own):
                 message = (
                     "this is where the gateway itself listens; say where the model server runs, or let the gateway "
                     "listen on another port (`--port`, or `port` under `[server]`)"
@@ -132,9 +133,30 @@ def check_models(config: Config) -> None:
                 raise InvalidConfig(message, path=path, source=config.origins.get(path, ""))
 
 
+def _is_own(host: str, listens: str, own: frozenset[str]) -> bool:
+    """Whether a host leads to what listens here."""
+    if own & _addresses(host):
+        return True
+    return _bare(listens) in _ANYWHERE and (host == gethostname().lower() or (_is_address(host) and _is_here(host)))
+
+
+def _is_here(address: str) -> bool:
+    """Whether an address is one of this machine's: only those can be listened on."""
+    try:
+        with socket(AF_INET6 if ":" in address else AF_INET, SOCK_DGRAM) as tried:
+            tried.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+def _bare(host: str) -> str:
+    return host.strip().strip("[]").rstrip(".").lower()
+
+
 def _addresses(host: str) -> frozenset[str]:
     """The addresses of this machine that a host means; of another one its name."""
-    name = host.strip().strip("[]").rstrip(".").lower()
+    name = _bare(host)
     if name in _ANYWHERE or name == _LOCAL:
         return frozenset(_HERE)
     return frozenset((name,))
