@@ -40,6 +40,7 @@ from turnscript.conversation import (
 )
 from turnscript.convert import convert, parse, parse_exchange, parse_response, render
 from turnscript.detection import Detected, detect
+from turnscript.engine.constraint import Constraint
 from turnscript.engine.files import FileSequence, FillPrompt
 from turnscript.engine.fill import Fill
 from turnscript.engine.parse import TurnParser
@@ -74,6 +75,7 @@ __all__ = [
     "Api",
     "Assistant",
     "Audio",
+    "Constraint",
     "Conversation",
     "Detected",
     "Document",

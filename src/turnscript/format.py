@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from turnscript.byhand import MISTAKES, check_words, refuse_mistakes
 from turnscript.clues import Clue
-from turnscript.conversation import Item, Request, Tool
+from turnscript.conversation import Item, Request, Tool, ToolChoice
+from turnscript.engine.constraint import Constraint, Demand, calls_demanded, told
 from turnscript.engine.escape import AUTO, POLICIES
 from turnscript.engine.files import (
     Files,
@@ -36,6 +37,8 @@ from turnscript.engine.replay import Replays
 from turnscript.engine.spans import Span, Writer, text_of_spans
 from turnscript.engine.table import Document, shown_whole, with_ends
 from turnscript.errors import InvalidRequest, LossyConversion, UnknownName, Unsupported
+from turnscript.grammar.notations import writer_of
+from turnscript.jsontext import Json
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
 from turnscript.respelling import respelled
@@ -190,6 +193,33 @@ class Format(Struct, frozen=True):
         except MISTAKES:
             refuse_mistakes(tools=tools)
             raise
+
+    def grammar(
+        self,
+        tools: Sequence[Tool],
+        tool_choice: ToolChoice | str = "required",
+        *,
+        target: str = "gbnf",
+        parallel: bool = True,
+    ) -> Constraint:
+        """What a model may write that must call these tools, from its first call on.
+
+        `target`: the notation of its server, `gbnf` (llama.cpp), `kbnf` (ai00_server) or `lark` (vLLM, SGLang).
+        `parallel`: it may call several at once. With the choice `auto` the grammar is for what follows its `trigger`.
+        Raises Unsupported where the format has no calls, or calls that no grammar tells; UnknownName; and
+        InvalidRequest where no tool is left.
+        """
+        write = writer_of(target)
+        try:
+            return told(self.document, calls_demanded(tools, tool_choice, parallel)).written(target, write)
+        except MISTAKES:
+            refuse_mistakes(tools=tools)
+            raise
+
+    def answer_grammar(self, schema: Json | None = None, *, target: str = "gbnf") -> Constraint:
+        """What a model may write whose answer must be JSON that is valid under a schema, or with None any object."""
+        write = writer_of(target)
+        return told(self.document, Demand(answers=True, shape=schema)).written(target, write)
 
     def render_files(self, files: FileSequence, *, order: str = "") -> Rendered[str]:
         """Files as one document, the last of them maybe a text with a hole. `order`: how the hole is written."""

@@ -12,6 +12,7 @@ import turnscript as ts
 from tests.cli.running import EXAMPLES, process, run, typed
 
 COMMANDS = [[], ["convert"], ["prompt"], ["read"], ["show"], ["detect"], ["apis"], ["formats"]]
+COMMANDS += [["export"], ["export", "grammar"]]
 
 
 def examples() -> list[str]:
@@ -30,6 +31,7 @@ def test_an_example_in_the_help_is_true(line: str, tmp_path: Path, monkeypatch: 
     shutil.copy(EXAMPLES / "claude_code_request.json", tmp_path / "request.json")
     shutil.copy(EXAMPLES / "chat_response.json", tmp_path / "response.json")
     shutil.copy(EXAMPLES / "messages_stream.sse", tmp_path / "recorded.sse")
+    (tmp_path / "schema.json").write_text('{"type": "object", "properties": {"a": {"type": "integer"}}}')
     (tmp_path / "chats.jsonl").write_bytes((EXAMPLES / "chats.jsonl").read_bytes().split(b"\n")[0] + b"\n")
     monkeypatch.chdir(tmp_path)
     code, stdout, stderr = typed(line)

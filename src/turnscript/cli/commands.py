@@ -17,6 +17,7 @@ from turnscript.cli.convert import convert
 from turnscript.cli.data.group import data
 from turnscript.cli.detect import detect
 from turnscript.cli.doctor import doctor
+from turnscript.cli.export import export
 from turnscript.cli.failures import INTERRUPTED, OK, PIPE_CLOSED, USAGE, Failed, trouble
 from turnscript.cli.keys import keys
 from turnscript.cli.launch import launch
@@ -125,6 +126,7 @@ group.add_command(convert)
 group.add_command(data)
 group.add_command(detect)
 group.add_command(doctor)
+group.add_command(export)
 group.add_command(keys)
 group.add_command(launch)
 group.add_command(playground)

@@ -15,12 +15,14 @@ from msgspec import Raw as RawJson
 
 from turnscript.conversation import Extra, Opaque, Part, Settings, Text, Thinking, Tool, ToolCall, ToolResult
 from turnscript.engine.argumentsonly import ArgumentsMachine, FreeTextMachine
+from turnscript.engine.callrules import CallRules
 from turnscript.engine.jsonscan import begins_object
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.parts import NEXT_TEXT, PART_TAG, is_plain, read_parts, write_parts
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
+from turnscript.grammar.nodes import Node
 from turnscript.jsontext import Json, is_json, is_object, members, plain, read_object, respace, text_of, type_word
 from turnscript.losses import Loss
 
@@ -100,6 +102,10 @@ class CallArguments(PlainBody):
     def machine(self, reading: Reading) -> Machine:
         """A reader for arguments that come in pieces."""
         return FreeTextMachine(reading) if reading.head.get("text") else ArgumentsMachine(reading)
+
+    def grammar(self, call: CallRules) -> Node:
+        """The arguments alone."""
+        return call.schema.arguments()
 
     def attributes(self, item: ToolCall, archive: bool) -> Mapping[str, str]:
         """The `format` of the payload."""

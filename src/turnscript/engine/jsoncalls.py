@@ -9,6 +9,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from turnscript.conversation import Text, ToolCall, ToolResult
+from turnscript.engine.callrules import IDENTIFIER, CallRules
 from turnscript.engine.escape import Escape
 from turnscript.engine.jsonmachine import JsonMachine
 from turnscript.engine.jsonscan import ObjectScanner, ValueScanner
@@ -20,6 +21,8 @@ from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.engine.texts import PlainText
 from turnscript.errors import InvalidRequest, InvalidTranscript
+from turnscript.grammar.nodes import EMPTY, Node, optional, sequence
+from turnscript.grammar.rules import WS
 from turnscript.jsontext import compact, is_object, json_string, plain, read_object, respace, string_of, text_of
 
 _ARGUMENT_KEYS = ("arguments", "parameters", "input", "args")
@@ -115,6 +118,14 @@ class JsonCall(PlainBody):
     def machine(self, reading: Reading) -> Machine:
         """A reader for a call that comes in pieces."""
         return _CallMachine(reading, self._key)
+
+    def grammar(self, call: CallRules) -> Node:
+        """The object, with any white space between its tokens: what a model has learnt may be spaced otherwise."""
+        name = sequence('"name":', WS, call.protect(json_string(call.name)))
+        arguments = sequence(f"{json_string(self._key)}:", WS, call.schema.arguments())
+        first, second = (arguments, name) if self._arguments_first else (name, arguments)
+        id_ = sequence(",", WS, '"id":', WS, '"', IDENTIFIER, '"') if self._ids else EMPTY
+        return sequence("{", first, ",", WS, second, optional(id_), "}")
 
 
 RESPACED = "white space between the tokens of JSON is the format's own"

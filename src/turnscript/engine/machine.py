@@ -9,9 +9,11 @@ from typing import Any
 from msgspec import Struct
 
 from turnscript.conversation import Tool
+from turnscript.engine.callrules import CallRules
 from turnscript.engine.escape import Escape
 from turnscript.engine.scanner import Look
 from turnscript.engine.spans import Writer
+from turnscript.grammar.nodes import Node
 from turnscript.jsontext import Json
 
 
@@ -135,4 +137,8 @@ class PlainBody:
 
     def machine(self, reading: Reading) -> Machine | None:
         """A reader for the payload in pieces; None where it is text."""
+        return None
+
+    def grammar(self, call: CallRules) -> Node | None:
+        """What the payload of a call of a tool may be; None where that cannot be told."""
         return None

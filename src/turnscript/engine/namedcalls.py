@@ -13,12 +13,14 @@ from collections.abc import Callable
 from typing import Any
 
 from turnscript.conversation import ToolCall
+from turnscript.engine.callrules import IDENTIFIER, NUMBER, CallRules
 from turnscript.engine.jsonmachine import JsonMachine
 from turnscript.engine.jsonscan import ValueScanner
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.numbering import Numbering
 from turnscript.engine.scanner import Scanner
 from turnscript.engine.spans import Writer
+from turnscript.grammar.nodes import EMPTY, Node, optional, sequence
 from turnscript.jsontext import is_object, json_string
 
 BLANKS = " \t\r\n"
@@ -72,6 +74,12 @@ class NamedCall(PlainBody):
     def machine(self, reading: Reading) -> Machine:
         """A reader for a call that comes in pieces."""
         return _NamedMachine(reading, self)
+
+    def grammar(self, call: CallRules) -> Node:
+        """The name, what of an id belongs there, and the arguments."""
+        number = sequence(self.number_mark, NUMBER) if self.number_mark else EMPTY
+        id_ = optional(sequence(self.id_mark, IDENTIFIER)) if self.id_mark else EMPTY
+        return sequence(f"{self.prefix}{call.protect(call.name)}", number, id_, self.mark, call.schema.arguments())
 
 
 class _NamedMachine(JsonMachine):

@@ -18,6 +18,7 @@ from turnscript.conversation import (
     ToolChoice,
     ToolsChange,
 )
+from turnscript.engine.constraint import Constraint, Demand, calls_demanded, told, told_behind
 from turnscript.engine.continuing import answer_opening, continued, opened
 from turnscript.engine.correlate import names_of
 from turnscript.engine.escape import AUTO
@@ -31,6 +32,7 @@ from turnscript.engine.spans import Span, Writer
 from turnscript.engine.states import model_turn, named_call, states_of
 from turnscript.engine.table import Document
 from turnscript.errors import Unsupported
+from turnscript.grammar.notations import writer_of
 from turnscript.losses import Loss, summary
 from turnscript.respelling import Spelling, respelled, respelled_items
 from turnscript.sources import in_source_words
@@ -150,6 +152,35 @@ class Prompt:
         turn.stops, turn.lead = self.stops, self._missing or turn.lead
         turn.seed(self._seed)
         return turn
+
+    def grammar(self, target: str) -> Constraint | None:
+        """What the model may write behind this prompt, in the notation of its server: `gbnf`, `kbnf` or `lark`.
+
+        It knows what the prompt has written already, the tools, the choice among them, and the shape of the answer.
+        Where the model may call tools and need not, the grammar is for what follows its `trigger`. None where the model
+        may write what it likes. Raises Unsupported where no grammar tells it, and UnknownName.
+        """
+        write, demand = writer_of(target), self._demand()
+        if demand is None:
+            return None
+        document = self._composer.document
+        if demand.lazy:
+            return told(document, demand).written(target, write)
+        return told_behind(document, demand, self._seed, self._missing, self._thinks).written(target, write)
+
+    def _demand(self) -> Demand | None:
+        """What the request wants of the answer, if a grammar can tell it."""
+        settings = self._request.settings
+        several, shape = settings.parallel_tool_calls is not False, settings.response_format
+        forced = _forced(self._request, self.offered)
+        tools = tuple(self.offered.values())
+        if forced is not None:
+            return calls_demanded(tools, forced, several)
+        if shape is not None and shape.type in ("json_object", "json_schema"):
+            schema = shape.schema if shape.type == "json_schema" else None
+            callable_ = tools if ToolCall.kind in self._composer.layout.places else ()
+            return Demand(callable_, several, answers=True, shape=schema)
+        return calls_demanded(tools, settings.tool_choice or "auto", several) if tools else None
 
     def offer(self, tools: Iterable[Tool]) -> None:
         """Tell of tools that its text offers in words, which nothing in the request says, before any text is read."""

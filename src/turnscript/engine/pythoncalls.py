@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from turnscript.conversation import ToolCall
+from turnscript.engine.callrules import KEY, CallRules
 from turnscript.engine.jsonmachine import JsonMachine
 from turnscript.engine.jsonscan import ValueScanner
 from turnscript.engine.machine import Machine, PlainBody, Reading
@@ -18,6 +19,9 @@ from turnscript.engine.repeats import joined, lose_difference
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
+from turnscript.grammar.nodes import EMPTY, Node, sequence
+from turnscript.grammar.rules import COMMA, VALUE, separated
+from turnscript.grammar.schema import Member
 from turnscript.jsontext import is_object, json_string, read_object, respace, text_of
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -57,6 +61,25 @@ class PythonCall(PlainBody):
     def machine(self, reading: Reading) -> Machine:
         """A reader for arguments that come in pieces."""
         return _Arguments(reading)
+
+    def grammar(self, call: CallRules) -> Node:
+        """An argument for each member of the schema, in its order."""
+        members = call.schema.members()
+        if members is None or members.is_open:
+            one = sequence('"', KEY, '"=', call.rules.shared(VALUE))
+            known: list[tuple[Node, bool]] = []
+            more: Node = call.rules.add(call.rules.named(call.name, "any"), one)
+        else:
+            known = [(self._argument(call, member), member.required) for member in members.known]
+            more = EMPTY
+            if members.more is not None:
+                call.lose_more()
+        return sequence(separated(call.rules, known, COMMA, call.name, more), ")")
+
+    def _argument(self, call: CallRules, member: Member) -> Node:
+        key = call.protect(json_string(member.key))
+        name = call.rules.named(call.name, member.key)
+        return call.rules.add(name, sequence(f"{key}=", call.schema.member(member)))
 
 
 @recent(32 * MB, weight=3)

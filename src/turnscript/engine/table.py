@@ -121,6 +121,10 @@ class Body(Protocol):
         """The item's fields. Takes the attributes that it understands out of `payload.attributes`."""
         ...
 
+    def grammar(self, call: Any) -> Any:
+        """What the payload of a call of a tool may be, as nodes of a grammar; None where that cannot be told."""
+        ...
+
 
 class Group(Struct, frozen=True):
     """Literals around neighbouring segments of one kind: several calls in one `<function_calls>`."""

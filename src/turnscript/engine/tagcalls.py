@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from turnscript.conversation import ToolCall
+from turnscript.engine.callrules import CallRules
 from turnscript.engine.escape import tags_in
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.names import name_of_line
@@ -21,6 +22,7 @@ from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.engine.xmlcalls import ParameterReader, argument_text, kinds_of, shown_text, tags_of
 from turnscript.errors import InvalidRequest, InvalidTranscript
+from turnscript.grammar.nodes import Node, sequence
 from turnscript.jsontext import json_string, read_object, respace, without_angles
 
 _SPACE = re.compile(r"\s*")
@@ -97,6 +99,16 @@ class TagCall(PlainBody):
     def machine(self, reading: Reading) -> Machine:
         """A reader for a call that comes in pieces."""
         return _TagMachine(self, reading)
+
+    def grammar(self, call: CallRules) -> Node:
+        """The name, and tags for each parameter of the schema, in its order."""
+        kinds = kinds_of({call.name: call.tool}, call.name)
+        head = f"{self.name_open}{call.protect(_word(call.name))}{self.name_close}"
+        opening = (self.key_open, self.value_open)
+        return sequence(head, call.parameters(kinds, partial(self._opened, call), opening, self.value_close), self.end)
+
+    def _opened(self, call: CallRules, key: str) -> str:
+        return f"{self.key_open}{call.protect(_word(key))}{self.value_open}"
 
 
 class _Word(NamedTuple):

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from turnscript.conversation import ToolCall
 from turnscript.engine.attributes import attribute_text, scan_attributes
+from turnscript.engine.callrules import CallRules
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.recent import MB, recent
 from turnscript.engine.repeats import joined, lose_difference
@@ -24,6 +25,7 @@ from turnscript.engine.scanner import Look, Unescaper, look_for
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
+from turnscript.grammar.nodes import Node
 from turnscript.jsontext import is_json, json_string, plain, read_object, safe_json_string, text_of
 
 Kind = Literal["string", "json", "either"]
@@ -75,6 +77,15 @@ class XmlParameters(PlainBody):
     def machine(self, reading: Reading) -> Machine:
         """A reader for parameters that come in pieces."""
         return ParameterReader(self._open, self._close, self.end, reading)
+
+    def grammar(self, call: CallRules) -> Node:
+        """A tag for each parameter of the schema, in its order."""
+        kinds = kinds_of({call.name: call.tool}, call.name)
+        opening = (f'{self._indent}{self._open} name="', '">')
+        return call.parameters(kinds, partial(self._opened, call), opening, f"{self._close}\n")
+
+    def _opened(self, call: CallRules, key: str) -> str:
+        return f"{self._indent}{self._open} name={call.spelled(attribute_text(key))}>"
 
 
 class _Tags(NamedTuple):

@@ -1,0 +1,20 @@
+"""Owns the group `turnscript export`: what a format is for other programs, one module a command."""
+
+from __future__ import annotations
+
+import click
+
+from turnscript.cli import export_grammar
+
+_EPILOG = """\b
+Example:
+  turnscript export grammar --format rwkv-universal --tools request.json --target kbnf
+"""
+
+
+@click.group(epilog=_EPILOG, short_help="Write a format for other programs.")
+def export() -> None:
+    """Write what a format is in the language of another program."""
+
+
+export_grammar.add(export)

@@ -1,0 +1,88 @@
+"""Owns what a payload shape is given to tell its calls as a grammar: one tool, its arguments, and how a text stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from turnscript.conversation import Tool
+from turnscript.grammar.nodes import Node, Reference, Repeat, Token, Without, chars, choice, sequence
+from turnscript.grammar.rules import STRING, VALUE, Rules
+from turnscript.grammar.schema import Member, Schema
+
+IDENTIFIER = Token(Repeat(chars("AZ", "az", "09", "_", "-"), 1, 64))
+"""An id that a model makes up."""
+KEY = Token(sequence(chars("AZ", "az", "_"), Repeat(chars("AZ", "az", "09", "_", "-"), 0, 63)))
+"""A key that no schema names."""
+NUMBER = Token(Repeat(chars("09"), 1, 4))
+
+
+class CallRules(Struct, frozen=True):
+    """A tool whose calls are to be told. `schema`: that of its arguments.
+
+    `protect`: how a text is written here, and `spelled` one in quotes inside a tag.
+    """
+
+    tool: Tool
+    name: str
+    rules: Rules
+    schema: Schema
+    path: str
+    protect: Callable[[str], str]
+    spelled: Callable[[str], str]
+
+    def lose_more(self) -> None:
+        """The schema allows members that it does not name, and only those that it names are told."""
+        self.rules.lose(f"{self.path}.additionalProperties", "a grammar tells only the parameters that have a name")
+
+    def parameters(
+        self,
+        kinds: Mapping[str, str],
+        opened: Callable[[str], str],
+        opening: tuple[str, str],
+        close: str,
+    ) -> Node:
+        """Arguments as tags, in the order of the schema. `kinds`: what is written as a text, and not as JSON.
+
+        `opened`: how the tag of a key begins, and `opening` what stands around a key that the schema does not name.
+        `close`: what ends a value.
+        """
+        members = self.schema.members()
+        if members is None or members.is_open:
+            key = sequence(opening[0], KEY, opening[1])
+            return Repeat(self.rules.add(self.rules.named(self.name, "any"), sequence(key, self._any(), close)))
+        if members.more is not None:
+            self.lose_more()
+        parts: list[Node] = []
+        for member in members.known:
+            name = self.rules.named(self.name, member.key)
+            rule = self.rules.add(name, sequence(opened(member.key), self._value(member, kinds, close), close))
+            parts.append(rule if member.required else Repeat(rule, 0, 1))
+        return sequence(*parts)
+
+    def _any(self) -> Reference:
+        return self.rules.shared(VALUE)
+
+    def _value(self, member: Member, kinds: Mapping[str, str], close: str) -> Node:
+        """A value: as JSON, or a string as its text, which ends where the closing begins."""
+        if kinds.get(member.key) != "string":
+            return self.schema.member(member)
+        words = _words(member.schema)
+        if words and self.rules.spend(len(words)):
+            return choice(*(sequence(self.protect(word)) for word in words))
+        self.schema.member(member)  # for what of it is lost
+        self.rules.shared(STRING)
+        return Without((close.strip(),))
+
+
+def _words(schema: Any) -> list[str]:
+    """The strings that a schema allows, if it lists them."""
+    if not isinstance(schema, dict):
+        return []
+    listed = [schema["const"]] if "const" in schema else schema.get("enum")
+    return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
+
+
+__all__ = ["IDENTIFIER", "KEY", "NUMBER", "CallRules", "Node"]

@@ -1,0 +1,285 @@
+"""Owns a format's grammars: what a model may write after a prompt, made of the table and of the schemas of tools.
+
+A turn of the model is the white space before its first words, maybe a thought, and then calls or an answer in JSON. All
+literals are the table's, so what is written by a grammar is what the parser of the same table reads. What a prompt has
+written of the turn already is taken off the front (`grammar.rest`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+
+from turnscript.conversation import Tool, ToolCall, ToolChoice, ToolResult
+from turnscript.engine.attributes import attribute_text
+from turnscript.engine.callrules import IDENTIFIER, CallRules
+from turnscript.engine.layout import Layout, Place, layout_of
+from turnscript.engine.names import name_line
+from turnscript.engine.states import Do, model_turn, states_of
+from turnscript.engine.table import Document
+from turnscript.errors import InvalidRequest, UnknownName, Unsupported
+from turnscript.grammar.nodes import (
+    EMPTY,
+    Ending,
+    Grammar,
+    Literal,
+    Node,
+    Repeat,
+    Token,
+    Without,
+    choice,
+    optional,
+    sequence,
+)
+from turnscript.grammar.rest import behind
+from turnscript.grammar.rules import OBJECT, Rules
+from turnscript.grammar.schema import Schema, read_schema
+from turnscript.jsontext import Json, plain
+from turnscript.losses import Loss
+
+
+class Constraint(Struct, frozen=True):
+    """A grammar of what a model may write, as its server reads it.
+
+    `notation`: that of `text`. `rules`: the same as values. `losses`: what of the schemas is not in it, and has to be
+    checked afterwards. `trigger`: the words with which calls begin, empty where those are a tool's name. `lazy`: the
+    model is free to write a text, and the grammar is for what it writes from the trigger on.
+    """
+
+    notation: str
+    text: str
+    rules: Grammar
+    losses: list[Loss]
+    trigger: str = ""
+    lazy: bool = False
+
+
+class Demand(Struct, frozen=True):
+    """What a turn of the model must be.
+
+    `tools`: calls of these, `several` of them if it likes; `answers`: or an answer that is JSON, valid under `shape`,
+    or any object where that is None. `lazy`: or a text; the grammar is for calls that it comes to.
+    """
+
+    tools: Sequence[Tool] = ()
+    several: bool = True
+    answers: bool = False
+    shape: Json | None = None
+    lazy: bool = False
+
+
+def calls_demanded(tools: Iterable[Tool], choice: ToolChoice | str, several: bool = True) -> Demand:
+    """Calls that a choice of tools leaves. Raises InvalidRequest where it leaves none, and UnknownName."""
+    made = ToolChoice(choice) if isinstance(choice, str) else choice
+    offered = {tool.name: tool for tool in tools if tool.name is not None}
+    if made.mode == "named":
+        if made.name not in offered:
+            raise UnknownName("tool", str(made.name), offered)
+        offered = {made.name: offered[made.name]}
+    elif made.mode == "allowed":
+        allowed = _listed(made.tools)
+        offered = {name: tool for name, tool in offered.items() if name in allowed}
+    elif made.mode not in ("auto", "required"):
+        if made.mode == "none":
+            raise InvalidRequest("a choice of no tool leaves nothing for a grammar to tell", path="$.tool_choice")
+        raise UnknownName("tool choice", made.mode, ("auto", "required", "named", "allowed"))
+    if not offered:
+        raise InvalidRequest("no tool is offered, so there is no call to tell", path="$.tools")
+    lazy = made.mode == "auto" or (made.mode == "allowed" and not made.required)
+    return Demand(tuple(offered.values()), several, lazy=lazy)
+
+
+def _listed(tools: Json | None) -> set[str]:
+    """The names in a list of allowed tools, which one API wraps in an object of its type's name."""
+    found: set[str] = set()
+    listed = plain(tools) if tools is not None else []
+    for one in listed if isinstance(listed, list) else ():
+        inner = one.get(one.get("type"), one) if isinstance(one, dict) else {}
+        name = inner.get("name") if isinstance(inner, dict) else None
+        found |= {name} if isinstance(name, str) else set()
+    return found
+
+
+class Told(Struct, frozen=True):
+    """A grammar, what of the schemas it does not tell, and the words with which its calls begin."""
+
+    grammar: Grammar
+    losses: list[Loss]
+    trigger: str = ""
+
+    lazy: bool = False
+
+    def written(self, notation: str, write: Callable[[Grammar], str]) -> Constraint:
+        """The same in a notation, by what writes it."""
+        return Constraint(notation, write(self.grammar), self.grammar, self.losses, self.trigger, self.lazy)
+
+
+def told(document: Document, demand: Demand) -> Told:
+    """The grammar of a turn from its first call, or its answer, on. Raises Unsupported where there is no place."""
+    made = _Turn(document, demand)
+    return made.told(made.rules.grammar(choice(*made.ways)))
+
+
+def told_behind(document: Document, demand: Demand, written: str, missing: str, thinks: bool) -> Told:
+    """The same for what follows a prompt that has `written` so much of the turn.
+
+    `missing`: white space that it has left out before that. `thinks`: it asks for a thought. Raises Unsupported where
+    no such turn begins so.
+    """
+    made = _Turn(document, demand)
+    rest = behind(made.whole(thoughts=thinks), written)
+    if rest is None and not thinks:  # what the prompt has written is itself a thought, such as an empty one
+        rest = behind(made.whole(thoughts=True), written)
+    if rest is None:
+        raise Unsupported("a grammar", "an answer that goes on from a text", "a text that was begun has no grammar")
+    if missing and not written:
+        rest = Grammar(sequence(optional(Literal(missing)), rest.start), rest.rules)
+    return made.told(rest)
+
+
+class _Turn:
+    """A turn while its rules are made."""
+
+    def __init__(self, document: Document, demand: Demand) -> None:
+        self._document, self._demand = document, demand
+        self._layout: Layout = layout_of(document)
+        self.rules = Rules()
+        self._kinds: list[str] = []
+        self._trigger = ""
+        self.ways = self._ways()
+
+    def told(self, grammar: Grammar) -> Told:
+        """What is known of a grammar of this turn."""
+        return Told(grammar, self.rules.losses, self._trigger, self._demand.lazy)
+
+    def whole(self, thoughts: bool) -> Grammar:
+        """The turn behind its opening, with a thought before it if there may be one."""
+        ways = list(self.ways)
+        for way, kind in zip(self.ways, self._kinds, strict=True) if thoughts else ():
+            ways += [sequence(thought, way) for thought in self._thought(kind)]
+        lead = self._layout.places[self._document.generation.kind].lead
+        return self.rules.grammar(sequence(optional(Literal(lead)) if lead else EMPTY, choice(*ways)))
+
+    def _ways(self) -> list[Node]:
+        """What the turn may be: calls, an answer."""
+        found = []
+        if self._demand.tools:
+            found.append(self._calls())
+            self._kinds.append(ToolCall.kind)
+        if self._demand.answers:
+            found.append(self._answer())
+            self._kinds.append(self._document.generation.kind)
+        if not found:
+            raise InvalidRequest("there is nothing to tell in a grammar: no tool, and no shape of an answer")
+        self.rules.settle()
+        return found
+
+    def _answer(self) -> Node:
+        """An answer that is JSON. Nothing stands behind it: the model ends its turn."""
+        place = self._layout.places[self._document.generation.kind]
+        schema = read_schema(self._demand.shape, self.rules, "$.schema")
+        protect = place.escape.apply
+        value = (
+            Schema(self.rules, schema, "answer", "$.schema", protect).value()
+            if isinstance(schema, dict)
+            else self.rules.shared(OBJECT)
+        )
+        return sequence(f"{place.open}{place.head_end}", value)
+
+    def _calls(self) -> Node:
+        """Calls, and what holds them together and apart."""
+        place = self._layout.places.get(ToolCall.kind)
+        if place is None:
+            raise Unsupported("a grammar of calls", "a format that has no place for calls")
+        last = self._ends_all(place)
+        calls = [self._call(place, tool, index, last) for index, tool in enumerate(self._demand.tools)]
+        call = self.rules.add("call", choice(*calls))
+        group, between = place.segment.group, self._link(ToolCall.kind, ToolCall.kind)
+        several = self._demand.several and between is not None and not last
+        opening = group.open if group else place.open or place.body.begins
+        self._trigger = "" if place.segment.named else opening.strip()
+        if group is not None:
+            inner: Node = call
+            if several:
+                inner = sequence(call, Repeat(sequence(between or "", call))) if between else Repeat(call, 1)
+            return sequence(group.open, inner, group.close)
+        return sequence(call, Repeat(sequence(between or "", call)), self._ending(place)) if several else call
+
+    def _call(self, place: Place, tool: Tool, index: int, last: bool) -> Node:
+        """One call of a tool."""
+        name, path = str(tool.name), f"$.tools[{index}].parameters"
+        protect = place.escape.apply
+        schema = Schema(self.rules, read_schema(tool.parameters, self.rules, path), name, path, protect)
+        call = CallRules(tool, name, self.rules, schema, path, protect, place.escape.spelled)
+        payload = place.body.grammar(call)
+        if payload is None:
+            raise Unsupported("a grammar of calls", "a format whose calls are told by no rules")
+        close: Node = Ending(place.close) if last else Literal(place.close)
+        return self.rules.add(self.rules.named(name, "call"), sequence(*_head(place, name), payload, close))
+
+    def _ends_all(self, place: Place) -> bool:
+        """Whether the closing of a call is a string at which a model stops, so that it may be left out at the end."""
+        generation = self._document.generation
+        stops = {stop.strip() for stop in (*generation.stops, *generation.stops_with_tools)}
+        return bool(place.close.strip()) and place.close.strip() in stops and place.segment.group is None
+
+    def _ending(self, place: Place) -> Node:
+        """What a model may write behind its last call: what ends the turn, or what begins the next one."""
+        if place.turn.close.strip():
+            return Ending(place.turn.close.rstrip())
+        result = self._layout.places.get(ToolResult.kind)
+        if result is None:
+            return EMPTY
+        opening = result.turn.open if place.turn.speaks else result.open
+        return Ending(f"{self._document.separator}{opening}".rstrip()) if opening else EMPTY
+
+    def _link(self, before: str, after: str) -> str | None:
+        """What a model writes between two of its segments; None where nothing can follow."""
+        document, turn = self._document, self._layout.places[after].turn
+        joint = {**document.also_joined, **document.joints}.get((before, after))
+        if joint is not None and turn.speaks:
+            return joint
+        if not turn.speaks or turn.several:
+            return f"{turn.close}{document.separator}{turn.open}{turn.lead}"
+        return None
+
+    def _thought(self, kind: str) -> list[Node]:
+        """A thought before something of a kind, with what joins the two; nothing where none may stand there."""
+        place = self._layout.places.get(self._document.generation.thinking_kind)
+        link = None if place is None else self._link(place.kind, kind)
+        if place is None or link is None or place.kind == kind:
+            return []
+        text = Without(_within(self._document, place))
+        return [sequence(f"{place.open}{place.head_end}", text, f"{place.close.strip()}{link}")]
+
+
+def _head(place: Place, name: str) -> Iterable[Node | str]:
+    """The opening of a call: the tool's name where it says that, and an id that the model may give it."""
+    segment = place.segment
+    yield f"{name_line(name)}\n{place.open}" if segment.named else place.open
+    for attribute in segment.attributes_shown:
+        if attribute.path == "name":
+            yield f" {attribute.key}={place.escape.spelled(attribute_text(name))}"
+        elif attribute.path == "id":
+            yield optional(Token(sequence(f' {attribute.key}="', IDENTIFIER.node, '"')))
+    yield place.head_end
+
+
+def _apart(literal: str, close: str) -> str:
+    """A literal without what the closing begins with: a thought that ends in the rest of it would make it whole."""
+    size = next((size for size in range(len(close), 0, -1) if literal.endswith(close[:size])), 0)
+    return literal[: len(literal) - size]
+
+
+def _within(document: Document, place: Place) -> tuple[str, ...]:
+    """What no thought may hold, because something else begins there."""
+    actions = states_of(document, model_turn(document), False).text(place).scanner.actions
+    close = place.close.strip()
+    known = (one for one, action in actions.items() if action.do not in (Do.AGAIN, Do.NEXT))
+    found = sorted((one if one.endswith(close) else _apart(one, close) for one in known), key=len)
+    shortest: list[str] = []
+    for literal in found:
+        if not any(one in literal for one in shortest):
+            shortest.append(literal)
+    return tuple(shortest)

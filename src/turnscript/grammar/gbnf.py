@@ -1,0 +1,143 @@
+r"""Owns GBNF, the notation of llama.cpp: `root ::= "a" [b-z]{0,20} rule?`.
+
+Spec: grammars/README.md of the llama.cpp project. Quirks: names have dashes and no underscores, and the first rule is
+called `root`. There are no texts without a string, so rules spell out the automaton that reads those. A text may end
+wherever `root` can, with the model's own token for that.
+"""
+
+from __future__ import annotations
+
+from turnscript.grammar.automaton import letters_of, moves, states_of
+from turnscript.grammar.nodes import (
+    Chars,
+    Choice,
+    Ending,
+    Grammar,
+    Literal,
+    Node,
+    Reference,
+    Repeat,
+    Sequence,
+    Token,
+    Without,
+    children,
+)
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_IN_CLASS = _ESCAPES | {'"': '"', "]": "\\]", "[": "\\[", "^": "\\x5E", "-": "\\x2D"}
+
+
+def write(grammar: Grammar) -> str:
+    """The grammar in this notation."""
+    return _Writer(grammar).text()
+
+
+class _Writer:
+    def __init__(self, grammar: Grammar) -> None:
+        self._grammar = grammar
+        self._raw: dict[tuple[str, ...], str] = {}
+        for node in (grammar.start, *grammar.rules.values()):
+            self._find_raw(node)
+
+    def text(self) -> str:
+        rules = {name: f"{_name(name)} ::= {self._options(node)}" for name, node in self._grammar.rules.items()}
+        shared = [rules.pop(name) for name in list(rules) if not name[-1].isdigit() and name != "call"]
+        raw = [line for stops, name in self._raw.items() for line in _states(stops, name)]
+        return "\n".join([f"root ::= {self._options(self._grammar.start)}", *shared, *raw, *rules.values(), ""])
+
+    def _find_raw(self, node: Node) -> None:
+        if isinstance(node, Without) and node.stops not in self._raw:
+            self._raw[node.stops] = f"raw{len(self._raw) + 1}" if self._raw else "raw"
+        for child in children(node):
+            self._find_raw(child)
+
+    def _options(self, node: Node) -> str:
+        """A node where nothing stands beside it."""
+        if isinstance(node, Token):
+            return self._options(node.node)
+        if isinstance(node, Choice):
+            return " | ".join([self._row(option) for option in node.options])
+        return self._row(node)
+
+    def _row(self, node: Node) -> str:
+        """A node that is one of several, or stands alone."""
+        if isinstance(node, Token):
+            node = node.node
+        if isinstance(node, Sequence):
+            return " ".join([self._one(part) for part in node.parts]) or '""'
+        return self._one(node)
+
+    def _one(self, node: Node) -> str:
+        """A node beside others."""
+        if isinstance(node, Literal):
+            return _quoted(node.text)
+        if isinstance(node, Reference):
+            return _name(node.name)
+        if isinstance(node, Chars):
+            return _class(node)
+        if isinstance(node, Without):
+            return f"{self._raw[node.stops]}-{states_of(node.stops)[node.begun]}"
+        if isinstance(node, Token) and not isinstance(node.node, Choice | Sequence):
+            return self._one(node.node)
+        if isinstance(node, Ending):
+            return f"{_quoted(node.text)}?"
+        if isinstance(node, Repeat):
+            return f"{self._single(node.node)}{_times(node)}"
+        return f"({self._options(node)})"
+
+    def _single(self, node: Node) -> str:
+        """A node that something behind it is said of."""
+        return f"({self._one(node)})" if isinstance(node, Repeat | Ending) else self._one(node)
+
+
+def _states(stops: tuple[str, ...], name: str) -> list[str]:
+    """A rule for each state. Letters stand alone where there is one string, and together where there are several."""
+    states, letters = states_of(stops), letters_of(stops)
+    lines = []
+    for state, number in states.items():
+        led = list(moves(stops, state))
+        if len(stops) == 1:
+            groups = [("", letters), *((states[to], [letter]) for letter, to in led)]
+        else:
+            known = {letter for letter, to in led if not to}
+            groups = [("", [one for one in letters if one not in known])]
+            ends = dict.fromkeys(to for _, to in led if to)
+            groups += [(states[end], [letter for letter, to in led if to == end]) for end in ends]
+        (_, outside), *inside = groups
+        steps = [f"[^{''.join(map(_in_class, outside))}] {name}-0"] if outside else [f"[^\\x00] {name}-0"]
+        steps += [f"[{''.join(map(_in_class, group))}] {name}-{number_}" for number_, group in inside]
+        lines.append(f'{name}-{number} ::= "" | {" | ".join(steps)}')
+    return lines
+
+
+def _name(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _times(node: Repeat) -> str:
+    least, most = node.least, node.most
+    if (least, most) in _SHORT:
+        return _SHORT[least, most]
+    return f"{{{least}}}" if least == most else f"{{{least},{'' if most is None else most}}}"
+
+
+_SHORT = {(0, None): "*", (1, None): "+", (0, 1): "?"}
+
+
+def _quoted(text: str) -> str:
+    return '"' + "".join([_ESCAPES.get(char, char) if char >= " " else _control(char) for char in text]) + '"'
+
+
+def _class(node: Chars) -> str:
+    shown = [_in_class(low) if low == high else f"{_in_class(low)}-{_in_class(high)}" for low, high in node.ranges]
+    if shown and shown[-1] == _IN_CLASS["-"]:
+        shown[-1] = "-"  # the last one is no range
+    return f"[{'^' if node.negated else ''}{''.join(shown)}]"
+
+
+def _in_class(char: str) -> str:
+    return _IN_CLASS.get(char) or (_control(char) if char < " " else char)
+
+
+def _control(char: str) -> str:
+    return _ESCAPES.get(char) or f"\\x{ord(char):02X}"

@@ -1,0 +1,122 @@
+"""Owns what is left of a grammar behind the beginning of a text: what a model may write where a prompt wrote that.
+
+The beginning is read as a machine with stacks reads it: each stack is a row of nodes that must follow, and where a node
+leaves a choice there is a stack for each. So the same stacks tell whether a whole text is one of a grammar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from turnscript.grammar.automaton import after
+from turnscript.grammar.nodes import (
+    Chars,
+    Choice,
+    Ending,
+    Grammar,
+    Literal,
+    Node,
+    Reference,
+    Repeat,
+    Sequence,
+    Token,
+    Without,
+    choice,
+    pruned,
+    sequence,
+)
+
+Stack = tuple[Node, ...]
+
+
+def behind(grammar: Grammar, text: str) -> Grammar | None:
+    """The grammar of what follows `text`; None where no text of the grammar begins so."""
+    if not text:
+        return grammar
+    stacks = list(stacks_behind(grammar, text))
+    if not stacks:
+        return None
+    return pruned(Grammar(choice(*(sequence(*stack) for stack in stacks)), grammar.rules))
+
+
+def matches(grammar: Grammar, text: str) -> bool:
+    """Whether a text is one of the grammar."""
+    return any(_may_end(grammar, stack) for stack in stacks_behind(grammar, text))
+
+
+def stacks_behind(grammar: Grammar, text: str) -> Iterator[Stack]:
+    """What may follow the beginning of a text, one stack for each way to read it."""
+    seen: set[tuple[int, Stack]] = set()
+    waiting: list[tuple[int, Stack]] = [(0, (grammar.start,))]
+    while waiting:
+        state = waiting.pop()
+        if state in seen:
+            continue
+        seen.add(state)
+        at, stack = state
+        if at == len(text):
+            yield stack
+        elif stack:
+            waiting += _steps(grammar, text, at, stack)
+
+
+def _steps(grammar: Grammar, text: str, at: int, stack: Stack) -> Iterator[tuple[int, Stack]]:
+    """What the first node of a stack makes of the text at a place, which is not its end."""
+    node, rest = stack[0], stack[1:]
+    if isinstance(node, Literal):
+        size = min(len(node.text), len(text) - at)
+        if text.startswith(node.text[:size], at):
+            left: Stack = (Literal(node.text[size:]),) if size < len(node.text) else ()
+            yield at + size, (*left, *rest)
+    elif isinstance(node, Chars):
+        if node.holds(text[at]):
+            yield at + 1, rest
+    elif isinstance(node, Without):
+        yield at, rest
+        begun = after(node.stops, node.begun, text[at])
+        if begun is not None:
+            yield at + 1, (Without(node.stops, begun), *rest)
+    else:
+        for opened in _opened(grammar, node):
+            yield at, (*opened, *rest)
+
+
+def _opened(grammar: Grammar, node: Node) -> Iterator[Stack]:
+    """The rows of nodes that a node stands for."""
+    if isinstance(node, Sequence):
+        yield node.parts
+    elif isinstance(node, Choice):
+        yield from ((option,) for option in node.options)
+    elif isinstance(node, Reference):
+        yield (grammar.rules[node.name],)
+    elif isinstance(node, Token):
+        yield (node.node,)
+    elif isinstance(node, Ending):
+        yield ()
+        yield (Literal(node.text),)
+    elif isinstance(node, Repeat):
+        if not node.least:
+            yield ()
+        if node.most != 0:
+            most = None if node.most is None else node.most - 1
+            more = Repeat(node.node, max(node.least - 1, 0), most)
+            yield (node.node,) if most == 0 else (node.node, more)
+
+
+def _may_end(grammar: Grammar, stack: Stack) -> bool:
+    """Whether all that is left may be empty."""
+    seen: set[Stack] = set()
+    waiting = [stack]
+    while waiting:
+        one = waiting.pop()
+        if not one:
+            return True
+        if one in seen:
+            continue
+        seen.add(one)
+        node, rest = one[0], one[1:]
+        if isinstance(node, Without):
+            waiting.append(rest)
+        elif not isinstance(node, Chars | Literal) or node == Literal(""):
+            waiting += ((*opened, *rest) for opened in ([()] if node == Literal("") else _opened(grammar, node)))
+    return False

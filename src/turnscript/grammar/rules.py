@@ -1,0 +1,196 @@
+"""Owns rules while they are made: their names, the ones that all grammars share, and how many there may be."""
+
+from __future__ import annotations
+
+import re
+
+from turnscript.grammar.nodes import (
+    EMPTY,
+    Choice,
+    Grammar,
+    Literal,
+    Node,
+    Reference,
+    Repeat,
+    Sequence,
+    Token,
+    chars,
+    choice,
+    optional,
+    references,
+    sequence,
+)
+from turnscript.losses import Loss
+
+MOST_NODES = 20_000
+"""How much of schemas is told in one grammar. What is beyond is any JSON, and a loss: clients choose the schemas."""
+_MOST_LOSSES = 100
+_LONGEST_NAME = 40
+
+_DIGIT = chars("09")
+_HEX = chars("09", "af", "AF")
+_INTEGER = sequence(optional(Literal("-")), choice(Literal("0"), sequence(chars("19"), Repeat(_DIGIT, 0, 15))))
+_NUMBER = sequence(
+    _INTEGER,
+    optional(sequence(".", Repeat(_DIGIT, 1, 16))),
+    optional(sequence(chars("e", "E"), optional(chars("+", "-")), Repeat(_DIGIT, 1, 2))),
+)
+_ESCAPED = choice(chars(*'"\\/bfnrt'), sequence("u", Repeat(_HEX, 4, 4)))
+PLAIN_CHAR = chars('"', "\\", "\x00\x1f", negated=True)
+"""A character that stands for itself in a string of JSON."""
+_STRING = sequence('"', Repeat(choice(PLAIN_CHAR, sequence("\\", _ESCAPED))), '"')
+
+WS, STRING, INTEGER, NUMBER = Reference("ws"), Reference("string"), Reference("integer"), Reference("number")
+BOOLEAN, NULL, VALUE = Reference("boolean"), Reference("null"), Reference("value")
+OBJECT, ARRAY = Reference("object"), Reference("array")
+COMMA = sequence(WS, ",", WS)
+_MEMBER = sequence(STRING, WS, ":", WS, VALUE)
+
+_SHARED: dict[str, Node] = {
+    "ws": Token(Repeat(chars(" ", "\t", "\n"), 0, 20)),
+    "string": Token(_STRING),
+    "integer": Token(_INTEGER),
+    "number": Token(_NUMBER),
+    "boolean": choice(Literal("true"), Literal("false")),
+    "null": Literal("null"),
+    "value": choice(STRING, NUMBER, BOOLEAN, NULL, OBJECT, ARRAY),
+    "object": sequence("{", WS, optional(sequence(_MEMBER, Repeat(sequence(COMMA, _MEMBER)), WS)), "}"),
+    "array": sequence("[", WS, optional(sequence(VALUE, Repeat(sequence(COMMA, VALUE)), WS)), "]"),
+}
+"""JSON, in the order in which it is written."""
+
+
+class Rules:
+    """The rules of one grammar. `losses`: what of the schemas is not in it."""
+
+    def __init__(self) -> None:
+        self.losses: list[Loss] = []
+        self.spent = 0
+        self._rules: dict[str, Node] = {}
+        self._shared: set[str] = {"ws"}
+        self._named = 0
+
+    def named(self, *words: str) -> str:
+        """A name of its own for a rule: letters, digits and underscores, a letter first."""
+        self._named += 1
+        said = re.sub(r"[^A-Za-z0-9_]", "_", "_".join(word[:_LONGEST_NAME] for word in words))
+        return f"{said if said[:1].isalpha() else f'r{said}'}_{self._named}"
+
+    def add(self, name: str, node: Node) -> Reference:
+        """A rule of this name."""
+        self._rules[name] = node
+        return Reference(name)
+
+    def rule(self, name: str) -> Node | None:
+        """The rule of a name, None where there is none yet."""
+        return self._rules.get(name)
+
+    def shared(self, reference: Reference) -> Reference:
+        """A rule of JSON, with all that it needs."""
+        if reference.name not in self._shared:
+            self._shared.add(reference.name)
+            for name in references(_SHARED[reference.name]):
+                self.shared(Reference(name))
+        return reference
+
+    def spend(self, count: int = 1) -> bool:
+        """Whether there is room for so many more nodes."""
+        self.spent += count
+        return self.spent <= MOST_NODES
+
+    def lose(self, path: str, detail: str) -> None:
+        """Something of a schema is not in the grammar. Far down a list of them, nobody reads on."""
+        if len(self.losses) < _MOST_LOSSES:
+            self.losses.append(Loss(path, "approximated", detail))
+
+    def grammar(self, start: Node) -> Grammar:
+        """The grammar."""
+        shared = {name: node for name, node in _SHARED.items() if name in self._shared}
+        return Grammar(start, {**shared, **self._rules})
+
+    def settle(self) -> None:
+        """Replace rules of which no text ever comes to its end, such as an object that must hold itself."""
+        ended = set(_SHARED)
+        waiting = list(self._rules.items())
+        for _ in range(_MOST_ROUNDS):
+            left = [(name, node) for name, node in waiting if not _ends(node, ended)]
+            ended |= {name for name, _ in waiting} - {name for name, _ in left}
+            if not left or len(left) == len(waiting):
+                waiting = left
+                break
+            waiting = left
+        for name in [*(name for name, _ in waiting), *self._circular()]:
+            self._rules[name] = self.shared(VALUE)
+            self.lose("$", f"a schema that leads back to itself before anything is said; any value is taken ({name})")
+
+    def _circular(self) -> list[str]:
+        """The rules that begin with themselves, which no reader from the left can follow."""
+        first = {name: [one for one in _beginnings(node) if one in self._rules] for name, node in self._rules.items()}
+        found, done = [], set[str]()
+        for root in first:
+            path: dict[str, list[str]] = {}
+            waiting = [root]
+            while waiting:
+                name = waiting[-1]
+                if name not in path and name not in done:
+                    path[name] = list(first[name])
+                left = path.get(name)
+                if not left:
+                    waiting.pop()
+                    path.pop(name, None)
+                    done.add(name)
+                elif (follower := left.pop()) in path:
+                    found.append(follower)
+                elif follower not in done:
+                    waiting.append(follower)
+        return found
+
+
+_MOST_ROUNDS = 64
+
+
+def _beginnings(node: Node) -> list[str]:
+    """The rules that a node may begin with."""
+    if isinstance(node, Reference):
+        return [node.name]
+    if isinstance(node, Choice):
+        return [name for option in node.options for name in _beginnings(option)]
+    if isinstance(node, Repeat):
+        return _beginnings(node.node)
+    found: list[str] = []
+    for part in node.parts if isinstance(node, Sequence) else ():
+        found += _beginnings(part)
+        if not (part == WS or (isinstance(part, Repeat) and not part.least)):
+            break
+    return found
+
+
+def _ends(node: Node, ended: set[str]) -> bool:
+    """Whether a text of a node can come to its end, if those of the rules `ended` can."""
+    if isinstance(node, Reference):
+        return node.name in ended
+    if isinstance(node, Sequence):
+        return all(_ends(part, ended) for part in node.parts)
+    if isinstance(node, Choice):
+        return any(_ends(option, ended) for option in node.options)
+    return True if not isinstance(node, Repeat) or not node.least else _ends(node.node, ended)
+
+
+def separated(rules: Rules, members: list[tuple[Node, bool]], comma: Node, name: str, more: Node = EMPTY) -> Node:
+    """Members in their order with a comma between them, the required ones always. `more`: others behind them.
+
+    Where nothing is required, a row may begin at any of them: there is a rule for each, which goes on at the next.
+    """
+    first = next((at for at, (_, required) in enumerate(members) if required), None)
+    if first is not None:
+        parts = [optional(sequence(member, comma)) for member, _ in members[:first]]
+        parts.append(members[first][0])
+        for member, required in members[first + 1 :]:
+            parts.append(sequence(comma, member) if required else optional(sequence(comma, member)))
+        return sequence(*parts, *([Repeat(sequence(comma, more))] if more != EMPTY else []))
+    row = sequence(more, Repeat(sequence(comma, more))) if more != EMPTY else EMPTY
+    for member, _ in reversed(members):
+        if row != EMPTY and not isinstance(row, Reference):
+            row = rules.add(rules.named(name, "row"), row)
+        row = member if row == EMPTY else choice(sequence(member, optional(sequence(comma, row))), row)
+    return optional(row)

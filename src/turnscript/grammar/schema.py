@@ -1,0 +1,425 @@
+"""Owns JSON Schemas as rules: the JSON texts that are valid under a schema, as far as rules can tell that.
+
+What they cannot tell, such as a pattern or a range of numbers, is a loss, and is left to whoever checks the value
+afterwards. The rules are no longer than the schema is: what is said once is one rule, and what would grow beyond
+`MOST_NODES` is any value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from turnscript.grammar.keys import other_keys
+from turnscript.grammar.nodes import (
+    EMPTY,
+    Choice,
+    Literal,
+    Node,
+    Reference,
+    Repeat,
+    Sequence,
+    choice,
+    optional,
+    sequence,
+)
+from turnscript.grammar.rules import (
+    ARRAY,
+    BOOLEAN,
+    COMMA,
+    INTEGER,
+    NULL,
+    NUMBER,
+    OBJECT,
+    STRING,
+    VALUE,
+    WS,
+    Rules,
+    separated,
+)
+from turnscript.jsontext import Json
+
+MOST_TIMES = 100
+"""How far items are counted."""
+_DEEPEST = 48
+_MOST_ALIKE = 32
+_WORDS: Mapping[str, Reference] = {
+    "string": STRING,
+    "integer": INTEGER,
+    "number": NUMBER,
+    "boolean": BOOLEAN,
+    "null": NULL,
+}
+_UNTOLD = (
+    *("pattern", "format", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+    *("multipleOf", "uniqueItems", "contains", "prefixItems", "patternProperties", "propertyNames", "minProperties"),
+    *("maxProperties", "dependentRequired", "dependentSchemas", "dependencies", "if", "not", "unevaluatedProperties"),
+    *("unevaluatedItems", "additionalItems", "$dynamicRef", "$recursiveRef"),
+)
+_SHAPING = frozenset({"type", "properties", "required", "items", "enum", "const", "additionalProperties", "$ref"})
+
+
+class Member(Struct, frozen=True):
+    """One member that an object may have: its schema, and where that stands."""
+
+    key: str
+    schema: Any
+    required: bool
+    path: str
+
+
+class Members(Struct, frozen=True):
+    """What an object may hold. `more`: the schema of other members; None where there are none."""
+
+    known: list[Member]
+    more: Any | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there may be any, and the schema names none."""
+        return not self.known and self.more is not None
+
+
+def read_schema(data: Json | None, rules: Rules, path: str) -> Any:
+    """A schema as Python has it; None where there is none, or one that nobody can read."""
+    if data is None:
+        return None
+    try:
+        return json.loads(bytes(data))
+    except (ValueError, RecursionError):
+        rules.lose(path, "it has too many levels, or is no JSON")
+        return None
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON on one line, without spaces."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text if text.isprintable() else json.dumps(value, separators=(",", ":"))
+
+
+class Schema:
+    """The rules of one schema. `name`: what its rules are called after; `path`: where it stands. `protect`: how a text
+    of the schema is written in the place for which the rules are.
+    """
+
+    def __init__(self, rules: Rules, schema: Any, name: str, path: str, protect: Callable[[str], str] = str) -> None:
+        self._rules, self._root, self._name, self._path, self._protect = rules, schema, name, path, protect
+        self._referred: dict[str, Reference] = {}
+        self._open: frozenset[str] = frozenset()  # rules that nothing stands before yet: none of them may begin there
+        self._deep = self._merging = 0
+
+    def value(self) -> Node:
+        """The JSON texts of the schema."""
+        return self.node(self._root, self._path)
+
+    def arguments(self) -> Node:
+        """The same for the arguments of a call, which are an object whatever their schema says."""
+        members = self.members()
+        if members is None:
+            node = self.node(self._root, self._path) if _is_alternative(self._root) else self._rules.shared(OBJECT)
+            return node if isinstance(node, Reference) and node == OBJECT else self._objects_only(node)
+        name = self._rules.named(self._name, "args")
+        return self._rules.add(name, self._object(members, self._name))
+
+    def _objects_only(self, node: Node) -> Node:
+        return node if _begins_object(self._rules, node, 0) else self._rules.shared(OBJECT)
+
+    def members(self) -> Members | None:
+        """The members of the schema, None where it says nothing of them."""
+        schema, path = self._resolved(self._root, self._path)
+        return self._members_of(schema, path) if isinstance(schema, dict) and _is_object(schema) else None
+
+    def member(self, member: Member) -> Node:
+        """The JSON texts of one member's value."""
+        return self._inside(member.schema, member.path)
+
+    def node(self, schema: Any, path: str) -> Node:
+        """The JSON texts of a schema."""
+        if not isinstance(schema, dict) or not self._rules.spend() or self._deep > _DEEPEST:
+            if schema is False:
+                self._rules.lose(path, "nothing is valid here, and any value is taken")
+            elif isinstance(schema, dict):
+                self._rules.lose(path, "too large or too deep for a grammar; any value is taken")
+            return self._rules.shared(VALUE)
+        self._deep += 1
+        try:
+            return self._told(schema, path)
+        finally:
+            self._deep -= 1
+
+    def _told(self, schema: dict[str, Any], path: str) -> Node:
+        for word in _UNTOLD:
+            if word in schema and schema[word] not in (None, {}):
+                self._rules.lose(f"{path}.{word}", "a grammar does not tell it")
+        if isinstance(schema.get("$ref"), str):
+            return self._reference(schema["$ref"], path)
+        if "const" in schema:
+            return self._words([schema["const"]], schema, path)
+        if isinstance(schema.get("enum"), list) and schema["enum"]:
+            return self._words(schema["enum"], schema, path)
+        for word in ("anyOf", "oneOf"):
+            if isinstance(schema.get(word), list) and schema[word]:
+                return self._alternatives(schema, word, path)
+        if isinstance(schema.get("allOf"), list) and schema["allOf"]:
+            return self.node(self._merged(schema, path), path)
+        return self._typed(schema, path)
+
+    def _typed(self, schema: dict[str, Any], path: str) -> Node:
+        type_ = schema.get("type")
+        if isinstance(type_, list):
+            options = [self._typed({**schema, "type": one}, path) for one in type_[:_MOST_TYPES]]
+            return choice(*options) if options else self._rules.shared(VALUE)
+        if isinstance(type_, str) and type_ in _WORDS:
+            return self._rules.shared(_WORDS[type_])
+        if type_ == "object" or (type_ is None and _is_object(schema)):
+            members = self._members_of(schema, path) if _is_object(schema) else None
+            if members is None:
+                return self._rules.shared(OBJECT)
+            name = self._rules.named(self._name, "object")
+            return self._rules.add(name, self._object(members, self._name))
+        if type_ == "array" or (type_ is None and "items" in schema):
+            return self._array(schema, path)
+        if type_ is not None:
+            self._rules.lose(f"{path}.type", f"{type_!r} is no type that is known here; any value is taken")
+        return self._rules.shared(VALUE)
+
+    def _words(self, values: list[Any], schema: dict[str, Any], path: str) -> Node:
+        """Values as they stand in the schema, those of its type."""
+        fitting = [one for one in values if _is_of(one, schema.get("type"))]
+        if not fitting or not self._rules.spend(len(fitting)):
+            self._rules.lose(path, "the values that are allowed are too many for a grammar, or none")
+            return self._rules.shared(VALUE)
+        return choice(*(Literal(self._protect(json_text(one))) for one in fitting))
+
+    def _alternatives(self, schema: dict[str, Any], word: str, path: str) -> Node:
+        beside = (_SHAPING | {"anyOf", "oneOf", "allOf"}) - {word, "type"}
+        if beside & schema.keys():
+            self._rules.lose(f"{path}.{word}", "a grammar does not tell alternatives beside other demands")
+            return self._typed(schema, path) if "allOf" not in schema else self.node(_less(schema, word), path)
+        if word == "oneOf" and len(schema[word]) > 1:
+            self._rules.lose(f"{path}.{word}", "a value may be valid under more than one")
+        options = []
+        for index, one in enumerate(schema[word]):
+            if isinstance(one, dict) and "type" in schema and not _SHAPING & one.keys():
+                one = {**one, "type": schema["type"]}  # noqa: PLW2901
+            option = self._option(one, f"{path}.{word}[{index}]")
+            if option is not None:
+                options.append(option)
+        return choice(*options) if options else self._rules.shared(VALUE)
+
+    def _option(self, schema: Any, path: str) -> Node | None:
+        """An alternative; None for one that is the whole once more, which adds nothing."""
+        if isinstance(schema, dict) and isinstance(schema.get("$ref"), str) and schema["$ref"] in self._open:
+            return None
+        return self.node(schema, path)
+
+    def _reference(self, pointer: str, path: str) -> Node:
+        """A schema that stands elsewhere: one rule, wherever it is referred to."""
+        known = self._referred.get(pointer)
+        if pointer in self._open:
+            self._rules.lose(path, f"{pointer!r} leads back to itself; any value is taken")
+            return self._rules.shared(VALUE)
+        if known is not None:
+            return known
+        target = self._find(pointer)
+        if target is None:
+            self._rules.lose(path, f"{pointer!r} leads nowhere in this schema; any value is taken")
+            return self._rules.shared(VALUE)
+        name = self._rules.named(self._name, pointer.rpartition("/")[2].lstrip("#") or "whole")
+        self._referred[pointer] = Reference(name)
+        before, self._open = self._open, self._open | {pointer}
+        node = self.node(target[0], f"{self._path}{pointer.replace('/', '.')[1:]}")
+        self._open = before
+        return self._rules.add(name, node)
+
+    def _find(self, pointer: str) -> tuple[Any] | None:
+        if not pointer.startswith("#") or pointer[1:2] not in ("", "/"):
+            return None
+        found = self._root
+        for step in pointer.split("/")[1:]:
+            key = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(found, dict) and key in found:
+                found = found[key]
+            elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+                found = found[int(key)]
+            else:
+                return None
+        return (found,)
+
+    def _resolved(self, schema: Any, path: str) -> tuple[Any, str]:
+        """A schema with what it only refers to, or is merged of, in its place."""
+        for _ in range(_MOST_ALIKE):
+            if not isinstance(schema, dict):
+                break
+            if isinstance(schema.get("$ref"), str):
+                found = self._find(schema["$ref"])
+                if found is None:
+                    break
+                schema = found[0]
+            elif isinstance(schema.get("allOf"), list) and schema["allOf"]:
+                schema = self._merged(schema, path)
+            else:
+                break
+        return schema, path
+
+    def _merged(self, schema: dict[str, Any], path: str) -> dict[str, Any]:
+        """One schema for what must be valid under several: their members together."""
+        merged = {key: value for key, value in schema.items() if key != "allOf"}
+        if self._merging == _MOST_MERGED:
+            self._rules.lose(f"{path}.allOf", "it leads back to itself, or too far")
+            return merged
+        self._merging += 1
+        for index, one in enumerate(schema["allOf"]):
+            part, _ = self._resolved(one, path)
+            if not isinstance(part, dict) or not self._rules.spend(1 + len(part.get("properties") or ())):
+                self._rules.lose(f"{path}.allOf[{index}]", "too much for a grammar")
+                continue
+            for key, value in part.items():
+                mine = merged.get(key)
+                if key == "properties" and isinstance(mine, dict) and isinstance(value, dict):
+                    merged[key] = {**mine, **value}
+                elif key == "required" and isinstance(mine, list) and isinstance(value, list):
+                    merged[key] = [*mine, *value]
+                elif key not in merged:
+                    merged[key] = value
+                elif mine != value and key not in _REMARKS:
+                    self._rules.lose(f"{path}.allOf[{index}].{key}", "a grammar tells one of several demands alone")
+        self._merging -= 1
+        return merged
+
+    def _members_of(self, schema: dict[str, Any], path: str) -> Members:
+        properties = schema.get("properties")
+        properties = properties if isinstance(properties, dict) else {}
+        required = [one for one in schema.get("required") or () if isinstance(one, str)] if _lists(schema) else []
+        demanded = frozenset(required)
+        known = [Member(key, value, key in demanded, f"{path}.properties.{key}") for key, value in properties.items()]
+        known += [Member(key, True, True, path) for key in dict.fromkeys(required) if key not in properties]
+        more = schema.get("additionalProperties")
+        if more is None and not known:
+            more = True
+        return Members(known, None if more is None or more is False else more)
+
+    def _object(self, members: Members, name: str) -> Node:
+        """An object: the members that the schema names in their order, then others if it allows them."""
+        rows: list[tuple[Node, bool]] = []
+        for member in members.known:
+            if not self._rules.spend():
+                self._rules.lose(member.path, "too large for a grammar")
+                if member.required:
+                    return self._rules.shared(OBJECT)
+                continue
+            label = self._rules.named(name, member.key, "kv")
+            key = self._protect(json_text(member.key))
+            node = sequence(key, WS, ":", WS, self._inside(member.schema, member.path))
+            rows.append((self._rules.add(label, node), member.required))
+        row = separated(self._rules, rows, COMMA, name, self._more(members, name))
+        return sequence("{", WS, row, WS, "}") if row != EMPTY else sequence("{", WS, "}")
+
+    def _more(self, members: Members, name: str) -> Node:
+        """Members that the schema does not name."""
+        if members.more is None:
+            return EMPTY
+        known = [member.key for member in members.known]
+        key = other_keys(known) if known else self._rules.shared(STRING)
+        if key is None:
+            self._rules.lose(self._path, "other members than those that are named are too many to tell")
+            return EMPTY
+        label = self._rules.named(name, "more")
+        return self._rules.add(label, sequence(key, WS, ":", WS, self._inside(members.more, self._path)))
+
+    def _array(self, schema: dict[str, Any], path: str) -> Node:
+        items = schema.get("items")
+        least, most = _count(schema.get("minItems")) or 0, _count(schema.get("maxItems"))
+        if most is not None and most < least:
+            self._rules.lose(path, "there can be no such array; a longer one is taken")
+            most = None
+        if least > MOST_TIMES or (most or 0) > MOST_TIMES:
+            self._rules.lose(path, f"items are counted up to {MOST_TIMES}")
+            least, most = min(least, MOST_TIMES), None if (most or 0) > MOST_TIMES else most
+        if "prefixItems" in schema:  # which comes first, its own losses tell
+            items = None
+        if not isinstance(items, dict) and not least and most is None:
+            return self._rules.shared(ARRAY)
+        item = self._inside(items if isinstance(items, dict) else True, path + ".items")
+        if not isinstance(item, Reference | Literal):
+            item = self._rules.add(self._rules.named(self._name, "item"), item)
+        if most == 0:
+            return sequence("[", WS, "]")
+        again = Repeat(sequence(COMMA, item), max(least - 1, 0), None if most is None else most - 1)
+        row = sequence(item, again) if again.most != 0 else item
+        node = sequence("[", WS, row if least else optional(row), WS, "]")
+        return self._rules.add(self._rules.named(self._name, "array"), node)
+
+    def _inside(self, schema: Any, path: str) -> Node:
+        """A schema behind something: whatever is open may begin again there."""
+        before, self._open = self._open, frozenset()
+        node = self.node(schema, path)
+        self._open = before
+        return node
+
+
+_MOST_TYPES = 7
+_MOST_MERGED = 8
+_OF_OBJECTS = ("properties", "required", "additionalProperties")
+_REMARKS = frozenset({"title", "description", "$schema", "$id", "$comment", "default", "examples", "deprecated"})
+
+
+def _less(schema: dict[str, Any], word: str) -> dict[str, Any]:
+    return {key: value for key, value in schema.items() if key != word}
+
+
+def _lists(schema: dict[str, Any]) -> bool:
+    return isinstance(schema.get("required"), list)
+
+
+def _is_object(schema: dict[str, Any]) -> bool:
+    """Whether a schema says something of an object's members."""
+    said = schema.get("type") in (None, "object") or (isinstance(schema["type"], list) and "object" in schema["type"])
+    return said and any(
+        schema.get(word) not in (None, [], {}) for word in ("properties", "required", "additionalProperties")
+    )
+
+
+def _is_alternative(schema: Any) -> bool:
+    return isinstance(schema, dict) and bool(schema.get("anyOf") or schema.get("oneOf"))
+
+
+def _begins_object(rules: Rules, node: Node, depth: int) -> bool:
+    """Whether all texts of a node are objects."""
+    if depth > _MOST_ALIKE:
+        return False
+    if isinstance(node, Reference):
+        inner = rules.rule(node.name)
+        return node == OBJECT or (inner is not None and _begins_object(rules, inner, depth + 1))
+    if isinstance(node, Choice):
+        return all(_begins_object(rules, option, depth + 1) for option in node.options)
+    first = node.parts[0] if isinstance(node, Sequence) and node.parts else node
+    return isinstance(first, Literal) and first.text.startswith("{")
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _is_of(value: Any, types: Any) -> bool:
+    """Whether a value is of a type, or of one of several."""
+    if isinstance(types, list):
+        return any(_is_of(value, one) for one in types)
+    if types == "integer":
+        return type(value) is int or (type(value) is float and value.is_integer())
+    if types == "number":
+        return type(value) in (int, float)
+    known: Any = _PYTHON.get(types) if isinstance(types, str) else None
+    return known is None or type(value) in known
+
+
+_PYTHON: Mapping[str, tuple[type[Any], ...]] = {
+    "string": (str,),
+    "boolean": (bool,),
+    "null": (type(None),),
+    "object": (dict,),
+    "array": (list,),
+}

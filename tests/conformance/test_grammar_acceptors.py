@@ -1,0 +1,65 @@
+"""Owns that engines of model servers read the grammars as we mean them: every text of the rules, and no other."""
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import turnscript as ts
+from tests.acceptors import accepted_by_kbnf, accepted_by_llguidance
+from tests.conformance.test_grammar_laws import NAMES, TOOLS, asked, ends_of, has_calls, kinds_of
+from tests.every import every
+from tests.sampling import ALPHABET, Writer
+from turnscript.grammar.rest import matches
+
+
+def prompts(format_: ts.Format, seed: int) -> list[ts.Prompt]:
+    """Prompts whose answers a grammar tells: calls of one tool or of any, JSON, each also with a thought."""
+    tool = TOOLS[seed % len(TOOLS)]
+    shape = ts.ResponseFormat("json_schema", schema=tool.parameters)
+    requests = [asked(None, [], response_format=shape)]
+    if has_calls(format_):
+        requests += [asked(ts.ToolChoice("required")), asked(ts.ToolChoice("named", name=tool.name))]
+    thinks = (False, True) if format_.document.generation.thinking_kind in kinds_of(format_) else (False,)
+    return [format_.prompt(request, thinking=one) for request in requests for one in thinks]
+
+
+def changed(text: str, seed: int) -> str:
+    """The text with a character more, less, or other."""
+    draw = random.Random(seed)
+    at = draw.randrange(len(text))
+    return text[:at] + draw.choice(["", draw.choice(ALPHABET), text[at] * 2]) + text[at + 1 :]
+
+
+@every("name", NAMES)
+@settings(max_examples=2)
+@given(seed=st.integers(0, 1 << 32))
+def test_kbnf_reads_every_text_and_no_other(name: str, seed: int) -> None:
+    """A list of calls ends with what ends the turn: without that, it would be over with the first call."""
+    format_ = ts.get_format(name)
+    for prompt in prompts(format_, seed):
+        told = prompt.grammar("kbnf")
+        assert told is not None
+        written = Writer(told.rules, seed, ends_of(format_), ended=True).text()
+        assert accepted_by_kbnf(told.text, written), (told.text, written)
+        for number in range(3):
+            other = changed(written, seed + number)
+            if not matches(told.rules, other):
+                assert not accepted_by_kbnf(told.text, other), (told.text, other)
+
+
+@every("name", NAMES)
+@settings(max_examples=2)
+@given(seed=st.integers(0, 1 << 32))
+def test_llguidance_reads_every_text_and_no_other(name: str, seed: int) -> None:
+    """Though its lexer takes as much as it can and never goes back."""
+    format_ = ts.get_format(name)
+    for prompt in prompts(format_, seed):
+        told = prompt.grammar("lark")
+        assert told is not None
+        written = Writer(told.rules, seed, ends_of(format_), ended=False).text()
+        assert accepted_by_llguidance(told.text, written), (told.text, written)
+        for number in range(3):
+            other = changed(written, seed + number)
+            if not matches(told.rules, other):
+                assert not accepted_by_llguidance(told.text, other), (told.text, other)

@@ -1,0 +1,264 @@
+"""Owns the laws of grammars: what a model writes by a format's grammar, the format's parser reads, and nothing else.
+
+Texts are written by the rules at random and read behind the prompt that they are for. What a format renders for a call
+that its schema allows is a text of the grammar.
+"""
+
+import json
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import turnscript as ts
+from tests.conformance.test_parser_laws import after_opening, written_by_model
+from tests.every import every
+from tests.sampling import Writer
+from turnscript.format import Format
+from turnscript.grammar.rest import behind, matches
+from turnscript.jsontext import json_of
+from turnscript.registry import model_formats
+
+PLACE = {
+    "type": "object",
+    "properties": {
+        "names": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 3},
+        "at": {"type": "object", "properties": {"x": {"type": "number"}, "y": {"type": "number"}}, "required": ["y"]},
+        "kind": {"anyOf": [{"const": "a<b"}, {"type": "null"}, {"type": "integer"}]},
+    },
+}
+SCHEMAS: dict[str, Any] = {
+    "weather": {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string"},
+            "unit": {"enum": ["celsius", "fahrenheit"]},
+            "days": {"type": "integer"},
+        },
+        "required": ["city"],
+        "additionalProperties": False,
+    },
+    "place-of": PLACE,
+    "deep": {
+        "type": "object",
+        "properties": {
+            "flag": {"type": ["boolean", "null"]},
+            "tree": {"$ref": "#/$defs/tree"},
+            "any": {},
+            "word": {"type": "string", "enum": ["two words", "<b>", 'a "q"', "\u5b57"]},
+        },
+        "required": ["tree", "word"],
+        "$defs": {
+            "tree": {
+                "type": "object",
+                "properties": {"left": {"$ref": "#/$defs/tree"}, "leaves": {"type": "array", "items": {"$ref": "#"}}},
+                "additionalProperties": {"type": "string"},
+            }
+        },
+    },
+    "free": {"type": "object"},
+    "none": {"type": "object", "properties": {}, "additionalProperties": False},
+}
+TOOLS = [ts.Tool(name=name, parameters=json_of(schema)) for name, schema in SCHEMAS.items()]
+NAMES = [*ts.formats(), *model_formats()]
+
+
+def asked(choice: ts.ToolChoice | None, tools: list[ts.Tool] = TOOLS, **settings: Any) -> ts.Request:
+    """A request whose answer must be calls."""
+    return ts.Request(
+        conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Hi")])], tools=tools),
+        settings=ts.Settings(tool_choice=choice, **settings),
+    )
+
+
+def ends_of(format_: Format) -> tuple[str, ...]:
+    """What ends an answer wherever it stands, because a server stops there, or because another's turn begins."""
+    document = format_.document
+    generation = document.generation
+    found = (*generation.stops, *generation.stops_with_tools, document.end, *(turn.open for turn in document.turns))
+    return tuple({one.strip() for one in found if one.strip()})
+
+
+def has_calls(format_: Format) -> bool:
+    """Whether a format has a place for calls."""
+    return any(segment.kind == "tool_call" for turn in format_.document.turns for segment in turn.segments)
+
+
+def read(prompt: ts.Prompt, written: str) -> ts.Response:
+    """What the parser of a prompt makes of a text."""
+    parser = prompt.parser()
+    return ts.fold([*parser.feed(written), *parser.close("stop")])
+
+
+def check_calls(response: ts.Response, written: str, most: int | None) -> None:
+    """There are calls and nothing is wrong with them; their arguments are valid."""
+    calls = [item for item in response.items if isinstance(item, ts.ToolCall)]
+    others = [item for item in response.items if not isinstance(item, ts.ToolCall | ts.Thinking)]
+    assert calls, written
+    assert not others, (written, others)
+    assert not response.issues, (written, response.issues)
+    assert most is None or len(calls) <= most, written
+    for call in calls:
+        jsonschema_rs.validate(SCHEMAS[call.name], json.loads(call.arguments))
+
+
+@every("name", NAMES)
+@settings(max_examples=6)
+@given(seed=st.integers(0, 1 << 32))
+def test_what_a_grammar_writes_is_read_as_calls(name: str, seed: int) -> None:
+    """Behind every kind of prompt that leaves nothing but calls."""
+    format_ = ts.get_format(name)
+    if not has_calls(format_):
+        return
+    for tool, thinking, several in (
+        ("", False, True),
+        ("", False, False),
+        (TOOLS[seed % len(TOOLS)].name, False, True),
+    ):
+        choice = ts.ToolChoice("named", name=tool) if tool else ts.ToolChoice("required")
+        prompt = format_.prompt(asked(choice, parallel_tool_calls=several), thinking=thinking)
+        constraint = prompt.grammar("gbnf")
+        assert constraint is not None
+        written = Writer(constraint.rules, seed, ends_of(format_)).text()
+        check_calls(read(prompt, written), prompt.text[-200:] + "|" + written, None if several else 1)
+
+
+@every("name", NAMES)
+@settings(max_examples=4)
+@given(seed=st.integers(0, 1 << 32))
+def test_a_thought_may_stand_before_calls(name: str, seed: int) -> None:
+    """Where a prompt asks for a thought, its grammar has one; what it writes is the thought's."""
+    format_ = ts.get_format(name)
+    if not has_calls(format_) or format_.document.generation.thinking_kind not in kinds_of(format_):
+        return
+    prompt = format_.prompt(asked(ts.ToolChoice("required")), thinking=True)
+    constraint = prompt.grammar("kbnf")
+    assert constraint is not None
+    written = Writer(constraint.rules, seed, ends_of(format_)).text()
+    response = read(prompt, written)
+    check_calls(response, written, None)
+    assert matches(constraint.rules, written)
+
+
+@every("name", NAMES)
+@settings(max_examples=4)
+@given(seed=st.integers(0, 1 << 32))
+def test_an_answer_is_json_of_its_schema(name: str, seed: int) -> None:
+    """Behind every kind of prompt that asks for it, and alone."""
+    format_, (_, schema) = ts.get_format(name), list(SCHEMAS.items())[seed % len(SCHEMAS)]
+    shape = ts.ResponseFormat("json_schema", schema=json_of(schema))
+    for thinking in (False, True):
+        if thinking and format_.document.generation.thinking_kind not in kinds_of(format_):
+            continue
+        prompt = format_.prompt(asked(None, [], response_format=shape), thinking=thinking)
+        constraint = prompt.grammar("gbnf")
+        assert constraint is not None
+        written = Writer(constraint.rules, seed, ends_of(format_)).text()
+        response = read(prompt, written)
+        assert not response.issues, (written, response.issues)
+        [answer] = [item for item in response.items if not isinstance(item, ts.Thinking)]
+        assert isinstance(answer, ts.Assistant)
+        jsonschema_rs.validate(schema, json.loads(text_of(answer)))
+    alone = format_.answer_grammar(json_of(schema), target="gbnf").rules
+    place = format_.document.segment(format_.document.generation.kind)
+    written = Writer(alone, seed).text().removeprefix(f"{place.open}{place.head_end}")
+    jsonschema_rs.validate(schema, json.loads(written))
+
+
+@every("name", NAMES)
+@settings(max_examples=4)
+@given(seed=st.integers(0, 1 << 32))
+def test_a_free_model_may_answer_or_call(name: str, seed: int) -> None:
+    """With a choice of tools the grammar begins where calls do; with a shape, too, either is written."""
+    format_ = ts.get_format(name)
+    if not has_calls(format_):
+        assert format_.prompt(asked(None, [])).grammar("gbnf") is None
+        return
+    prompt = format_.prompt(asked(None), thinking=False)
+    constraint = prompt.grammar("lark")
+    assert constraint is not None
+    assert constraint.lazy
+    written = Writer(constraint.rules, seed, ends_of(format_)).text()
+    assert written.lstrip().startswith(constraint.trigger) or not constraint.trigger
+    shape = ts.ResponseFormat("json_object")
+    either = format_.prompt(asked(None, response_format=shape), thinking=False)
+    constraint = either.grammar("gbnf")
+    assert constraint is not None
+    assert not constraint.lazy
+    written = Writer(constraint.rules, seed, ends_of(format_)).text()
+    response = read(either, written)
+    assert not response.issues, (written, response.issues)
+    said = [item for item in response.items if isinstance(item, ts.Assistant)]
+    assert said or any(isinstance(item, ts.ToolCall) for item in response.items)
+    assert all(isinstance(json.loads(text_of(item)), dict) for item in said)
+
+
+RENDERED = [
+    ("weather", '{"city":"Oslo"}'),
+    ("weather", '{"city":"S\u00e3o Paulo <b>","unit":"celsius","days":-3}'),
+    ("weather", '{"city":"","days":12}'),
+    ("place-of", '{"names":["a","b"],"at":{"x":1.5,"y":-2e3},"kind":null}'),
+    ("place-of", '{"at":{"y":0}}'),
+    ("place-of", "{}"),
+    ("deep", '{"flag":true,"tree":{"left":{"leaves":[]},"more":"x"},"word":"two words"}'),
+    ("none", "{}"),
+]
+
+
+@every("case", RENDERED)
+def test_what_a_format_renders_is_of_its_grammar(format_name: str, case: tuple[str, str]) -> None:
+    """Of calls that their schema allows, with members in its order."""
+    format_ = ts.get_format(format_name)
+    request = asked(ts.ToolChoice("auto"))
+    call = ts.ToolCall(name=case[0], arguments=case[1], id="call_1")
+    written = written_by_model(format_, request, [call]) if has_calls(format_) else None
+    if written is None:
+        return
+    rules = format_.grammar(TOOLS).rules
+    close = format_.document.generation.stops
+    begun = [written, *(written.rstrip().removesuffix(stop.strip()).rstrip("\n") for stop in close)]
+    begun += [after_opening(format_, one) for one in begun]
+    begun += [one.removeprefix(" ") for one in begun] + [one + "\n" for one in begun]
+    assert any(matches(rules, one.strip(" ")) for one in begun), written
+
+
+@every("case", RENDERED)
+def test_every_beginning_of_a_text_leaves_its_rest(format_name: str, case: tuple[str, str]) -> None:
+    """What a prompt writes may end anywhere."""
+    format_ = ts.get_format(format_name)
+    if not has_calls(format_):
+        return
+    rules = format_.grammar([tool for tool in TOOLS if tool.name == case[0]]).rules
+    written = Writer(rules, len(case[1])).text()
+    for end in range(0, len(written), 3):
+        rest = behind(rules, written[:end])
+        assert rest is not None
+        assert matches(rest, written[end:]), written[:end]
+    assert behind(rules, "\x00") is None
+
+
+def test_what_no_grammar_can_tell_says_so(format_name: str) -> None:
+    """Formats without calls, choices without tools, and notations that nobody knows."""
+    format_ = ts.get_format(format_name)
+    if has_calls(format_):
+        with pytest.raises(ts.InvalidRequest, match="no tool"):
+            format_.grammar([])
+        with pytest.raises(ts.UnknownName):
+            format_.grammar(TOOLS, ts.ToolChoice("named", name="nobody"))
+    else:
+        with pytest.raises(ts.Unsupported, match="no place for calls"):
+            format_.grammar(TOOLS)
+    with pytest.raises(ts.UnknownName, match="gbnf"):
+        format_.answer_grammar(target="gbnff")
+
+
+def kinds_of(format_: Format) -> set[str]:
+    """The kinds of segments that a format has."""
+    return {segment.kind for turn in format_.document.turns for segment in turn.segments}
+
+
+def text_of(item: ts.Assistant) -> str:
+    """What an answer says."""
+    return "".join(part.text for part in item.content if isinstance(part, ts.Text))

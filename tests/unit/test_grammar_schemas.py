@@ -1,0 +1,254 @@
+"""Owns which JSON texts the rules of a schema allow, what of a schema is a loss, and that no schema costs too much."""
+
+import json
+from collections.abc import Callable
+from time import process_time
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+import turnscript as ts
+from turnscript.engine.constraint import Constraint
+from turnscript.grammar.notations import NOTATIONS
+from turnscript.grammar.rest import matches
+from turnscript.grammar.rules import MOST_NODES
+from turnscript.jsontext import json_of
+
+FORMAT = ts.get_format("batuta-chatml")  # its answers have no opening
+
+
+def told(schema: Any) -> Constraint:
+    """The grammar of answers under a schema."""
+    return FORMAT.answer_grammar(json_of(schema))
+
+
+def members(**properties: Any) -> dict[str, Any]:
+    """An object's schema without others."""
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+OBJECT = members(a={"type": "integer"}, b={"type": "string"}, c={"type": "null"})
+ALLOWED: list[tuple[str, Any, list[str], list[str]]] = [
+    ("string", {"type": "string"}, ['""', '"a\\n\\u00e9 <b>"', '"\\""'], ["a", '"a', "1", '"\n"', '"\\x"']),
+    ("integer", {"type": "integer"}, ["0", "-12", "1234567890123456"], ["01", "1.0", "+1", "-", "12345678901234567"]),
+    ("number", {"type": "number"}, ["0", "-1.5e+3", "2E9"], [".5", "1.", "1e", "1e999"]),
+    ("boolean", {"type": "boolean"}, ["true", "false"], ["True", "null", '"true"']),
+    ("types", {"type": ["integer", "null"]}, ["1", "null"], ['"1"', "true"]),
+    ("enum", {"enum": ["a", 1, None, {"b": [1.5]}]}, ['"a"', "1", "null", '{"b":[1.5]}'], ["a", "2", '{"b": [1.5]}']),
+    ("enum of a type", {"type": "string", "enum": ["a", 1]}, ['"a"'], ["1"]),
+    ("const", {"const": "\u5b57\n"}, ['"\u5b57\\n"'], ['"\\u5b57\\n"']),
+    (
+        "none required",
+        OBJECT,
+        ["{}", '{"a":1}', '{"c" : null}', '{ "a":1, "c":null }', '{"b":"","c":null}'],
+        ['{"c":null,"a":1}', '{"a":1,}', '{"d":1}', '{"a":1,"a":1}'],
+    ),
+    (
+        "last required",
+        {**OBJECT, "required": ["c"]},
+        ['{"c":null}', '{"a":1,"c":null}', '{"a":1,"b":"","c":null}'],
+        ["{}", '{"a":1}', '{"c":null,"b":""}', '{,"c":null}'],
+    ),
+    (
+        "middle required",
+        {**OBJECT, "required": ["b"]},
+        ['{"b":""}', '{"a":1,"b":"","c":null}', '{"b":"","c":null}'],
+        ['{"a":1,"c":null}', '{"b":""'],
+    ),
+    ("no properties", members(), ["{}", "{ \n}"], ['{"a":1}']),
+    (
+        "others",
+        {**members(ab={"type": "integer"}), "additionalProperties": {"type": "null"}},
+        ['{"ab":1}', '{"a":null}', '{"abc":null,"b":null}', '{"ab":1,"x":null}', '{"":null}'],
+        ['{"ab":null}', '{"x":1}', '{"ab":1,"ab":null}'],
+    ),
+    (
+        "any others",
+        {"type": "object", "properties": {"a": {"type": "null"}}, "additionalProperties": True},
+        ['{"b":[1]}', '{"a":null,"b":{}}'],
+        ['{"a":1}'],
+    ),
+    ("required and unnamed", {"type": "object", "required": ["x"]}, ['{"x":[]}'], ["{}"]),
+    ("array", {"type": "array", "items": {"type": "integer"}}, ["[]", "[1]", "[ 1 , 2 ]"], ["[1,]", '["a"]', "[1 2]"]),
+    (
+        "counted",
+        {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 3},
+        ["[1,2]", "[1,2,3]"],
+        ["[]", "[1]", "[1,2,3,4]"],
+    ),
+    ("none", {"type": "array", "maxItems": 0}, ["[]"], ["[1]"]),
+    ("one at least", {"type": "array", "minItems": 1}, ["[1]", '[{},"a"]'], ["[]"]),
+    (
+        "anyOf",
+        {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"const": 1}}]},
+        ["7", "[1,1]"],
+        ["null", "[2]"],
+    ),
+    (
+        "allOf",
+        {
+            "allOf": [
+                {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]},
+                {"properties": {"b": {"const": 2}}},
+            ]
+        },
+        ['{"a":1}', '{"a":1,"b":2}'],
+        ["{}", '{"b":2}'],
+    ),
+    ("reference", {"$ref": "#/$defs/x~1y", "$defs": {"x/y": {"type": "null"}}}, ["null"], ["1"]),
+    (
+        "recursion",
+        {"$ref": "#/$defs/l", "$defs": {"l": {"anyOf": [{"type": "null"}, members(n={"$ref": "#/$defs/l"})]}}},
+        ["null", '{"n":{"n":null}}', '{"n":{}}'],
+        ['{"n":1}'],
+    ),
+    (
+        "the whole",
+        {**members(c={"type": "array", "items": {"$ref": "#"}})},
+        ["{}", '{"c":[{},{"c":[]}]}'],
+        ['{"c":[1]}'],
+    ),
+    ("itself once more", {"anyOf": [{"$ref": "#"}, {"type": "null"}]}, ["null"], ["1"]),
+    ("anything", True, ['{"a":[1,null,"x",{}]}'], ["1,2"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("schema", "allowed", "others"), [case[1:] for case in ALLOWED], ids=[case[0] for case in ALLOWED]
+)
+def test_what_a_schema_allows(schema: Any, allowed: list[str], others: list[str]) -> None:
+    rules = told(schema).rules
+    assert [text for text in allowed if not matches(rules, text)] == []
+    assert [text for text in others if matches(rules, text)] == []
+
+
+LOST = {
+    "$.schema.properties.a.pattern": members(a={"type": "string", "pattern": "x+"}),
+    "$.schema.properties.b.minimum": members(b={"type": "integer", "minimum": 2}),
+    "$.schema.oneOf": {"oneOf": [{"type": "integer"}, {"type": "number"}]},
+    "$.schema.anyOf": {**members(a={}), "anyOf": [{"required": ["a"]}]},
+    "$.schema": {"$ref": "#/$defs/nowhere"},
+    "$.schema.items.type": {"type": "array", "items": {"type": "file"}},
+    "$.schema.allOf[1].type": {"allOf": [{"type": "object"}, {"type": "string"}]},
+}
+
+
+@pytest.mark.parametrize("path", LOST)
+def test_what_is_not_told_is_a_loss(path: str) -> None:
+    assert path in [loss.path for loss in told(LOST[path]).losses]
+
+
+CIRCLES = [
+    {"$ref": "#"},
+    {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+    {"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]},
+    {"allOf": [{"$ref": "#"}]},
+    {
+        "$ref": "#/$defs/a",
+        "$defs": {
+            "a": {"anyOf": [members(x={"$ref": "#/$defs/b"}), {"$ref": "#/$defs/b"}]},
+            "b": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "null"}]},
+        },
+    },
+]
+
+
+@pytest.mark.parametrize("schema", CIRCLES)
+def test_a_schema_that_leads_to_itself_has_a_grammar_that_ends(schema: Any) -> None:
+    """What can never be written is any value, and no rule begins with itself."""
+    constraint = told(schema)
+    assert constraint.losses
+    assert matches(constraint.rules, '{"next":{}}') or matches(constraint.rules, "null")
+    assert not matches(constraint.rules, '{"next":')
+
+
+def deep(levels: int) -> Any:
+    """A schema of objects in each other."""
+    schema: Any = {"type": "null"}
+    for _ in range(levels):
+        schema = members(a=schema)
+    return schema
+
+
+HOSTILE: dict[str, Callable[[int], Any]] = {
+    "members": lambda n: members(**{f"p{number}": {"type": "string"} for number in range(n)}),
+    "required": lambda n: {"type": "object", "required": [f"p{number}" for number in range(n)]},
+    "enum": lambda n: {"enum": [f"value {number}" for number in range(n)]},
+    "alternatives": lambda n: {"anyOf": [members(a={"const": number}) for number in range(n)]},
+    "merged": lambda n: {
+        "allOf": [{"$ref": "#/$defs/a"}] * n,
+        "$defs": {"a": members(**{f"p{i}": {} for i in range(n)})},
+    },
+    "counted": lambda n: {
+        "type": "array",
+        "items": {"type": "array", "items": {"type": "array", "minItems": n}, "minItems": n},
+        "minItems": n,
+    },
+    "references": lambda n: {
+        "$defs": {f"d{i}": members(a={"$ref": f"#/$defs/d{i + 1}"}, b={"$ref": f"#/$defs/d{i + 1}"}) for i in range(n)},
+        "$ref": "#/$defs/d0",
+    },
+    "chain": lambda n: {"$defs": {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(n)}, "$ref": "#/$defs/d0"},
+    "others": lambda n: {**members(**{f"p{number}": {} for number in range(n)}), "additionalProperties": True},
+    "long key": lambda n: {**members(**{"k" * n: {}}), "additionalProperties": True},
+    "types": lambda n: {"type": ["string", "null"] * n},
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_no_schema_costs_more_than_its_size(kind: str) -> None:
+    """A grammar is in proportion to its schema, or says that it is not told."""
+    for count in (10, 300, 40_000):
+        schema = json_of(HOSTILE[kind](count))
+        began = process_time()
+        made = FORMAT.answer_grammar(schema)
+        sizes = [len(write(made.rules)) for write in NOTATIONS.values()]
+        assert process_time() - began < 8, (kind, count)
+        assert max(sizes) < 40 * len(bytes(schema)) + 60_000, (kind, count, sizes)
+        assert max(sizes) < 400 * MOST_NODES
+
+
+@pytest.mark.parametrize("levels", [40, 100, 5000])
+def test_a_deep_schema_is_told_as_far_as_it_goes(levels: int) -> None:
+    schema = '{"properties":{"a":' * levels + "{}" + "}}" * levels
+    constraint = FORMAT.answer_grammar(Raw(schema.encode()))
+    assert matches(constraint.rules, '{"a":' * 30 + "{}" + "}" * 30)
+    assert bool(constraint.losses) == (levels > 48)
+
+
+def test_arguments_are_an_object_whatever_their_schema_says() -> None:
+    for schema in (True, {"type": "string"}, {"anyOf": [{"type": "null"}, {"type": "object"}]}, {"enum": [1]}, [1]):
+        tool = ts.Tool(name="f", parameters=json_of(schema))
+        rules = FORMAT.grammar([tool], parallel=False).rules
+        head, tail = '<tool_call>\n{"name":"f","input":', "}\n</tool_call>"
+        assert matches(rules, f'{head}{{"a":1}}{tail}'), schema
+        assert not matches(rules, f"{head}null{tail}"), schema
+    either = {"anyOf": [members(a={"const": 1}), members(b={"const": 2})]}
+    rules = FORMAT.grammar([ts.Tool(name="f", parameters=json_of(either))], parallel=False).rules
+    assert matches(rules, '<tool_call>\n{"name":"f","input":{"b":2}}\n</tool_call>')
+    assert not matches(rules, '<tool_call>\n{"name":"f","input":{"c":2}}\n</tool_call>')
+
+
+def test_names_of_any_letters_are_names_of_rules() -> None:
+    names = ["a-b", "a_b", "3d", "\u5b57", "x" * 200, "", "a b", "call", "ws", "A-b"]
+    tools = [ts.Tool(name=name, parameters=json_of(members(**{name or "k": {"type": "string"}}))) for name in names]
+    for target in NOTATIONS:
+        text = FORMAT.grammar(tools, target=target).text
+        heads = [line.split("::=")[0].split(":")[0].strip() for line in text.splitlines()]
+        assert len(heads) == len(set(heads)), target
+        assert all(head.isascii() and head.replace("_", "").replace("-", "").isalnum() for head in heads), target
+
+
+def test_a_choice_of_tools_is_kept_to() -> None:
+    tools = [ts.Tool(name=name) for name in ("a", "b", "c")]
+    listed = json_of([{"type": "function", "name": "a"}, {"type": "function", "function": {"name": "c"}}])
+    allowed = FORMAT.grammar(tools, ts.ToolChoice("allowed", tools=listed, required=True)).rules
+    call = '<tool_call>\n{"name":"%s","input":{}}\n</tool_call>'
+    assert [matches(allowed, call % name) for name in "abc"] == [True, False, True]
+    assert FORMAT.grammar(tools, ts.ToolChoice("allowed", tools=listed)).lazy
+    with pytest.raises(ts.InvalidRequest, match="no tool"):
+        FORMAT.grammar(tools, "none")
+    with pytest.raises(ts.UnknownName, match="tool choice"):
+        FORMAT.grammar(tools, "any")
+    assert json.loads(json.dumps(FORMAT.grammar(tools).trigger)) == "<tool_call>"
