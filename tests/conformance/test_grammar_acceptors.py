@@ -9,6 +9,7 @@ import turnscript as ts
 from tests.acceptors import accepted_by_kbnf, accepted_by_llguidance
 from tests.conformance.test_grammar_laws import NAMES, TOOLS, asked, ends_of, has_calls, kinds_of
 from tests.every import every
+from tests.gbnf import read_gbnf
 from tests.sampling import ALPHABET, Writer
 from turnscript.grammar.rest import matches
 
@@ -46,6 +47,23 @@ def test_kbnf_reads_every_text_and_no_other(name: str, seed: int) -> None:
             other = changed(written, seed + number)
             if not matches(told.rules, other):
                 assert not accepted_by_kbnf(told.text, other), (told.text, other)
+
+
+@every("name", NAMES)
+@settings(max_examples=2)
+@given(seed=st.integers(0, 1 << 32))
+def test_gbnf_says_every_text_and_no_other(name: str, seed: int) -> None:
+    """Read again as llama.cpp reads it. That llama.cpp does, `tests/gateway/test_grammars_real.py` holds."""
+    format_ = ts.get_format(name)
+    for prompt in prompts(format_, seed):
+        told = prompt.grammar("gbnf")
+        assert told is not None
+        again = read_gbnf(told.text)
+        written = Writer(told.rules, seed, ends_of(format_)).text()
+        assert matches(again, written), (told.text, written)
+        for number in range(5):
+            other = changed(written, seed + number)
+            assert matches(again, other) == matches(told.rules, other), (told.text, other)
 
 
 @every("name", NAMES)

@@ -236,7 +236,9 @@ class AnswerRequests:
                 if stray:
                     self._service.note_stray(visit, prepared.served.name, stray, url)
             except UpstreamError as error:
-                if not prepared.shorten(error, generation.text):
+                if prepared.unconstrained(error, generation.text):
+                    self._service.metrics.grammars_refused.add(prepared.served.name)
+                elif not prepared.shorten(error, generation.text):
                     raise
                 continue
             events: list[Event] = []

@@ -228,6 +228,7 @@ class Model(Struct, frozen=True, kw_only=True):
     first_token: Annotated[str | None, Text("a string", empty=True)] = None
     prompts: Annotated[dict[str, Any] | None, AnyTable("a table as ai00 has it")] = None
     normalize_json: Annotated[bool, Flag()] = False
+    grammar: Annotated[Literal["auto", "off"], Choice(("auto", "off"))] = "auto"
     thinking: Annotated[Thinking, Choice(("auto", "on", "off"))] = "auto"
     efforts: Annotated[Efforts, Section(Efforts)] = Efforts()
     preset: Annotated[str | None, PRESET] = None

@@ -6,8 +6,8 @@ where that is less than what was asked for. Nothing here waits or speaks to anyb
 - `max_tokens` is clamped to what the context leaves; a prompt that does not fit is an `Overflow` value.
 - `parallel_tool_calls: false`: a `OneCall` stage ends the answer behind its first complete call.
 - Thinking: `plan_thinking` says whether a thought is opened and how long it may get, a `ThoughtMeter` stage counts.
-- `response_format`: the instructions ask for it, and `check_answer` looks at the answer. Where a backend enforces a
-  grammar the caller says so, and then nothing is asked for and nothing is lost.
+- `response_format`: the instructions ask for it, and `check_answer` looks at the answer. A model that is held to a
+  grammar loses nothing by that (`constraining`).
 - Sampling: known names and ranges. `n` above 1: so many answers, up to a limit, each with a seed of its own; one, and a
   loss, where the API has no place for more.
 """
@@ -275,10 +275,11 @@ def structured(request: Request) -> Structured:
     path = request.paths.get("response_format", "$.response_format")
     if shape.type not in _SHAPES:
         return Structured(request, [Loss(path, "dropped", f"{shape.type!r} is no shape that is known here")], None)
-    loss = Loss(path, "approximated", "structured output is not enforced: it is asked for in words")
+    loss = Loss(path, "approximated", NOT_ENFORCED)
     return Structured(_asked(request, _instruction(shape)), [loss], shape)
 
 
+NOT_ENFORCED = "structured output is not enforced: it is asked for in words"
 _SHAPES = ("json_object", "json_schema")
 
 

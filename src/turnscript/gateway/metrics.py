@@ -111,6 +111,7 @@ class Metrics:
         self.losses = self._counter("losses", "What a prompt or an answer could not carry", "api", "kind")
         self.findings = self._counter("call_findings", "Tool calls that are not valid", "model", "kind")
         self.backend_errors = self._counter("backend_errors", "Failures of backends", "model", "kind")
+        self.grammars_refused = self._counter("grammars_refused", "Grammars that backends did not take", "model")
         self.backend_up = self._gauge("backend_up", "Whether a backend answers", "model", "url")
         about = "Bytes of the requests that are here, with all that they name and all that their seals hold"
         self.held = self._gauge("request_bytes", about)

@@ -19,13 +19,14 @@ from msgspec.structs import asdict, replace
 from turnscript.api import PLAIN, Reply
 from turnscript.backend import Backend, Completion
 from turnscript.conversation import Request, ResponseFormat, System, User, text_content
+from turnscript.engine.constraint import Constraint
 from turnscript.engine.plaintext import TextParser
 from turnscript.engine.prompt import Prompt
 from turnscript.errors import ContextOverflow, InvalidRequest, LossyConversion, UpstreamError
 from turnscript.events import Event
 from turnscript.faults import room_said
 from turnscript.format import Format
-from turnscript.gateway import forcing, texts
+from turnscript.gateway import constraining, forcing, texts
 from turnscript.gateway.aside import Run, here
 from turnscript.gateway.blanks import Blanks
 from turnscript.gateway.callers import Caller
@@ -95,6 +96,7 @@ class Prepared(Struct, kw_only=True):
     session: Session
     choices: int = 1
     prompt: Prompt | None = None
+    constraint: Constraint | None = None
     recalled: Recalled | None = None
     findings: list[CallFinding] = []
     shape: ResponseFormat | None = None
@@ -153,7 +155,17 @@ class Prepared(Struct, kw_only=True):
         if not generated:
             return self.ask
         left = self.ask.max_tokens - self.served.estimate(generated)
-        return replace(self.ask, prompt=f"{self.ask.prompt}{generated}", max_tokens=max(1, left))
+        ask = replace(self.ask, prompt=f"{self.ask.prompt}{generated}", max_tokens=max(1, left))
+        return constraining.ask_by(ask, self.constraint, generated)
+
+    def unconstrained(self, error: UpstreamError, generated: str) -> bool:
+        """Ask without a grammar, where a server may have refused it. Returns whether that is so."""
+        if not constraining.is_refused(error, self.constraint, generated):
+            return False
+        self.ask, self.constraint = replace(self.ask, grammar=None), None
+        self.losses.append(constraining.refused(self.request, error))
+        self.note_losses()
+        return True
 
 
 class Seals:
@@ -199,6 +211,7 @@ class Preparation(Struct, kw_only=True):
         losses += [*lost, *plan.losses]
         tokens, allowed = await self._fitted(request, text, losses)
         ask = self._completion(request, text, allowed, prompt.stops, losses)
+        constraint = await self.run(partial(self._constraint, prompt, losses))
         quiet = self._judge(losses, policy)
 
         def controls() -> Controls:
@@ -223,7 +236,8 @@ class Preparation(Struct, kw_only=True):
             request=request,
             served=served,
             caller=self.caller,
-            ask=ask,
+            ask=constraining.ask_by(ask, constraint),
+            constraint=constraint,
             new_parser=prompt.parser,
             new_controls=controls,
             choices=choices,
@@ -271,6 +285,11 @@ class Preparation(Struct, kw_only=True):
         made = format_.prompt(offered.request, thinking=thinks, replays=recalled.replays, normalize_json=spells)
         prompt = offered.bind(made)
         return prompt, prompt.text, offered.located(prompt.losses)
+
+    def _constraint(self, prompt: Prompt, losses: list[Loss]) -> Constraint | None:
+        """The grammar that the answer is held to."""
+        backends = [member.upstream.backend for member in self.served.pool.members]
+        return constraining.constraint_of(prompt, prompt.request, backends, self.served.model, losses)
 
     def _thinking(self, request: Request, format_: Format) -> forcing.ThinkingPlan:
         model, limit = self.served.model, _limit_of(request)

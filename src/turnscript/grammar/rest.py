@@ -72,13 +72,34 @@ def _steps(grammar: Grammar, text: str, at: int, stack: Stack) -> Iterator[tuple
         if node.holds(text[at]):
             yield at + 1, rest
     elif isinstance(node, Without):
+        yield from _free(node, text, at, rest)
+    else:
+        for opened in _opened(grammar, node):
+            yield at, (*opened, *rest)
+
+
+def _free(node: Without, text: str, at: int, rest: Stack) -> Iterator[tuple[int, Stack]]:
+    """The same for a text without certain strings. What closes it mostly begins with one of them: then all is taken at
+    once up to where one can stand, and not character by character."""
+    closing = rest[0] if rest else None
+    begins = closing.text if isinstance(closing, Literal) else ""
+    if node.begun or not begins.startswith(node.stops):
         yield at, rest
         begun = after(node.stops, node.begun, text[at])
         if begun is not None:
             yield at + 1, (Without(node.stops, begun), *rest)
-    else:
-        for opened in _opened(grammar, node):
-            yield at, (*opened, *rest)
+        return
+    longest = max(map(len, node.stops))
+    ends = [where + len(stop) for stop in node.stops if (where := text.find(stop, at)) >= 0]
+    end = min(ends, default=len(text) + 1)
+    if not ends:
+        tails = (text[start:] for start in range(max(at, len(text) - longest + 1), len(text)))
+        begun = next((tail for tail in tails if any(stop.startswith(tail) for stop in node.stops)), "")
+        yield len(text), (Without(node.stops, begun), *rest)
+    first = end - longest if ends else len(text) - len(begins) + 1
+    for start in range(max(at, first), min(end, len(text))):
+        if begins.startswith(text[start : start + len(begins)]):
+            yield start, rest
 
 
 def _opened(grammar: Grammar, node: Node) -> Iterator[Stack]:

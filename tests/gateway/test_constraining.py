@@ -1,0 +1,283 @@
+"""Owns holding a model to a grammar: the real llama.cpp with random weights writes valid calls and valid JSON.
+
+Nothing is sent to servers that are not known to take a grammar.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema_rs
+import openai
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import turnscript as ts
+from tests.gateway.running import Running
+from tests.gateway.scripted import said, sse
+from tests.gateway.stage import APIS, CHATS, WEATHER, Stage, answer, named
+from tests.sampling import Writer
+from tests.sdks import openai_sdk
+from turnscript.api import Api
+from turnscript.backend import Completion
+from turnscript.errors import UpstreamError
+from turnscript.gateway.config import Config, Efforts
+from turnscript.gateway.constraining import ask_by, constraint_of, is_refused
+from turnscript.gateway.forcing import NOT_ENFORCED, closing
+from turnscript.jsontext import json_of
+from turnscript.registry import get_backend
+
+TRIP: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "city": {"enum": ["Oslo", "Rome", "Tokyo"]},
+        "days": {"type": "array", "items": {"enum": [1, 2, 3]}, "minItems": 1, "maxItems": 2},
+        "sure": {"type": "boolean"},
+        "by": {"anyOf": [{"const": "train"}, {"type": "null"}]},
+    },
+    "required": ["city", "days", "sure"],
+    "additionalProperties": False,
+}
+SCHEMAS = {"book": TRIP, "cancel": {"type": "object", "properties": {"why": {"enum": ["rain", "no time"]}}}}
+TOOLS: Any = [
+    {"type": "function", "function": {"name": name, "parameters": schema}} for name, schema in SCHEMAS.items()
+]
+ASK: Any = [{"role": "user", "content": "Book a trip."}]
+SHAPE: Any = {"type": "json_schema", "json_schema": {"name": "trip", "schema": TRIP, "strict": True}}
+OF_LLAMA = ["batuta-chatml", "openchatml", "qwen3", "mistral-v11", "llama31", "harmony"]
+OF_RWKV = ["rwkv-universal", "ai00-v1", "rwkv-goose", "rwkv-goose-observation"]
+
+
+@pytest.fixture(scope="module", params=[*OF_LLAMA, *OF_RWKV])
+def client(request: pytest.FixtureRequest) -> Iterator[openai.OpenAI]:
+    """The official SDK, and a gateway before a real server whose model has random weights."""
+    url = request.getfixturevalue("llamacpp" if request.param in OF_LLAMA else "rwkv")
+    config = Config.for_backend(url, request.param, kind="llamacpp")
+    with Running(config) as gateway, openai_sdk(gateway.url, timeout=60) as made:
+        yield made
+
+
+def check_call(name: str, arguments: str) -> None:
+    """It is a call of a tool, with arguments that its schema allows."""
+    jsonschema_rs.validate(SCHEMAS[name], json.loads(arguments))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("choice", ["required", "book"])
+def test_a_model_that_knows_nothing_calls_what_it_must(client: openai.OpenAI, choice: str, seed: int) -> None:
+    named_: Any = choice if choice == "required" else {"type": "function", "function": {"name": choice}}
+    told = client.chat.completions.create(
+        model="m", messages=ASK, tools=TOOLS, tool_choice=named_, seed=seed, max_tokens=900, parallel_tool_calls=False
+    )
+    message = told.choices[0].message
+    assert told.choices[0].finish_reason == "tool_calls", message
+    [call] = message.tool_calls or []
+    assert call.type == "function"
+    assert choice in ("required", call.function.name)
+    check_call(call.function.name, call.function.arguments)
+    assert not message.content
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_model_that_knows_nothing_answers_in_json(client: openai.OpenAI, stream: bool) -> None:
+    told: Any = client.chat.completions.create(
+        model="m", messages=ASK, response_format=SHAPE, seed=3, max_tokens=900, stream=stream
+    )
+    if stream:
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in told if chunk.choices)
+    else:
+        text = told.choices[0].message.content
+        assert told.choices[0].finish_reason == "stop"
+    jsonschema_rs.validate(TRIP, json.loads(text))
+
+
+def test_a_thought_comes_before_the_answer(llamacpp: str) -> None:
+    """And is cut short, as ever: what is left of the grammar goes on behind it."""
+    config = Config.for_backend(llamacpp, "qwen3", kind="llamacpp", thinking="on", efforts=Efforts(low=20))
+    with Running(config) as gateway, openai_sdk(gateway.url, timeout=60) as client:
+        told: Any = client.chat.completions.create(
+            model="m", messages=ASK, response_format=SHAPE, seed=3, max_tokens=900, reasoning_effort="low"
+        )
+    message = told.choices[0].message
+    assert message.reasoning_content
+    assert told.usage.completion_tokens_details.reasoning_tokens <= 60
+    jsonschema_rs.validate(TRIP, json.loads(message.content))
+
+
+# What is sent to whom.
+
+
+def asked_of(stage: Stage) -> list[dict[str, Any]]:
+    """The bodies of all requests for a completion since the last script."""
+    return [one.json for one in stage.asks[0] if "completion" in one.line]
+
+
+def numbers(text: str) -> dict[str, float]:
+    return {one.name: one.value for family in text_string_to_metric_families(text) for one in family.samples}
+
+
+BAD = {"code": 400, "message": "Failed to initialize samplers: failed to parse grammar", "type": "x"}
+REFUSES = said({"error": BAD}, status=400)
+
+
+def written(text: str) -> Any:
+    """An answer as llama.cpp streams it."""
+    end = {"content": "", "stop": True, "stop_type": "eos", "tokens_evaluated": 9, "tokens_predicted": 3}
+    return sse({"content": text, "stop": False}, end)
+
+
+def request_of(api: Api, *, format_: ts.ResponseFormat | None = None, choice: str | None = None) -> bytes:
+    """A request that leaves its answer no freedom."""
+    request = ts.Request(
+        conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Go.")])]),
+        settings=ts.Settings(model="m", max_tokens=64, response_format=format_),
+    )
+    if choice is not None:
+        request.conversation.tools.append(ts.Tool(name="cancel", parameters=json_of(SCHEMAS["cancel"])))
+        request.settings.tool_choice = ts.ToolChoice(choice)
+    return api.render_request(request).data
+
+
+@pytest.fixture(scope="module")
+def llama() -> Iterator[Stage]:
+    with Stage(model={"kind": "llamacpp"}) as made:
+        yield made
+
+
+@pytest.mark.parametrize("api", CHATS, ids=named)
+def test_every_api_is_enforced_alike(api: Api, llama: Stage) -> None:
+    shape = ts.ResponseFormat("json_schema", name="trip", schema=json_of(TRIP))
+    llama.play(written('{"city":"Oslo"}'))
+    told = llama.post(api, request_of(api, format_=shape))
+    assert (200, "0") == (told.status, told.headers["x-turnscript-losses"])
+    (asked,) = asked_of(llama)
+    assert asked["grammar"].startswith("root ::= ")
+    assert r'answer-city-kv-2 ::= "\"city\"" ws ":" ws ("\"Oslo\"" | ' in asked["grammar"]
+    assert "Oslo" in asked["prompt"]  # it is asked for in words, too
+
+
+def test_what_a_grammar_does_not_tell_is_checked_and_said(llama: Stage) -> None:
+    api = CHATS[0]
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 5}}, "required": ["n"]}
+    llama.play(written('{"n":1}'))
+    told = llama.post(api, request_of(api, format_=ts.ResponseFormat("json_schema", name="n", schema=json_of(schema))))
+    report = llama.client.get(told.headers["x-turnscript-report"]).text
+    assert "no grammar tells properties.n.minimum" in report
+    assert NOT_ENFORCED not in report
+    assert "less than the minimum of 5" in report
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_server_that_refuses_a_grammar_is_asked_without_it(llama: Stage, stream: bool) -> None:
+    """Once, before its first byte; the client is told and the metric counts it."""
+    api = CHATS[0]
+    before = numbers(llama.client.get("/metrics").text).get("turnscript_grammars_refused_total", 0)
+    llama.play(REFUSES, written('"why":"rain"}\n<<END_TOOL_CALL>>'))
+    body = json.loads(request_of(api, choice="required")) | ({"stream": True} if stream else {})
+    told = llama.post(api, json.dumps(body).encode())
+    assert [True, False] == ["grammar" in one for one in asked_of(llama)]
+    assert told.status == 200
+    report = llama.client.get(told.headers["x-turnscript-report"]).text
+    assert "refused the grammar (" in report
+    assert numbers(llama.client.get("/metrics").text)["turnscript_grammars_refused_total"] == before + 1
+
+
+def test_what_is_wrong_without_a_grammar_too_is_told(llama: Stage) -> None:
+    llama.play(REFUSES, said({"error": {"code": 500, "message": "broken"}}, status=500))
+    told = llama.post(CHATS[0], request_of(CHATS[0], choice="required"))
+    assert (502, 2) == (told.status, len(asked_of(llama)))
+
+
+@pytest.mark.parametrize("api", APIS, ids=named)
+def test_free_answers_have_no_grammar(api: Api, llama: Stage) -> None:
+    llama.play(written("Hello"))
+    llama.ask(api, stream=False, tools=[] if api.serving.bare else [WEATHER])
+    assert [False] == ["grammar" in one for one in asked_of(llama)]
+
+
+FREE: dict[str, dict[str, Any]] = {
+    "another server": {"kind": "completions"},
+    "switched off": {"kind": "llamacpp", "grammar": "off"},
+    "one of its own": {"kind": "llamacpp", "extra": {"json_schema": {}}},
+    "not known there": {"kind": "llamacpp", "drop": ("grammar",)},
+    "no end": {"kind": "llamacpp", "extra": {"ignore_eos": True}},
+}
+
+
+@pytest.mark.parametrize("model", FREE.values(), ids=FREE)
+def test_nothing_is_sent_where_it_is_not_wanted(model: dict[str, Any]) -> None:
+    shape = ts.ResponseFormat("json_schema", name="trip", schema=json_of({"type": "object"}))
+    with Stage(model=model) as stage:
+        stage.play(answer("{}") if model["kind"] == "completions" else written("{}"))
+        told = stage.post(CHATS[0], request_of(CHATS[0], format_=shape))
+        assert ["{}"] == [told.text]
+        assert stage.asks[0]
+        assert not any("grammar" in one.json for one in stage.asks[0])
+        assert NOT_ENFORCED in stage.client.get(told.headers["x-turnscript-report"]).text
+
+
+def test_ai00_is_told_in_its_own_notation() -> None:
+    prompt = prompt_of("ai00-v1", ts.ToolChoice("required"))
+    model = Config.for_backend("http://127.0.0.1:9", "ai00-v1", kind="ai00").models[0]
+    constraint = constraint_of(prompt, prompt.request, [get_backend("ai00")], model, [])
+    assert constraint is not None
+    ask = ask_by(Completion(prompt=prompt.text, max_tokens=9), constraint)
+    body = json.loads(get_backend("ai00").call(ask).body or b"")
+    assert body["bnf_schema"].startswith("start ::= ")
+    both = [get_backend("ai00"), get_backend("llamacpp")]
+    assert constraint_of(prompt, prompt.request, both, model, []) is None
+
+
+def prompt_of(format_name: str, choice: ts.ToolChoice, **settings: Any) -> ts.Prompt:
+    """A prompt for calls."""
+    tools = [ts.Tool(name=name, parameters=json_of(schema)) for name, schema in SCHEMAS.items()]
+    request = ts.Request(
+        conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Go.")])], tools=tools),
+        settings=ts.Settings(tool_choice=choice, **settings),
+    )
+    return ts.get_format(format_name).prompt(request, thinking=bool(settings))
+
+
+OPENED = {"harmony": "<|channel|>analysis<|message|>", "qwen3": "<think>\n"}
+"""Where the model opens its thought itself."""
+
+
+@pytest.mark.parametrize("format_name", ["rwkv-universal", "ai00-v1", "qwen3", "batuta-chatml", "harmony"])
+def test_a_grammar_goes_on_where_an_answer_does(format_name: str) -> None:
+    """A thought that is closed from outside, and a call that is made once more from where it began."""
+    prompt = prompt_of(format_name, ts.ToolChoice("required"), effort="high")
+    model = Config.for_backend("http://127.0.0.1:9", format_name, kind="llamacpp").models[0]
+    constraint = constraint_of(prompt, prompt.request, [get_backend("llamacpp")], model, [])
+    assert constraint is not None
+    ask = Completion(prompt=prompt.text, max_tokens=9)
+    for seed in range(20):
+        text = Writer(constraint.rules, seed, ("<<", "<|")).text()
+        cut = ask_by(ask, constraint, text[: len(text) // 2])
+        assert cut.grammar
+        assert cut.grammar != constraint.text or not text[: len(text) // 2]
+    thought = "Hm, let me " + "think " * 500
+    opening = OPENED.get(format_name, "")
+    begun = opening + thought + closing(ts.get_format(format_name))
+    rest = ask_by(ask, constraint, begun)
+    assert rest.grammar
+    assert "raw" not in rest.grammar or format_name == "ai00-v1"
+    assert ask_by(ask, constraint, begun + "\x00").grammar is None
+    assert ask_by(ask, None).grammar is None
+
+
+def test_which_errors_are_a_grammars() -> None:
+    prompt = prompt_of("qwen3", ts.ToolChoice("required"))
+    model = Config.for_backend("http://127.0.0.1:9", "qwen3", kind="llamacpp").models[0]
+    constraint = constraint_of(prompt, prompt.request, [get_backend("llamacpp")], model, [])
+    cases = [
+        (UpstreamError("failed to parse grammar", upstream=400), "", True),
+        (UpstreamError("no", upstream=422, body="grammar: extra inputs"), "", True),
+        (UpstreamError("wrong", upstream=400), "", True),
+        (UpstreamError("failed to parse grammar", upstream=400), "x", False),
+        (UpstreamError("the request exceeds the available context size", upstream=400), "", False),
+        (UpstreamError("broken", upstream=500), "", False),
+    ]
+    assert [is_refused(error, constraint, text) for error, text, _ in cases] == [right for _, _, right in cases]
+    assert not is_refused(cases[0][0], None, "")
