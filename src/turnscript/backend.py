@@ -36,7 +36,7 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
 
     `prompt`: text, or token ids where the gateway has made them. `suffix`: the text behind the hole, where the server
     itself fills in. `visible`: control tokens whose text must be in the answer, `slot`: the place in the server that
-    holds this conversation, `state`: the name of a saved state, `grammar`: in the server's own notation.
+    holds this conversation, `state`: a saved state's name, `grammar`: in the server's notation, `owner`: whose it is.
     """
 
     prompt: str | Sequence[int]
@@ -50,6 +50,7 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
     slot: int | None = None
     state: str | None = None
     grammar: str | None = None
+    owner: str | None = None
     echo: bool = False
 
 
@@ -138,9 +139,9 @@ class Backend(ABC):
 
     `default_path`: what a base URL without a path stands for (`/v1`). `fills`: whether it takes a `suffix`. `pins`:
     whether it takes a `slot`. `names_stops`: whether it says which stop string it met. `grammars`: the notations that
-    it takes (`gbnf`, `kbnf`, `lark`, `json_schema`), best first. `scores`: the member that asks for log probabilities,
-    where it tells them. `generic`: a server that tells nothing of itself is taken for one of this kind. `settings`: the
-    sampling settings that all servers of this kind know.
+    it takes (`gbnf`, `kbnf`, `lark`), best first, and `owned` those of servers by whose they are. `scores`: the member
+    that asks for log probabilities, where it tells them. `generic`: a server that tells nothing of itself is taken for
+    one of this kind. `settings`: the sampling settings that all servers of this kind know.
 
     One deployment may differ from the others of its kind: `extra` are members for every request, in place of those that
     are made; `drop` are members that this server does not know; `also` are settings that it does.
@@ -153,6 +154,7 @@ class Backend(ABC):
     pins: ClassVar[bool] = False
     names_stops: ClassVar[bool] = False
     grammars: ClassVar[tuple[str, ...]] = ()
+    owned: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     scores: ClassVar[str] = ""
     generic: ClassVar[bool] = False
     settings: ClassVar[tuple[str, ...]] = ()
@@ -227,11 +229,8 @@ class Backend(ABC):
         return self.tokens_call("") is not None
 
     def tokens_call(self, text: str, *, plain: bool = False) -> HttpCall | None:
-        """The request for a text's tokens, None where it cannot be asked for them.
-
-        As a prompt: with what the server puts before it, and control tokens read as such. `plain`: as content, in which
-        the text of a control token is text.
-        """
+        """The request for a text's tokens, None where it cannot be asked for them: as of a prompt, with what the server
+        puts before it; with `plain` as of content, in which the text of a control token is text."""
         return None
 
     def read_tokens(self, body: bytes) -> list[int]:

@@ -204,7 +204,7 @@ class Format(Struct, frozen=True):
     ) -> Constraint:
         """What a model may write that must call these tools, from its first call on.
 
-        `target`: the notation of its server, `gbnf` (llama.cpp), `kbnf` (ai00_server) or `lark` (vLLM, SGLang).
+        `target`: the notation of its server, `gbnf` (llama.cpp, xgrammar), `kbnf` (ai00_server) or `lark` (llguidance).
         `parallel`: it may call several at once. With the choice `auto` the grammar is for what follows its `trigger`.
         Raises Unsupported where the format has no calls, or calls that no grammar tells; UnknownName; and
         InvalidRequest where no tool is left.

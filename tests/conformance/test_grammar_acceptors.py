@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,8 +33,9 @@ def changed(text: str, seed: int) -> str:
     return text[:at] + draw.choice(["", draw.choice(ALPHABET), text[at] * 2]) + text[at + 1 :]
 
 
+@pytest.mark.long
 @every("name", NAMES)
-@settings(max_examples=2)
+@settings(max_examples=1)
 @given(seed=st.integers(0, 1 << 32))
 def test_kbnf_reads_every_text_and_no_other(name: str, seed: int) -> None:
     """A list of calls ends with what ends the turn: without that, it would be over with the first call."""
@@ -49,8 +51,9 @@ def test_kbnf_reads_every_text_and_no_other(name: str, seed: int) -> None:
                 assert not accepted_by_kbnf(told.text, other), (told.text, other)
 
 
+@pytest.mark.long
 @every("name", NAMES)
-@settings(max_examples=2)
+@settings(max_examples=1)
 @given(seed=st.integers(0, 1 << 32))
 def test_gbnf_says_every_text_and_no_other(name: str, seed: int) -> None:
     """Read again as llama.cpp reads it. That llama.cpp does, `tests/gateway/test_grammars_real.py` holds."""
@@ -66,8 +69,9 @@ def test_gbnf_says_every_text_and_no_other(name: str, seed: int) -> None:
             assert matches(again, other) == matches(told.rules, other), (told.text, other)
 
 
+@pytest.mark.long
 @every("name", NAMES)
-@settings(max_examples=2)
+@settings(max_examples=1)
 @given(seed=st.integers(0, 1 << 32))
 def test_llguidance_reads_every_text_and_no_other(name: str, seed: int) -> None:
     """Though its lexer takes as much as it can and never goes back."""

@@ -21,10 +21,10 @@ from tests.gateway.stage import APIS, CHATS, WEATHER, Stage, answer, named
 from tests.sampling import Writer
 from tests.sdks import openai_sdk
 from turnscript.api import Api
-from turnscript.backend import Completion
+from turnscript.backend import Completion, Facts
 from turnscript.errors import UpstreamError
 from turnscript.gateway.config import Config, Efforts
-from turnscript.gateway.constraining import ask_by, constraint_of, is_refused
+from turnscript.gateway.constraining import Held, held, is_refused
 from turnscript.gateway.forcing import NOT_ENFORCED, closing
 from turnscript.jsontext import json_of
 from turnscript.registry import get_backend
@@ -202,6 +202,7 @@ FREE: dict[str, dict[str, Any]] = {
     "switched off": {"kind": "llamacpp", "grammar": "off"},
     "one of its own": {"kind": "llamacpp", "extra": {"json_schema": {}}},
     "not known there": {"kind": "llamacpp", "drop": ("grammar",)},
+    "one of vLLM": {"kind": "completions", "extra": {"structured_outputs": {}}},
     "no end": {"kind": "llamacpp", "extra": {"ignore_eos": True}},
 }
 
@@ -218,26 +219,47 @@ def test_nothing_is_sent_where_it_is_not_wanted(model: dict[str, Any]) -> None:
         assert NOT_ENFORCED in stage.client.get(told.headers["x-turnscript-report"]).text
 
 
-def test_ai00_is_told_in_its_own_notation() -> None:
-    prompt = prompt_of("ai00-v1", ts.ToolChoice("required"))
-    model = Config.for_backend("http://127.0.0.1:9", "ai00-v1", kind="ai00").models[0]
-    constraint = constraint_of(prompt, prompt.request, [get_backend("ai00")], model, [])
-    assert constraint is not None
-    ask = ask_by(Completion(prompt=prompt.text, max_tokens=9), constraint)
-    body = json.loads(get_backend("ai00").call(ask).body or b"")
-    assert body["bnf_schema"].startswith("start ::= ")
-    both = [get_backend("ai00"), get_backend("llamacpp")]
-    assert constraint_of(prompt, prompt.request, both, model, []) is None
+def held_by(prompt: ts.Prompt, *servers: tuple[str, str | None], losses: list[ts.Loss] | None = None) -> Held | None:
+    """What an answer is held to by servers of these kinds, which are whose."""
+    model = Config.for_backend("http://127.0.0.1:9", "qwen3", kind=servers[0][0]).models[0]
+    known = [(get_backend(kind), Facts(owner=owner)) for kind, owner in servers]
+    return held(prompt, known, model, [] if losses is None else losses)
 
 
-def prompt_of(format_name: str, choice: ts.ToolChoice, **settings: Any) -> ts.Prompt:
-    """A prompt for calls."""
+LLAMA, AI00, ANY = ("llamacpp", None), ("ai00", None), ("completions", None)
+VLLM, SGLANG = ("completions", "vllm"), ("completions", "sglang")
+
+
+def body_by(prompt: ts.Prompt, *servers: tuple[str, str | None]) -> Any:
+    """What the first server is sent."""
+    ask, found = Completion(prompt=prompt.text, max_tokens=9), held_by(prompt, *servers)
+    return json.loads(get_backend(servers[0][0]).call(ask if found is None else found.ask(ask)).body or b"")
+
+
+def test_each_server_is_told_in_its_own_words() -> None:
+    """vLLM and SGLang only what has no tags: those may be tokens that nothing can spell there."""
+    calls, answer_ = prompt_of("ai00-v1", ts.ToolChoice("required")), prompt_of("qwen3", None, response_format=JSON)
+    assert body_by(calls, LLAMA)["grammar"].startswith("root ::= ")
+    assert body_by(calls, AI00)["bnf_schema"].startswith("start ::= ")
+    assert body_by(answer_, VLLM)["structured_outputs"]["grammar"].startswith("root ::= ")
+    assert body_by(answer_, SGLANG)["ebnf"].startswith("root ::= ")
+    assert held_by(answer_, ANY) is held_by(calls, VLLM) is held_by(calls, SGLANG) is None
+    assert held_by(answer_, VLLM, VLLM) is not None
+    for pair in ((AI00, LLAMA), (LLAMA, ANY), (VLLM, SGLANG), (VLLM, ANY), (LLAMA, VLLM)):
+        assert held_by(answer_, *pair) is None, pair
+
+
+JSON = ts.ResponseFormat("json_schema", name="trip", schema=json_of(TRIP))
+
+
+def prompt_of(format_name: str, choice: ts.ToolChoice | None, **settings: Any) -> ts.Prompt:
+    """A prompt for calls, or where there is no choice of tools, for an answer."""
     tools = [ts.Tool(name=name, parameters=json_of(schema)) for name, schema in SCHEMAS.items()]
     request = ts.Request(
-        conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Go.")])], tools=tools),
+        conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Go.")])], tools=tools if choice else []),
         settings=ts.Settings(tool_choice=choice, **settings),
     )
-    return ts.get_format(format_name).prompt(request, thinking=bool(settings))
+    return ts.get_format(format_name).prompt(request, thinking="effort" in settings)
 
 
 OPENED = {"harmony": "<|channel|>analysis<|message|>", "qwen3": "<think>\n"}
@@ -248,29 +270,24 @@ OPENED = {"harmony": "<|channel|>analysis<|message|>", "qwen3": "<think>\n"}
 def test_a_grammar_goes_on_where_an_answer_does(format_name: str) -> None:
     """A thought that is closed from outside, and a call that is made once more from where it began."""
     prompt = prompt_of(format_name, ts.ToolChoice("required"), effort="high")
-    model = Config.for_backend("http://127.0.0.1:9", format_name, kind="llamacpp").models[0]
-    constraint = constraint_of(prompt, prompt.request, [get_backend("llamacpp")], model, [])
-    assert constraint is not None
+    found = held_by(prompt, LLAMA)
+    assert found is not None
     ask = Completion(prompt=prompt.text, max_tokens=9)
     for seed in range(20):
-        text = Writer(constraint.rules, seed, ("<<", "<|")).text()
-        cut = ask_by(ask, constraint, text[: len(text) // 2])
+        text = Writer(found.constraint.rules, seed, ("<<", "<|")).text()
+        cut = found.ask(ask, text[: len(text) // 2])
         assert cut.grammar
-        assert cut.grammar != constraint.text or not text[: len(text) // 2]
+        assert cut.grammar != found.constraint.text or not text[: len(text) // 2]
     thought = "Hm, let me " + "think " * 500
-    opening = OPENED.get(format_name, "")
-    begun = opening + thought + closing(ts.get_format(format_name))
-    rest = ask_by(ask, constraint, begun)
+    begun = OPENED.get(format_name, "") + thought + closing(ts.get_format(format_name))
+    rest = found.ask(ask, begun)
     assert rest.grammar
     assert "raw" not in rest.grammar or format_name == "ai00-v1"
-    assert ask_by(ask, constraint, begun + "\x00").grammar is None
-    assert ask_by(ask, None).grammar is None
+    assert found.ask(ask, begun + "\x00").grammar is None
 
 
 def test_which_errors_are_a_grammars() -> None:
-    prompt = prompt_of("qwen3", ts.ToolChoice("required"))
-    model = Config.for_backend("http://127.0.0.1:9", "qwen3", kind="llamacpp").models[0]
-    constraint = constraint_of(prompt, prompt.request, [get_backend("llamacpp")], model, [])
+    found = held_by(prompt_of("qwen3", ts.ToolChoice("required")), LLAMA)
     cases = [
         (UpstreamError("failed to parse grammar", upstream=400), "", True),
         (UpstreamError("no", upstream=422, body="grammar: extra inputs"), "", True),
@@ -279,5 +296,5 @@ def test_which_errors_are_a_grammars() -> None:
         (UpstreamError("the request exceeds the available context size", upstream=400), "", False),
         (UpstreamError("broken", upstream=500), "", False),
     ]
-    assert [is_refused(error, constraint, text) for error, text, _ in cases] == [right for _, _, right in cases]
+    assert [is_refused(error, found, text) for error, text, _ in cases] == [right for _, _, right in cases]
     assert not is_refused(cases[0][0], None, "")

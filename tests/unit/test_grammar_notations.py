@@ -72,7 +72,7 @@ def test_hard_characters_in_each_notation() -> None:
     assert (
         NOTATIONS["gbnf"](hard)
         == dedent(r"""
-        root ::= "\"'\\\n\t\r\x01é" [\]\x5E\[a-]{1,2} raw-0 "<a>"
+        root ::= "\"'\\\n\t\r\u0001é" [\]\[a^-]{1,2} raw-0 "<a>"
         raw-0 ::= "" | [^<] raw-0 | [<] raw-1
         raw-1 ::= "" | [^<ab] raw-0 | [<] raw-1 | [a] raw-2
         raw-2 ::= "" | [^<>] raw-0 | [<] raw-1

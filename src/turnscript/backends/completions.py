@@ -5,6 +5,7 @@
 | prompt, model, max_tokens, stops, stream | `prompt`, `model`, `max_tokens`, `stop`, `stream` |
 | temperature, top_p, seed, the two penalties | by their own names |
 | logprobs, top_logprobs, echo | `logprobs`: a number, at least 1; `echo` |
+| grammar | vLLM: `structured_outputs.grammar`; SGLang: `ebnf` |
 
 | wire | told |
 | --- | --- |
@@ -18,13 +19,15 @@
 Spec: platform.openai.com/docs/api-reference/completions. Quirks: some of these servers refuse every member that they do
 not know, so no more is sent than all of them take; `also` names more, as `top_k` for one that has it. Some never say
 `[DONE]`, some no usage, one leaves stop strings in the text, another fails inside a stream with `{"error": "..."}`, and
-llama-cpp-python ends a stream without a word where it fails, or without a reason where somebody else asks. No grammar
-goes through: one of these servers dies of a bad one. `echo` is ignored by some in silence.
+llama-cpp-python ends a stream without a word where it fails, or without a reason where somebody else asks. A grammar
+goes through only where it is known whose server it is: another one dies of a bad one. `echo` is ignored by some in
+silence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -59,12 +62,13 @@ class Completions(Backend):
     title = "OpenAI-style text completions"
     default_path = "/v1"
     generic = True
+    owned = MappingProxyType({"vllm": ("gbnf",), "sglang": ("gbnf",)})
     scores = "logprobs"
     settings = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
 
     def call(self, ask: Completion) -> HttpCall:
         """The request for a completion."""
-        for what in ("suffix", "state", "grammar"):
+        for what in ("suffix", "state"):
             if getattr(ask, what) is not None:
                 raise Unsupported(what, self.title)
         members: dict[str, Any] = {
@@ -84,7 +88,17 @@ class Completions(Backend):
             members["logprobs"] = max(1, ask.sampling.get("top_logprobs") or 0)
         if ask.echo:
             members["echo"] = True
+        if ask.grammar is not None:
+            members |= self._constrained(ask.grammar, ask.owner)
         return self.post("/completions", members)
+
+    def _constrained(self, grammar: str, owner: str | None) -> dict[str, Any]:
+        """The member that holds a grammar, where it is known whose server it is."""
+        if owner == "vllm":
+            return {"structured_outputs": {"grammar": grammar}}
+        if owner == "sglang":
+            return {"ebnf": grammar}
+        raise Unsupported("grammar", self.title)
 
     def reader(self, ask: Completion) -> AnswerReader:
         """A reader for the answer."""

@@ -76,7 +76,8 @@ class Given:
 def grammar(**given: Any) -> int:
     """Write a grammar by which a model writes calls that a format reads, with arguments as their schemas demand.
 
-    gbnf is llama.cpp's notation, kbnf that of ai00_server, and lark is read by vLLM and SGLang (llguidance).
+    gbnf is llama.cpp's notation, which vLLM and SGLang read, too (xgrammar). kbnf is that of ai00_server, and lark is
+    what llguidance reads.
     What a schema demands and no grammar tells, such as a range of numbers, is reported.
     """
     return run(Given(**given))

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.backend import Backend, Completion
+from turnscript.backend import Backend, Completion, Facts
 from turnscript.conversation import Request
 from turnscript.engine.constraint import Constraint
+from turnscript.engine.escape import tags_in
 from turnscript.engine.prompt import Prompt
 from turnscript.errors import Unsupported, UpstreamError
 from turnscript.gateway.config import Model
 from turnscript.gateway.forcing import NOT_ENFORCED
+from turnscript.grammar.nodes import Ending, Literal, children
 from turnscript.grammar.notations import NOTATIONS
 from turnscript.grammar.rest import behind
 from turnscript.losses import Loss
 
-OWN_MEMBERS = frozenset({"grammar", "bnf_schema", "json_schema"})
+OWN_MEMBERS = frozenset({"grammar", "bnf_schema", "json_schema", "structured_outputs", "ebnf"})
 """Members with which a configuration constrains a server itself; where it does, or drops one, nothing is added."""
 _LARGEST = 400_000
 """Characters of a grammar: servers compile it for each answer."""
@@ -31,41 +34,50 @@ _REFUSED = frozenset({400, 422})
 _NO_ROOM = ("context", "too long", "too large")
 
 
-def constraint_of(
-    prompt: Prompt, request: Request, backends: Iterable[Backend], model: Model, losses: list[Loss]
-) -> Constraint | None:
-    """The grammar for the answer behind a prompt; None for one that is free, or cannot be held to one.
+class Held(Struct, frozen=True):
+    """The grammar that an answer is held to. `owner`: whose server it is, where that tells how to send it."""
 
-    With one, what was lost because nothing holds the answer to its shape is no loss any more.
+    constraint: Constraint
+    owner: str | None = None
+
+    def ask(self, ask: Completion, generated: str = "") -> Completion:
+        """The same, held to the grammar where so much is written already: to what is left of it, or to nothing."""
+        told = self.constraint
+        if not generated:
+            return replace(ask, grammar=told.text, owner=self.owner)
+        rest = behind(told.rules, generated)
+        if rest is None:
+            return replace(ask, grammar=None)
+        return replace(ask, grammar=NOTATIONS[told.notation](rest), owner=self.owner)
+
+
+def held(prompt: Prompt, servers: Iterable[tuple[Backend, Facts]], model: Model, losses: list[Loss]) -> Held | None:
+    """What the answer behind a prompt is held to; None for one that is free, or cannot be held to anything.
+
+    With a grammar, what was lost because nothing holds the answer to its shape is no loss any more.
     """
-    notation = _notation(backends)
-    if notation is None or model.grammar == "off" or not _wants(request):
+    if model.grammar == "off" or not _wants(prompt.request):
+        return None
+    notation, owner = _notation(servers)
+    if not notation:
         return None
     try:
         found = prompt.grammar(notation)
     except Unsupported:
         return None
-    if found is None or found.lazy or len(found.text) > _LARGEST:
+    if found is None or found.lazy or len(found.text) > _LARGEST or (owner is not None and _has_tags(found)):
         return None
     at = next((index for index, loss in enumerate(losses) if loss.detail == NOT_ENFORCED), None)
     if at is not None:
         losses[at : at + 1] = _left_over(losses[at].path, found)
-    return found
+    return Held(found, owner)
 
 
-def ask_by(ask: Completion, constraint: Constraint | None, generated: str = "") -> Completion:
-    """The same, held to a grammar where so much is written already: what is left of it, or nothing."""
-    if constraint is None or not generated:
-        return ask if constraint is None else replace(ask, grammar=constraint.text)
-    rest = behind(constraint.rules, generated)
-    return replace(ask, grammar=None if rest is None else NOTATIONS[constraint.notation](rest))
-
-
-def is_refused(error: UpstreamError, constraint: Constraint | None, generated: str) -> bool:
+def is_refused(error: UpstreamError, held: Held | None, generated: str) -> bool:
     """Whether a server may have refused the grammar, before it has written anything by it."""
     said = f"{error} {error.body}".lower()
     return (
-        constraint is not None
+        held is not None
         and not generated
         and ("grammar" in said or (error.upstream in _REFUSED and not any(word in said for word in _NO_ROOM)))
     )
@@ -85,16 +97,30 @@ def _wants(request: Request) -> bool:
     return settings.response_format is not None or (choice is not None and choice.mode not in ("auto", "none"))
 
 
-def _notation(backends: Iterable[Backend]) -> str | None:
-    """The first notation that every server of a model takes."""
-    common: list[str] | None = None
-    for backend in backends:
+def _notation(servers: Iterable[tuple[Backend, Facts]]) -> tuple[str, str | None]:
+    """The first notation that every server of a model takes, none if empty, and whose they are if that matters."""
+    common: tuple[str, ...] | None = None
+    owners: set[str | None] = set()
+    for backend, facts in servers:
         own = OWN_MEMBERS & (backend.extra.keys() | backend.drop)
         if own or backend.extra.get("ignore_eos"):  # which leaves a model nothing to write behind the end
-            return None
-        taken = [one for one in backend.grammars if one in NOTATIONS]
-        common = taken if common is None else [one for one in common if one in taken]
-    return common[0] if common else None
+            return "", None
+        taken = backend.grammars or backend.owned.get(facts.owner or "", ())
+        owners.add(None if backend.grammars else facts.owner)
+        common = tuple(one for one in taken if one in NOTATIONS and (common is None or one in common))
+    return (common[0], owners.pop()) if common and len(owners) == 1 else ("", None)
+
+
+def _has_tags(found: Constraint) -> bool:
+    """Whether a literal has a tag, which may be a token of its own. xgrammar lets a model write none of these, so it
+    would have to spell it, which it has never seen."""
+    waiting = [found.rules.start, *found.rules.rules.values()]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Literal | Ending) and tags_in(node.text):
+            return True
+        waiting += children(node)
+    return False
 
 
 def _left_over(path: str, found: Constraint) -> list[Loss]:

@@ -19,7 +19,6 @@ from msgspec.structs import asdict, replace
 from turnscript.api import PLAIN, Reply
 from turnscript.backend import Backend, Completion
 from turnscript.conversation import Request, ResponseFormat, System, User, text_content
-from turnscript.engine.constraint import Constraint
 from turnscript.engine.plaintext import TextParser
 from turnscript.engine.prompt import Prompt
 from turnscript.errors import ContextOverflow, InvalidRequest, LossyConversion, UpstreamError
@@ -34,6 +33,7 @@ from turnscript.gateway.callids import CallIds, Unrepeated, without_marks
 from turnscript.gateway.checks import CallFinding, CallGate, CallPolicy
 from turnscript.gateway.compacting import Compacted, opened, summed_up
 from turnscript.gateway.config import Losses, Policy
+from turnscript.gateway.constraining import Held
 from turnscript.gateway.efforts import settled
 from turnscript.gateway.generation import Controls, Generation, Parser, Stage
 from turnscript.gateway.headers import POLICY, Told
@@ -96,7 +96,7 @@ class Prepared(Struct, kw_only=True):
     session: Session
     choices: int = 1
     prompt: Prompt | None = None
-    constraint: Constraint | None = None
+    held: Held | None = None
     recalled: Recalled | None = None
     findings: list[CallFinding] = []
     shape: ResponseFormat | None = None
@@ -156,13 +156,13 @@ class Prepared(Struct, kw_only=True):
             return self.ask
         left = self.ask.max_tokens - self.served.estimate(generated)
         ask = replace(self.ask, prompt=f"{self.ask.prompt}{generated}", max_tokens=max(1, left))
-        return constraining.ask_by(ask, self.constraint, generated)
+        return ask if self.held is None else self.held.ask(ask, generated)
 
     def unconstrained(self, error: UpstreamError, generated: str) -> bool:
         """Ask without a grammar, where a server may have refused it. Returns whether that is so."""
-        if not constraining.is_refused(error, self.constraint, generated):
+        if not constraining.is_refused(error, self.held, generated):
             return False
-        self.ask, self.constraint = replace(self.ask, grammar=None), None
+        self.ask, self.held = replace(self.ask, grammar=None), None
         self.losses.append(constraining.refused(self.request, error))
         self.note_losses()
         return True
@@ -211,7 +211,7 @@ class Preparation(Struct, kw_only=True):
         losses += [*lost, *plan.losses]
         tokens, allowed = await self._fitted(request, text, losses)
         ask = self._completion(request, text, allowed, prompt.stops, losses)
-        constraint = await self.run(partial(self._constraint, prompt, losses))
+        held = await self.run(partial(self._held, prompt, losses))
         quiet = self._judge(losses, policy)
 
         def controls() -> Controls:
@@ -236,8 +236,8 @@ class Preparation(Struct, kw_only=True):
             request=request,
             served=served,
             caller=self.caller,
-            ask=constraining.ask_by(ask, constraint),
-            constraint=constraint,
+            ask=ask if held is None else held.ask(ask),
+            held=held,
             new_parser=prompt.parser,
             new_controls=controls,
             choices=choices,
@@ -286,10 +286,10 @@ class Preparation(Struct, kw_only=True):
         prompt = offered.bind(made)
         return prompt, prompt.text, offered.located(prompt.losses)
 
-    def _constraint(self, prompt: Prompt, losses: list[Loss]) -> Constraint | None:
+    def _held(self, prompt: Prompt, losses: list[Loss]) -> Held | None:
         """The grammar that the answer is held to."""
-        backends = [member.upstream.backend for member in self.served.pool.members]
-        return constraining.constraint_of(prompt, prompt.request, backends, self.served.model, losses)
+        servers = ((member.upstream.backend, member.upstream.known) for member in self.served.pool.members)
+        return constraining.held(prompt, servers, self.served.model, losses)
 
     def _thinking(self, request: Request, format_: Format) -> forcing.ThinkingPlan:
         model, limit = self.served.model, _limit_of(request)

@@ -2,7 +2,7 @@ r"""Owns GBNF, the notation of llama.cpp: `root ::= "a" [b-z]{0,20} rule?`.
 
 Spec: grammars/README.md of the llama.cpp project. Quirks: names have dashes and no underscores, and the first rule is
 called `root`. There are no texts without a string, so rules spell out the automaton that reads those. A text may end
-wherever `root` can, with the model's own token for that.
+wherever `root` can, with the model's own token for that. xgrammar, in vLLM and SGLang, reads the same.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from turnscript.grammar.nodes import (
     Sequence,
     Token,
     Without,
+    chars,
     children,
 )
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_IN_CLASS = _ESCAPES | {'"': '"', "]": "\\]", "[": "\\[", "^": "\\x5E", "-": "\\x2D"}
+_IN_CLASS = _ESCAPES | {'"': '"', "]": "\\]", "[": "\\["}
 
 
 def write(grammar: Grammar) -> str:
@@ -104,8 +105,8 @@ def _states(stops: tuple[str, ...], name: str) -> list[str]:
             ends = dict.fromkeys(to for _, to in led if to)
             groups += [(states[end], [letter for letter, to in led if to == end]) for end in ends]
         (_, outside), *inside = groups
-        steps = [f"[^{''.join(map(_in_class, outside))}] {name}-0"] if outside else [f"[^\\x00] {name}-0"]
-        steps += [f"[{''.join(map(_in_class, group))}] {name}-{number_}" for number_, group in inside]
+        steps = [f"{_class(chars(*outside, negated=True))} {name}-0"] if outside else [f"[^\\x00] {name}-0"]
+        steps += [f"{_class(chars(*group))} {name}-{number_}" for number_, group in inside]
         lines.append(f'{name}-{number} ::= "" | {" | ".join(steps)}')
     return lines
 
@@ -125,19 +126,25 @@ _SHORT = {(0, None): "*", (1, None): "+", (0, 1): "?"}
 
 
 def _quoted(text: str) -> str:
-    return '"' + "".join([_ESCAPES.get(char, char) if char >= " " else _control(char) for char in text]) + '"'
+    return '"' + "".join([_ESCAPES.get(char) or (f"\\u{ord(char):04X}" if char < " " else char) for char in text]) + '"'
 
 
 def _class(node: Chars) -> str:
-    shown = [_in_class(low) if low == high else f"{_in_class(low)}-{_in_class(high)}" for low, high in node.ranges]
-    if shown and shown[-1] == _IN_CLASS["-"]:
-        shown[-1] = "-"  # the last one is no range
+    """A class. What means something in classes stands where it does not."""
+    ranges = sorted(node.ranges, key=_rank)
+    shown = [_in_class(low) if low == high else f"{_in_class(low)}-{_in_class(high)}" for low, high in ranges]
+    if shown == ["^"] and not node.negated:
+        shown = ["\\x5E"]
     return f"[{'^' if node.negated else ''}{''.join(shown)}]"
 
 
+def _rank(pair: tuple[str, str]) -> int:
+    """Where a member of a class stands: a caret not first, a dash last, and no letter behind what is written in digits,
+    because xgrammar takes all that follow for more of them."""
+    if pair == ("-", "-"):
+        return 3
+    return 2 if _in_class(pair[1]).startswith("\\x") else 1 if pair[0] == "^" else 0
+
+
 def _in_class(char: str) -> str:
-    return _IN_CLASS.get(char) or (_control(char) if char < " " else char)
-
-
-def _control(char: str) -> str:
-    return _ESCAPES.get(char) or f"\\x{ord(char):02X}"
+    return _IN_CLASS.get(char) or (f"\\x{ord(char):02X}" if char < " " else char)
