@@ -247,6 +247,9 @@ def test_a_choice_of_tools_is_kept_to() -> None:
     call = '<tool_call>\n{"name":"%s","input":{}}\n</tool_call>'
     assert [matches(allowed, call % name) for name in "abc"] == [True, False, True]
     assert FORMAT.grammar(tools, ts.ToolChoice("allowed", tools=listed)).lazy
+    ranged = [*tools, ts.Tool(name="d", parameters=json_of(members(n={"maximum": 3})))]
+    named = FORMAT.grammar(ranged, ts.ToolChoice("named", name="d"))
+    assert [loss.path for loss in named.losses] == ["$.tools[3].parameters.properties.n.maximum"]
     with pytest.raises(ts.InvalidRequest, match="no tool"):
         FORMAT.grammar(tools, "none")
     with pytest.raises(ts.UnknownName, match="tool choice"):

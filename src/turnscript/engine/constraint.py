@@ -58,11 +58,12 @@ class Constraint(Struct, frozen=True):
 class Demand(Struct, frozen=True):
     """What a turn of the model must be.
 
-    `tools`: calls of these, `several` of them if it likes; `answers`: or an answer that is JSON, valid under `shape`,
-    or any object where that is None. `lazy`: or a text; the grammar is for calls that it comes to.
+    `tools`: calls of these, each with its place among all, `several` of them if it likes; `answers`: or an answer that
+    is JSON, valid under `shape`, or any object where that is None. `lazy`: or a text; the grammar is for calls that it
+    comes to.
     """
 
-    tools: Sequence[Tool] = ()
+    tools: Sequence[tuple[int, Tool]] = ()
     several: bool = True
     answers: bool = False
     shape: Json | None = None
@@ -72,14 +73,14 @@ class Demand(Struct, frozen=True):
 def calls_demanded(tools: Iterable[Tool], choice: ToolChoice | str, several: bool = True) -> Demand:
     """Calls that a choice of tools leaves. Raises InvalidRequest where it leaves none, and UnknownName."""
     made = ToolChoice(choice) if isinstance(choice, str) else choice
-    offered = {tool.name: tool for tool in tools if tool.name is not None}
+    offered = {tool.name: (place, tool) for place, tool in enumerate(tools) if tool.name is not None}
     if made.mode == "named":
         if made.name not in offered:
             raise UnknownName("tool", str(made.name), offered)
         offered = {made.name: offered[made.name]}
     elif made.mode == "allowed":
         allowed = _listed(made.tools)
-        offered = {name: tool for name, tool in offered.items() if name in allowed}
+        offered = {name: placed for name, placed in offered.items() if name in allowed}
     elif made.mode not in ("auto", "required"):
         if made.mode == "none":
             raise InvalidRequest("a choice of no tool leaves nothing for a grammar to tell", path="$.tool_choice")
@@ -193,7 +194,7 @@ class _Turn:
         if place is None:
             raise Unsupported("a grammar of calls", "a format that has no place for calls")
         last = self._ends_all(place)
-        calls = [self._call(place, tool, index, last) for index, tool in enumerate(self._demand.tools)]
+        calls = [self._call(place, tool, index, last) for index, tool in self._demand.tools]
         call = self.rules.add("call", choice(*calls))
         group, between = place.segment.group, self._link(ToolCall.kind, ToolCall.kind)
         several = self._demand.several and between is not None and not last

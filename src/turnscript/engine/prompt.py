@@ -178,7 +178,7 @@ class Prompt:
             return calls_demanded(tools, forced, several)
         if shape is not None and shape.type in ("json_object", "json_schema"):
             schema = shape.schema if shape.type == "json_schema" else None
-            callable_ = tools if ToolCall.kind in self._composer.layout.places else ()
+            callable_ = tuple(enumerate(tools)) if ToolCall.kind in self._composer.layout.places else ()
             return Demand(callable_, several, answers=True, shape=schema)
         return calls_demanded(tools, settings.tool_choice or "auto", several) if tools else None
 

@@ -17,7 +17,7 @@ from turnscript.conversation import Request
 from turnscript.engine.constraint import Constraint
 from turnscript.engine.escape import tags_in
 from turnscript.engine.prompt import Prompt
-from turnscript.errors import Unsupported, UpstreamError
+from turnscript.errors import TurnscriptError, UpstreamError
 from turnscript.gateway.config import Model
 from turnscript.gateway.forcing import NOT_ENFORCED
 from turnscript.grammar.nodes import Ending, Literal, children
@@ -51,19 +51,26 @@ class Held(Struct, frozen=True):
         return replace(ask, grammar=NOTATIONS[told.notation](rest), owner=self.owner)
 
 
+def wants(request: Request) -> bool:
+    """Whether an answer is anything else than free: one look, because it is taken for every request."""
+    settings = request.settings
+    choice = settings.tool_choice
+    return settings.response_format is not None or (choice is not None and choice.mode not in ("auto", "none"))
+
+
 def held(prompt: Prompt, servers: Iterable[tuple[Backend, Facts]], model: Model, losses: list[Loss]) -> Held | None:
     """What the answer behind a prompt is held to; None for one that is free, or cannot be held to anything.
 
     With a grammar, what was lost because nothing holds the answer to its shape is no loss any more.
     """
-    if model.grammar == "off" or not _wants(prompt.request):
+    if model.grammar == "off" or not wants(prompt.request):
         return None
     notation, owner = _notation(servers)
     if not notation:
         return None
     try:
         found = prompt.grammar(notation)
-    except Unsupported:
+    except TurnscriptError:  # no grammar tells it; what else is wrong with the request, others say
         return None
     if found is None or found.lazy or len(found.text) > _LARGEST or (owner is not None and _has_tags(found)):
         return None
@@ -88,13 +95,6 @@ def refused(request: Request, error: UpstreamError) -> Loss:
     field = "tool_choice" if request.settings.response_format is None else "response_format"
     detail = f"the model server refused the grammar ({str(error)[:200]}), and was asked without it"
     return Loss(request.paths.get(field, f"$.{field}"), "approximated", detail)
-
-
-def _wants(request: Request) -> bool:
-    """Whether an answer is anything else than free: one look, because it is taken for every request."""
-    settings = request.settings
-    choice = settings.tool_choice
-    return settings.response_format is not None or (choice is not None and choice.mode not in ("auto", "none"))
 
 
 def _notation(servers: Iterable[tuple[Backend, Facts]]) -> tuple[str, str | None]:

@@ -211,7 +211,7 @@ class Preparation(Struct, kw_only=True):
         losses += [*lost, *plan.losses]
         tokens, allowed = await self._fitted(request, text, losses)
         ask = self._completion(request, text, allowed, prompt.stops, losses)
-        held = await self.run(partial(self._held, prompt, losses))
+        held = await self.run(partial(self._held, prompt, losses)) if constraining.wants(prompt.request) else None
         quiet = self._judge(losses, policy)
 
         def controls() -> Controls:
