@@ -8,22 +8,11 @@ from hypothesis import strategies as st
 
 import turnscript as ts
 from tests.acceptors import accepted_by_kbnf, accepted_by_llguidance
-from tests.conformance.test_grammar_laws import NAMES, TOOLS, asked, ends_of, has_calls, kinds_of
+from tests.conformance.test_grammar_laws import NAMES, ends_of, prompts
 from tests.every import every
 from tests.gbnf import read_gbnf
 from tests.sampling import ALPHABET, Writer
 from turnscript.grammar.rest import matches
-
-
-def prompts(format_: ts.Format, seed: int) -> list[ts.Prompt]:
-    """Prompts whose answers a grammar tells: calls of one tool or of any, JSON, each also with a thought."""
-    tool = TOOLS[seed % len(TOOLS)]
-    shape = ts.ResponseFormat("json_schema", schema=tool.parameters)
-    requests = [asked(None, [], response_format=shape)]
-    if has_calls(format_):
-        requests += [asked(ts.ToolChoice("required")), asked(ts.ToolChoice("named", name=tool.name))]
-    thinks = (False, True) if format_.document.generation.thinking_kind in kinds_of(format_) else (False,)
-    return [format_.prompt(request, thinking=one) for request in requests for one in thinks]
 
 
 def changed(text: str, seed: int) -> str:

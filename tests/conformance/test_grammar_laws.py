@@ -91,6 +91,17 @@ def has_calls(format_: Format) -> bool:
     return any(segment.kind == "tool_call" for turn in format_.document.turns for segment in turn.segments)
 
 
+def prompts(format_: ts.Format, seed: int) -> list[ts.Prompt]:
+    """Prompts whose answers a grammar tells: calls of one tool or of any, JSON, each also with a thought."""
+    tool = TOOLS[seed % len(TOOLS)]
+    shape = ts.ResponseFormat("json_schema", schema=tool.parameters)
+    requests = [asked(None, [], response_format=shape)]
+    if has_calls(format_):
+        requests += [asked(ts.ToolChoice("required")), asked(ts.ToolChoice("named", name=tool.name))]
+    thinks = (False, True) if format_.document.generation.thinking_kind in kinds_of(format_) else (False,)
+    return [format_.prompt(request, thinking=one) for request in requests for one in thinks]
+
+
 def read(prompt: ts.Prompt, written: str) -> ts.Response:
     """What the parser of a prompt makes of a text."""
     parser = prompt.parser()

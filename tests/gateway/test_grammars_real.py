@@ -5,8 +5,7 @@ from __future__ import annotations
 import httpx2
 
 import turnscript as ts
-from tests.conformance.test_grammar_acceptors import prompts
-from tests.conformance.test_grammar_laws import NAMES
+from tests.conformance.test_grammar_laws import NAMES, prompts
 from tests.every import every
 from tests.gateway.stage import NO_TLS
 from turnscript.grammar.rest import behind, matches

@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
+import turnscript as ts
 from tests.gateway.running import Running
 from tests.gateway.scripted import Asked, Script, said, sse
 from tests.gateway.stage import CHATS, FORMAT, NO_TLS, Threaded, Told, body_of, named
@@ -22,6 +23,7 @@ from turnscript.api import Api
 from turnscript.errors import UpstreamError
 from turnscript.faults import fault_of, room_said
 from turnscript.gateway.config import Config
+from turnscript.jsontext import json_of
 from turnscript.refused import refusal
 from turnscript.registry import get_api
 
@@ -280,3 +282,33 @@ def test_a_character_of_several_tokens_is_that_of_the_last_and_the_others_are_em
     choice = told.json["choices"][0]
     assert "So\U0001f600\ufffd end" == choice["text"]
     assert tokens[:-1] == choice["logprobs"]["tokens"]
+
+
+# Grammars.
+
+SHAPE = ts.ResponseFormat("json_schema", name="n", schema=json_of({"type": "object", "properties": {"n": {}}}))
+
+
+def shaped(api: Api, shape: ts.ResponseFormat = SHAPE) -> bytes:
+    """A request for an answer in JSON."""
+    request = ts.Request(
+        conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Go.")])]),
+        settings=ts.Settings(model="m", max_tokens=9, response_format=shape),
+    )
+    return api.render_request(request).data
+
+
+@EACH
+@pytest.mark.parametrize("owner", ["vllm", "sglang", "llamacpp", ""])
+def test_an_answer_in_json_is_held_to_a_grammar_by_a_server_that_says_whose_it_is(api: Api, owner: str) -> None:
+    """In its own member, and no other server is sent one."""
+    with gateway(Server(owner, counts=False)) as before:
+        before.server.chunks = [chunk('{"n": 1}')]
+        assert '{"n": 1}' == before.post(api, shaped(api)).text
+        (sent,) = before.server.sent("/v1/completions")
+    found = {"vllm": sent.get("structured_outputs", {}).get("grammar"), "sglang": sent.get("ebnf")}
+    assert [owner] * (owner in found) == [name for name, grammar in found.items() if grammar]
+    assert all(
+        grammar.startswith('root ::= "{" ws ') or "answer-object-1" in grammar for grammar in found.values() if grammar
+    )
+    assert "grammar" not in sent
