@@ -104,7 +104,7 @@ tiny: ## make the tiny model anew, from nothing, and judge it (OUT=folder, STEPS
 	$(MAKE) -C tiny model $(if $(OUT),OUT='$(abspath $(OUT))') $(if $(STEPS),STEPS=$(STEPS)) $(if $(MINUTES),MINUTES=$(MINUTES))
 
 golden: setup ## rewrite the golden files of a format or API (NAME=rwkv-goose), or all; then read the difference
-	$(PYTEST) tests/conformance/test_format_goldens.py tests/answers/test_goldens.py --update-golden $(if $(NAME),-k '$(NAME)')
+	$(PYTEST) tests/conformance/test_format_goldens.py tests/conformance/test_template_goldens.py tests/answers/test_goldens.py --update-golden $(if $(NAME),-k '$(NAME)')
 
 map: setup ## rewrite the file map in AGENTS.md from the module docstrings
 	$(BIN)/python -m tools.agents_map

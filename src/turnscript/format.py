@@ -39,6 +39,7 @@ from turnscript.engine.table import Document, shown_whole, with_ends
 from turnscript.errors import InvalidRequest, LossyConversion, UnknownName, Unsupported
 from turnscript.grammar.notations import writer_of
 from turnscript.jsontext import Json
+from turnscript.jinja import write_template
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
 from turnscript.respelling import respelled
@@ -183,6 +184,20 @@ class Format(Struct, frozen=True):
         except MISTAKES:
             refuse_mistakes(request=request)
             raise
+
+    def jinja(self, *, escape: str = AUTO, generation: bool = False, strict: bool = False) -> Rendered[str]:
+        """The format as a chat template in Jinja, for whoever renders prompts from messages without turnscript.
+
+        With `messages`, `tools`, `add_generation_prompt` and `enable_thinking` it writes what `prompt` does, byte for
+        byte; without `add_generation_prompt`, what `render` does in the view `prompt`. What it writes otherwise is
+        listed among the losses, and `strict` raises LossyConversion if anything is.
+        `escape` is that of `prompt`. `generation` puts what the model writes into `{% generation %}`, by which
+        transformers makes a mask.
+        """
+        template = write_template(self.document, self.name, escape=_policy(escape), generation=generation)
+        if strict and template.losses:
+            raise LossyConversion(template.losses, f"a chat template of {self.name}")
+        return template
 
     def parser(
         self, tools: Sequence[Tool] | None = None, *, prefill: str = "", stops: Sequence[str] = ()

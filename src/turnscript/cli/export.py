@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from turnscript.cli import export_grammar
+from turnscript.cli import export_grammar, export_jinja
 
 _EPILOG = """\b
-Example:
+Examples:
   turnscript export grammar --format rwkv-universal --tools request.json --target kbnf
+  turnscript export jinja --format rwkv-goose --output chat_template.jinja
 """
 
 
@@ -18,3 +19,4 @@ def export() -> None:
 
 
 export_grammar.add(export)
+export_jinja.add(export)

@@ -179,16 +179,16 @@ class JsonTools(ToolTexts):
         between: str = "\n",
         tag: str = "",
     ) -> None:
-        self._parameters, self._wrapped, self._properties = parameters, wrapped, properties
-        self._tag = tag
+        self.parameters, self.wrapped, self.properties = parameters, wrapped, properties
+        self.tag = tag
         self.literals = (f"<{tag}>", f"</{tag}>") if tag else ()
         self.rules = tuple((lead, tuple(rests)) for lead, rests in rules_of(self.literals))
-        self._shape = shape
+        self.shape = shape
         self.between = between
 
     def loss(self, tool: Tool) -> str:
         """All of the schema but its properties, where only those are shown."""
-        if not self._properties or tool.parameters is None:
+        if not self.properties or tool.parameters is None:
             return ""
         again = _object_schema(_properties_of(text_of(tool.parameters)))
         return "" if plain(again) == plain(tool.parameters) else "of the parameters only the properties are shown"
@@ -199,17 +199,17 @@ class JsonTools(ToolTexts):
         if description is not None:
             fields["description"] = description
         if parameters is not None:
-            fields[self._parameters] = _raw(_properties_of(parameters) if self._properties else parameters)
+            fields[self.parameters] = _raw(_properties_of(parameters) if self.properties else parameters)
         text = members(fields)
-        if self._wrapped:
+        if self.wrapped:
             text = f'{{"type": "function", "function": {text}}}'
-        shown = (False, self._shape(text))
-        return ((True, self.literals[0]), shown, (True, self.literals[1])) if self._tag else (shown,)
+        shown = (False, self.shape(text))
+        return ((True, self.literals[0]), shown, (True, self.literals[1])) if self.tag else (shown,)
 
     def read(self, payload: Payload) -> list[Tool]:
         """Any JSON objects one after the other, with commas or without."""
         text, escape = payload.text, payload.escape
-        for literal in self.literals if self._tag else ():
+        for literal in self.literals if self.tag else ():
             text = text.replace(literal, " ")  # which no definition holds
         escape = _augmented(escape, self.rules) if self.rules else escape
         return [self._tool(value, payload) for value in json_values(escape.remove(text), payload)]
@@ -224,9 +224,9 @@ class JsonTools(ToolTexts):
             description = None if bytes(described) == b"null" else string_of(described)
         except (InvalidRequest, KeyError) as error:
             raise not_a_tool(payload, str(error)) from None
-        keys = (self._parameters, "parameters", "input_schema", "arguments")
+        keys = (self.parameters, "parameters", "input_schema", "arguments")
         found = next((fields[key] for key in keys if key in fields), None)
-        if found is not None and self._properties:
+        if found is not None and self.properties:
             found = _object_schema(text_of(found))
         return Tool(name=name, description=description, parameters=found)
 
@@ -261,7 +261,7 @@ class TaggedTools(JsonTools):
         if description is not None:
             fields["description"] = description
         if parameters is not None:
-            fields[self._parameters] = _raw(parameters)
+            fields[self.parameters] = _raw(parameters)
         text = "    " + pretty(members(fields), inline_objects=True).replace("\n", "\n    ")
         return ((True, f"  <tool name={attribute_text(name)}>\n"), (False, text), (True, "\n  </tool>\n"))
 

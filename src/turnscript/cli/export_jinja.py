@@ -1,0 +1,72 @@
+"""Owns `turnscript export jinja`: a format as the chat template of a model."""
+
+from __future__ import annotations
+
+import click
+
+from turnscript.cli.failures import LOSSY, OK
+from turnscript.cli.output import STREAM, Files
+from turnscript.cli.prompt import FormatName
+from turnscript.cli.report import Losses, Screen, fault
+from turnscript.engine.escape import AUTO, POLICIES
+from turnscript.errors import LossyConversion
+from turnscript.registry import get_format
+
+_EPILOG = """\b
+Examples:
+  turnscript export jinja --format rwkv-goose --output chat_template.jinja
+  turnscript export jinja --format qwen3 --generation
+
+\b
+Give it to the model's server:
+  llama-server --model model.gguf --jinja --chat-template-file chat_template.jinja
+  vllm serve MODEL --chat-template chat_template.jinja
+
+\b
+Exit code:
+  0  written
+  1  bad input, such as a file that declares no format
+  2  wrong usage
+  3  the template would write something otherwise, under --strict
+"""
+
+
+@click.command("jinja", epilog=_EPILOG, short_help="Write the chat template of a format.")
+@click.option("--format", "name", type=FormatName(), required=True, help="`turnscript formats` lists them.")
+@click.option("--output", "-o", metavar="FILE", help="Write here, whole or not at all, instead of standard output.")
+@click.option("--generation", is_flag=True, help="Mark what the model writes, for transformers' assistant masks.")
+@click.option(
+    "--escape",
+    type=click.Choice(list(POLICIES)),
+    default=AUTO,
+    show_default=True,
+    help="A text that holds the format's tags: break them, refuse it, or write it as it is.",
+)
+@click.option("--strict", is_flag=True, help="Refuse a template that writes anything otherwise than turnscript.")
+@click.option("--quiet", "-q", is_flag=True, help="Report errors only.")
+def jinja(name: str, output: str | None, generation: bool, escape: str, strict: bool, quiet: bool) -> int:
+    """Write a format as a chat template in Jinja, which llama.cpp, vLLM, SGLang and transformers render.
+
+    It writes the bytes of `turnscript prompt`. Where it cannot, that is reported, item by item.
+    """
+    format_ = get_format(name)
+    made = format_.jinja(escape=escape, generation=generation)
+    refused = LossyConversion(made.losses, f"a chat template of {format_.name}") if strict and made.losses else None
+    if refused is None:
+        with Files() as files:
+            files.open(STREAM if output is None else output).write(made.data)
+    screen = Screen()
+    if refused is not None:
+        found = fault(refused)
+        found.remedy = "leave out --strict to write it anyway"
+        screen.fault(found)
+    if refused is not None or (made.losses and not quiet):
+        losses = Losses(made.losses)
+        screen.note(losses.summary)
+        losses.list_on(screen, None)
+    return OK if refused is None else LOSSY
+
+
+def add(group: click.Group) -> None:
+    """Make it a command of a group."""
+    group.add_command(jinja)

@@ -1,0 +1,136 @@
+"""Owns the payloads of calls: how a template writes what each body of the engine writes.
+
+`name`, `id` and `arguments` are the variables of a template that hold what a call says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from turnscript.conversation import ToolCall
+from turnscript.engine.bodies import CallArguments
+from turnscript.engine.jsoncalls import JsonCall
+from turnscript.engine.namedcalls import NamedCall
+from turnscript.engine.pythoncalls import PythonCall
+from turnscript.engine.spans import Writer
+from turnscript.engine.tagcalls import TagCall
+from turnscript.engine.xmlcalls import XmlParameters
+from turnscript.jinja.code import Text, concatenated, quoted
+from turnscript.jinja.writing import Payloads
+
+ARGUMENTS = "$.messages[].tool_calls[].function.arguments"
+_AROUND = re.compile(r'"f"|\{\}')
+"""What of an example is the call's own."""
+STRINGS = "a string that is JSON is told from another by its first and last characters"
+
+
+def write_call(body: Any, out: Payloads) -> None:
+    """The payload of a call."""
+    out.lose(ARGUMENTS, "as an object they have the numbers of the engine that renders: `1e5` has become 100000.0")
+    _WRITERS[type(body)](body, out)
+
+
+def is_call(body: Any) -> bool:
+    """Whether a body is one of these."""
+    return type(body) in _WRITERS
+
+
+def _arguments(body: CallArguments, out: Payloads) -> None:
+    out.lose(ARGUMENTS, "whether a string is a JSON object is told by its first and last characters")
+    out.content("(arguments if arguments is string else arguments|tojson)", flat=True)
+
+
+def _json(body: JsonCall, out: Payloads) -> None:
+    out.lose(ARGUMENTS, "a string of JSON keeps its own white space")
+    argued = out.library.call("argued_tightly" if body.compact else "argued", "arguments")
+    literals = _AROUND.split(body.written("f", "{}")[0])
+    opening, between, end = map(Text, literals)
+    first, second = (argued, "name|tojson") if body.name_last else ("name|tojson", argued)
+    identified = ""
+    if "id" in body.carries:
+        said = quoted(',"id":' if body.compact else ', "id": ')
+        identified = f'(({said} ~ id|tojson) if id is string else "")'
+    out.content(concatenated(opening, first, between, second, identified, end), flat=True)
+
+
+def _named(body: NamedCall, out: Payloads) -> None:
+    if body.numbering is None:
+        out.content(concatenated(Text(body.prefix), "name"))
+    else:
+        out.content("label")
+    if body.id_mark:
+        with out.code.block("if id is string"):
+            out.control(body.id_mark)
+            out.content("id")
+    out.control(body.mark)
+    argued = out.library.call("argued", 'arguments.strip(" \\t\\r\\n") if arguments is string else arguments')
+    out.content(argued, flat=True)
+
+
+def _python(body: PythonCall, out: Payloads) -> None:
+    code = out.code
+    _need_object(out)
+    with code.block("for key, value in arguments|items"):
+        with code.block("if not loop.first"):
+            out.content('", "', flat=True)
+        out.content('key|tojson ~ "=" ~ value|tojson', flat=True)
+    out.control(")")
+
+
+def _xml(body: XmlParameters, out: Payloads) -> None:
+    out.lose(ARGUMENTS, STRINGS)
+    _need_object(out)
+    opening, close = body.literals
+    example = Writer(out.escape, archive=False)
+    body.write(ToolCall(name="f", arguments='{"a": 1}'), example)
+    indent = example.pieces[0].partition(opening)[0]
+    with out.code.block("for key, value in arguments|items"):
+        out.control(f"{indent}{opening} name=")
+        out.code.say(out.library.call("attribute", "key"), out.of_model)
+        out.control(">")
+        _value(out)
+        out.control(f"{close}\n")
+
+
+def _tags(body: TagCall, out: Payloads) -> None:
+    out.lose(ARGUMENTS, STRINGS)
+    _need_object(out)
+    out.control(body.name_open)
+    out.content(out.library.call("word", "name"))
+    out.control(body.name_close)
+    with out.code.block("for key, value in arguments|items"):
+        out.control(body.key_open)
+        out.content(out.library.call("word", "key"))
+        out.control(body.value_open)
+        _value(out)
+        out.control(body.value_close)
+    out.control(body.end)
+
+
+def _value(out: Payloads) -> None:
+    kind = out.library.call("kind", "tools", "name", "key")
+    shown, whole = out.library.call("shown", "value", kind), out.library.call("shown_whole", "value", kind)
+    out.content(f"({whole} if whole else {shown})")
+
+
+def _need_object(out: Payloads) -> None:
+    """A template cannot take a string of JSON apart. One that is no object is an argument of the name `arguments`."""
+    out.lose(ARGUMENTS, "a string of JSON is an error, because a template cannot read it; give an object", "dropped")
+    code = out.code
+    code.variable("whole", "arguments is string")
+    with code.block("if arguments is string"):
+        with code.block(f'if {out.library.call("looks", "arguments")} == "object"'):
+            code.say('raise_exception("the arguments of a call must be an object here, not a string of JSON")')
+        code.statement('set arguments = {"arguments": arguments}')
+
+
+_WRITERS: dict[type[Any], Callable[[Any, Payloads], None]] = {
+    CallArguments: _arguments,
+    JsonCall: _json,
+    NamedCall: _named,
+    PythonCall: _python,
+    XmlParameters: _xml,
+    TagCall: _tags,
+}

@@ -1,0 +1,234 @@
+"""Owns one item in a template: what stands before it, its opening with attributes, its payload, its closing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from turnscript.conversation import System, ToolCall, User
+from turnscript.engine.bodies import CallArguments, ResultContent
+from turnscript.engine.layout import Place
+from turnscript.engine.table import Attribute, Body
+from turnscript.jinja.calls import is_call, write_call
+from turnscript.jinja.code import all_of, among, none_of, quoted
+from turnscript.jinja.escapes import breaks_strings
+from turnscript.jinja.flow import Between, Flow, Said
+from turnscript.jinja.texts import empties, is_text, write_text
+from turnscript.jinja.writing import Payloads
+
+SPEAKERS = ("system", "user", "assistant", "thinking", "tool_call")
+_FIELDS = {"name": "name", "id": "id", "role": "role"}
+"""The fields of items that messages have, and the variables that hold them."""
+
+
+def is_written(body: Body) -> bool:
+    """Whether a template can write a payload."""
+    return is_text(body) or is_call(body)
+
+
+class Segments:
+    """Writes items of each kind."""
+
+    def __init__(self, flow: Flow, out: Payloads) -> None:
+        self._flow = flow
+        self._out = out
+        self._code = out.code
+
+    def write(self, place: Place, kind: str = "") -> None:
+        """An item of a kind at its place. `kind`: its own, where it stands in another's place."""
+        self._before(place)
+        out = self._of(place)
+        if place.kind == ToolCall.kind:
+            write_call(place.body, out)
+        else:
+            write_text(place.body, out)
+        self._code.write(place.close, place.model)
+        self._code.statement(f"set ns.at = {quoted(place.kind)}")
+
+    def stand(self, place: Place) -> None:
+        """The same, where a turn that may begin without an opening cannot begin everywhere."""
+        marked = [one for one in self._flow.befores if self._flow.is_marked(one, place)]
+        bare = bool(place.turn.behind) and not place.turn.open
+        marked = [one for one in marked if not self._flow.joins(one, place)] if bare else []
+        other = self._out.layout.places.get(User.kind) if place.kind == System.kind else None
+        if bare and not place.turn.close:
+            here = none_of("ns.at", marked) if marked else ""
+            with self._code.block(f"if {all_of([here, 'text.strip()'])}"):
+                self.write(place)
+                if other is not None and marked:
+                    self._code.otherwise(f"elif {among('ns.at', marked)}")
+                    self.write(other)
+        elif marked:
+            with self._code.block(f"if {none_of('ns.at', marked)}"):
+                self.write(place)
+                if other is not None:
+                    self._code.otherwise()
+                    self.write(other)
+        else:
+            self.write(place)
+
+    def _of(self, place: Place) -> Payloads:
+        out = self._out
+        return Payloads(out.layout, out.code, out.library, out.losses, place.escape, place.model)
+
+    # What stands before an item.
+
+    def _before(self, place: Place) -> None:
+        """What stands between an item and the one before, whichever that is, and its opening."""
+        (condition, between), *others = self._branches(place)
+        if not others:
+            self._open(place, between)
+            return
+        with self._code.block(f"if {condition}"):
+            self._open(place, between)
+            for condition, between in others:
+                self._code.otherwise(f"elif {condition}" if condition else "else")
+                self._open(place, between)
+
+    def _branches(self, place: Place) -> list[tuple[str, Between]]:
+        """Conditions, and what stands there; the last has none."""
+        flow = self._flow
+        apart = flow.apart(place)
+        always: dict[Between, list[str]] = {}
+        within: dict[Between, list[str]] = {}
+        others: dict[Between, list[str]] = {}
+        for before in flow.befores:
+            if flow.joins(before, place):
+                group = within if before in apart else always
+                group.setdefault(self._shown(flow.between(before, place, True)), []).append(before)
+            if not flow.joins(before, place) or before in apart:
+                others.setdefault(self._shown(flow.between(before, place, False)), []).append(before)
+        same = none_of("ns.behind", apart) if apart else ""
+        branches = [(all_of([among("ns.at", kinds), same]), between) for between, kinds in within.items()]
+        branches += [(among("ns.at", kinds), between) for between, kinds in always.items()]
+        ordered = sorted(others.items(), key=lambda one: len(one[1]))
+        branches += [(among("ns.at", kinds), between) for between, kinds in ordered[:-1]]
+        return [*branches, ("", ordered[-1][0])]
+
+    def _shown(self, between: Between) -> Between:
+        """The same as it looks in a template: whose a literal is counts only where that is told."""
+        if self._code.generation:
+            return between
+        before, behind, head = (_merged(said) for said in (between.before, between.behind, between.head))
+        return Between(between.joined, before, behind, head, False)
+
+    def open_turn(self, place: Place, between: Between) -> None:
+        """What stands before a segment's own opening."""
+        self.literals(between.before)
+        if not between.joined:
+            for attribute in place.turn_attributes:
+                self._bare(attribute, place)
+        self.literals(between.behind)
+
+    def _open(self, place: Place, between: Between) -> None:
+        """What stands before a payload."""
+        self.open_turn(place, between)
+        if place.segment.named:
+            self._line(place, between)
+            return
+        if place.lead and not place.open and not between.joined:
+            with self._code.block("if text" if empties(place.body) else "if true"):
+                self._code.write(place.lead, between.of_model)
+        self.literals(between.head[:-1])
+        last, of_model = between.head[-1] if between.head else ("", False)
+        if place.own_attributes:
+            self._code.write(last, of_model)
+            self._attributes(place, between.of_model)
+        else:
+            self._head(place, last, of_model)
+
+    def _head(self, place: Place, head: str, of_model: bool) -> None:
+        """The end of an opening. An empty line behind it would be one too many where texts have none."""
+        bare = head.rstrip("\n")
+        tight = self._out.layout.document.flattened and place.kind != ToolCall.kind and empties(place.body)
+        if tight and bare != head:
+            self._code.say(f"({quoted(head)} if text else {quoted(bare)})", of_model)
+        else:
+            self._code.write(head, of_model)
+
+    def _line(self, place: Place, between: Between) -> None:
+        """The name of a tool on a line before the opening of a call."""
+        code = self._code
+        if place.lead and not between.joined:
+            code.write(place.lead, place.model)
+        out = self._of(place)
+        out.lose("$.messages[].tool_calls[].function.name", "a name with letters that are not ASCII is a JSON string")
+        out.content(out.library.call("line", "name"))
+        code.write(f"\n{place.open}{place.head_end}", place.model)
+
+    def literals(self, said: Said) -> None:
+        """Literals, each as whose it is."""
+        for text, of_model in said:
+            self._code.write(text, of_model)
+
+    # Attributes.
+
+    def _bare(self, attribute: Attribute, place: Place) -> None:
+        if attribute.path != "name" or place.kind not in SPEAKERS:
+            return  # messages say nothing else, and those of tools do not say who speaks
+        out = self._of(place)
+        out.lose("$.messages[].name", "white space of other kinds than blanks, tabs and line ends stays in a name")
+        with self._code.block("if speaker is string"):
+            self._code.write(f" {attribute.key}=", False)
+            value = out.library.call("bare", "speaker")
+            self._code.say(out.library.protected(value, out.layout.escape), False)
+
+    def _attributes(self, place: Place, of_model: bool) -> None:
+        """The attributes of an opening, and its end."""
+        out = self._of(place)
+        for attribute in place.segment.attributes_shown:
+            self._attribute(attribute, out, of_model)
+        for word, condition in _told(place, out):
+            with self._code.block(f"if {condition}"):
+                self._code.write(word, of_model)
+        self._head(place, place.head_end, of_model)
+
+    def _attribute(self, attribute: Attribute, out: Payloads, of_model: bool) -> None:
+        field = _FIELDS.get(attribute.path)
+        if field is None or attribute.words:
+            return  # messages do not say it
+        if breaks_strings(out.escape):
+            out.lose("$.messages[].tool_calls", "a tag of the format in a tool's name or an id is not broken")
+        value, condition = field, f"{field} is string"
+        if attribute.fallback in _FIELDS:
+            value = f"({field} if {field} is string else {_FIELDS[attribute.fallback]})"
+            condition = f"{field} is string or {_FIELDS[attribute.fallback]} is string"
+        if attribute.default is not None:
+            condition += f" and {field} != {quoted(attribute.default)}"
+        with self._code.block(f"if {condition}"):
+            self._code.write(f" {attribute.key}=", of_model)
+            self._code.say(out.library.call("attribute", value), of_model)
+
+
+def _merged(said: Said) -> Said:
+    text = "".join([one for one, _ in said])
+    return ((text, False),) if text else ()
+
+
+def _told(place: Place, out: Payloads) -> Sequence[tuple[str, str]]:
+    """What an opening says of how the payload is written, and when."""
+    found = _FORMATS.get(type(place.body))
+    return found(out) if found else ()
+
+
+def _of_call(out: Payloads) -> Sequence[tuple[str, str]]:
+    looks = out.library.call("looks", "arguments")
+    return [(' format="raw"', f'arguments is string and {looks} != "object"')]
+
+
+def _of_result(out: Payloads) -> Sequence[tuple[str, str]]:
+    out.lose("$.messages[].content", "whether a result is JSON is told by its first and last characters")
+    looks = out.library.call("looks", "text")
+    several = "content is not string and content is defined and content is not none and content|length"
+    one = f'({several} == 1 and content[0].type == "text")'
+    single = f"(content is string or {one})"
+    return [
+        (' format="parts"', f"{several} > 0 and not {one}"),
+        (' format="json"', f'{single} and {looks} in ["array", "value"]'),
+        (' format="text"', f"({single} and not {looks}) or not content"),
+    ]
+
+
+_FORMATS: dict[type, Callable[[Payloads], Sequence[tuple[str, str]]]] = {
+    CallArguments: _of_call,
+    ResultContent: _of_result,
+}
