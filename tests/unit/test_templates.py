@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -10,7 +11,9 @@ from msgspec.structs import replace
 
 import turnscript as ts
 from tests import corpora
+from tests.modelfiles import folder
 from tests.templates import Body, Template, chat, parsed, with_objects
+from turnscript.detection import detect_told
 from turnscript.engine.texts import PlainText
 from turnscript.tableio import read_formats
 from turnscript.tableio.bodies import BODIES, TOOL_LISTS
@@ -156,6 +159,30 @@ def test_every_shape_of_a_payload_has_its_writer() -> None:
     made = [(name, kind) for name, (kind, _) in BODIES.items() if name != "record"]
     assert [] == [name for name, kind in made if not is_written(object.__new__(kind))]
     assert [] == [name for name, (kind, _) in TOOL_LISTS.items() if not is_tools(object.__new__(kind))]
+
+
+@pytest.mark.parametrize("name", [*ts.formats(), *ts.model_formats()])
+def test_a_model_with_a_template_takes_the_format_that_it_was_made_of(name: str, tmp_path: Path) -> None:
+    """Also where several formats have the same marks."""
+    template = ts.get_format(name).jinja(generation=True).value
+    place = folder(tmp_path / "qwen2.5-llama-3", tokenizer_config={"chat_template": template})
+    found = ts.detect(place)
+    assert (name, "template") == (found.format, found.evidence)
+    assert "its chat template says that turnscript made it of this format" == found.reason
+    assert name == detect_told(["some-model"], template).format
+
+
+def test_whether_models_think_is_told_as_of_other_templates() -> None:
+    goose = ts.get_format("rwkv-goose").jinja().value
+    assert detect_told(["rwkv7-g1-2.9b-20250922"], goose).thinking
+    older = detect_told(["rwkv7-g1-2.9b-20250101"], goose)
+    assert ("rwkv-goose", "unhinted", False) == (older.format, older.variant, older.thinking)
+
+
+def test_a_template_of_a_format_that_is_not_known_here_is_looked_at_as_any_other() -> None:
+    strange = replace(ts.get_format("gemma"), name="somebodys")
+    assert "gemma" == detect_told([], strange.jinja().value).format
+    assert "somebodys" == detect_told([], strange.jinja().value, own=[strange]).format
 
 
 @pytest.mark.parametrize("name", ts.formats())

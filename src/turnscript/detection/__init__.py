@@ -17,6 +17,7 @@ from turnscript.clues import DEFAULT, EVIDENCE, Clue, Evidence
 from turnscript.detection.facts import Facts, facts_of_name, gather
 from turnscript.errors import InvalidInput, UnknownName
 from turnscript.format import Format
+from turnscript.jinja import format_of_template
 from turnscript.registry import clues as declared
 
 _PLACES = {
@@ -108,6 +109,9 @@ def evaluate(clues: Mapping[str, Sequence[Clue]], facts: Facts, rule: str = DEFA
     """
     own = [(clue.order, name, clue) for name, declared in clues.items() for clue in declared if clue.rule == rule]
     ranked = [(name, clue) for _, name, clue in sorted(own, key=lambda entry: entry[:2])]
+    made = format_of_template(facts.template) if rule == DEFAULT else ""
+    if made in clues:
+        return _made_of(made, [entry for entry in ranked if entry[0] == made], facts)
     for evidence in EVIDENCE:
         candidates = [(name, clue) for name, clue in ranked if clue.evidence == evidence]
         texts = facts.texts(evidence)
@@ -117,6 +121,14 @@ def evaluate(clues: Mapping[str, Sequence[Clue]], facts: Facts, rule: str = DEFA
         if evidence == "template" and candidates and texts:
             return _foreign(evaluate(clues, msgspec.structs.replace(facts, template=""), rule))
     return Detected(None, _nothing(facts), date=facts.date)
+
+
+def _made_of(name: str, own: Sequence[tuple[str, Clue]], facts: Facts) -> Detected:
+    """For a chat template that was made of a format, as it says. Whether its models think, other clues may tell."""
+    found = _first([entry for entry in own if entry[1].evidence == "template"], facts.texts("template"), facts)
+    known = found or Detected(name, "", date=facts.date)
+    reason = "its chat template says that turnscript made it of this format"
+    return msgspec.structs.replace(known, reason=reason, evidence="template")
 
 
 def _rules(clues: Mapping[str, Sequence[Clue]]) -> list[str]:

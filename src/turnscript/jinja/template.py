@@ -35,6 +35,7 @@ _STATE = {
     "user": "-1",  # the last message that makes thoughts before it past
     "calls": "0",  # how many calls there were
 }
+_HEAD, _TAIL = "{#- The format ", ", made by turnscript from its table. -#}"
 _KINDS = frozenset({*_ROLES, Assistant.kind, Thinking.kind, ToolCall.kind})
 _THOUGHT = "message.reasoning_content if message.reasoning_content is string else message.reasoning"
 
@@ -46,9 +47,15 @@ def write_template(document: Document, name: str, *, escape: str = AUTO, generat
     _refuse_strangers(layout)
     template = _Template(layout, escape, generation)
     template.write()
-    head = f"{{#- The format {name.replace('#', '')}, made by turnscript from its table. -#}}"
+    head = f"{_HEAD}{name.replace('#', '')}{_TAIL}"
     text = "\n".join([head, *template.library.lines, *template.lines()])
     return Rendered(f"{text}\n", template.losses())
+
+
+def format_of_template(text: str) -> str:
+    """The name of the format that a template was made of; empty for others."""
+    head, _, rest = text.partition(_TAIL)
+    return head.removeprefix(_HEAD) if rest and head.startswith(_HEAD) else ""
 
 
 def _refuse_strangers(layout: Layout) -> None:
