@@ -8,7 +8,7 @@ agree by construction.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -43,6 +43,7 @@ from turnscript.jinja import write_template
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
 from turnscript.respelling import respelled
+from turnscript.response_template import write_response_template
 from turnscript.sources import in_source_words, unnamed
 
 View = Literal["archive", "prompt"]
@@ -198,6 +199,13 @@ class Format(Struct, frozen=True):
         if strict and template.losses:
             raise LossyConversion(template.losses, f"a chat template of {self.name}")
         return template
+
+    def response_template(self) -> Rendered[dict[str, Any]]:
+        """The format as transformers' `response_template`, by which it makes messages of what a model writes.
+
+        What is read otherwise than by a prompt's parser is listed among the losses: something always is.
+        """
+        return write_response_template(self.document)
 
     def parser(
         self, tools: Sequence[Tool] | None = None, *, prefill: str = "", stops: Sequence[str] = ()

@@ -12,7 +12,7 @@ import turnscript as ts
 from tests.cli.running import EXAMPLES, process, run, typed
 
 COMMANDS = [[], ["convert"], ["prompt"], ["read"], ["show"], ["detect"], ["apis"], ["formats"]]
-COMMANDS += [["export"], ["export", "grammar"], ["export", "jinja"]]
+COMMANDS += [["export"], ["export", "grammar"], ["export", "jinja"], ["export", "response-template"]]
 
 
 def examples() -> list[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from turnscript.cli import export_grammar, export_jinja
+from turnscript.cli import export_grammar, export_jinja, export_response_template
 
 _EPILOG = """\b
 Examples:
   turnscript export grammar --format rwkv-universal --tools request.json --target kbnf
   turnscript export jinja --format rwkv-goose --output chat_template.jinja
+  turnscript export response-template --format rwkv-goose
 """
 
 
@@ -20,3 +21,4 @@ def export() -> None:
 
 export_grammar.add(export)
 export_jinja.add(export)
+export_response_template.add(export)
