@@ -151,6 +151,11 @@ def looks(said: str) -> bool:
     return edges in ("{}", "[]") or (edges == '""' and len(said) > 1)
 
 
+def looks_begun(content: Any) -> bool:
+    """Whether parts behind the first begin as JSON does."""
+    return isinstance(content, list) and "\n".join([part["text"] for part in content[1:]]).strip()[:1] in ("{", "[")
+
+
 def deceives(said: str) -> bool:
     """Whether its first and last characters do not tell whether a text is JSON."""
     return looks(said) and not is_json(said)
@@ -192,6 +197,7 @@ CONCERNED: list[tuple[str, str, Callable[[Body], bool]]] = [
         "not ASCII",
         lambda body: any(not name.isascii() for name in called(body)),
     ),
+    ("$.messages[0].content", "begins like JSON", lambda body: looks_begun(body["messages"][0]["content"])),
     ("$.messages[].name", "white space", lambda body: any("\x0b" in str(one.get("name")) for one in body["messages"])),
 ]
 

@@ -72,6 +72,9 @@ class Beginning:
         code.variable("content", "first.content")
         out = self._payloads(place)
         code.statement(f"set text = {out.flat(out.library.call('texts', 'content'))}")
+        continued = tools.continued if tools is not None and tools.order == BEHIND else ""
+        if continued:
+            self._split(out)
         code.variable("speaker", "first.name")
         code.variable("role", "first.role")
         code.statement(f"set ns.told = {among('messages[0].role', INSTRUCTIONS)} if messages else false")
@@ -88,10 +91,25 @@ class Beginning:
             code.say("ns.flags")
         if tools is not None and tools.order == BEHIND:
             self._list(tools, said)
+        if continued:
+            with code.block("if behind"):
+                code.write(continued)
+                out.content("behind", flat=True)
         code.write(place.close)
         code.statement(f"set ns.at = {quoted(place.kind)}")
-        if tools is not None and tools.continued:
-            out.lose("$.messages[0].content", "of instructions in several parts, none stands behind the tools")
+
+    def _split(self, out: Payloads) -> None:
+        """The instructions behind the tools: all parts but the first, unless they would be read as one of the tools."""
+        code = self._code
+        detail = "of instructions in several parts, none that begins like JSON stands behind the tools"
+        out.lose("$.messages[0].content", detail)
+        texts = out.library.call("texts", "content[1:]")
+        code.statement("set several = content is not string and content is sequence and content|length > 1")
+        code.statement(f'set behind = {texts} if tools and several and content[0].type == "text" else ""')
+        code.statement('set behind = behind if behind.strip() and behind.strip()[:1] not in ["{", "["] else ""')
+        with code.block("if behind"):
+            code.statement(f"set text = {out.flat('content[0].text')}")
+            code.statement(f"set behind = {out.flat('behind')}")
 
     def _list(self, tools: ToolsPlace, said: str) -> None:
         """The list of tools beside a text."""
