@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from turnscript.conversation import System
 from turnscript.engine.bodies import ToolList
 from turnscript.engine.layout import Place
@@ -34,6 +36,11 @@ class Beginning:
         """Whether the tools stand behind all the first instructions, in no turn."""
         place = self._document.tools_place
         return self._document.tools is not None or (place is not None and place.order == "apart")
+
+    @property
+    def _for_tools(self) -> bool:
+        """Whether only tools make the first turn more than its text."""
+        return self._document.flags is None and not self._document.always_system
 
     def write(self) -> None:
         """Write what comes before any message."""
@@ -82,7 +89,9 @@ class Beginning:
         self._segments.open_turn(place, between)
         said = "text or ns.flags" if self._document.flags is not None else "text"
         if place.lead:
-            with code.block(f"if {said} or tools" if tools is not None else f"if {said}"):
+            condition = f"{said} or tools" if tools is not None else said
+            begun = nullcontext() if tools is not None and self._for_tools else code.block(f"if {condition}")
+            with begun:
                 code.write(place.lead)
         if tools is not None and tools.order == BEFORE:
             self._list(tools, said)
@@ -114,7 +123,7 @@ class Beginning:
     def _list(self, tools: ToolsPlace, said: str) -> None:
         """The list of tools beside a text."""
         code = self._code
-        with code.block("if tools"):
+        with nullcontext() if self._for_tools else code.block("if tools"):
             if tools.joint and tools.order == BEHIND:
                 with code.block(f"if {said}"):
                     code.write(tools.joint)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+_STRING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -141,6 +142,6 @@ class Code:
 
 def _asks(lines: Iterable[str], line: str, name: str) -> bool:
     """Whether a line other than those that set a variable asks for it."""
-    word = re.compile(rf"(?<![\w.\"']){name}(?![\w\"'=])")
+    word = re.compile(rf"(?<![\w.]){name}(?![\w=])")
     setting = re.compile(rf"^\s*{{%- set {name} = ")
-    return any(word.search(setting.sub("", one)) for one in lines if one != line)
+    return any(word.search(_STRING.sub("", setting.sub("", one))) for one in lines if one != line)

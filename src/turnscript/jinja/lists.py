@@ -125,8 +125,8 @@ def _markdown(body: MarkdownTools, out: Payloads) -> None:
         with code.block(f"for key, schema in {properties}|items"):
             code.statement('set type = schema["type"] if schema is mapping and schema["type"] is string else "string"')
             described = 'schema["description"] if schema is mapping and schema["description"] is string else ""'
-            code.statement(f"set text = {described}")
-            code.statement('set entry = (key ~ " (" ~ type ~ "): " ~ text) if text else (key ~ ": " ~ type)')
+            code.statement(f"set described = {described}")
+            code.statement('set entry = (key ~ " (" ~ type ~ "): " ~ described) if described else (key ~ ": " ~ type)')
             code.statement('set said.text = said.text ~ ("" if loop.first else ", ") ~ entry')
         code.statement('set said.text = said.text ~ "}\\n\\n"')
         code.otherwise()

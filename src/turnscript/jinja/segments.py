@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from turnscript.conversation import System, ToolCall, User
@@ -15,6 +16,8 @@ from turnscript.jinja.flow import Between, Flow, Said
 from turnscript.jinja.texts import empties, is_text, write_text
 from turnscript.jinja.writing import Payloads
 
+_BEGINNING = re.compile(r"(?<![<\[|])[<\[]|(?<=\n)[A-Z]|\A[A-Z]")
+"""Where a literal that others end with, too, may begin: at a tag or a label."""
 SPEAKERS = ("system", "user", "assistant", "thinking", "tool_call")
 _FIELDS = {"name": "name", "id": "id", "role": "role"}
 """The fields of items that messages have, and the variables that hold them."""
@@ -74,18 +77,21 @@ class Segments:
 
     def _before(self, place: Place) -> None:
         """What stands between an item and the one before, whichever that is, and its opening."""
-        (condition, between), *others = self._branches(place)
-        if not others:
-            self._open(place, between)
+        joined, others = self._branches(place)
+        if not joined:
+            self._begin(place, others)
             return
+        (condition, between), *more = joined
         with self._code.block(f"if {condition}"):
             self._open(place, between)
-            for condition, between in others:
-                self._code.otherwise(f"elif {condition}" if condition else "else")
+            for condition, between in more:
+                self._code.otherwise(f"elif {condition}")
                 self._open(place, between)
+            self._code.otherwise()
+            self._begin(place, others)
 
-    def _branches(self, place: Place) -> list[tuple[str, Between]]:
-        """Conditions, and what stands there; the last has none."""
+    def _branches(self, place: Place) -> tuple[list[tuple[str, Between]], dict[Between, list[str]]]:
+        """What joins an item to the turn that is open, and when; what begins another turn, behind which kinds."""
         flow = self._flow
         apart = flow.apart(place)
         always: dict[Between, list[str]] = {}
@@ -98,11 +104,45 @@ class Segments:
             if not flow.joins(before, place) or before in apart:
                 others.setdefault(self._shown(flow.between(before, place, False)), []).append(before)
         same = none_of("ns.behind", apart) if apart else ""
-        branches = [(all_of([among("ns.at", kinds), same]), between) for between, kinds in within.items()]
-        branches += [(among("ns.at", kinds), between) for between, kinds in always.items()]
-        ordered = sorted(others.items(), key=lambda one: len(one[1]))
-        branches += [(among("ns.at", kinds), between) for between, kinds in ordered[:-1]]
-        return [*branches, ("", ordered[-1][0])]
+        joined = [(all_of([among("ns.at", kinds), same]), between) for between, kinds in within.items()]
+        return [*joined, *[(among("ns.at", kinds), between) for between, kinds in always.items()]], others
+
+    def _begin(self, place: Place, others: dict[Between, list[str]]) -> None:
+        """The end of the turn before, and the beginning of another."""
+        first, *_ = others
+        if len({(one.behind, one.head, one.of_model) for one in others}) == 1:
+            self.by_kind({one.before: kinds for one, kinds in others.items()})
+            self._open(place, Between(False, (), first.behind, first.head, first.of_model))
+            return
+        (between, kinds), *more = sorted(others.items(), key=lambda one: len(one[1]))
+        with self._code.block(f"if {among('ns.at', kinds)}"):
+            self._open(place, between)
+            for between, kinds in more:
+                self._code.otherwise("else" if between is more[-1][0] else f"elif {among('ns.at', kinds)}")
+                self._open(place, between)
+
+    def by_kind(self, said: dict[Said, list[str]]) -> None:
+        """One of several runs of literals, by the kind of the item before. What all end with is written once."""
+        parted, end = parted_end([_merged(one) if not self._code.generation else one for one in said])
+        runs: dict[Said, list[str]] = {}
+        for one, kinds in zip(parted, said.values(), strict=True):
+            runs.setdefault(one, []).extend(kinds)
+        silent = runs.pop((), [])
+        groups = sorted(runs.items(), key=lambda one: len(one[1]))
+        if len(groups) == 1 and len(silent) < len(groups[0][1]):
+            condition = none_of("ns.at", silent) if silent else ""
+        else:
+            condition = among("ns.at", groups[0][1]) if groups else ""
+        if condition:
+            with self._code.block(f"if {condition}"):
+                self.literals(groups[0][0])
+                for one, kinds in groups[1:]:
+                    last = one is groups[-1][0] and not silent
+                    self._code.otherwise("else" if last else f"elif {among('ns.at', kinds)}")
+                    self.literals(one)
+        elif groups:
+            self.literals(groups[0][0])
+        self.literals(end)
 
     def _shown(self, between: Between) -> Between:
         """The same as it looks in a template: whose a literal is counts only where that is told."""
@@ -202,6 +242,26 @@ class Segments:
 def _merged(said: Said) -> Said:
     text = "".join([one for one, _ in said])
     return ((text, False),) if text else ()
+
+
+def parted_end(said: Sequence[Said]) -> tuple[list[Said], Said]:
+    """Runs of literals without what all end with, and that. A tag or a line is not cut in two."""
+    rest, end = [list(one) for one in said], list[tuple[str, bool]]()
+    while len(rest) > 1 and all(rest) and len({one[-1] for one in rest}) == 1:
+        end.insert(0, rest[0][-1])
+        rest = [one[:-1] for one in rest]
+    if len(rest) > 1 and all(rest) and len({one[-1][1] for one in rest}) == 1:
+        texts = [one[-1][0] for one in rest]
+        backwards = enumerate(zip(*map(reversed, texts), strict=False))
+        size = next((at for at, ends in backwards if len({*ends}) > 1), min(map(len, texts)))
+        shared = texts[0][len(texts[0]) - size :]
+        begin = _BEGINNING.search(shared)
+        if begin is not None:
+            size, of_model = len(shared) - begin.start(), rest[0][-1][1]
+            end.insert(0, (shared[begin.start() :], of_model))
+            for one, text in zip(rest, texts, strict=True):
+                one[-1] = (text[: len(text) - size], of_model)
+    return [tuple([literal for literal in one if literal[0]]) for one in rest], tuple(end)
 
 
 def _told(place: Place, out: Payloads) -> Sequence[tuple[str, str]]:

@@ -235,7 +235,7 @@ class _Template:
         within, always = [one for one in unseen if one in apart], [one for one in unseen if one not in apart]
         conditions = [all_of([among("ns.at", within), none_of("ns.behind", apart)])] if within else []
         conditions += [among("ns.at", always)] if always else []
-        return " or ".join([f"({one})" for one in conditions])
+        return " or ".join([f"({one})" if len(conditions) > 1 else one for one in conditions])
 
     def _call(self) -> None:
         place = self._layout.places.get(ToolCall.kind)
@@ -298,7 +298,7 @@ class _Template:
         ends: dict[Said, list[str]] = {}
         for before in self._flow.befores:
             ends.setdefault(((self._flow.goes_on(before, thinks), False),), []).append(before)
-        self._by_kind(ends)
+        self._segments.by_kind(ends)
 
     def _closed(self) -> None:
         ends: dict[Said, list[str]] = {}
@@ -307,23 +307,7 @@ class _Template:
             if not self.code.generation:
                 said = (("".join([text for text, _ in said]), False),)
             ends.setdefault(said, []).append(before)
-        self._by_kind(ends)
-
-    def _by_kind(self, ends: dict[Said, list[str]]) -> None:
-        """One of several endings, by the kind of the last item."""
-        said = {one: kinds for one, kinds in ends.items() if any(text for text, _ in one)}
-        groups = sorted(said.items(), key=lambda one: len(one[1]))
-        if not groups:
-            return
-        if len(groups) == 1 and len(ends) == 1:
-            self._segments.literals(groups[0][0])
-            return
-        with self.code.block(f"if {among('ns.at', groups[0][1])}"):
-            self._segments.literals(groups[0][0])
-            for one, kinds in groups[1:]:
-                last = kinds is groups[-1][1] and len(said) == len(ends)
-                self.code.otherwise("else" if last else f"elif {among('ns.at', kinds)}")
-                self._segments.literals(one)
+        self._segments.by_kind(ends)
 
     def _hint(self) -> None:
         hints = self._document.generation.hints
