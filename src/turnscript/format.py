@@ -195,7 +195,10 @@ class Format(Struct, frozen=True):
         `escape` is that of `prompt`. `generation` puts what the model writes into `{% generation %}`, by which
         transformers makes a mask.
         """
-        template = write_template(self.document, self.name, escape=_policy(escape), generation=generation)
+        option = next((option for option, one in self.variants.items() if one is self.document), "")
+        template = write_template(
+            self.document, self.name, option=option, escape=_policy(escape), generation=generation
+        )
         if strict and template.losses:
             raise LossyConversion(template.losses, f"a chat template of {self.name}")
         return template

@@ -31,6 +31,14 @@ def test_options_reach_the_template(escape: str) -> None:
     assert ts.get_format("qwen3").jinja(escape=escape, generation=True).value == result.stdout
 
 
+def test_a_variant_of_the_format_can_be_asked_for() -> None:
+    result = run("export", "jinja", "--format", "rwkv-goose", "--variant", "paren")
+    assert ts.get_format("rwkv-goose").variant("paren").jinja().value == result.stdout
+    unknown = run("export", "jinja", "--format", "rwkv-goose", "--variant", "brackets")
+    assert (2, "") == (unknown.exit_code, unknown.stdout)
+    assert "rwkv-goose has no option 'brackets'; its options: paren, unhinted" in unknown.stderr
+
+
 def test_strict_writes_nothing_and_lists_why(tmp_path: Path) -> None:
     place = tmp_path / "chat_template.jinja"
     result = run("export", "jinja", "--format", "rwkv-goose", "--strict", "--output", str(place))

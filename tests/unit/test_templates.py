@@ -15,6 +15,7 @@ from tests.modelfiles import folder
 from tests.templates import Body, Template, chat, parsed, with_objects
 from turnscript.detection import detect_told
 from turnscript.engine.texts import PlainText
+from turnscript.jinja import format_of_template
 from turnscript.tableio import read_formats
 from turnscript.tableio.bodies import BODIES, TOOL_LISTS
 
@@ -170,6 +171,14 @@ def test_a_model_with_a_template_takes_the_format_that_it_was_made_of(name: str,
     assert (name, "template") == (found.format, found.evidence)
     assert "its chat template says that turnscript made it of this format" == found.reason
     assert name == detect_told(["some-model"], template).format
+
+
+@pytest.mark.parametrize("option", ts.get_format("rwkv-goose").variants)
+def test_an_option_is_told_with_the_format(option: str) -> None:
+    format_ = ts.get_format("rwkv-goose").variant(option)
+    found = detect_told(["rwkv7-g1-2.9b-20250922"], format_.jinja().value)
+    assert ("rwkv-goose", option) == (found.format, found.variant)
+    assert ("rwkv-goose", option) == format_of_template(format_.with_ends("<s>").jinja().value)
 
 
 def test_whether_models_think_is_told_as_of_other_templates() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import click
 
 from turnscript.cli.failures import LOSSY, OK
@@ -10,12 +13,13 @@ from turnscript.cli.prompt import FormatName
 from turnscript.cli.report import Losses, Screen, fault
 from turnscript.engine.escape import AUTO, POLICIES
 from turnscript.errors import LossyConversion
+from turnscript.format import Format
 from turnscript.registry import get_format
 
 _EPILOG = """\b
 Examples:
   turnscript export jinja --format rwkv-goose --output chat_template.jinja
-  turnscript export jinja --format qwen3 --generation
+  turnscript export jinja --format rwkv-goose --variant paren --generation
 
 \b
 Give it to the model's server:
@@ -31,8 +35,22 @@ Exit code:
 """
 
 
+@dataclass(frozen=True)
+class Given:
+    """What stood on the command line."""
+
+    name: str
+    variant: str | None
+    output: str | None
+    generation: bool
+    escape: str
+    strict: bool
+    quiet: bool
+
+
 @click.command("jinja", epilog=_EPILOG, short_help="Write the chat template of a format.")
 @click.option("--format", "name", type=FormatName(), required=True, help="`turnscript formats` lists them.")
+@click.option("--variant", metavar="OPTION", help="An option of the format.")
 @click.option("--output", "-o", metavar="FILE", help="Write here, whole or not at all, instead of standard output.")
 @click.option("--generation", is_flag=True, help="Mark what the model writes, for transformers' assistant masks.")
 @click.option(
@@ -44,27 +62,43 @@ Exit code:
 )
 @click.option("--strict", is_flag=True, help="Refuse a template that writes anything otherwise than turnscript.")
 @click.option("--quiet", "-q", is_flag=True, help="Report errors only.")
-def jinja(name: str, output: str | None, generation: bool, escape: str, strict: bool, quiet: bool) -> int:
+def jinja(**given: Any) -> int:
     """Write a format as a chat template in Jinja, which llama.cpp, vLLM, SGLang and transformers render.
 
     It writes the bytes of `turnscript prompt`. Where it cannot, that is reported, item by item.
     """
-    format_ = get_format(name)
-    made = format_.jinja(escape=escape, generation=generation)
-    refused = LossyConversion(made.losses, f"a chat template of {format_.name}") if strict and made.losses else None
+    return run(Given(**given))
+
+
+def run(given: Given) -> int:
+    """Do it. Gives the exit code; raises TurnscriptError, Failed or UsageError."""
+    format_ = _format_of(given)
+    made = format_.jinja(escape=given.escape, generation=given.generation)
+    what = f"a chat template of {format_.name}"
+    refused = LossyConversion(made.losses, what) if given.strict and made.losses else None
     if refused is None:
         with Files() as files:
-            files.open(STREAM if output is None else output).write(made.data)
+            files.open(STREAM if given.output is None else given.output).write(made.data)
     screen = Screen()
     if refused is not None:
         found = fault(refused)
         found.remedy = "leave out --strict to write it anyway"
         screen.fault(found)
-    if refused is not None or (made.losses and not quiet):
+    if refused is not None or (made.losses and not given.quiet):
         losses = Losses(made.losses)
         screen.note(losses.summary)
         losses.list_on(screen, None)
     return OK if refused is None else LOSSY
+
+
+def _format_of(given: Given) -> Format:
+    format_ = get_format(given.name)
+    if given.variant is None:
+        return format_
+    if given.variant not in format_.variants:
+        known = ", ".join(format_.variants) or "it has none"
+        raise click.UsageError(f"--variant: {format_.name} has no option {given.variant!r}; its options: {known}")
+    return format_.variant(given.variant)
 
 
 def add(group: click.Group) -> None:

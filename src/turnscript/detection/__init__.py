@@ -33,7 +33,8 @@ class Detected(Struct, frozen=True):
     """What a model takes: `format` is None if nothing known fits, and `reason` says why in either case.
 
     `thinking`: whether it can think before it answers, None if that is not known. `date`: the day in its name.
-    `variant`: the variant of the format that it takes, because it is as old as that; None if it is the format itself.
+    `variant`: the variant of the format that it takes, because it is as old as that, or has a template of that; None if
+    it is the format itself.
     `evidence`: which kind of sign decided.
     """
 
@@ -109,9 +110,10 @@ def evaluate(clues: Mapping[str, Sequence[Clue]], facts: Facts, rule: str = DEFA
     """
     own = [(clue.order, name, clue) for name, declared in clues.items() for clue in declared if clue.rule == rule]
     ranked = [(name, clue) for _, name, clue in sorted(own, key=lambda entry: entry[:2])]
-    made = format_of_template(facts.template) if rule == DEFAULT else ""
-    if made in clues:
-        return _made_of(made, [entry for entry in ranked if entry[0] == made], facts)
+    made, option = format_of_template(facts.template)
+    if made in clues and rule == DEFAULT:
+        told = _made_of(made, [entry for entry in ranked if entry[0] == made], facts)
+        return msgspec.structs.replace(told, variant=option) if option else told
     for evidence in EVIDENCE:
         candidates = [(name, clue) for name, clue in ranked if clue.evidence == evidence]
         texts = facts.texts(evidence)

@@ -35,27 +35,34 @@ _STATE = {
     "user": "-1",  # the last message that makes thoughts before it past
     "calls": "0",  # how many calls there were
 }
+_OPTION = ", option "
 _HEAD, _TAIL = "{#- The format ", ", made by turnscript from its table. -#}"
 _KINDS = frozenset({*_ROLES, Assistant.kind, Thinking.kind, ToolCall.kind})
 _THOUGHT = "message.reasoning_content if message.reasoning_content is string else message.reasoning"
 
 
-def write_template(document: Document, name: str, *, escape: str = AUTO, generation: bool = False) -> Rendered[str]:
+def write_template(
+    document: Document, name: str, *, option: str = "", escape: str = AUTO, generation: bool = False
+) -> Rendered[str]:
     """The template of a document, and what it writes otherwise than a prompt. Raises Unsupported for a format with a
-    payload that no template can write."""
+    payload that no template can write. `option`: which of the format's it is."""
     layout = layout_of(document, escape)
     _refuse_strangers(layout)
     template = _Template(layout, escape, generation)
     template.write()
-    head = f"{_HEAD}{name.replace('#', '')}{_TAIL}"
+    made_of = f"{name}{_OPTION}{option}" if option else name
+    head = f"{_HEAD}{made_of.replace('#', '')}{_TAIL}"
     text = "\n".join([head, *template.library.lines, *template.lines()])
     return Rendered(f"{text}\n", template.losses())
 
 
-def format_of_template(text: str) -> str:
-    """The name of the format that a template was made of; empty for others."""
+def format_of_template(text: str) -> tuple[str, str]:
+    """The name of the format that a template was made of, and its option; empty for others."""
     head, _, rest = text.partition(_TAIL)
-    return head.removeprefix(_HEAD) if rest and head.startswith(_HEAD) else ""
+    if not rest or not head.startswith(_HEAD):
+        return "", ""
+    name, _, option = head.removeprefix(_HEAD).partition(_OPTION)
+    return name, option
 
 
 def _refuse_strangers(layout: Layout) -> None:
