@@ -134,6 +134,15 @@ def test_a_string_of_json_is_written_as_it_came_where_arguments_are_json() -> No
     assert format_.prompt(parsed(said)).text == Template(format_.jinja().value).render(said)
 
 
+@pytest.mark.parametrize("thinking", ["Hm.", [{"type": "text", "text": "Hm."}]])
+def test_a_thought_among_the_parts_of_a_content_is_a_thought(thinking: Any) -> None:
+    """So Mistral's API has it, and llama.cpp puts it there for templates that look like Mistral's."""
+    parts = [{"type": "thinking", "thinking": thinking}, {"type": "text", "text": "Yes."}]
+    beside = body_of({"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."})
+    template = Template(ts.get_format("mistral").jinja().value)
+    assert template.render(beside) == template.render(body_of({"role": "assistant", "content": parts}))
+
+
 def test_a_message_of_an_unknown_role_is_an_error() -> None:
     template = Template(ts.get_format("qwen3").jinja().value)
     with pytest.raises(jinja2.TemplateError, match="there is no place for messages of the role critic"):

@@ -34,6 +34,18 @@ MACROS = {
   {%- endif -%}
 {%- endmacro -%}"""
     ),
+    # The thoughts among the parts of a content, as Mistral's API has them, and llama.cpp for its models.
+    "thoughts": Macro(
+        """\
+{%- macro thoughts(content) -%}
+  {%- if content is not string and content is sequence -%}
+    {%- for part in content -%}
+      {%- if part.type == "thinking" -%}{{- texts(part.thinking) -}}{%- endif -%}
+    {%- endfor -%}
+  {%- endif -%}
+{%- endmacro -%}""",
+        ("texts",),
+    ),
     # A text without empty lines and without white space at its ends.
     "flat": Macro(
         """\

@@ -186,6 +186,10 @@ class _Template:
         code = self.code
         code.statement("set ns.behind = ns.last")
         code.statement(f"set thought = {_THOUGHT}")
+        if self._layout.place_named(Thinking.kind, "reason") is not None:
+            with code.block("if thought is not string"):
+                code.statement(f"set thought = {self.library.call('thoughts', 'content')}")
+                code.statement("set thought = thought if thought else none")
         code.statement("set calls = message.tool_calls if message.tool_calls else []")
         with code.block("if thought is string"):
             self._thought()
