@@ -38,8 +38,8 @@ from turnscript.engine.spans import Span, Writer, text_of_spans
 from turnscript.engine.table import Document, shown_whole, with_ends
 from turnscript.errors import InvalidRequest, LossyConversion, UnknownName, Unsupported
 from turnscript.grammar.notations import writer_of
-from turnscript.jsontext import Json
 from turnscript.jinja import write_template
+from turnscript.jsontext import Json
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
 from turnscript.respelling import respelled

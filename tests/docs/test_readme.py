@@ -62,7 +62,9 @@ def _output(command: str) -> str:
     return done.stdout.decode()
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/universal-transcript.md", "docs/grammars.md", "docs/chat-templates.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/universal-transcript.md", "docs/grammars.md", "docs/chat-templates.md"]
+)
 def test_commands_print_what_the_page_shows(name: str, folder: Path, request: pytest.FixtureRequest) -> None:
     page = ROOT / name
     actual = _BLOCK.sub(lambda found: _played_block(found[1], found[2]), page.read_text(encoding="utf-8"))
