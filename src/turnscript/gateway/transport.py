@@ -6,13 +6,17 @@ import asyncio
 import base64
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 import aiohttp
-from aiohttp.abc import AbstractStreamWriter
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
+from aiohttp.http import HttpProcessingError, StreamWriter
 from yarl import URL
 
 from turnscript.backend import Backend, HttpCall
@@ -28,6 +32,7 @@ IDLE = 4.0
 UNNAMED = "the model server"
 _PIECE = 64 * 1024
 _LARGE = 1024 * 1024
+_SWITCHED = 101  # to another protocol
 _SHORTEST = 8  # characters of a header that is a secret
 
 
@@ -143,8 +148,8 @@ class HttpTransport:
         self._base = base
         self._name = named(url, told=told)
         self._connect = connect
-        self._urls: dict[str, URL] = {}
-        self._session: aiohttp.ClientSession | None = None
+        self._heads: dict[tuple[str, str], bytes] = {}
+        self._connector: aiohttp.TCPConnector | None = None
 
     async def send(self, call: HttpCall) -> HttpReply:
         """Send a call. One that fails on a connection that the server had closed meanwhile is sent again."""
@@ -157,96 +162,136 @@ class HttpTransport:
                 except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
                     if fresh or isinstance(error, aiohttp.ClientConnectorError):
                         raise
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
             raise _failure(error, self._name, self._connect) from None
         finally:
             _fresh.reset(token)
 
     async def close(self) -> None:
         """Let go of all connections."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        connector, self._connector = self._connector, None
+        if connector is not None:
+            await connector.close()
 
     async def _send(self, call: HttpCall) -> HttpReply:
-        url = self._urls.get(call.path)
-        if url is None:
-            url = self._urls[call.path] = URL(self._base + call.path)
-        data = None if call.body is None else _payload(call.body)
-        session = self._session or self._opened()
-        response = await session.request(call.method, url, data=data, allow_redirects=False)
-        return HttpReply(response, self._name)
+        connector = self._connector or self._opened()
+        head = self._heads.get((call.method, call.path))
+        if head is None:
+            head = self._heads[call.method, call.path] = self._head(call.method, URL(self._base + call.path))
+        reply = HttpReply(await connector.connect(self._origin, [], self._timeout), self._name)
+        begun = False
+        try:
+            await reply.begin(head, call.body)
+            begun = True
+        finally:
+            if not begun:
+                reply.close()
+        return reply
 
-    def _opened(self) -> aiohttp.ClientSession:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE, socket_factory=_socket),
-            headers=self._headers,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect),
-            read_bufsize=READ_SIZE,
-        )
-        return self._session
+    def _head(self, method: str, url: URL) -> bytes:
+        """What all calls to one path begin with."""
+        lines = [f"{method} {url.raw_path_qs} HTTP/1.1", f"Host: {url.host_port_subcomponent}"]
+        lines += [f"{name}: {value}" for name, value in self._headers.items()]
+        return "".join([f"{line}\r\n" for line in lines]).encode()
+
+    def _opened(self) -> aiohttp.TCPConnector:
+        loop = asyncio.get_running_loop()
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE, socket_factory=_socket)
+        made: Callable[..., ResponseHandler] = _Connection
+        connector._factory = partial(made, loop=loop)
+        self._origin = aiohttp.ClientRequest("POST", URL(self._base), loop=loop)  # tells where to connect, and how
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._connect)
+        self._connector = connector
+        return connector
 
 
 _HEADERS = {"User-Agent": "turnscript", "Accept": "application/json, text/event-stream", "Accept-Encoding": "identity"}
-_JSON = "application/json"
+_BODY = b"%bContent-Length: %d\r\nContent-Type: application/json\r\n\r\n"
 
 
-def _payload(body: bytes) -> aiohttp.Payload:
-    """A body that knows its type: the library need not find out what it is, nor merge headers for it."""
-    return _Large(body) if len(body) > _LARGE else aiohttp.BytesPayload(body, content_type=_JSON)
+class _Connection(ResponseHandler):
+    """A connection of the library. Its parser would be told to go on for each piece that is read, ten times in a short
+    answer, with nothing to parse; here it is only where it has stopped."""
 
-
-class _Large(aiohttp.Payload):
-    """A large body, sent in pieces so that all else goes on. As a file in memory it would be copied first."""
-
-    _value: bytes
-
-    def __init__(self, body: bytes) -> None:
-        super().__init__(body, content_type=_JSON)
-        self._size = len(body)
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """The body as text."""
-        return self._value.decode(encoding, errors)
-
-    async def write(self, writer: AbstractStreamWriter) -> None:
-        """Send it."""
-        body = memoryview(self._value)
-        for start in range(0, len(body), _PIECE):
-            await writer.write(body[start : start + _PIECE])
-            await asyncio.sleep(0)
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Go on reading."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
 
 
 class HttpReply:
-    """The answer to a call over HTTP."""
+    """One call over HTTP, and the answer to it."""
 
-    def __init__(self, response: aiohttp.ClientResponse, name: str) -> None:
-        self.status = response.status
-        self.headers: Mapping[str, str] = response.headers
-        self._response = response
+    def __init__(self, connection: Connection, name: str) -> None:
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
+        self._connection: Connection | None = connection
+        self._content: aiohttp.StreamReader = aiohttp.EMPTY_PAYLOAD
+        self._upload: asyncio.Task[None] | None = None
         self._name = name
+
+    async def begin(self, head: bytes, body: bytes | None) -> None:
+        """Send the call and wait for the head of its answer. Raises what the library does."""
+        assert self._connection is not None
+        protocol = self._connection.protocol
+        transport = self._connection.transport
+        if protocol is None or transport is None or transport.is_closing():
+            raise aiohttp.ServerDisconnectedError
+        protocol.set_response_params(read_until_eof=True, read_bufsize=READ_SIZE)
+        if body is None:
+            transport.write(head + b"\r\n")
+        elif len(body) <= _LARGE:
+            transport.write(_BODY % (head, len(body)) + body)
+        else:
+            transport.write(_BODY % (head, len(body)))
+            self._upload = asyncio.get_running_loop().create_task(_upload(protocol, body))
+        message, content = await protocol.read()
+        while 100 <= message.code < 200 and message.code != _SWITCHED:  # the answer itself is still to come
+            message, content = await protocol.read()
+        self.status, self.headers, self._content = message.code, message.headers, content
 
     @property
     def ended(self) -> bool:
         """Whether all of the body was read, its end too."""
-        return self._response.content.at_eof()
+        return self._content.at_eof()
 
     async def read(self) -> bytes:
         """More of the body."""
         try:
-            return await self._response.content.readany()
+            return await self._content.readany()
         except (aiohttp.ClientError, OSError):
             message = f"{at(self._name)} broke off its answer: the connection was lost"
             raise UpstreamError(message, retryable=True) from None
 
     def close(self) -> None:
-        """Keep the connection if the body is at its end; else close it."""
-        if not self._response.closed:  # as it is at its end
-            self._response.close()
+        """Keep the connection if the call was sent and answered to the end; else close it."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        transport = connection.transport
+        unsent = transport is not None and transport.get_write_buffer_size() > 0
+        if self._upload is not None and not self._upload.done():
+            unsent = self._upload.cancel()
+        if self.status and self._content.is_eof() and not unsent:
+            connection.release()
+            return
+        self._content.set_exception(aiohttp.ClientConnectionError("it was closed here"))
+        if unsent and connection.protocol is not None:
+            connection.protocol.abort()  # closed, it would send the rest before
+        connection.close()
 
 
-def _failure(error: aiohttp.ClientError | OSError, name: str, connect: float) -> UpstreamError:
+async def _upload(protocol: ResponseHandler, body: bytes) -> None:
+    """Send a large body in pieces, as fast as it is taken, so that all else goes on. Where that fails, so does the
+    wait for the answer."""
+    writer, whole = StreamWriter(protocol, asyncio.get_running_loop()), memoryview(body)
+    with suppress(aiohttp.ClientError, OSError):
+        for start in range(0, len(body), _PIECE):
+            await writer.write(whole[start : start + _PIECE])
+            await asyncio.sleep(0)
+
+
+def _failure(error: aiohttp.ClientError | HttpProcessingError | OSError, name: str, connect: float) -> UpstreamError:
     """Why no answer came, and what to do about it. What the library says names the server, too."""
     unnamed = name == UNNAMED
     if isinstance(error, TimeoutError):
@@ -269,5 +314,5 @@ def _failure(error: aiohttp.ClientError | OSError, name: str, connect: float) ->
         message = f"{at(name)} closed the connection without an answer; its log may say why"
         return UpstreamError(message, retryable=True)
     # What the library says of it quotes the server, which is no business of a log.
-    said = str(getattr(error, "message", "") if unnamed else error)[:SHOWN]
+    said = " ".join(str(getattr(error, "message", "" if unnamed else error)).split())[:SHOWN]
     return UpstreamError(f"{name} does not answer in HTTP ({said}); check the URL", body=said, retryable=True)
