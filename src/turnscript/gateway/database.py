@@ -95,6 +95,8 @@ class Database:
         self.counts: Counter[str] = Counter()
         self.degraded = ""
         self._schema, self._bounds = schema, bounds
+        self._gathered: list[_Job] = []  # the event loop's own: for each of these, it waits for no lock
+        self._gathered_bytes = 0
         self._jobs: deque[_Job] = deque()
         self._waiting_bytes = 0
         self._wake = threading.Condition()
@@ -130,26 +132,27 @@ class Database:
 
     def write(self, work: Work[Any], size: int = 0) -> None:
         """Change something soon. Nobody waits, and nobody hears of a failure: it is counted."""
+        many = len(self._gathered) + len(self._jobs) >= _MOST_WAITING
+        large = self._gathered_bytes + self._waiting_bytes + size > _MOST_WAITING_BYTES
+        if many or large or size > self._bounds.size // 4:
+            self.counts["dropped"] += 1
+            return
         job = _Job(work, True, None)
         job.size = size
-        with self._wake:
-            waiting = self._waiting_bytes + size
-            if len(self._jobs) >= _MOST_WAITING or waiting > _MOST_WAITING_BYTES or size > self._bounds.size // 4:
-                self.counts["dropped"] += 1
-                return
-            self._waiting_bytes += size
-        self._put(job, urgent=False)
+        self._gathered.append(job)
+        self._gathered_bytes += size
+        if self._timer is None:  # what nobody waits for waits for others: a transaction costs more than its work
+            self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._wake_now)
 
     async def close(self) -> None:
         """Do what waits, and close the file."""
-        thread = self._thread
         if self._timer is not None:
             self._timer.cancel()
         with self._wake:
+            self._hand_over()
             self._closing = True
-            self._wake.notify()
-        if thread is not None:
-            await asyncio.get_running_loop().run_in_executor(None, thread.join)
+        if self._thread is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
 
     @property
     def durable(self) -> bool:
@@ -159,27 +162,29 @@ class Database:
     def _future(self) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().create_future()
 
-    def _put(self, job: _Job, *, urgent: bool = True) -> None:
+    def _put(self, job: _Job) -> None:
         with self._wake:
-            if self._closing:
-                error = StorageUnavailable("closed", "the gateway is stopping")
-                if job.done is not None:
-                    job.done(None, error)
-                return
-            self._jobs.append(job)
-            if self._thread is None:
-                name = f"database {self.path.name if self.path else 'in memory'}"
-                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-                self._thread.start()
-            if urgent:
-                self._wake.notify()
-            elif self._timer is None:  # what nobody waits for waits for others: a transaction costs more than its work
-                self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._wake_now)
+            if not self._closing:
+                self._hand_over(job)
+            elif job.done is not None:
+                job.done(None, StorageUnavailable("closed", "the gateway is stopping"))
 
     def _wake_now(self) -> None:
         self._timer = None
         with self._wake:
-            self._wake.notify()
+            self._hand_over()
+
+    def _hand_over(self, *jobs: _Job) -> None:
+        """Give the thread what was gathered, and then these jobs."""
+        if not self._closing:
+            self._jobs += (*self._gathered, *jobs)
+            self._waiting_bytes += self._gathered_bytes
+        self._gathered, self._gathered_bytes = [], 0
+        if self._thread is None and self._jobs:
+            name = f"database {self.path.name if self.path else 'in memory'}"
+            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._thread.start()
+        self._wake.notify()
 
     # What the thread does.
 
