@@ -227,6 +227,7 @@ class Answer:
         self._end = self._limit = self._since = 0.0
         self._waiting = False
         self._alarm: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[object] | None = None
 
     async def __aenter__(self) -> Self:
         upstream, limits = self._upstream, self._upstream.timeouts
@@ -234,23 +235,39 @@ class Answer:
         self._loop = asyncio.get_running_loop()
         began = self._loop.time()
         self._end = began + limits.total
-        self._limit = min(limits.first_byte, limits.total) if self._ask.stream else limits.total
+        limit = min(limits.first_byte, limits.total) if self._ask.stream else limits.total
+        self._allow(limit)
+        begun = False
         try:
-            async with asyncio.timeout(self._limit):
-                self._reply = await upstream.transport.send(call)
-        except TimeoutError:
-            raise self._timeout(f"has not begun to answer after {self._limit:.3g} s") from None
-        except UpstreamError as error:
-            raise upstream.mask.error(error) from None
-        self.status, self.headers = self._reply.status, self._reply.headers
-        self._allow(began + self._limit - self._loop.time())
-        if self.status >= 300:
-            try:
-                body = await whole(self, LONGEST_ERROR)
-            finally:
+            self._reply = await self._sent(call, limit)
+            self.status, self.headers = self._reply.status, self._reply.headers
+            self._since = self._loop.time()
+            self._limit = began + limit - self._since
+            if self.status >= 300:
+                raise self._refusal(call, await whole(self, LONGEST_ERROR))
+            begun = True
+        finally:
+            if not begun:
                 self.leave()
-            raise self._refusal(call, body)
         return self
+
+    async def _sent(self, call: HttpCall, limit: float) -> Reply:
+        """The answer, once its head is there. The clock ends the wait for it as `asyncio.timeout` would, which is one
+        more clock."""
+        task = self._task = asyncio.current_task()
+        assert task is not None
+        before = task.cancelling()
+        self._waiting = True
+        try:
+            return await self._upstream.transport.send(call)
+        except asyncio.CancelledError:
+            if self._late and task.uncancel() <= before:
+                raise self._timeout(f"has not begun to answer after {limit:.3g} s") from None
+            raise
+        except UpstreamError as error:
+            raise self._upstream.mask.error(error) from None
+        finally:
+            self._task, self._waiting = None, False
 
     def _refusal(self, call: HttpCall, body: bytes) -> UpstreamError:
         upstream, location = self._upstream, self.headers.get("location", "")
@@ -400,6 +417,8 @@ class Answer:
             self._late = f"has not begun to answer after {limits.first_byte:g} s"
         if self._reply is not None:
             self._reply.close()
+        elif self._task is not None:
+            self._task.cancel()
 
     def _timeout(self, what: str) -> UpstreamTimeout:
         return UpstreamTimeout(f"{at(self._upstream.name)} {what}")
