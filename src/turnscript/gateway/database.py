@@ -35,7 +35,7 @@ _MOST_WAITING_BYTES = 64 * 1024 * 1024
 _BATCH = 500
 _LOOK_AGAIN = 30.0  # seconds until a file that could not be opened is tried again
 _HOUSEKEEPING = 10.0
-_MOMENT = 0.05  # seconds in which work that nobody waits for may gather
+_MOMENT = 0.2  # seconds in which work that nobody waits for may gather; a process that is killed loses it
 _ERRORS = (sqlite3.Error, ValueError, OverflowError, MemoryError)
 
 
