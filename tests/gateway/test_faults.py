@@ -341,3 +341,14 @@ def test_a_fault_of_the_gateway_itself_is_no_good_end(
     assert "a bug" not in told.body.decode()
     assert ("200" if stream else "500") == str(told.status)
     stage.until(stage.idle)
+
+
+@EACH
+def test_a_header_of_several_lines_is_not_sent(stage: Stage, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one would be a header that somebody has planted."""
+    monkeypatch.setattr("turnscript.gateway.headers.Told.raw", lambda _: [(b"x-told", b"a\r\nx-planted: b")])
+    stage.play(answer("Once upon a time"))
+    told = stage.ask(api, stream=False, headers={"connection": "close"})
+    assert 500 == told.status
+    assert "x-planted" not in told.headers
+    stage.until(stage.idle)

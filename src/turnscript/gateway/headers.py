@@ -21,8 +21,9 @@ WATCH = "turnscript.watch"
 """The same: what is given a function to call when the client leaves before its answer is whole."""
 ARRIVED = "turnscript.arrived"
 """The same: what tells whether all of the body has come."""
-TOGETHER = "turnscript.together"
-"""The same: what has the next message sent in one write with the one behind it, the head of an answer with its body."""
+ANSWER = "turnscript.answer"
+"""The same: what sends a whole answer, given its status, headers and body, in one write. Where it is cut off while the
+client has no room for it, nothing of it was sent."""
 
 _LOSSES, _PREFIX, _REPORT = LOSSES.encode(), PREFIX.encode(), REPORT.encode()
 _JSON = b"application/json"

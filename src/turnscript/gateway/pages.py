@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from turnscript.gateway.headers import RawHeaders, by_name
+from turnscript.gateway.headers import ANSWER, RawHeaders, by_name
 
 ANY = "*"
 """Stands for the pages of all hosts."""
@@ -49,7 +49,11 @@ class Pages:
                 message = {**message, "headers": [*message["headers"], *told]}
             await send(message)
 
-        await self._app(scope, receive, telling)
+        async def answering(status: int, headers: RawHeaders, body: bytes) -> None:
+            await answer(status, [*headers, *told], body)
+
+        answer = scope[ANSWER]
+        await self._app({**scope, ANSWER: answering}, receive, telling)
 
 
 def _allowed(wanted: str) -> RawHeaders:

@@ -20,10 +20,10 @@ from typing import Any
 
 import httptools
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from turnscript.gateway.app import Application
-from turnscript.gateway.headers import ARRIVED, CUT, TOGETHER, WATCH
+from turnscript.gateway.headers import ANSWER, ARRIVED, CUT, WATCH, RawHeaders
 from turnscript.gateway.service import Service
 
 if sys.platform != "win32":
@@ -92,11 +92,28 @@ class Protocol(HttpToolsProtocol):
         """Whether all of a request has come: that of the last one, and so of all before it."""
         return not self.cycle.more_body
 
-    def _send_together(self) -> None:
-        """Send what comes next, the head of the answer that is given now, with what comes behind it. An answer that was
-        broken off before it began is followed by the error, so this may be said twice."""
-        if self._answered is not None:
-            self._answered.transport = _Together(self.transport)  # type: ignore[assignment]
+    async def _answer(self, status: int, headers: RawHeaders, body: bytes) -> None:
+        """Give the answer that is given now, whole. As the two messages that it is to uvicorn, it would cost a second
+        write, and wake its client twice."""
+        cycle = self._answered
+        if cycle is not None and self.flow.write_paused and not cycle.disconnected:
+            await self.flow.drain()
+        if cycle is None or cycle.disconnected:
+            return
+        parts = [STATUS_LINE[status]]
+        for name, value in headers:
+            parts += (name, b": ", value, b"\r\n")
+        if not cycle.keep_alive:
+            parts.append(b"connection: close\r\n")
+        head = b"".join(parts)
+        if cycle.response_started or head.count(b"\n") != len(headers) + 2 - cycle.keep_alive:
+            raise RuntimeError("an answer that was begun, or a header of several lines, cannot be sent")
+        cycle.response_started = cycle.response_complete = True
+        cycle.transport.write(b"%b\r\n%b" % (head, body))
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            cycle.transport.close()
+        cycle.on_response()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -123,7 +140,7 @@ class Protocol(HttpToolsProtocol):
         self.scope[CUT] = self.transport.abort  # type: ignore[literal-required]
         self.scope[WATCH] = self._watch  # type: ignore[literal-required]
         self.scope[ARRIVED] = self._arrived  # type: ignore[literal-required]
-        self.scope[TOGETHER] = self._send_together  # type: ignore[literal-required]
+        self.scope[ANSWER] = self._answer  # type: ignore[literal-required]
         self._head_size = 0
         self._in_head = True
 
@@ -259,35 +276,6 @@ class Protocol(HttpToolsProtocol):
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
         lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
         return b"\r\n".join(lines) + b"\r\n\r\n"
-
-
-class _Together:
-    """Sends the head of an answer with its body. A second write would cost as much, and wake the client again."""
-
-    __slots__ = ("_head", "_transport")
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head: bytes | None = None
-
-    def write(self, data: bytes) -> None:
-        """Send bytes, but the first ones not before the next ones."""
-        head = self._head
-        if head is None:
-            self._head = data
-            return
-        self._head = b""
-        self._transport.write(head + data)
-
-    def close(self) -> None:
-        """Close the connection, when all was sent."""
-        if self._head:
-            self._transport.write(self._head)
-        self._transport.close()
-
-    def is_closing(self) -> bool:
-        """Whether it is closed or closing."""
-        return self._transport.is_closing()
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

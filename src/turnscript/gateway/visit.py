@@ -7,7 +7,7 @@ has gone. Either way its task is cancelled, and with it the generation.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 from typing import Any
 
@@ -17,9 +17,9 @@ from turnscript.errors import LossyConversion, Timeout, TooLarge, TurnscriptErro
 from turnscript.gateway.callers import Caller
 from turnscript.gateway.generation import Outcome
 from turnscript.gateway.headers import (
+    ANSWER,
     ARRIVED,
     CUT,
-    TOGETHER,
     WATCH,
     RawHeaders,
     Told,
@@ -84,7 +84,8 @@ class Visit:
         self._cut: Callable[[], None] = scope[CUT]
         self._watch: Callable[[Callable[[], None]], None] = scope[WATCH]
         self._arrived: Callable[[], bool] = scope[ARRIVED]
-        self._together: Callable[[], None] = scope[TOGETHER]
+        self._answer: Callable[[int, RawHeaders, bytes], Awaitable[None]] = scope[ANSWER]
+        self._answered = False
         self._receive = receive
         self._send = send
         self._task = asyncio.current_task()
@@ -240,9 +241,10 @@ class Visit:
         await self._whole(status, headers + self.more_headers, body)
 
     async def _whole(self, status: int, headers: RawHeaders, body: bytes) -> None:
-        self._together()
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
+        if self._answered:
+            raise RuntimeError("a request was answered twice")  # on its connection, that would be the next one's answer
+        await self._answer(status, headers, body)
+        self._answered = True
 
     async def refuse(self, error: TurnscriptError) -> None:
         """Answer with an error: as the last event of a stream that has begun, else as a body with its status."""
