@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from os import urandom
 
 from msgspec import Struct
+
+from turnscript.gateway.ids import random_hex
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -43,7 +44,7 @@ def credentials(headers: Mapping[str, str]) -> tuple[str | None, str | None]:
 
 def new_request_id() -> str:
     """An id for a request."""
-    return f"req_{urandom(12).hex()}"
+    return f"req_{random_hex(12)}"
 
 
 class Told(Struct):

@@ -134,15 +134,15 @@ class _Gathering:
         self._lines.append(text)
 
     def flush(self) -> None:
-        """Write soon what there is; at once where there is no loop, as in a thread and at the end of the process."""
+        """Write soon what there is; at once where there is no loop, as at the end of the process."""
+        if self._timer is not None and self._loop is not None and self._loop.is_running():
+            return  # a loop that has ended keeps its timers to itself
         try:
-            loop = asyncio.get_running_loop()
+            loop = self._loop = asyncio.get_running_loop()
         except RuntimeError:
             self.pour()
             return
-        if self._timer is None or self._loop is not loop:  # a loop that has ended keeps its timers to itself
-            self._loop = loop
-            self._timer = loop.call_later(_LATER if self._waiting else _MOMENT, self._again)
+        self._timer = loop.call_later(_LATER if self._waiting else _MOMENT, self._again)
 
     def _again(self) -> None:
         self._timer = None
@@ -210,6 +210,10 @@ class _Handler(logging.StreamHandler[_Gathering]):
         super().emit(record)
         if record.levelno >= logging.WARNING:
             self.stream.pour()
+
+    def flush(self) -> None:
+        """Write soon what there is; without the lock, which whoever emits has already."""
+        self.stream.flush()
 
     def close(self) -> None:
         """Write the last lines."""

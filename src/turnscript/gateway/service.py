@@ -23,13 +23,14 @@ from turnscript.gateway.database import Bounds, Database
 from turnscript.gateway.forcing import check_answer
 from turnscript.gateway.generation import Generation, Outcome
 from turnscript.gateway.headers import Told
+from turnscript.gateway.ids import random_hex
 from turnscript.gateway.keeping import Keeping
 from turnscript.gateway.logs import say, set_up
 from turnscript.gateway.memory import SCHEMA as MEMORY
 from turnscript.gateway.memory import Memory
 from turnscript.gateway.metrics import Metrics
 from turnscript.gateway.outlet import Heart
-from turnscript.gateway.preparing import Leaned, Preparation, Prepared, new_response_id
+from turnscript.gateway.preparing import Leaned, Preparation, Prepared
 from turnscript.gateway.reload import Reloader
 from turnscript.gateway.reports import PATH, Reported, Reports
 from turnscript.gateway.room import Room
@@ -319,7 +320,7 @@ class Service:
             prepared.detached = serving.stored.detached(request) and fits
         ended = prepared.ended
         prepared.reply = Reply(
-            id=new_response_id(serving.id_prefix),
+            id=f"{serving.id_prefix}{random_hex(16)}",
             created=int(time()),
             completed=lambda: ended.at,
             usage=Usage(input=prepared.tokens),

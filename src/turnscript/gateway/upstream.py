@@ -254,7 +254,7 @@ class Answer:
     async def _sent(self, call: HttpCall, limit: float) -> Reply:
         """The answer, once its head is there. The clock ends the wait for it as `asyncio.timeout` would, which is one
         more clock."""
-        task = self._task = asyncio.current_task()
+        task = self._task = asyncio.current_task(self._loop)
         assert task is not None
         before = task.cancelling()
         self._waiting = True
