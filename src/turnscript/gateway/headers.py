@@ -22,6 +22,8 @@ WATCH = "turnscript.watch"
 """The same: what is given a function to call when the client leaves before its answer is whole."""
 ARRIVED = "turnscript.arrived"
 """The same: what tells whether all of the body has come."""
+LOOP = "turnscript.loop"
+"""The same: the event loop, which Python else finds by a call of the operating system."""
 ANSWER = "turnscript.answer"
 """The same: what sends a whole answer, given its status, headers and body, in one write. Where it is cut off while the
 client has no room for it, nothing of it was sent."""

@@ -23,7 +23,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from turnscript.gateway.app import Application
-from turnscript.gateway.headers import ANSWER, ARRIVED, CUT, WATCH, RawHeaders
+from turnscript.gateway.headers import ANSWER, ARRIVED, CUT, LOOP, WATCH, RawHeaders
 from turnscript.gateway.service import Service
 
 if sys.platform != "win32":
@@ -137,10 +137,8 @@ class Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._unset_keepalive_if_required()  # it may be of the same read: the rest of a body was before this
-        self.scope[CUT] = self.transport.abort  # type: ignore[literal-required]
-        self.scope[WATCH] = self._watch  # type: ignore[literal-required]
-        self.scope[ARRIVED] = self._arrived  # type: ignore[literal-required]
-        self.scope[ANSWER] = self._answer  # type: ignore[literal-required]
+        ours = {CUT: self.transport.abort, WATCH: self._watch, ARRIVED: self._arrived}
+        self.scope.update(ours | {ANSWER: self._answer, LOOP: self.loop})  # type: ignore[typeddict-item]
         self._head_size = 0
         self._in_head = True
 

@@ -89,6 +89,15 @@ class Upstream:
         """Whether it has said in a stream why that ended, as it does in each one that is whole then."""
         self._facts: Facts | None = None
         self._silent: list[bool] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that it is used in. Python finds it by a call of the operating system."""
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            loop = self._loop = asyncio.get_running_loop()
+        return loop
 
     def open(self, ask: Completion) -> Answer:
         """Ask for a completion: `async with upstream.open(ask) as answer: async for pieces in answer: ...`"""
@@ -232,8 +241,8 @@ class Answer:
     async def __aenter__(self) -> Self:
         upstream, limits = self._upstream, self._upstream.timeouts
         call = upstream.backend.call(self._ask)
-        self._loop = asyncio.get_running_loop()
-        began = self._loop.time()
+        self._loop = loop = upstream.loop
+        began = loop.time()
         self._end = began + limits.total
         limit = min(limits.first_byte, limits.total) if self._ask.stream else limits.total
         self._allow(limit)
@@ -241,7 +250,7 @@ class Answer:
         try:
             self._reply = await self._sent(call, limit)
             self.status, self.headers = self._reply.status, self._reply.headers
-            self._since = self._loop.time()
+            self._since = loop.time()
             self._limit = began + limit - self._since
             if self.status >= 300:
                 raise self._refusal(call, await whole(self, LONGEST_ERROR))

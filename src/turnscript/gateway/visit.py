@@ -20,6 +20,7 @@ from turnscript.gateway.headers import (
     ANSWER,
     ARRIVED,
     CUT,
+    LOOP,
     WATCH,
     RawHeaders,
     Told,
@@ -88,7 +89,7 @@ class Visit:
         self._answered = False
         self._receive = receive
         self._send = send
-        self._task = asyncio.current_task()
+        self._task = asyncio.current_task(scope[LOOP])
         self._timer: asyncio.TimerHandle | None = None
         self._beginning: asyncio.Task[None] | None = None
 
