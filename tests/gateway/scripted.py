@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -61,12 +62,13 @@ class Asked:
 
 
 class Scripted:
-    """The server. `asked`: the requests so far, `connections`: how many there were."""
+    """The server. `asked`: the requests so far, `connections`: how many there were. `tls`: what it shows."""
 
-    def __init__(self, *scripts: Script | Callable[[Asked], Script]) -> None:
+    def __init__(self, *scripts: Script | Callable[[Asked], Script], tls: ssl.SSLContext | None = None) -> None:
         self.asked: list[Asked] = []
         self.connections = 0
         self._scripts = list(scripts)
+        self._tls = tls
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -74,7 +76,8 @@ class Scripted:
     def url(self) -> str:
         """Where it listens; without a slash at the end."""
         assert self._server is not None
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def until_gone(self, number: int = -1, seconds: float = 20.0) -> float:
         """Wait until the client of a request has closed the connection; returns when that was."""
@@ -92,7 +95,7 @@ class Scripted:
                 await asyncio.sleep(0.002)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=2**26)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=2**26, ssl=self._tls)
         return self
 
     async def __aexit__(

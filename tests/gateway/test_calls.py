@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
+from tests.gateway import behind_tls
 from tests.gateway.scripted import CLOSE, Scripted, chunk, event, head, sse
 from tests.gateway.upstreams import ANSWER, ASK, BACKEND, against, failure, pieces_of, text, text_of
 from turnscript.backend import Completion
-from turnscript.errors import UpstreamError
+from turnscript.errors import BackendDown, UpstreamError
 from turnscript.gateway.upstream import Upstream
 
+ROOT = Path(__file__).resolve().parents[2]
 LARGE = Completion(prompt="word " * 4_000_000, max_tokens=1)
 """More than lies in the buffers between two programs."""
 WORDS = 20_000
@@ -75,6 +81,27 @@ def test_an_answer_that_was_packed_is_unpacked_as_it_is_read() -> None:
     @against([begun, *parts, chunk(b"")])
     async def _(server: Scripted, upstream: Upstream) -> None:
         assert "".join(words) == text_of(await pieces_of(upstream))
+
+
+# Secure ones.
+
+
+def test_a_server_behind_tls_is_asked() -> None:
+    """In a process of its own: which certificates are trusted is read once."""
+    environment = {**os.environ, "SSL_CERT_FILE": str(behind_tls.CERTIFICATE)}
+    command = [sys.executable, "-m", behind_tls.__name__]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (0, "") == (done.returncode, done.stderr)
+
+
+def test_a_server_that_nobody_vouches_for_is_not_asked() -> None:
+    async def run() -> None:
+        async with Scripted(ANSWER, tls=behind_tls.context()) as server, Upstream(server.url, BACKEND) as upstream:
+            with pytest.raises(BackendDown, match="no secure connection"):
+                await pieces_of(upstream)
+            assert [] == server.asked
+
+    asyncio.run(run())
 
 
 # Large calls.
