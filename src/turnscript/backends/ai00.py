@@ -31,7 +31,6 @@ from turnscript.backend import (
     Backend,
     Completion,
     HttpCall,
-    JsonReader,
     Piece,
     counted,
     given,
@@ -40,6 +39,7 @@ from turnscript.backend import (
 )
 from turnscript.errorobject import upstream_error
 from turnscript.errors import Unsupported
+from turnscript.jsonreader import JsonReader
 
 _ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 

@@ -41,7 +41,6 @@ from turnscript.backend import (
     Completion,
     Facts,
     HttpCall,
-    JsonReader,
     Piece,
     counted,
     encode,
@@ -52,6 +51,7 @@ from turnscript.backend import (
 from turnscript.conversation import Usage
 from turnscript.errorobject import upstream_error
 from turnscript.errors import Unsupported, UpstreamError
+from turnscript.jsonreader import JsonReader
 from turnscript.logprobs import TokenLogprob, TokenReader
 
 
@@ -208,6 +208,9 @@ _FAILURES = frozenset({"abort", "error", "failed", "cancelled"})
 
 class _Reader(JsonReader):
     """Reads chunks, which have the shape of a whole answer."""
+
+    member = b'"text"'
+    unless = b'"delta"'
 
     def __init__(self, tokens: TokenReader | None) -> None:
         super().__init__()

@@ -39,7 +39,6 @@ from turnscript.backend import (
     Completion,
     Facts,
     HttpCall,
-    JsonReader,
     Piece,
     at_least_one,
     counted,
@@ -52,6 +51,7 @@ from turnscript.backend import (
 from turnscript.conversation import Usage
 from turnscript.errorobject import upstream_error
 from turnscript.errors import Unsupported, UpstreamError
+from turnscript.jsonreader import JsonReader
 from turnscript.logprobs import TokenLogprob, TokenReader
 
 _CANDIDATES = 10

@@ -1,0 +1,285 @@
+"""Owns reading an answer that is JSON: its events, or the whole of it, cut anywhere, as pieces of text.
+
+Most events of a stream are the one before with another text. So one that tells a text and nothing else is kept in
+mind by the bytes around that text; the next one with the same bytes there is read without being decoded.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from msgspec.structs import replace
+
+from turnscript.backend import UNREADABLE, Piece
+from turnscript.errors import UpstreamError
+from turnscript.halves import Halves
+from turnscript.refused import SHOWN, told_as_error
+from turnscript.sse import LIMIT, SseReader
+
+_CUT = "\ufffd"
+_LONGEST_CUT = 3  # of the four bytes that a character has at most
+_LONG_EVENT = 8192
+_BOM = b"\xef\xbb\xbf"
+_DONE = b"[DONE]"
+_QUOTE, _ESCAPE, _LF, _CR = b'"\\\n\r'  # as numbers, which are found many times as fast in bytes as bytes are
+_BLANK = b"\n\n"
+_SHORT = 16  # no event of a text has so few bytes
+
+
+_MOST_LEARNT = 4
+"""How often a stream is looked at for what stays the same in its events, without finding that anything does."""
+
+
+def _plain_text(said: bytes) -> str:
+    """The text of a JSON string without escapes, from between its quotes; nothing where it may be another one."""
+    if _QUOTE in said or _ESCAPE in said:
+        return ""
+    try:
+        text = said.decode()
+    except UnicodeDecodeError:
+        return ""
+    return text if text.isprintable() and text[-1:] != _CUT else ""
+
+
+class JsonReader(ABC):
+    """Reads an answer whose events, or whose whole, are JSON objects; what one object means, the subclass says.
+
+    A server may stream though it was not asked to, and the other way round: the first character tells. Events of one
+    `data` line, which nearly all are, are cut here; from the first other one on, `SseReader` does it.
+
+    A character that the limit cut in two arrives as U+FFFD, once or for each byte. So these wait for what follows, and
+    are dropped where `length` does. Half of one as JSON escapes it is joined with the other half, or is U+FFFD.
+
+    Most events are the one before with another text. `member`: the key of that text, where an object with no other
+    member of the name, and nothing else to tell, may be taken for the last one by the bytes around it; `unless`: what
+    must not be there for that.
+    """
+
+    member: ClassVar[bytes] = b""
+    unless: ClassVar[bytes] = b""
+
+    def __init__(self) -> None:
+        self._around: tuple[bytes, bytes] | None = None  # what stands before and behind the text of such an event
+        self._learns = _MOST_LEARNT
+        self.reasons = False
+        self.finished = False
+        self.over = False
+        self._held = b""
+        self._whole: bytearray | None = None
+        self._sse: SseReader | None = None
+        self._started = False
+        self._cut = ""
+        self._halves = Halves()
+        self._error: UpstreamError | None = None
+
+    @property
+    def stray(self) -> str:
+        """The beginning of the first line that is no part of a stream of events; all but that was read."""
+        said = self._sse.stray if self._sse is not None else ""
+        return "" if said.startswith("event:") else said
+
+    @abstractmethod
+    def take(self, data: bytes) -> Piece | None:
+        """What one object says, None if nothing. Raises UpstreamError, and msgspec.DecodeError for what is none."""
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """More bytes; returns what is certain now. What was read before a fault is returned before it is raised."""
+        if self._error is not None:
+            raise self._error
+        pieces: list[Piece] = []
+        try:
+            self._feed(data, pieces)
+        except UpstreamError as error:
+            self._error = error
+            if not pieces:
+                raise
+        return pieces
+
+    def close(self) -> list[Piece]:
+        """The bytes are over. Raises UpstreamError unless the answer was whole."""
+        if self._error is not None:
+            raise self._error
+        pieces: list[Piece] = []
+        if self._whole is not None:
+            self._take(bytes(self._whole), pieces)
+            if not pieces:
+                raise self._no_answer(bytes(self._whole), "it says nothing")
+            self.finished = self.over = True
+        else:
+            self._slowly(self._held, pieces)
+            if not self.over:
+                self._events(self._the_sse().close(), pieces)
+        if not self.finished:
+            raise self._broken_off()
+        if self._cut or (self._sse is not None and self._sse.half):
+            pieces.append(Piece(self._cut or _CUT))
+        return pieces
+
+    def _feed(self, data: bytes, pieces: list[Piece]) -> None:
+        if not self._started:
+            data = self._start(data)
+        if self._whole is not None:
+            self._whole += data
+            if len(self._whole) > LIMIT:
+                raise UpstreamError(f"the server sent an answer of more than {LIMIT} bytes; it was given up")
+        elif self._sse is not None:
+            self._events(self._sse.feed(data), pieces)
+        elif data:
+            self._quickly(data, pieces)
+
+    def _start(self, data: bytes) -> bytes:
+        """What is to be read, once it is known what it is."""
+        data = (self._held + data).removeprefix(_BOM).lstrip(b" \t\r\n")
+        self._held = b""
+        if not data or _BOM.startswith(data):
+            self._held = data
+            return b""
+        self._started = True
+        if data[:1] in (b"{", b"["):
+            self._whole = bytearray()
+        return data
+
+    def _quickly(self, data: bytes, pieces: list[Piece]) -> None:
+        data = self._held + data if self._held else data
+        if self._learns:
+            data = self._alike(data, pieces)
+            if not data:
+                self._held = data
+                return
+        lines = data.split(b"\n")
+        single = len(lines) % 2 == 1 and not any(lines[1::2]) and _CR not in data  # each is one line
+        *events, held = lines[::2] if single else data.split(b"\n\n")
+        take = self._take
+        for number, event in enumerate(events):
+            if event[:5] == b"data:" and (single or (b"\n" not in event and b"\r" not in event)):
+                take(event[5:], pieces)
+            elif event[:1] != b":" or b"\n" in event or b"\r" in event:  # no comment of one line, which says nothing
+                self._slowly(b"\n\n".join([*events[number:], held]), pieces)
+                return
+        self._held = held
+        if len(held) > _LONG_EVENT or _CR in held:
+            self._slowly(held, pieces)
+
+    def _alike(self, data: bytes, pieces: list[Piece]) -> bytes:
+        """Read the events at the beginning that are the one before with other texts; returns what is left to read."""
+        events = data.split(_BLANK)
+        if self._around is None:
+            first = events[0]
+            if len(events) == 1 or first[:5] != b"data:" or _LF in first or _CR in first:
+                return data
+            self._take(first[5:], pieces)
+            del events[0]
+            data = data[len(first) + 2 :]
+            if self._around is None:
+                return data
+        before, behind = self._around
+        rest = [events.pop()]  # it is not whole
+        while events and not (events[-1].startswith(before) and events[-1].endswith(behind)):
+            rest.append(events.pop())
+        if not events:
+            return data
+        begin, end = len(before), -len(behind)
+        texts = [event[begin:end] for event in events]
+        said = _plain_text(b"".join(texts))
+        # Where they are no such events after all, or one of the texts may be another one, each event is read by itself.
+        if not said or not said.isascii() or self._cut or self.over:
+            return data
+        if not data.startswith(before + (behind + _BLANK + before).join(texts)):
+            return data
+        self._learns = _MOST_LEARNT
+        pieces += [Piece(text.decode()) for text in texts if text]
+        rest.reverse()
+        return _BLANK.join(rest)
+
+    def _slowly(self, data: bytes, pieces: list[Piece]) -> None:
+        self._held = b""
+        self._events(self._the_sse().feed(data), pieces)
+
+    def _the_sse(self) -> SseReader:
+        if self._sse is None:
+            self._sse = SseReader()
+        return self._sse
+
+    def _events(self, events: list[tuple[str, str]], pieces: list[Piece]) -> None:
+        for name, data in events:
+            if name == "error" and '"error"' not in data:
+                raise told_as_error(data)
+            self._take(data.encode(), pieces)
+
+    def _take(self, data: bytes, pieces: list[Piece]) -> None:
+        if self.over:
+            return
+        if len(data) < _SHORT and data.strip() == _DONE:
+            if self.reasons and not self.finished:
+                raise self._broken_off()
+            self.finished = self.over = True
+            return
+        try:
+            piece = self.take(data)
+        except UNREADABLE as error:
+            piece = self._of_halves(data, error)
+        if piece is None:
+            return
+        if piece.finish is not None:
+            self.reasons = self.finished = True
+        if self._cut or piece.text[-1:] == _CUT:
+            piece = self._mended(piece)
+        pieces.append(piece)
+        if self._learns and self.member and piece.finish is None:
+            self._learn(data, piece)
+
+    def _learn(self, data: bytes, piece: Piece) -> None:
+        """Keep what stands around the text of an event that tells nothing else, where it is sure what that is: without
+        a backslash every quote begins or ends a string, so what follows the only such key is its value."""
+        around = self._around
+        if around is not None and data.startswith(around[0][5:]) and data.endswith(around[1]):
+            return  # it is such an event, with a text that has escapes
+        self._learns -= 1
+        before, *behind = data.split(self.member)
+        if len(behind) != 1 or _ESCAPE in data or data.find(self.unless) >= 0 or piece != Piece(piece.text):
+            return
+        gap, text, rest = (*behind[0].split(b'"', 2), b"", b"")[:3]
+        if gap.strip() == b":" and text == piece.text.encode():
+            self._around = b'data:%b%b%b"' % (before, self.member, gap), b'"' + rest
+
+    def _of_halves(self, data: bytes, error: Exception) -> Piece | None:
+        """What an object says that no decoder takes. Half of a character is U+FFFD in it until the other half comes."""
+        try:
+            piece = self.take(self._joined(data.decode()).encode())
+        except UNREADABLE:
+            raise self._no_answer(data, str(error)) from None
+        if not self._halves.waiting:
+            return piece
+        return Piece(_CUT) if piece is None else replace(piece, text=piece.text + _CUT)
+
+    def _joined(self, text: str) -> str:
+        halves = self._halves
+        if halves.waiting and self._cut:  # else it has been told as U+FFFD
+            joined = halves.joined(text)
+            if joined != text:
+                self._cut = ""
+                return joined
+        halves.waiting = ""
+        return halves.joined(text)
+
+    def _mended(self, piece: Piece) -> Piece:
+        """The piece without half a character at its end, or with the one that waited."""
+        text, self._cut = self._cut + piece.text, ""
+        if piece.finish != "length" and self.finished:
+            return replace(piece, text=text)
+        rest = text.rstrip(_CUT)
+        rest = text[: max(len(rest), len(text) - _LONGEST_CUT)]
+        if not self.finished:
+            self._cut = text[len(rest) :]
+        return replace(piece, text=rest)
+
+    def _no_answer(self, data: bytes, why: str) -> UpstreamError:
+        said = data[:SHOWN].decode("utf-8", "replace")
+        message = f"the server sent what is no completion ({why}): {said[:200]!r}"
+        return UpstreamError(message, body=said, retryable=True)
+
+    def _broken_off(self) -> UpstreamError:
+        said = self._sse.stray if self._sse is not None else ""
+        shown = f"; it sent {said!r}" if said else ""
+        return UpstreamError(f"the model server's answer broke off before its end{shown}", body=said, retryable=True)
