@@ -22,12 +22,15 @@ from turnscript.conversation import (
     Opaque,
     Part,
     Refusal,
+    System,
     Text,
     Thinking,
     ToolCall,
     ToolResult,
     ToolsChange,
+    User,
 )
+from turnscript.engine.recent import MB, recent
 from turnscript.gateway.mending import Mend, read
 from turnscript.pairing import is_generated
 
@@ -79,6 +82,11 @@ def meanings(items: Sequence[Item], ids: bool = True, mends: Mapping[str, Mend] 
     `ids`: the ids of its calls are a part of that, but those that follow from where a call stands: readers of requests
     take them off. `mends`: by the name of a tool, what clients mend in its calls; then also as it is mended.
     """
+    only = items[0] if len(items) == 1 else None
+    if type(only) is Assistant and only.name is None and len(only.content) == 1:  # as most are
+        part = only.content[0]
+        if type(part) is Text:
+            return [digest(_bytes(part.text.strip()), (), ())]
     texts: list[str] = []
     bare: list[str] = []
     others: list[object] = []
@@ -112,11 +120,10 @@ def thoughts(items: Iterable[Item]) -> list[bytes]:
 
     One without text, as clients may not see it, says nothing.
     """
-    texts = [
-        "".join("".join([part.text for part in item.content if type(part) is Text]).split())
-        for item in items
-        if type(item) is Thinking
-    ]
+    thought = [item for item in items if type(item) is Thinking]
+    if not thought:
+        return []
+    texts = ["".join("".join([part.text for part in item.content if type(part) is Text]).split()) for item in thought]
     texts = [text for text in texts if text]
     return [digest(_bytes(text)) for text in (*texts, *(["".join(texts)] if texts else ()))]
 
@@ -173,10 +180,10 @@ class History:
         """Items that no model wrote, or one whole turn of the model."""
         if items and type(items[0]) in MODEL:
             self._names = self._names or [item.name for item in items if type(item) is Assistant][:1]
-            self._hash.update(meanings(_without(self._names[0], items) if self._names else items)[-1])
+            self._hash.update(_encode(meanings(_without(self._names[0], items) if self._names else items)[-1]))
         else:
-            for item in items:
-                self._hash.update(digest(*_said(item)))
+            for item in items:  # each says where it ends, so no two conversations are the same bytes
+                self._hash.update(_encode(_said(item)))
 
     @property
     def digest(self) -> bytes:
@@ -188,6 +195,9 @@ def _said(item: Item) -> tuple[object, ...]:
     """What an item says. The name of a participant counts; one that follows from an id does not, nor does the id of an
     item that nothing refers to."""
     more: tuple[object, object]
+    if type(item) is User or type(item) is System:
+        parts = [_part(part) for part in item.content]
+        return item.kind, parts, (item.role if type(item) is System else "", _bytes(item.name or ""))
     if type(item) is ToolResult:
         more = _bytes(item.id or ""), item.is_error
     elif type(item) is ToolsChange:
@@ -201,9 +211,19 @@ def _said(item: Item) -> tuple[object, ...]:
 
 def _part(part: Part) -> object:
     if type(part) is Text or type(part) is Refusal:
-        return _bytes(part.text)
+        text = part.text
+        return _bytes(text) if len(text) < _LONG else (_long(text),)
     fields = [(field, getattr(part, field)) for field in part.__struct_fields__ if field != "extra"]
     return type(part).__name__, [(field, _bytes_of(value)) for field, value in fields if value is not None]
+
+
+_LONG = 1024
+
+
+@recent(8 * MB)
+def _long(text: str) -> bytes:
+    """The digest of a long text, such as the instructions that each request of an agent begins with."""
+    return blake2b(_bytes(text), digest_size=SIZE).digest()
 
 
 def _bytes_of(value: Any) -> bytes:

@@ -35,8 +35,10 @@ _AT_ONCE = 400  # names in one query
 _AT_A_TIME = 2000  # turns that are looked for: a millisecond or two
 _MOST_NAMES = 64  # of one turn in memory
 
+_encode = msgspec.msgpack.Encoder().encode
+
 SCHEMA = Schema(
-    version=1,
+    version=2,
     create=(
         """CREATE TABLE IF NOT EXISTS turns (
             id BLOB PRIMARY KEY, made REAL NOT NULL, used REAL NOT NULL, body BLOB NOT NULL)""",
@@ -115,6 +117,8 @@ class Memory:
     async def recall(self, scope: str, request: Request, run: Run = here) -> Recalled:
         """The turns of a request that came back unchanged. Never fails: what cannot be looked up is not known."""
         echoes, history, begun, mended = await run(partial(_read, scope, request))
+        if not echoes:
+            return Recalled(scope=scope, before=history.digest, begun=begun, mends=mended)
         found = await self._find(echoes)
         missing = [echo for echo in echoes if found[echo.start] is None]
         if missing and self._database is not None:
@@ -141,19 +145,22 @@ class Memory:
         items = response.items if ids else map(_without_id, response.items)
         said = [*recalled.begun, *items]
         called = [item for item in said if type(item) is ToolCall]
-        nameless, mends = any(item.id is None for item in called), recalled.mends
-        meant = _meant(said, nameless, mends.told if called else {})
-        meant += _meant(said, nameless, mends.written) if called and mends.written is not mends.told else []
+        if called:
+            nameless, mends = any(item.id is None for item in called), recalled.mends
+            meant = _meant(said, nameless, mends.told)
+            meant += _meant(said, nameless, mends.written) if mends.written is not mends.told else []
+        else:
+            meant = meanings(said)
         turn = Turn(generated, tuple(dict.fromkeys(meant)), tuple(thoughts(said)))
-        names = [name for one in turn.meanings for name in _names(recalled.scope, recalled.before, one, said)]
+        names = _names(recalled.scope, recalled.before, turn.meanings, said)
         try:
-            body = msgspec.msgpack.encode(turn)
+            body = _encode(turn)
         except UnicodeEncodeError:  # half of a surrogate pair, which no file can hold
             return False
         self._held.keep(turn, names, len(body))
         self.counts["remembered"] += 1
         if self._database is not None:
-            self._database.write(partial(_insert, body=body, names=set(names), now=time.time()), len(body))
+            self._database.write(partial(_insert, body=body, names=names, now=time.time()), len(body))
         return True
 
     async def _find(self, echoes: list[Echo]) -> dict[int, Turn | None]:
@@ -200,13 +207,14 @@ class _Held:
         self._names: dict[bytes, list[int]] = {}
         self._next = 0
 
-    def keep(self, turn: Turn, names: Iterable[bytes], size: int) -> None:
-        known = tuple(dict.fromkeys(names))
+    def keep(self, turn: Turn, names: Sequence[bytes], size: int) -> None:
+        known = tuple(names)
         for name in known:
-            same = next((number for number in self._names.get(name, ()) if self._turns[number][0] == turn), None)
-            if same is not None:
-                known = tuple(dict.fromkeys((*known, *self._turns[same][1])))[:_MOST_NAMES]
-                self._forget(same)
+            for number in self._names.get(name, ()):
+                if self._turns[number][0] == turn:
+                    known = tuple(dict.fromkeys((*known, *self._turns[number][1])))[:_MOST_NAMES]
+                    self._forget(number)
+                    break
         size += 64 * (len(known) + 4)
         number = self._next = self._next + 1
         self._turns[number] = turn, known, size, time.monotonic()
@@ -247,10 +255,10 @@ def _read(scope: str, request: Request) -> tuple[list[Echo], History, Sequence[I
         if items[end - 1].open and end == len(items):
             begun = said if len(said) == 1 and type(said[0]) is Assistant else ()
             return echoes, history, begun, mended
-        called = any(type(item) is ToolCall for item in said)
-        meant = _meant(said, called, mended.told if called else {})
-        names = [name for one in meant for name in _names(scope, history.digest, one, said)]
-        echoes.append(Echo(start, end, tuple(meant), tuple(thoughts(said)), tuple(dict.fromkeys(names))))
+        called = [item for item in said if type(item) is ToolCall]
+        meant = _meant(said, True, mended.told) if called else meanings(said)
+        names = _names(scope, history.digest, meant, said)
+        echoes.append(Echo(start, end, tuple(meant), tuple(thoughts(said)), tuple(names)))
         history.add(said)
     history.add(items[at:])
     return echoes, history, (), mended
@@ -261,16 +269,17 @@ def _meant(items: Sequence[Item], nameless: bool, mended: Mapping[str, Mend]) ->
     return [*meanings(items, mends=mended), *(meanings(items, False, mended) if nameless else ())]
 
 
-def _names(scope: str, before: bytes, meaning: bytes, items: Sequence[Item]) -> list[bytes]:
-    """What a turn may be known by: all that was said, the ids of its calls, the proofs of its thoughts."""
-    names = [digest("said", scope, before, meaning)]
+def _names(scope: str, before: bytes, meant: Sequence[bytes], items: Sequence[Item]) -> list[bytes]:
+    """What a turn may be known by, each once: all that was said, the ids of its calls, the proofs of its thoughts."""
+    proven: list[bytes] = []
     for item in items:
         if type(item) is ToolCall and item.id is not None and len(item.id) >= _TELLING:
-            names.append(digest("call", scope, item.id.encode("utf-8", "surrogatepass")))
+            proven.append(digest("call", scope, item.id.encode("utf-8", "surrogatepass")))
         elif type(item) is Thinking:
             proofs = (item.signature, item.encrypted, item.redacted)
-            names += [digest("proof", scope, proof.encode("utf-8", "surrogatepass")) for proof in proofs if proof]
-    return names
+            proven += [digest("proof", scope, proof.encode("utf-8", "surrogatepass")) for proof in proofs if proof]
+    names = [before + one for one in meant]  # both are digests, and what was said before begins with the scope
+    return [*dict.fromkeys(names), *dict.fromkeys(proven)] if proven or len(names) > 1 else names
 
 
 def _without_id(item: Item) -> Item:

@@ -83,6 +83,11 @@ class Sessions:
 
     def __init__(self, sources: Sequence[Source] = SOURCES, most: int = 20_000) -> None:
         self._sources = [(source, source.member.split(".")) for source in sources]
+        self._headers = frozenset(source.header for source in sources if source.header)
+        roots = {members[0] for source, members in self._sources if source.member}
+        self._members = frozenset(roots)
+        self._settings = tuple(roots & _SETTINGS)
+        self._unsaid = [None for _ in self._settings]
         self._most = most
         self._answers: OrderedDict[tuple[str, str], str] = OrderedDict()
 
@@ -92,7 +97,10 @@ class Sessions:
         leading = 0
         while leading < len(items) and type(items[leading]) not in MODEL:
             leading += 1
-        start.add(items[:leading])
+        start.add(items if leading == len(items) else items[:leading])
+        if not self._may_name(headers, request):
+            key = start.digest.hex()
+            return Session(key, key)
         for source, members in self._sources:
             if source.header:
                 name = headers.get(source.header, "")
@@ -107,8 +115,15 @@ class Sessions:
             agent = next((headers[one] for one in AGENTS if one in headers), "")
             thread = key if source.answer else _short("thread", key, agent, start.digest)
             return Session(key, thread, source.header or source.member, source.single)
-        key = _short("start", start.digest)
+        key = start.digest.hex()
         return Session(key, key)
+
+    def _may_name(self, headers: Mapping[str, str], request: Request) -> bool:
+        """Whether a request has anything that might name its session; most have nothing."""
+        if not self._headers.isdisjoint(headers) or not self._members.isdisjoint(request.extra):
+            return True
+        settings = request.settings
+        return [getattr(settings, name) for name in self._settings] != self._unsaid
 
     def note(self, session: Session, answer_id: str, owner: str = "") -> None:
         """An answer of a session, which a later request may name."""
