@@ -66,9 +66,8 @@ def restore_thoughts(request: Request, key: bytes, former: Sequence[bytes] = ())
     """
     request.locate()
     losses: list[Loss] = []
-    for item in request.items:
-        if type(item) is Thinking:
-            _restore(item, (key, former), losses)
+    for item in [item for item in request.items if type(item) is Thinking]:
+        _restore(item, (key, former), losses)
     return losses
 
 

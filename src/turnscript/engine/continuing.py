@@ -139,6 +139,7 @@ def _call_opening(place: Place, said: Earlier, forced: ToolChoice) -> str:
     return f"{opening}{place.head_end}{payload}"
 
 
+@lru_cache(maxsize=64)
 def answer_opening(document: Document) -> str:
     """What a prompt writes of an answer's opening."""
     answer, prefill = document.segment(document.generation.kind), document.generation.answer_prefill

@@ -63,9 +63,11 @@ def unfilled(request: Request) -> list[Loss]:
 
     In a request with messages, members of these names are strangers, of which nobody knows what they say.
     """
+    said, prompt = request.extra.get("suffix"), request.extra.get("prompt")
+    if said is None and prompt is None:
+        return []
     if any(item.at.startswith("$") and item.at not in _BARE for item in request.items):
         return []
-    said, prompt = request.extra.get("suffix"), request.extra.get("prompt")
     losses = []
     if said is not None and bytes(said) not in (b"null", b'""'):
         losses.append(Loss("$.suffix", "dropped", "a conversation has no hole; `fill_prompt` writes a text with one"))

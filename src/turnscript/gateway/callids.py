@@ -93,7 +93,7 @@ def without_marks(request: Request) -> Request:
     """The request with the ids that its model wrote. The one that is given is not changed."""
     items = request.items
     told = [item.id for item in items if type(item) is ToolCall or type(item) is ToolResult]
-    if not any(id_ and _written(id_) != id_ for id_ in told):
+    if not told or not any(id_ and _written(id_) != id_ for id_ in told):
         return request
     whole = copy(request)
     whole.conversation = Conversation(items=[_unmarked(item) for item in items], tools=request.tools)

@@ -354,7 +354,9 @@ def stops(own: Sequence[str], client: Sequence[str] | None, *, limit: int | None
     Raises InvalidRequest for more of the client's than anybody needs: each costs time for each piece of the answer, and
     each character time and memory before the first one.
     """
-    said = client or ()
+    if not client:
+        return Stops(list(dict.fromkeys(own))[:limit], [])
+    said = client
     characters = sum(map(len, said))
     if len(said) > _MOST_STOPS or characters > _LONGEST_STOPS:
         expected = f"at most {_MOST_STOPS} stop strings, of {_LONGEST_STOPS:,} characters together"
@@ -385,6 +387,7 @@ _NEEDS = {
 }
 _READ = (*_RANGES, "seed", *_NEEDS)
 _values_of = attrgetter(*_READ)
+_UNSAID = (None,) * len(_READ)
 LOGPROBS = frozenset({"logprobs", "top_logprobs"})
 _MOST_LOGPROBS = 20
 
@@ -412,9 +415,12 @@ def sampling(
     `accepts`: the names that the backend takes.
     """
     settings = request.settings
-    values = {name: value for name, value in (preset or {}).items() if name in accepts}
+    values = {name: value for name, value in preset.items() if name in accepts} if preset else {}
     losses: list[Loss] = []
-    for name, value in zip(_READ, _values_of(settings), strict=True):
+    asked = _values_of(settings)
+    if asked == _UNSAID and "top_logprobs" not in values:
+        return Sampling(values, losses)
+    for name, value in zip(_READ, asked, strict=True):
         if value is None or value is False or (name in _NEEDS and _is_empty(value)):
             continue
         if name not in accepts:

@@ -22,10 +22,9 @@ The request that is given is not changed: the answer is written for that one, th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
-from functools import lru_cache
+from functools import partial
 from operator import is_
 from typing import Any, Literal
 
@@ -54,14 +53,23 @@ from turnscript.conversation import (
     loaded,
 )
 from turnscript.errors import InvalidRequest
-from turnscript.gateway.toolset import AT, defined, names_of, place_of, split, tool_paths, undeferred, unknown
+from turnscript.gateway.toolset import (
+    AT,
+    REFERENCE,
+    defined,
+    names_of,
+    place_of,
+    references,
+    split,
+    tool_paths,
+    undeferred,
+    unknown,
+)
+from turnscript.gateway.volatile import VOLATILE, Volatile, volatile_of
 from turnscript.grouping import is_joined
 from turnscript.jsontext import Json, plain, read_object
 from turnscript.losses import Loss, LossKind
 from turnscript.sources import message_path, part_path, texts_in_source, unnamed
-
-VOLATILE = (r"x-anthropic-billing-header:[^\n]*(?:\n|\Z)",)
-"""What of instructions changes with every request: patterns that match from the beginning of a line."""
 
 MEANINGLESS = frozenset(
     {"cache_control", "prompt_cache_breakpoint", "eager_input_streaming", "annotations", "logprobs", "citations"}
@@ -95,10 +103,8 @@ _ID_OF |= {ToolCall: "item_id", ToolResult: "item_id"}
 """Where an API names an item itself; the ids that tell which call a result answers are others."""
 
 _SEARCHES = "tool_search"
-_REFERENCE = "tool_reference"
 _DIRECTIVES = ("tool_addition", "tool_removal")
 _FOUND = "tool_search_output"
-_DEEPEST = 32
 
 
 class Hygiene(Struct, frozen=True, kw_only=True):
@@ -126,14 +132,33 @@ class Cleaned(Struct):
 
 def clean(request: Request, rules: Hygiene = HYGIENE) -> Cleaned:
     """The request as its prompt should be made from it, and what of it is not there any more."""
-    return _Cleaning(request, rules).run()
+    volatile = volatile_of(rules.volatile)
+    clean_items = all(map(partial(_is_clean, volatile), request.items))
+    if clean_items and not request.tools:
+        return Cleaned(request, [], [])
+    return _Cleaning(request, rules, volatile).run(clean_items)
+
+
+def _is_clean(volatile: Volatile, item: Item) -> bool:
+    """Whether an item is texts that say something, and nothing more; then nothing is to be done with it."""
+    kind = type(item)
+    if item.extra or item.hints is not None or kind not in _ID_OF or getattr(item, _ID_OF[kind]) is not None:
+        return False
+    if kind is ToolCall:
+        return True
+    if kind is Thinking and (item.signature or item.encrypted or item.redacted):  # type: ignore[attr-defined]
+        return False
+    for part in item.content:  # type: ignore[attr-defined]
+        if type(part) is not Text or not part.text or part.extra or (kind is System and volatile.stands_in(part.text)):
+            return False
+    return bool(item.content)  # type: ignore[attr-defined]
 
 
 class _Cleaning:
-    def __init__(self, request: Request, rules: Hygiene) -> None:
+    def __init__(self, request: Request, rules: Hygiene, volatile: Volatile) -> None:
         self._request = request
         self._rules = rules
-        self._volatile = _patterns(rules.volatile)
+        self._volatile = volatile
         self._losses: list[Loss] = []
         self._hidden: dict[str, Tool] = {}
         self._seen: dict[str, Tool] = {}  # all definitions so far, those of removed tools too
@@ -141,10 +166,12 @@ class _Cleaning:
         self._searched = False
         self._calling = {message_path(item.at) for item in request.items if type(item) is ToolCall}
 
-    def run(self) -> Cleaned:
+    def run(self, clean_items: bool) -> Cleaned:
+        """`clean_items`: whether nothing is to be done with any item."""
         request = self._request
-        tools = self._front(request.tools)
-        items = [kept for item in self._with_changes(request.items) if (kept := self._item(item)) is not None]
+        tools, items = self._front(request.tools), request.items
+        if not clean_items:
+            items = [kept for item in self._with_changes(items) if (kept := self._item(item)) is not None]
         cleaned = copy(request)
         cleaned.conversation = Conversation(*_led(items, tools))
         losses = texts_in_source(request, self._losses)
@@ -256,8 +283,8 @@ class _Cleaning:
         content: list[Part] = []
         named: list[str] = []
         for index, part in enumerate(item.content):
-            if type(part) is Raw and part.type == _REFERENCE:
-                name = next(_references(plain(part.value), 0), "")
+            if type(part) is Raw and part.type == REFERENCE:
+                name = next(references(plain(part.value)), "")
                 self._load(name, change, part_path(item, index))
                 named.append(name)
             elif type(part) is Raw and part.type in _DIRECTIVES:
@@ -306,7 +333,7 @@ class _Cleaning:
         if item.type in _DIRECTIVES:
             self._directive(item.type, item.value, change, item.at)
             return True
-        names = list(_references(plain(item.value), 0)) if _REFERENCE.encode() in bytes(item.value) else []
+        names = list(references(plain(item.value))) if REFERENCE.encode() in bytes(item.value) else []
         for name in names:
             self._load(name, change, item.at)
         return bool(names)
@@ -316,8 +343,8 @@ class _Cleaning:
     def _item(self, item: Item) -> Item | None:
         """An item without what a model need not read; None if nothing of it is left."""
         if type(item) is Thinking and (item.signature or item.encrypted or item.redacted):
-            if not _shows(item):
-                return None
+            if not any(type(part) is not Text or part.text for part in (*item.content, *item.summary)):
+                return None  # there is nothing to read in it
             item = replace(item, signature=None, encrypted=None, redacted=None)
         extra, hints, id_ = self._said_by(_once(item)), self._hints(item), _ID_OF.get(type(item), "")
         content: list[Part] | None = getattr(item, "content", None)
@@ -371,9 +398,9 @@ class _Cleaning:
         """Instructions without what changes with every request."""
         kept: list[Part] = []
         for index, part in enumerate(parts):
-            if type(part) is Text and self._volatile is not None and self._volatile.search(part.text):
+            if type(part) is Text and self._volatile.stands_in(part.text):
                 self._lose(part_path(item, index), "dropped", "this changes with every request and is for a server")
-                text = self._volatile.sub("", part.text)
+                text = self._volatile.without(part.text)
                 if text.strip():
                     kept.append(Text(text=text, extra=part.extra))
             else:
@@ -402,14 +429,7 @@ def _once(item: Item) -> Extra:
 
 
 def _same(parts: list[Part] | None, content: list[Part] | None) -> bool:
-    if parts is None or content is None or len(parts) != len(content):
-        return False
-    return all(map(is_, parts, content))
-
-
-@lru_cache(maxsize=16)
-def _patterns(volatile: tuple[str, ...]) -> re.Pattern[str] | None:
-    return re.compile("|".join(f"^(?:{one})" for one in volatile), re.MULTILINE) if volatile else None
+    return parts is not None and content is not None and len(parts) == len(content) and all(map(is_, parts, content))
 
 
 def _led(items: list[Item], tools: list[Tool]) -> tuple[list[Item], list[Tool]]:
@@ -427,30 +447,12 @@ def _led(items: list[Item], tools: list[Tool]) -> tuple[list[Item], list[Tool]]:
 
 def _tells(item: ToolResult | System | User) -> bool:
     raw = [part for part in item.content if type(part) is Raw]
-    return bool(raw) and any(part.type in (_REFERENCE, *_DIRECTIVES) for part in raw)
+    return bool(raw) and any(part.type in (REFERENCE, *_DIRECTIVES) for part in raw)
 
 
 def _is_found(item: Item | None) -> bool:
     """Whether an item is what a search has found: a change that belongs to the result before it."""
     return type(item) is ToolsChange and is_joined(item)
-
-
-def _references(value: Any, depth: int) -> Iterator[str]:
-    """The names that references to tools give, anywhere in a JSON value."""
-    if isinstance(value, dict):
-        if value.get("type") == _REFERENCE:
-            yield str(value.get("tool_name", value.get("name", "")))
-        elif depth < _DEEPEST:
-            for one in value.values():
-                yield from _references(one, depth + 1)
-    elif isinstance(value, list) and depth < _DEEPEST:
-        for one in value:
-            yield from _references(one, depth + 1)
-
-
-def _shows(item: Thinking) -> bool:
-    """Whether there is anything to read in a thought."""
-    return any(type(part) is not Text or part.text for part in (*item.content, *item.summary))
 
 
 # What is reported beside.

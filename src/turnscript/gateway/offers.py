@@ -57,6 +57,8 @@ _ASKING = "web_search_options"
 """The one of them that asks by being there: `{}` is how most clients write it."""
 
 _NOTHING = frozenset({b"", b"null", b"[]", b"{}"})
+_CHOICE_MEMBERS = frozenset({"tool_choice", *HOSTED_MEMBERS})
+_OF_TOOLS = frozenset({ToolCall, ToolResult, ToolsChange})
 _UNSAID = _NOTHING | {b'""', b"false"}
 
 
@@ -105,8 +107,10 @@ class Offer:
         """What gives the calls of one answer back the names and forms that the client knows."""
         return Restorer(self._origins)
 
-    def located(self, losses: Iterable[Loss]) -> list[Loss]:
+    def located(self, losses: Sequence[Loss]) -> list[Loss]:
         """Losses of a prompt, with tools at the places that their definitions had in the request."""
+        if not losses:
+            return []
         each = ((TOOLS[index], place_of(tool)) for index, tool in enumerate(self.request.tools))
         places = {path: place for path, place in each if path != place}
         if not places:
@@ -124,7 +128,16 @@ def offer(request: Request, format_: Format, options: Offering = OFFERING, *, hi
 
     Raises InvalidRequest, with a path, for tools that are refused and for a choice that cannot be met.
     """
+    if not request.tools and not hidden and _calls_nothing(request):
+        return Offer(request, [], [], [], {})
     return _Offering(request, format_, options).run(hidden)
+
+
+def _calls_nothing(request: Request) -> bool:
+    """Whether a request says nothing of tools anywhere, so that there is nothing to offer."""
+    if request.settings.tool_choice is not None or not _CHOICE_MEMBERS.isdisjoint(request.extra):
+        return False
+    return _OF_TOOLS.isdisjoint(map(type, request.items))
 
 
 class _Offering:

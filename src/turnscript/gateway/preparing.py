@@ -9,7 +9,7 @@ wrote before is put back as it wrote it; and what is asked for is made to fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from os import urandom
 from typing import get_args
 
@@ -59,6 +59,7 @@ LEAST = 16
 """Tokens that an answer gets where nothing says how many."""
 _SHORTEST = 8
 """How often an answer is asked for with less room."""
+_THINKS = {"on": True, "off": False}
 _LOSS_POLICIES: tuple[str, ...] = get_args(Losses)
 
 
@@ -293,7 +294,8 @@ class Preparation(Struct, kw_only=True):
 
     def _thinking(self, request: Request, format_: Format) -> forcing.ThinkingPlan:
         model, limit = self.served.model, _limit_of(request)
-        default, budgets = {"on": True, "off": False}.get(model.thinking), asdict(model.efforts)
+        budgets = {} if request.settings.effort is None else asdict(model.efforts)
+        default = _THINKS.get(model.thinking)
         return forcing.plan_thinking(request, format_, default=default, max_tokens=limit, budgets=budgets)
 
     def _choices(self, request: Request, losses: list[Loss]) -> int:
@@ -349,8 +351,8 @@ class Preparation(Struct, kw_only=True):
     ) -> Completion:
         served = self.served
         backend = self._backend
-        accepts = forcing.LOGPROBS.union(backend.settings) if backend.tells_logprobs else frozenset(backend.settings)
-        sampling = forcing.sampling(request, served.model.sampling_values, accepts=accepts | backend.also)
+        accepts = _accepted(tuple(backend.settings), backend.also, backend.tells_logprobs)
+        sampling = forcing.sampling(request, served.model.sampling_values, accepts=accepts)
         visible = [*served.model.visible, *(served.special_tokens if own_stops else ())]
         stops = forcing.stops(own_stops, request.settings.stop, path=request.paths.get("stop", "$.stop"))
         losses += [*sampling.losses, *stops.losses]
@@ -420,6 +422,12 @@ class Preparation(Struct, kw_only=True):
 def new_response_id(prefix: str) -> str:
     """An id for an answer."""
     return f"{prefix}{urandom(16).hex()}"
+
+
+@lru_cache(maxsize=64)
+def _accepted(settings: tuple[str, ...], also: frozenset[str], tells_logprobs: bool) -> frozenset[str]:
+    """The names of the settings that a backend takes."""
+    return also.union(settings, forcing.LOGPROBS if tells_logprobs else ())
 
 
 def _call_policy(policy: Policy) -> CallPolicy:

@@ -62,10 +62,13 @@ _INSIDE: Mapping[str, Mapping[str, Callable[[Any], Wish | None]]] = {
 }
 
 
+_MEMBERS = frozenset({*_ALONE, *_INSIDE})
+
+
 def switched(request: Request) -> Request:
     """The request with what its switches say as its settings, and without them. The one that is given stays."""
     settings = request.settings
-    if settings.thinking is not None or settings.effort is not None:
+    if settings.thinking is not None or settings.effort is not None or _MEMBERS.isdisjoint(request.extra):
         return request
     wishes, extra = _read(request)
     if not wishes:

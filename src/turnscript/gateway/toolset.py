@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import copy
+from typing import Any
 
 from turnscript.conversation import Conversation, Request, Tool
 from turnscript.engine.bodies import tool_from
@@ -18,6 +19,9 @@ _SLOT = "tools"
 TOOLS = Indexed(f"$.{_SLOT}")
 """Where tools stand that are all in one list."""
 _DEFER = "defer_loading"
+REFERENCE = "tool_reference"
+"""The type of what names a tool that is to be loaded."""
+_DEEPEST = 32
 
 
 def tool_paths(tools: Sequence[Tool]) -> list[str]:
@@ -122,6 +126,19 @@ def defined(members: dict[str, Json]) -> Tool:
     return tool
 
 
+def references(value: Any, depth: int = 0) -> Iterator[str]:
+    """The names that references to tools give, anywhere in a JSON value."""
+    if isinstance(value, dict):
+        if value.get("type") == REFERENCE:
+            yield str(value.get("tool_name", value.get("name", "")))
+        elif depth < _DEEPEST:
+            for one in value.values():
+                yield from references(one, depth + 1)
+    elif isinstance(value, list) and depth < _DEEPEST:
+        for one in value:
+            yield from references(one, depth + 1)
+
+
 # The order of a session's tools.
 
 
@@ -160,11 +177,13 @@ def _path_of(tools: Sequence[Tool], name: str) -> str:
 __all__ = [
     "AT",
     "NAMESPACE",
+    "REFERENCE",
     "TOOLS",
     "defined",
     "is_deferred",
     "names_of",
     "place_of",
+    "references",
     "reordered",
     "spelled",
     "split",
