@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from itertools import compress, repeat
+from operator import is_not
 from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
@@ -51,7 +53,7 @@ class Option(Struct, frozen=True):
 
     `read(request, value, path)` stores the typed form (and may leave a remainder in `request.extra[key]`);
     `write(rendering)` gives the member's value, or None when there is nothing to say. `plain` names the setting whose
-    value is written as it stands, which needs no call.
+    value is written as it stands, which needs no call. `wire`: the type that it is read as with the body around it.
     """
 
     key: str
@@ -59,6 +61,7 @@ class Option(Struct, frozen=True):
     read: Callable[[Request, Json, str], None]
     write: Callable[[Rendering], Any]
     plain: str = ""
+    wire: Any = RawJson
 
 
 def setting(key: str, field: str, type_: Any) -> Option:
@@ -73,7 +76,7 @@ def setting(key: str, field: str, type_: Any) -> Option:
     def write(rendering: Rendering) -> Any:
         return getattr(rendering.request.settings, field)
 
-    return Option(key, (field,), read, write, field)
+    return Option(key, (field,), read, write, field, type_ if type_ is RawJson else type_ | None)
 
 
 def object_setting(key: str) -> Option:
@@ -273,12 +276,13 @@ class Api(ABC):
     words: ClassVar[Words] = {}
 
     def __init__(self) -> None:
-        types = {option.key: RawJson for option in self.options} | dict(self.typed)
+        types = {option.key: option.wire for option in self.options} | dict(self.typed)
         members = [(name, type_ | UnsetType, UNSET) for name, type_ in types.items()]
         self._names = list(types)
         self._decode = msgspec.json.Decoder(
             msgspec.defstruct("Body", members, forbid_unknown_fields=True, gc=False)
         ).decode
+        self._defaults = {name: values[0] for name, values in self.flags.items()}
         self._by_key = {option.key: option for option in self.options}
         places = {field: index for index, field in enumerate(Settings.__struct_fields__)}
         self._writers = [(option.key, places.get(option.plain, -1), option.write) for option in self.options]
@@ -315,9 +319,8 @@ class Api(ABC):
             values = msgspec.structs.astuple(self._decode(data))
         except (msgspec.DecodeError, RecursionError):
             return self.parse_members(read_object(data))
-        return self.parse_members(
-            {name: value for name, value in zip(self._names, values, strict=True) if value is not UNSET}
-        )
+        said = map(is_not, values, repeat(UNSET))
+        return self.parse_members(dict(compress(zip(self._names, values, strict=True), said)))
 
     def parse_members(self, members: dict[str, Any]) -> Request:
         """The same from a body whose top level is read already. Takes the members apart."""
@@ -326,13 +329,19 @@ class Api(ABC):
         self.read_options(members, request)
         return request
 
-    def read_options(self, members: Mapping[str, Json], request: Request) -> None:
+    def read_options(self, members: Mapping[str, Any], request: Request) -> None:
         """Settings from the members that the options table names; every other member goes to `request.extra`."""
         by_key = self._by_key
         for key, value in members.items():
             option = by_key.get(key)
-            if option is None or bytes(value) == b"null":
+            if option is None:
                 request.extra[key] = value
+            elif value is None or value == NULL:
+                request.extra[key] = NULL
+            elif type(value) is not RawJson:  # with the body around it
+                setattr(request.settings, option.plain, value)
+                if key != option.plain:
+                    request.paths[option.plain] = f"$.{key}"
             else:
                 option.read(request, value, f"$.{key}")
 
@@ -426,8 +435,7 @@ class Api(ABC):
             if value not in self.flags[name]:
                 raise UnknownName(f"value for {name} of {self.name}", value, self.flags[name])
         request.locate()
-        defaults = {name: values[0] for name, values in self.flags.items()}
-        return Rendering(request, self, profile, defaults | dict(flags))
+        return Rendering(request, self, profile, self._defaults | flags if flags else self._defaults)  # type: ignore[operator]
 
     def write_options(self, body: Body, rendering: Rendering) -> None:
         """Write every setting that this API knows, and report the others."""

@@ -104,20 +104,20 @@ def unnamed(extra: Extra, words: Words) -> Iterator[str]:
 class Unnamed:
     """The unnamed members of a request on its way to another API: losses, but for those that say nothing."""
 
-    __slots__ = ("_holders", "_items", "_lists", "_silent", "_target", "_words")
+    __slots__ = ("_items", "_lists", "_target", "_words")
 
     def __init__(self, target: str, request: Request) -> None:
         self._target = target
         self._items = request.items
         self._words = request.words
-        self._holders, self._silent = holders(request.words), silent(request.words)
         self._lists: dict[str, bool] = {}  # the names of lists and members at the root: whether items stand there
 
     def lose(self, key: str, value: Json, at: str, losses: list[Loss]) -> None:
         """Report one member of what stands at a path."""
-        if key in self._silent and says_nothing(value, self._silent[key]) and self._is_item(at):
+        usual = silent(self._words)
+        if key in usual and says_nothing(value, usual[key]) and self._is_item(at):
             return
-        if key in self._holders:
+        if key in holders(self._words):
             paths = unnamed({key: value}, self._words)
             losses += [not_here(self._target, f"{at}.{path}", value if path == key else None) for path in paths]
         else:

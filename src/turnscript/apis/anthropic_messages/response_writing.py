@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from turnscript.answers import is_whole, lose_foreign, tier_of
+from turnscript.answers import is_whole, lose_foreign, one_text, tier_of
 from turnscript.api import OFFICIAL, Api, Body, Rendering, Reply, merge
 from turnscript.apis.anthropic_messages.parts import PartWriter
 from turnscript.apis.anthropic_messages.response import (
@@ -305,6 +305,24 @@ class AnswerWriter:
 
 def write_response(response: Response, request: Request, api: Api, reply: Reply) -> tuple[Body, list[Loss]]:
     """A whole response as a body, and what could not be said."""
+    text, usage = one_text(response), response.usage
+    if text is None or usage is None or reply.id is None or usage.input < usage.cached + usage.cache_written:
+        return _write_any(response, request, api, reply)
+    model = request.settings.model
+    body: Body = {
+        "id": reply.id,
+        "type": "message",
+        "role": "assistant",
+        "model": model if model is not None else response.model or "",
+        "content": [{"type": "text", "text": text}],
+        "stop_reason": STOP_REASONS[response.finish_reason or ""],
+        "stop_sequence": None,
+        "usage": usage_object(usage),
+    }
+    return body, []
+
+
+def _write_any(response: Response, request: Request, api: Api, reply: Reply) -> tuple[Body, list[Loss]]:
     writer = AnswerWriter(request, api, whole=True)
     writer.origin, writer.any_stop, writer.direct = response.origin, reply.any_stop, reply.direct
     id_ = reply.id if reply.id is not None else response.id

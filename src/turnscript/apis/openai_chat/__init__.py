@@ -96,10 +96,10 @@ class OpenAIChat(Api):
         read_tools(members, request)
         _mark_open(request, members)
 
-    def read_options(self, members: Mapping[str, Json], request: Request) -> None:
+    def read_options(self, members: Mapping[str, Any], request: Request) -> None:
         """Deprecated members last: where their successor stands beside them, they stay unnamed."""
-        if any(key in members for key in DEPRECATED):
-            last = {key: members[key] for key in DEPRECATED if key in members}
+        last = {key: members[key] for key in DEPRECATED if key in members}
+        if last:
             members = {key: value for key, value in members.items() if key not in last} | last
         super().read_options(members, request)
 
@@ -137,8 +137,7 @@ class OpenAIChat(Api):
 
     def write_response(self, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
         """An answer with one choice, of the number that the reply says."""
-        body, rendering = write_response(self, response, request, reply)
-        return body, rendering.losses
+        return write_response(self, response, request, reply)
 
     def stream_parser(self) -> StreamParser:
         """A parser of chunks."""

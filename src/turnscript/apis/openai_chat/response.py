@@ -30,6 +30,7 @@ from turnscript.answers import (
     lose_foreign,
     lose_usage,
     made_id,
+    one_text,
     tier_of,
     write_usage,
 )
@@ -75,6 +76,7 @@ from turnscript.given import Source, body_bytes
 from turnscript.grouping import hints, shape_of, slot_of
 from turnscript.jsontext import Json, is_object, read_list, read_object, safe_json_string
 from turnscript.logprobs import TokenLogprob
+from turnscript.losses import Loss
 from turnscript.sources import part_path
 
 # Reading.
@@ -233,6 +235,10 @@ def lose_legacy(rendering: Rendering, item: ToolCall) -> None:
     rendering.lose(item.at, "dropped", "the client offered functions, and a message has one function call")
 
 
+def _is_no_text(piece: Any) -> bool:
+    return type(piece) is not str
+
+
 class Message:
     """One message that is being written."""
 
@@ -260,12 +266,13 @@ class Message:
 
     def add(self, item: Item) -> None:
         """One more part of the answer."""
-        if isinstance(item, Thinking):
-            self._think(item)
-        elif isinstance(item, Assistant):
-            self._speak(item)
-        elif isinstance(item, ToolCall):
-            self._call(item)
+        kind = type(item)  # which is told many times as fast as what else an item is not
+        if kind is Assistant:
+            self._speak(item)  # type: ignore[arg-type]
+        elif kind is Thinking:
+            self._think(item)  # type: ignore[arg-type]
+        elif kind is ToolCall:
+            self._call(item)  # type: ignore[arg-type]
         elif isinstance(item, Opaque) and self._own and item.role == "assistant":
             self._calls.append(item.value)
         else:
@@ -288,7 +295,7 @@ class Message:
         return body
 
     def _text(self) -> Any:
-        if any(not isinstance(piece, str) for piece in self._content):
+        if any(map(_is_no_text, self._content)):
             return [{"type": "text", "text": one} if isinstance(one, str) else one for one in self._content]
         none = self.called or self._refusals or self._is_null
         return "".join(self._content) if self._content or not none else None
@@ -313,7 +320,8 @@ class Message:
     def _speak(self, item: Assistant) -> None:
         rendering = self._rendering
         lose_spoken(rendering, item)
-        rendering.put_extra(self._extra, item.extra, item.at)
+        if item.extra:
+            rendering.put_extra(self._extra, item.extra, item.at)
         for index, given in enumerate(item.content):
             part = given
             if isinstance(part, Text) and part.extra and rendering.foreign:
@@ -323,7 +331,8 @@ class Message:
                 self.order.note("text", item.at)
                 self._content.append(part.text)
                 self._length += len(part.text)
-                rendering.put_extra({}, part.extra, part_path(item, index))
+                if part.extra:
+                    rendering.put_extra({}, part.extra, part_path(item, index))
             elif isinstance(part, Refusal):
                 self.order.note("refusal", item.at)
                 self._refusals.append(part.text)
@@ -368,8 +377,25 @@ class Message:
         self._rendering.put_extra(self._function, item.extra, item.at)
 
 
-def write_response(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, Rendering]:
+def write_response(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
     """The body of an answer, and what could not be said. Raises UpstreamError for one that failed."""
+    text = None if reply.id is None or reply.created is None else one_text(response)
+    if text is None or response.usage is None:
+        return _write_any(api, response, request, reply)
+    message = {"role": "assistant", "content": text, "refusal": None}
+    choice = {"index": reply.choice, "message": message, "finish_reason": response.finish_reason, "logprobs": None}
+    body: Body = {
+        "id": reply.id,
+        "object": OBJECTS[0],
+        "created": reply.created,
+        "model": request.settings.model or response.model or "",
+        "choices": [choice],
+        "usage": write_usage(response.usage, {}, COUNTS),
+    }
+    return body, []
+
+
+def _write_any(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
     if response.finish_reason in FAILURES:
         raise broke_off(response.finish_reason)
     rendering = rendering_of(api, response.items, response.origin)
@@ -407,7 +433,7 @@ def write_response(api: Api, response: Response, request: Request, reply: Reply)
         body["usage"] = write_usage(response.usage, usage_rest(extra), COUNTS)
     lose_usage(rendering.losses, response.usage, extra)
     put_top(rendering, body, response)
-    return body, rendering
+    return body, rendering.losses
 
 
 def join_choices(bodies: Sequence[bytes]) -> bytes:

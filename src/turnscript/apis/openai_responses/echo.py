@@ -10,7 +10,9 @@ from msgspec import Raw as RawJson
 from turnscript.api import OFFICIAL, Api, Body
 from turnscript.apis.openai_responses.tools import write_tools
 from turnscript.apis.openai_responses.writing import Writer
-from turnscript.conversation import Extra, Request
+from turnscript.conversation import Extra, Request, Settings
+from turnscript.engine.recent import MB, recent
+from turnscript.grouping import slot_of
 from turnscript.jsontext import Json
 
 _encode = msgspec.json.Encoder().encode
@@ -51,9 +53,7 @@ class Echo:
     """The repeated members of the responses to one request, encoded once: a stream says them three times."""
 
     def __init__(self, api: Api, request: Request) -> None:
-        members = _said(api, request)
-        self._said = {key: RawJson(_encode(value)) for key, value in members.items()}
-        self._all = self._said | (_ENCODED_DEFAULTS | self._said)
+        self._said, self._all = _repeated(api, request)
 
     def add(self, body: Body, extra: Extra) -> None:
         """Add them to a response. `extra` holds what another server said of itself: that counts where the request says
@@ -64,12 +64,36 @@ class Echo:
         body |= self._all | body
 
 
+def _repeated(api: Api, request: Request) -> tuple[Body, Body]:
+    """What the request says, encoded, and the same with all that it does not say. Both are read alone: where nothing
+    stands in them but settings, those of one client are the same again and again."""
+    if request.tools or (request.items and slot_of(request.items[0])):
+        return _encoded(api, request)
+    settings = (request.settings, request.extra, request.hints, request.origin)
+    return _of_settings(api, _encode(settings))
+
+
+@recent(MB, weight=20)
+def _of_settings(api: Api, encoded: bytes) -> tuple[Body, Body]:
+    settings, extra, hints, origin = _decode(encoded)
+    return _encoded(api, Request(settings=settings, extra=extra, hints=hints, origin=origin))
+
+
+_decode = msgspec.json.Decoder(tuple[Settings, Extra, dict[str, str], str | None]).decode
+
+
+def _encoded(api: Api, request: Request) -> tuple[Body, Body]:
+    said = {key: RawJson(_encode(value)) for key, value in _said(api, request).items()}
+    return said, said | (_ENCODED_DEFAULTS | said)
+
+
 def _said(api: Api, request: Request) -> Body:
     """What the request says. The losses of writing it are those of the request, and not told again."""
     rendering = api.rendering(request, OFFICIAL, {})
     body: Body = {}
     api.write_options(body, rendering)
-    Writer(rendering, request.items).write_instructions(body)
+    if request.items and slot_of(request.items[0]):
+        Writer(rendering, request.items).write_instructions(body)
     if request.tools:
         body["tools"] = write_tools(rendering, request.tools, "$.tools")
     rendering.put_extra(body, request.extra, "$")

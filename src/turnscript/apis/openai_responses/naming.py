@@ -127,13 +127,18 @@ class Naming:
         if id_ is not None and (kind, id_) not in self._taken:
             self._taken.add((kind, id_))
             return id_
-        digest = blake2b(f"{self.seed}/{index}".encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-        made = f"{prefix}{digest}"
+        made = made_item_id(self.seed, index, prefix)
         if id_ is not None:
             at = f"{item.at or f'items[{index}]'}.id"
             self._losses.append(Loss(at, "renamed", f"{id_!r} is the id of two things; this one became {made!r}"))
         self._taken.add((kind, made))
         return made
+
+
+def made_item_id(seed: str, index: int, prefix: str = _PREFIXES[Assistant]) -> str:
+    """An id for an item of a response, of which `seed` is the id."""
+    digest = blake2b(f"{seed}/{index}".encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    return f"{prefix}{digest}"
 
 
 def _call_prefix(call: ToolCall) -> str:

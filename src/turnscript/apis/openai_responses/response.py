@@ -10,11 +10,20 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnscript.answers import created_of, lose_foreign, lose_usage, nameless, read_usage, tier_of, write_usage
+from turnscript.answers import (
+    created_of,
+    lose_foreign,
+    lose_usage,
+    nameless,
+    one_text,
+    read_usage,
+    tier_of,
+    write_usage,
+)
 from turnscript.api import Api, Body, Reply, extra_of, leftover, merge
 from turnscript.apis.openai_responses.echo import Echo
 from turnscript.apis.openai_responses.errors import failure
-from turnscript.apis.openai_responses.naming import response_id
+from turnscript.apis.openai_responses.naming import made_item_id, response_id
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import (
     COMPLETED,
@@ -28,6 +37,7 @@ from turnscript.apis.openai_responses.outcome import (
     write_ending,
 )
 from turnscript.apis.openai_responses.output import Output, read_output, settle
+from turnscript.apis.openai_responses.parts import OUTPUT
 from turnscript.citations import with_pages_on_text
 from turnscript.conversation import Extra, Issue, Item, Request, Response
 from turnscript.errors import InvalidRequest
@@ -106,6 +116,22 @@ def ending(wire: ResponseObject, items: list[Item]) -> MessageEnd:
 
 def write_response(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
     """The body that answers a request, and what could not be said."""
+    text = one_text(response) if reply.id and response.finish_reason == "stop" else None
+    if text is None or not reply.id:
+        return _write_any(api, response, request, reply)
+    part = {"type": OUTPUT, "text": text, "annotations": [], "logprobs": []}
+    message = {
+        "type": "message",
+        "id": made_item_id(reply.id, 0),
+        "status": COMPLETED,
+        "role": "assistant",
+        "content": [part],
+    }
+    end = MessageEnd(usage=response.usage, model=response.model)
+    return Report(api, request, reply.id, reply).body(COMPLETED, [message], end), []
+
+
+def _write_any(api: Api, response: Response, request: Request, reply: Reply) -> tuple[Body, list[Loss]]:
     id_ = reply.id or response.id or response_id(request, response.items)
     output = Output(api, request, id_)
     output.came_from(response.origin)
