@@ -412,7 +412,8 @@ _ONE_TEXT = "part.text if len(content := item.content) == 1 and type(part := con
 
 def _silence(segment: Segment, turn: Turn, carried: Iterable[str]) -> str:
     """The condition, as Python, that an `item` says nothing beside a text, and is complete. All items are asked, and
-    written out it takes a third of an `attrgetter` and a comparison. `carried`: what the text is made of.
+    written out it takes a third of an `attrgetter` and a comparison. `carried`: what the text is made of. Prompts do
+    not show the shape of a content, nor where it stood, unless the table has an attribute for that.
     """
     hidden = {"content", "at", "seal", *carried}
     if turn.speaks:
@@ -420,7 +421,11 @@ def _silence(segment: Segment, turn: Turn, carried: Iterable[str]) -> str:
         if segment.kind in ("tool_result", "tool_call"):
             told = {field for one in segment.attributes for field in (one.path, one.fallback) if one.written}
             hidden |= {"id", "name"} - told
-    return " and ".join([_is_silent(field) for field in segment.item.__struct_fields__ if field not in hidden])
+    silence = " and ".join([_is_silent(field) for field in segment.item.__struct_fields__ if field not in hidden])
+    if any(one.path.startswith("hints.") for one in (*segment.attributes, *turn.attributes)):
+        return silence
+    shape_alone = "not ((said := item.hints).turn or said.envelope or said.attributes)"
+    return silence.replace(none := _is_silent("hints"), f"({none} or {shape_alone})")
 
 
 def _is_silent(field: str) -> str:
@@ -432,20 +437,15 @@ def _is_silent(field: str) -> str:
 
 def _getter(segment: Segment, turn: Turn) -> tuple[Callable[[Any], Any], tuple[str, ...]]:
     """What a text of this segment does not show: one look at all such fields, because it is taken for every item."""
-    if segment.kind in ("tool_call", "tool_result") and turn.speaks:
-        hidden: set[str] = {"id", "name"}  # which of them are found again, `correlate` knows
-    else:
-        hidden = set()
+    called = segment.kind in ("tool_call", "tool_result") and turn.speaks
+    hidden: set[str] = {"id", "name"} if called else set()  # which of them are found again, `correlate` knows
     if segment.of:
         hidden.add("of")
-    shown = (
-        hidden | {attribute.path for attribute in (*segment.attributes, *turn.attributes)} | set(segment.body.carries)
-    )
+    shown = hidden.union((one.path for one in (*segment.attributes, *turn.attributes)), segment.body.carries)
     fields = tuple(field for field in segment.item.__struct_fields__ if field not in shown and field not in _NEVER_LOST)
-    if not fields:
-        return lambda item: (), fields
-    one = fields[0]
-    return (attrgetter(*fields) if len(fields) > 1 else lambda item: (getattr(item, one),)), fields
+    if len(fields) > 1:
+        return attrgetter(*fields), fields
+    return lambda item: tuple([getattr(item, one) for one in fields]), fields
 
 
 def report_unshown(place: Place, item: Item, out: Writer) -> None:
@@ -477,8 +477,8 @@ def _report_merged(layout: Layout, items: Sequence[Item], out: Writer) -> None:
     """Losses for two texts of one speaker that are written as one."""
     for index, (before, item) in enumerate(pairwise(items), 1):
         if before.kind == item.kind and item.kind in layout.merged:
-            path = item.at or f"items[{index}]"
-            out.losses.append(Loss(path, "moved", "it goes on in the turn before and is read as one with it"))
+            detail = "it goes on in the turn before and is read as one with it"
+            out.losses.append(Loss(item.at or f"items[{index}]", "moved", detail))
 
 
 def _report_lodged(layout: Layout, items: Sequence[Item], out: Writer) -> None:

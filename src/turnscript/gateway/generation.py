@@ -231,7 +231,7 @@ class Generation:
             self.scoring.add(piece.logprobs)
         if piece.usage is not None:
             read = self._of_prompt(piece.usage)
-            self.usage = replace(read, output=read.output + self._before)
+            self.usage = replace(read, output=read.output + self._before) if self._before else read
 
     def _of_prompt(self, said: Usage) -> Usage:
         """A server's counts with the input of the prompt alone: asked to go on, it has read what it wrote before, too.
@@ -240,7 +240,7 @@ class Generation:
         """
         if not self._ahead:
             self.counted = said.input > 0
-            return replace(said, input=said.input or self.usage.input)
+            return said if self.counted else replace(said, input=self.usage.input)
         if self.counted:
             first = self.usage
             return replace(said, input=first.input, cached=first.cached, cache_written=first.cache_written)
@@ -319,8 +319,9 @@ class Generation:
             self.response.items = self.own.items
         if self.scoring is not None:
             self.response.logprobs = self.scoring.found
+        raw = "".join(self._passed) if self._watching else self.text
         for response in (self.response, self.own):
-            response.raw = "".join(self._passed) if self._watching else self.text
+            response.raw = raw
             response.finish_reason, response.stop_sequence = last.finish_reason, last.stop_sequence
             response.usage, response.issues, response.id = self.usage, last.issues, last.id
         return told
@@ -332,10 +333,9 @@ class Generation:
 
     def _count(self) -> None:
         """What the backend has not counted is estimated: all of it, or how much of it was thought."""
-        raw = self.text
         self.usage = self.used
         thought = _thought(self.own.items)
-        if thought and not self.usage.reasoning and raw:
+        if thought and not self.usage.reasoning and (raw := self.text):
             share = round(self.usage.output * min(1.0, len(thought) / len(raw)))
             self.usage = replace(self.usage, reasoning=share)
 

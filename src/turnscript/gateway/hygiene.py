@@ -141,8 +141,10 @@ def clean(request: Request, rules: Hygiene = HYGIENE) -> Cleaned:
 
 def _is_clean(volatile: Volatile, item: Item) -> bool:
     """Whether an item is texts that say something, and nothing more; then nothing is to be done with it."""
-    kind = type(item)
-    if item.extra or item.hints is not None or kind not in _ID_OF or getattr(item, _ID_OF[kind]) is not None:
+    kind, hints = type(item), item.hints
+    if item.extra or (hints is not None and hints.envelope):
+        return False
+    if kind not in _ID_OF or getattr(item, _ID_OF[kind]) is not None:
         return False
     if kind is ToolCall:
         return True

@@ -8,6 +8,8 @@ from functools import lru_cache
 VOLATILE = (r"x-anthropic-billing-header:[^\n]*(?:\n|\Z)",)
 """What of instructions changes with every request: patterns that match from the beginning of a line."""
 
+_NO_BRANCH = re.compile(r"\\.|\[[^\]]*\]", re.DOTALL)
+_GROUP = re.compile(r"\([^()]*\)")
 _PLAIN_WORDS = re.compile(r"[\w :-]*(?![*+?{])")
 
 
@@ -33,8 +35,11 @@ class Volatile:
 
 
 def _words_of(pattern: str) -> str:
-    """The words that whatever a pattern matches begins with; none where that is not plain."""
-    found = _PLAIN_WORDS.match(pattern) if "|" not in pattern else None
+    """The words that whatever a pattern matches begins with; none where that is not plain, as where it has branches."""
+    outside = _NO_BRANCH.sub("", pattern)
+    while (inner := _GROUP.sub("", outside)) != outside:
+        outside = inner
+    found = _PLAIN_WORDS.match(pattern) if "|" not in outside else None
     return found[0] if found else ""
 
 

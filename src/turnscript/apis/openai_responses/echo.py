@@ -10,8 +10,7 @@ from msgspec import Raw as RawJson
 from turnscript.api import OFFICIAL, Api, Body
 from turnscript.apis.openai_responses.tools import write_tools
 from turnscript.apis.openai_responses.writing import Writer
-from turnscript.conversation import Extra, Request, Settings
-from turnscript.engine.recent import MB, recent
+from turnscript.conversation import Extra, Request
 from turnscript.grouping import slot_of
 from turnscript.jsontext import Json
 
@@ -69,17 +68,22 @@ def _repeated(api: Api, request: Request) -> tuple[Body, Body]:
     stands in them but settings, those of one client are the same again and again."""
     if request.tools or (request.items and slot_of(request.items[0])):
         return _encoded(api, request)
-    settings = (request.settings, request.extra, request.hints, request.origin)
-    return _of_settings(api, _encode(settings))
+    try:
+        settings = _encode((api.name, request.settings, request.extra, request.hints, request.origin))
+    except UnicodeEncodeError:  # half of a surrogate pair; whoever writes it says where
+        return _encoded(api, request)
+    found = _known.get(settings)
+    if found is None:
+        found = _encoded(api, request)
+        if len(settings) <= _LONGEST:
+            if len(_known) >= _MOST_KNOWN:
+                _known.clear()
+            _known[settings] = found
+    return found
 
 
-@recent(MB, weight=20)
-def _of_settings(api: Api, encoded: bytes) -> tuple[Body, Body]:
-    settings, extra, hints, origin = _decode(encoded)
-    return _encoded(api, Request(settings=settings, extra=extra, hints=hints, origin=origin))
-
-
-_decode = msgspec.json.Decoder(tuple[Settings, Extra, dict[str, str], str | None]).decode
+_known: dict[bytes, tuple[Body, Body]] = {}
+_MOST_KNOWN, _LONGEST = 500, 2000  # a few megabytes at most
 
 
 def _encoded(api: Api, request: Request) -> tuple[Body, Body]:
