@@ -61,7 +61,6 @@ _STRINGS = frozenset({"string", "input", "object"})
 _FIRST_PARTS = (".content[0]", ".output[0]")
 _PART = re.compile(r"\.content\[(\d+)\]")
 _TOOLS = "$.tools["
-_TOOL = re.compile(r"\$\.tools\[(\d+)\](.*)", re.DOTALL)
 _BLOCK = re.compile(r"\.content\[\d+\]$")
 
 
@@ -293,17 +292,19 @@ def _string_path(item: Item) -> str:
 
 
 def _tool_in_words(loss: Loss, request: Request) -> Loss:
-    found = _TOOL.match(loss.path)
-    if found is None or int(found[1]) >= len(request.tools):
+    end = loss.path.find("]")
+    number, place, member = loss.path[len(_TOOLS) : end], loss.path[: end + 1], loss.path[end + 1 :]
+    if end < 0 or not number.isdecimal() or int(number) >= len(request.tools):
         return _plain(loss)
-    tool, member = request.tools[int(found[1])], found[2]
+    tool = request.tools[int(number)]
     if member[1:] not in tool.extra:
         member = _worded(request.words, "tool", member)
-    path = request.paths.get(f"$.tools[{found[1]}]")
+    path = request.paths.get(place)
     if path is None:
+        path = place
         inner = request.words.get(f"{tool.type}_tool") if member else None
-        beside = any(_leads_into(member, key) for key in tool.envelope)
-        path = f"$.tools[{found[1]}]{f'.{inner}' if inner and not beside else ''}"
+        if inner and not any(_leads_into(member, key) for key in tool.envelope):
+            path = f"{place}.{inner}"
     return _at(loss, path + member)
 
 

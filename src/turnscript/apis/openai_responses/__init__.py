@@ -29,8 +29,14 @@ Spec: https://developers.openai.com/api/reference/resources/responses, read 2026
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from itertools import compress, repeat
+from operator import is_not
 from typing import Any, ClassVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from turnscript.api import OFFICIAL, SEED, Api, Body, Rendering, Reply
 from turnscript.apis.openai_responses.objects import INPUT, WORDS
@@ -52,13 +58,14 @@ from turnscript.apis.openai_responses.writing import write_items
 from turnscript.conversation import Hints, Item, Request, Response, Text, User
 from turnscript.errorobject import encoded, error_body
 from turnscript.errors import TurnscriptError
-from turnscript.given import Source
+from turnscript.given import Source, body_bytes
 from turnscript.jsontext import NULL, Json, plain, read_list
 from turnscript.losses import Indexed, Loss
 from turnscript.pairing import drop_generated_ids, name_results
 from turnscript.wire import mismatch
 
 _EMPTY = Json(b"[]")
+_EASY_INPUT = re.compile(rb'"input"\s*:\s*\[\s*\{\s*"role"')
 _PLACES = Indexed("$.input")
 _UNNAMED = (
     "background client_metadata context_management conversation max_tool_calls previous_response_id prompt truncation"
@@ -83,6 +90,31 @@ class OpenAIResponses(Api):
         **dict.fromkeys(_UNNAMED.split(), Json),
     }
     words = WORDS
+
+    def __init__(self) -> None:
+        super().__init__()
+        types = {option.key: option.wire for option in self.options} | dict(self.typed) | {"input": list[Json]}
+        members = [(name, type_ | UnsetType, UNSET) for name, type_ in types.items()]
+        self._easy_names = list(types)
+        self._decode_easy = msgspec.json.Decoder(
+            msgspec.defstruct("EasyBody", members, forbid_unknown_fields=True, gc=False)
+        ).decode
+
+    def parse_request(self, source: Source) -> Request:
+        """A request body (bytes, str or a dict) as a `Request`. Raises InvalidRequest with the place.
+
+        The messages of many clients say no type. `typed` cannot read such an input, and finds that out late.
+        """
+        data = body_bytes(source)
+        at = data.find(b'"input"')
+        if at < 0 or _EASY_INPUT.match(data, at) is None:
+            return super().parse_request(data)
+        try:
+            values = msgspec.structs.astuple(self._decode_easy(data))
+        except (msgspec.DecodeError, RecursionError):
+            return super().parse_request(data)
+        said = map(is_not, values, repeat(UNSET))
+        return self.parse_members(dict(compress(zip(self._easy_names, values, strict=True), said)))
 
     def read(self, members: dict[str, Any], request: Request) -> None:
         items = request.items
@@ -179,7 +211,8 @@ def _read_input(value: Json | str | list[Any]) -> list[Item]:
     if isinstance(said, str):
         return [User(content=[Text(text=said)], hints=Hints(shape="input"), at="$.input")]
     if isinstance(said, list):
-        return read_ordinary(said, _PLACES)
+        easy = bool(said) and isinstance(said[0], Json)
+        return read_items(said, "$.input") if easy else read_ordinary(said, _PLACES)
     if bytes(said)[:1] != b"[":
         raise mismatch(said, "$.input", "a string or an array of input items")
     return read_items(read_list(said), "$.input")
