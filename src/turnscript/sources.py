@@ -294,15 +294,18 @@ def _string_path(item: Item) -> str:
 def _tool_in_words(loss: Loss, request: Request) -> Loss:
     end = loss.path.find("]")
     number, place, member = loss.path[len(_TOOLS) : end], loss.path[: end + 1], loss.path[end + 1 :]
-    if end < 0 or not number.isdecimal() or int(number) >= len(request.tools):
+    tools, paths, words = request.conversation.tools, request.paths, request.words
+    if end < 0 or not number.isdecimal() or int(number) >= len(tools):
         return _plain(loss)
-    tool = request.tools[int(number)]
+    if not member and place not in paths and "tool" not in words:
+        return _plain(loss)
+    tool = tools[int(number)]
     if member[1:] not in tool.extra:
-        member = _worded(request.words, "tool", member)
-    path = request.paths.get(place)
+        member = _worded(words, "tool", member)
+    path = paths.get(place)
     if path is None:
         path = place
-        inner = request.words.get(f"{tool.type}_tool") if member else None
+        inner = words.get(f"{tool.type}_tool") if member else None
         if inner and not any(_leads_into(member, key) for key in tool.envelope):
             path = f"{place}.{inner}"
     return _at(loss, path + member)

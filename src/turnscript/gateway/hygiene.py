@@ -206,7 +206,7 @@ class _Cleaning:
 
     def _offered(self, tool: Tool) -> Tool | None:
         """What of a tool is offered where it is declared; the rest of it is hidden until it is named."""
-        shown, later = split(tool)
+        shown, later = split(tool) if tool.tools or tool.extra else (tool, [])
         if later and (self._searched or self._rules.deferred == "front"):
             why = "the search for it cannot run here" if self._searched else "so it is configured"
             for one in later:

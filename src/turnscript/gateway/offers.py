@@ -173,13 +173,12 @@ class _Offering:
     def _added(self, tools: Sequence[Tool], paths: Sequence[str]) -> dict[str, Tool]:
         """Tools as functions that a prompt can show, by name. Of two with one name the first counts."""
         added: dict[str, Tool] = {}
-        if not tools:
-            return added
-        for flat in (flat for tool in _placed(tools, paths) for flat in self._flat(tool)):
-            name = flat.name or ""
-            if name in added:
-                self._lose(place_of(flat), "dropped", f"there is a tool named {name!r} already")
-            added.setdefault(name, flat)
+        for tool in _placed(tools, paths) if tools else ():
+            for flat in (tool,) if tool.type == FUNCTION and tool.name is not None else self._flat(tool):
+                name = flat.name or ""
+                if name in added:
+                    self._lose(place_of(flat), "dropped", f"there is a tool named {name!r} already")
+                added.setdefault(name, flat)
         return added
 
     def _flat(self, tool: Tool, report: bool = True) -> Iterator[Tool]:
