@@ -35,12 +35,14 @@ def opened(composer: Composer, request: Request, thinks: bool, forced: ToolChoic
         composer.out.control(hint)
     kind = generation.thinking_kind if thinks else ToolCall.kind if forced is not None else generation.kind
     before = composer.place
-    if forced is None and before is not None and not composer.separated and not generation.stripped:
+    known = None
+    if forced is None and before is not None and not composer.separated:
         known = _opening_behind(composer.layout, before, kind)
+    if known is not None and known.literals:
         composer.write_literals(known.literals)
         if known.ended is not None:
             composer.unclosed, composer.ended = known.unclosed, known.ended
-        written, missing = known.written, ""
+        written, missing = known.written, known.missing
     else:
         place = composer.layout.places[kind]
         said = composer.earlier.then(request.items)
@@ -53,11 +55,13 @@ def opened(composer: Composer, request: Request, thinks: bool, forced: ToolChoic
 
 class _Opening(NamedTuple):
     """What a prompt opens behind an item whose turn stands open: all its literals, and what of them is `written` of the
-    answer. `ended`: the turn that ends by that, None if the answer goes on in it; `unclosed` as a composer has it.
+    answer. `missing`: the white space left out at their end; no literals, where some of what stands before is left out
+    with it. `ended`: the turn that ends by that, None if the answer goes on in it; `unclosed` as a composer has it.
     """
 
     literals: list[Literal]
     written: str
+    missing: str
     ended: Turn | None
     unclosed: Place | None
 
@@ -68,10 +72,12 @@ def _opening_behind(layout: Layout, before: Place, kind: str) -> _Opening:
     composer = Composer(layout, Writer(layout.escape, archive=False))
     composer.place, composer.model, composer.last, composer.separated = before, before.model, 0, False
     place = layout.places[kind]
-    written, _ = _written(composer, place, _opening(place, layout.document))
+    written, missing = _written(composer, place, _opening(place, layout.document))
     marked = zip(*composer.out.flat(), strict=True)
     literals = [(text, bool(mark & TRAINABLE), mark // ITEM == composer.last) for text, mark in marked]
-    return _Opening(literals, written, composer.ended, composer.unclosed)
+    if layout.document.generation.stripped and not all(text for text, _, _ in literals):
+        literals = []
+    return _Opening(literals, written, missing, composer.ended, composer.unclosed)
 
 
 def _written(composer: Composer, place: Place, seed: str) -> tuple[str, str]:

@@ -107,6 +107,8 @@ class TurnParser(CallSteps):
 
     def seed(self, text: str) -> None:
         """What the prompt has written of the turn already: it is read, and makes no events."""
+        if not text:
+            return
         self._seeding = True
         self._run(text)
         self._seeding = False

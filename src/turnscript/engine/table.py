@@ -206,6 +206,8 @@ class Turn(Struct, frozen=True):
     no_thought: str = ""
     several: bool = False
 
+    __hash__ = object.__hash__
+
     @property
     def speaks(self) -> bool:
         """Whether it is a speaker's, and not what holds blocks that stand by themselves."""

@@ -116,7 +116,8 @@ class Memory:
 
     async def recall(self, scope: str, request: Request, run: Run = here) -> Recalled:
         """The turns of a request that came back unchanged. Never fails: what cannot be looked up is not known."""
-        echoes, history, begun, mended = await run(partial(_read, scope, request))
+        read = _read(scope, request) if run is here else await run(partial(_read, scope, request))
+        echoes, history, begun, mended = read
         if not echoes:
             return Recalled(scope=scope, before=history.digest, begun=begun, mends=mended)
         found = await self._find(echoes)
