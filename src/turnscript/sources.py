@@ -297,10 +297,10 @@ def _tool_in_words(loss: Loss, request: Request) -> Loss:
     tools, paths, words = request.conversation.tools, request.paths, request.words
     if end < 0 or not number.isdecimal() or int(number) >= len(tools):
         return _plain(loss)
-    if not member and place not in paths and "tool" not in words:
-        return _plain(loss)
     tool = tools[int(number)]
     if member[1:] not in tool.extra:
+        if not member and place not in paths and "tool" not in words:
+            return _plain(loss)
         member = _worded(words, "tool", member)
     path = paths.get(place)
     if path is None:
