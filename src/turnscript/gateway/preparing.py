@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from os import urandom
 from typing import get_args
 
 from msgspec import Struct, field
@@ -420,11 +419,6 @@ class Preparation(Struct, kw_only=True):
     @property
     def _backend(self) -> Backend:
         return self.served.pool.members[0].upstream.backend
-
-
-def new_response_id(prefix: str) -> str:
-    """An id for an answer."""
-    return f"{prefix}{urandom(16).hex()}"
 
 
 @lru_cache(maxsize=64)
