@@ -13,10 +13,11 @@ from turnscript.losses import Loss
 DIGEST = 16
 
 
-class Stretches(NamedTuple):
-    """The pieces with which another value begins, and the values of all stretches."""
+class Measured(NamedTuple):
+    """How many bytes a text has as UTF-8, and its stretches: where each begins, and what it is worth."""
 
-    borders: list[int]
+    size: int
+    starts: list[int]
     kept: list[int]
 
 
@@ -25,28 +26,27 @@ class Draft:
 
     `size` is how many bytes the whole text has as UTF-8, `starts` and `kept` its stretches: where each begins, in
     bytes, and what it is worth. `end`: the weight of the token behind the document. `losses`: what of the example the
-    text does not show. `known`: these by pieces, if somebody has found them already; then no piece is empty.
+    text does not show. `known`: what somebody has measured already.
     """
 
     __slots__ = ("end", "kept", "losses", "marks", "size", "starts", "text", "texts", "values")
 
-    def __init__(self, texts: list[str], marks: list[int], values: list[int], known: Stretches | None = None) -> None:
+    def __init__(self, texts: list[str], marks: list[int], values: list[int], known: Measured | None = None) -> None:
         self.texts = texts
         self.marks = marks
         self.values = values
         self.text = "".join(texts)
+        self.losses: Sequence[Loss] = ()
+        self.end = 0
+        if known is not None:
+            self.size, self.starts, self.kept = known
+            return
         if self.text.isascii():
             sizes = list(map(len, texts))
         else:  # piece by piece: most of them are ASCII all the same, which takes no time
             sizes = [len(text) if text.isascii() else len(text.encode()) for text in texts]
-        self.losses: Sequence[Loss] = ()
-        self.end = 0
         ends = list(accumulate(sizes))
         self.size = ends[-1]
-        if known is not None:
-            self.starts = [0, *[ends[at - 1] for at in known.borders]]
-            self.kept = known.kept
-            return
         starts, kept = self.starts, self.kept = [0], [values[0]]
         value = values[0]
         for end, size, worth in zip(ends, sizes, values, strict=True):

@@ -6,16 +6,16 @@ the same. What it would lose or write otherwise for the sake of a text goes the 
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from turnscript.conversation import Conversation, Item, Request, Text
-from turnscript.datasets.drafts import Draft, Stretches
+from turnscript.datasets.drafts import Draft, Measured
 from turnscript.datasets.form import Spoken
 from turnscript.engine.layout import Place, layout_of
-from turnscript.engine.spans import CONTROL, TRAINABLE, Writer
+from turnscript.engine.spans import CONTROL, TRAINABLE, flatten, flattening
 from turnscript.errors import TurnscriptError
 from turnscript.format import Format
-from turnscript.losses import Loss
 
 _LONGEST = 64
 """Of rows with more items hardly two are alike."""
@@ -27,18 +27,19 @@ Kinds = tuple[type[Item], ...]
 class Shape(NamedTuple):
     """What rows of the same kinds have in common: pieces with a probe in each of the `holes`, which are at `places`.
 
-    `leads`: the one character that a text must hold, or nothing, to need the protection of its place: it is found many
-    times as fast as two. `marks` and `values` are those of the pieces, `stretches` where another value begins. `end`:
-    the weight of the token behind the document.
+    `marks` and `values` are those of the pieces. `borders`: where another value begins, as the bytes of the literals
+    before and how many holes there are before; `kept`: the values of all stretches. `size`: the bytes of all literals.
+    `end`: the weight of the token behind the document.
     """
 
     pieces: list[str]
     holes: list[int]
     places: list[Place]
-    leads: list[str]
     marks: list[int]
     values: list[int]
-    stretches: Stretches
+    borders: list[tuple[int, int]]
+    kept: list[int]
+    size: int
     end: int
 
 
@@ -52,29 +53,33 @@ class Shapes:
         self._format = format_
         self._scale = scale
         self._layout = layout_of(format_.document)
-        self._out = Writer(self._layout.escape, archive=False)
-        self._out.blank = format_.document.blank
+        self._flattened = format_.document.flattened
+        self._blank = format_.document.blank
         self._known: dict[Kinds, Shape | None] = {}
 
     def draft(self, said: Spoken) -> Draft | None:
         """The draft of such items; None if it must be made the long way."""
         kinds, texts = said.kinds, said.texts
-        if not (0 < len(kinds) <= _LONGEST and all(texts)):
+        if not 0 < len(kinds) <= _LONGEST:
             return None
         shape = self._known[kinds] if kinds in self._known else self._add(kinds)
         if shape is None:
             return None
-        losses: list[Loss] = []
-        if self._format.document.flattened:
-            if any(map(str.isspace, texts)):
-                return None
-            self._out.losses = losses
-            texts = [self._out.flattened_text(text, said.places[at]) for at, text in enumerate(texts)]
-        pieces = shape.pieces.copy()
-        for hole, place, lead, text in zip(shape.holes, shape.places, shape.leads, texts, strict=True):
-            pieces[hole] = place.protect(text) if lead in text else text
-        draft = Draft(pieces, shape.marks, shape.values, shape.stretches)
-        draft.losses = losses
+        if self._flattened:
+            blank = self._blank
+            texts = [flatten(text, blank) for text in texts]
+        if not all(texts):
+            return None
+        pieces, sizes = shape.pieces.copy(), [0]
+        for hole, place, text in zip(shape.holes, shape.places, texts, strict=True):
+            written = place.protect(text) if place.lead_of_tags in text else text
+            pieces[hole] = written
+            sizes.append(len(written) if written.isascii() else len(written.encode()))
+        ends = list(accumulate(sizes))
+        starts = [0, *[before + ends[holes] for before, holes in shape.borders]]
+        draft = Draft(pieces, shape.marks, shape.values, Measured(shape.size + ends[-1], starts, shape.kept))
+        changed = zip(said.texts, texts, strict=True) if self._flattened and texts != said.texts else ()
+        draft.losses = [flattening(said.places[at]) for at, (text, flat) in enumerate(changed) if text != flat]
         draft.end = shape.end
         return draft
 
@@ -99,8 +104,9 @@ class Shapes:
         if out.all_losses() or not all(pieces) or [pieces[at] for at in holes] != [_PROBE] * len(kinds):
             return None
         values = [self._scale if mark & TRAINABLE else 0 for mark in marks]
-        borders = [at for at in range(1, len(values)) if values[at] != values[at - 1]]
+        changes = [at for at in range(1, len(values)) if values[at] != values[at - 1]]
+        sizes = [0 if mark & CONTROL == 0 else len(piece.encode()) for piece, mark in zip(pieces, marks, strict=True)]
+        borders = [(sum(sizes[:at]), sum(hole < at for hole in holes)) for at in changes]
+        kept = [values[0], *[values[at] for at in changes]]
         end = values[-1] if self._format.ends_late(items[-1]) else 0
-        stretches = Stretches(borders, [values[0], *[values[at] for at in borders]])
-        leads = [place.lead_of_tags[:1] for place in places]
-        return Shape(pieces, holes, places, leads, marks, values, stretches, end)
+        return Shape(pieces, holes, places, marks, values, borders, kept, sum(sizes), end)

@@ -124,8 +124,8 @@ class Place:
         self.begins_plainly = not turn.attributes and not segment.named and not turn.behind
         self.said = TRAINABLE if segment.model else 0
         self.protect = escape.apply
-        # What a text must hold to need protection: the one lead, anything, or what no text can hold.
-        self.lead_of_tags = escape.leads[0] if len(escape.leads) == 1 else "" if escape.leads else "\udfff"
+        # What a text must hold to need protection: how the one lead begins, anything, or what no text can hold.
+        self.lead_of_tags = escape.leads[0][:1] if len(escape.leads) == 1 else "" if escape.leads else "\udfff"
         reads_content = self.body.plain and "content" in segment.item.__struct_fields__
         silence = _silence(segment, turn, () if reads_content else segment.body.carries)
         # The text of an item that says one and nothing else; None for all others.
