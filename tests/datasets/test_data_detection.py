@@ -9,7 +9,7 @@ import pytest
 
 import turnscript as ts
 from tests.datasets.jobs import built, plan_for, rejects, written
-from tests.datasets.samples import rows_of
+from tests.datasets.samples import GUESSED, WITH_FILES, files_of, rows_of, samples_of
 from turnscript.api import Api
 from turnscript.datasets import form_registry
 from turnscript.datasets.form import Example, Form
@@ -49,6 +49,29 @@ def test_a_row_is_read_once_for_all_apis(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(api_logs, "_can_answer", counted)
     assert "messages" == detect(*[CHAT] * 5).form
     assert sorted(apis() * 5) == sorted(asked)
+
+
+@pytest.mark.parametrize("name", GUESSED)
+def test_a_record_without_the_members_of_a_form_is_none_of_it(name: str) -> None:
+    form = form_registry.get_form(name)
+    records = [json.loads(row.data) for other in WITH_FILES for path in files_of(other) for row in _records(path)]
+    assert len(records) > 40
+    for record in records:
+        rest = {key: value for key, value in record.items() if key not in form.members}
+        assert not form.members or not form.score(rest)[0]
+
+
+@pytest.mark.parametrize("name", WITH_FILES)
+def test_whoever_is_asked_the_verdict_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [(samples_of(path), str(path)) for path in files_of(name)]
+    quickly = [detect_form(*file) for file in files]
+    for each in {type(form_registry.get_form(other)) for other in GUESSED}:
+        monkeypatch.setattr(each, "members", frozenset())
+    assert quickly == [detect_form(*file) for file in files]
+
+
+def _records(path: Path) -> list[RawRow]:
+    return [row for row in samples_of(path) if row.data[:1] == b"{"]
 
 
 @pytest.mark.parametrize(("good", "told"), [(7, True), (6, False)])

@@ -79,13 +79,15 @@ class Example(Struct):
 class Form(ABC):
     """A shape of datasets. Subclasses set the class attributes and write `score` and `read`.
 
-    `fields`: for people, what its records look like, in one line.
+    `fields`: for people, what its records look like, in one line. `members`: a record without any of them is none of
+    this form, and its score is 0; empty: only `score` can tell.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     fields: ClassVar[str]
     row: ClassVar[str] = EACH
+    members: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -100,12 +101,12 @@ def detect_form(rows: Sequence[RawRow], file: str) -> Verdict:
 
 def _readable(row: RawRow) -> RawRow:
     """A row without the values that cannot be told, which are a problem only if a form reads them."""
-    return row if row.readings is None else row._replace(data=row.readings.without, problem=None)
+    return row if row.readings is None else replace(row, data=row.readings.without, problem=None)
 
 
 def _record(data: bytes) -> Mapping[str, Any] | None:
     try:
-        value = json.loads(data)
+        value = _decode(data)
     except (ValueError, RecursionError):
         return None
     if isinstance(value, list) and value and all(isinstance(one, dict) and "role" in one for one in value):
@@ -113,15 +114,26 @@ def _record(data: bytes) -> Mapping[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def _decode(data: bytes) -> Any:
+    """A value, of JSON or of what Python takes for it, such as NaN. Most are JSON, and that is read twice as fast."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, ValueError):
+        return json.loads(data)
+
+
 def _votes(records: Sequence[Mapping[str, Any]]) -> list[_Votes]:
-    asked = [form for form in map(get_form, forms()) if form.row != TRANSCRIPT]
+    there = set().union(*records)
+    able = [form for form in map(get_form, forms()) if form.row != TRANSCRIPT]
+    # A form that none of them can be is not asked, which is most forms.
+    asked = [form for form in able if not form.members or not there.isdisjoint(form.members)]
     # All forms about one record before the next: some of them look at the same of it.
     given = [[_score(form, record) for form in asked] for record in records]
-    found = []
+    votes = {form: _Votes(form.name, [0.0] * len(records), Counter()) for form in able}
     for form, answers in zip(asked, zip(*given, strict=True), strict=True):
         reasons = Counter([why for score, why in answers if why])
-        found.append(_Votes(form.name, [float(score) for score, _ in answers], reasons))
-    return found
+        votes[form] = _Votes(form.name, [float(score) for score, _ in answers], reasons)
+    return list(votes.values())
 
 
 def _score(form: Form, record: Mapping[str, Any]) -> tuple[float, str]:

@@ -37,6 +37,7 @@ class Alpaca(Form):
     """Rows of an instruction and its output."""
 
     name = "alpaca"
+    members = frozenset({"instruction"})
     title = "Alpaca: instruction, input and output, LLaMA-Factory's system and history included"
     fields = "instruction, input, output, system, history: [[user, assistant]]"
     given: ClassVar[str] = "input"

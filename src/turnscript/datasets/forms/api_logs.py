@@ -64,6 +64,9 @@ _ENDED = frozenset(
 """Finish reasons with which the model ended its turn itself. What is not known to be one may be a cut."""
 
 
+_LOOKED_AT = frozenset({"messages", "input", "prompt", "request", "request_body", "inputs", "body"})
+
+
 class _Log(NamedTuple):
     """A request and what answered it. `at`: the member that each is, empty where both are the row itself."""
 
@@ -100,6 +103,8 @@ _CLAIMS = _Claims()
 class ApiLog(Form):
     """Rows that are requests of one API, maybe with their responses."""
 
+    members = _LOOKED_AT
+
     def __init__(self, api: Api) -> None:
         self.api = api
         self.name = api.name  # type: ignore[misc]  # one class, as many forms as there are APIs
@@ -108,7 +113,7 @@ class ApiLog(Form):
 
     def score(self, record: Mapping[str, Any]) -> tuple[float, str]:
         """A request that this API claims before the others; surer with a response."""
-        if not any(key in record for key in _LOOKED_AT):
+        if record.keys().isdisjoint(_LOOKED_AT):
             return 0, ""
         found = _CLAIMS.of(record)
         if found is None:
@@ -220,7 +225,6 @@ _HARMLESS = frozenset(
     }
 )
 """Issues of a response that leave what the model wrote as it is."""
-_LOOKED_AT = ("messages", "input", "prompt", "request", "request_body", "inputs", "body")
 
 
 def _log_of(row: Members) -> _Log:

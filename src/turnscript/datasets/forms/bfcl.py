@@ -53,6 +53,7 @@ class Bfcl(Form):
     """The leaderboard's questions."""
 
     name = "bfcl"
+    members = frozenset({"question"})
     title = "Berkeley function calling questions"
     fields = "`question` with turns of messages, `function` with schemas, `id`, `ground_truth` with the answers"
 

@@ -52,6 +52,7 @@ class ClaudeCode(Form):
     """Sessions of Claude Code."""
 
     name = "claude-code"
+    members = frozenset({"type"})
     title = "Claude Code sessions"
     fields = "lines with `type`, `uuid`, `parentUuid` and `message`, as in ~/.claude/projects"
     row = WHOLE

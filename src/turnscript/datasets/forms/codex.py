@@ -91,6 +91,7 @@ class Codex(Form):
     """Sessions of Codex."""
 
     name = "codex"
+    members = frozenset({"type", "record_type", "timestamp"})
     title = "Codex sessions"
     fields = "lines with `timestamp`, `type` and `payload`, as in ~/.codex/sessions"
     row = WHOLE

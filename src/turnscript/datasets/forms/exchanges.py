@@ -44,6 +44,7 @@ class Exchanges(Form):
     """Rows of exchanges."""
 
     name = "exchanges"
+    members = frozenset(_LISTS)
     title = "Exchanges of ms-swift and XTuner: what was said, each with its answer"
     fields = "conversation: [{human, assistant}, or {system, input, output}], system"
 

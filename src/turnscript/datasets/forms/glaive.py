@@ -41,6 +41,7 @@ class Glaive(Form):
     """Rows of a system text with functions and a chat in one text."""
 
     name = "glaive"
+    members = frozenset({"chat"})
     title = "Glaive function calling: system and chat as texts"
     fields = "system: SYSTEM: ..., chat: USER: ... ASSISTANT: ... FUNCTION RESPONSE: ..."
 

@@ -102,6 +102,7 @@ class Hermes(Form):
     """Rows with calls as tagged text."""
 
     name = "hermes"
+    members = frozenset(key for key, _, _ in _MEMBERS)
     title = "Hermes function calling: tools in the system text, calls and results in tags"
     fields = "conversations: [{from: system | human | gpt | tool, value}] (or messages), tools"
 
@@ -112,6 +113,8 @@ class Hermes(Form):
             if isinstance(turns, list) and turns and all(isinstance(one, dict) for one in turns):
                 if unread(record, _READS) or any(one.get("tool_calls") for one in turns):
                     return 0, ""
+                if not any("<" in one[content] for one in turns if isinstance(one.get(content), str)):
+                    continue  # most have no tag, and no time shall be lost with them
                 said = [(_KINDS.get(_SIDES.get(str(one.get(role)), "")), one.get(content)) for one in turns]
                 texts = [(kind, value) for kind, value in said if kind is not None and isinstance(value, str)]
                 if len(texts) == len(said) and any(is_tagged(kind, value) for kind, value in texts):

@@ -43,6 +43,7 @@ class LlamaFactory(Form):
     """Rows of messages with typed values."""
 
     name = "llama-factory"
+    members = frozenset({"messages", *_PAIR})
     title = "LLaMA-Factory version 1: messages whose contents are lists of typed values"
     fields = "messages: [{role, content: [{type: text | reasoning | tool_call, value}], loss_weight}], tools"
 

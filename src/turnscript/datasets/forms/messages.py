@@ -47,6 +47,7 @@ class Messages(Form):
     """Rows of messages."""
 
     name = "messages"
+    members = frozenset({"messages", "role"})
     title = "Messages with roles, as OpenAI's fine-tuning and the Hugging Face hub have them"
     fields = "messages: [{role, content, tool_calls, tool_call_id, name, reasoning_content, weight}], tools, system"
 

@@ -55,6 +55,7 @@ class OasstTrees(Form):
     """Trees and threads."""
 
     name = "oasst"
+    members = frozenset({"prompt", "thread"})
     title = "Open Assistant trees"
     fields = "`prompt` with `text`, `role` and `replies`, or a `thread` of messages"
 
@@ -81,6 +82,7 @@ class OasstMessages(Form):
     """Single messages, which name their parents."""
 
     name = "oasst-messages"
+    members = frozenset({"message_id"})
     title = "Open Assistant messages"
     fields = "`message_id`, `parent_id`, `text`, `role` of `prompter` or `assistant`"
     row = WHOLE

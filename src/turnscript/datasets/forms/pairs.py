@@ -52,6 +52,7 @@ class Pairs(Form):
     """Rows of a prompt and a completion."""
 
     name = "prompt-completion"
+    members = frozenset(first for first, _ in _PAIRS)
     title = "A prompt and its completion, as texts or as messages"
     fields = "prompt, completion (or query, response; question, answer; input, output), system, history, tools, label"
 

@@ -69,6 +69,7 @@ class Preference(Form):
     """Rows of a chosen and a rejected answer."""
 
     name = "preference"
+    members = frozenset({_CHOSEN, *_WORSE, *_OUTPUTS})
     title = "A chosen and a rejected answer to one prompt; the chosen one is trained"
     fields = "prompt, chosen, rejected: texts or messages (or conversations; or messages, rejected_response)"
 

@@ -95,6 +95,7 @@ class ShareGpt(Form):
     """Rows of turns with `from` and `value`."""
 
     name = "sharegpt"
+    members = frozenset(_LISTS)
     title = "ShareGPT: turns with from and value, LLaMA-Factory's calls included"
     fields = "conversations: [{from: human | gpt | system | function_call | observation, value}], system, tools"
 
@@ -130,6 +131,7 @@ class Nemo(Form):
     """Rows of turns whose sides have names of their own, one of which is not trained."""
 
     name = "nemo-chat"
+    members = frozenset({"mask"})
     title = "NeMo's chats: turns with from and value, the side that is not trained in mask"
     fields = "system, mask, type, conversations: [{from: User | Assistant, value, label}]"
 

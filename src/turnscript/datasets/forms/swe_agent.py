@@ -55,6 +55,7 @@ class SweAgent(Form):
     """SWE-agent's `.traj` files."""
 
     name = "swe-agent"
+    members = frozenset({"history"})
     title = "SWE-agent trajectories"
     fields = "`history` with messages that name their `agent`, `trajectory`, `info`"
 

@@ -52,6 +52,7 @@ class Taskmaster(Form):
     """The four Taskmaster datasets."""
 
     name = "taskmaster"
+    members = frozenset({"utterances"})
     title = "Taskmaster dialogs"
     fields = "`utterances` with `speaker` and `text`, `conversation_id`"
 

@@ -49,6 +49,7 @@ class TauBench(Form):
     """tau-bench and tau2-bench."""
 
     name = "tau-bench"
+    members = frozenset({"traj", "simulations", "messages"})
     title = "tau-bench runs"
     fields = "`traj` with Chat messages, `task_id`, `reward`; tau2: `messages` and `termination_reason`, `simulations`"
 

@@ -43,6 +43,7 @@ class Plain(Form):
     """Rows of one text."""
 
     name = "text"
+    members = frozenset({"text"})
     title = "One text a row, trained as it stands"
     fields = "text"
 
@@ -97,6 +98,7 @@ class Segments(Form):
     """Rows of pieces, each trained or not."""
 
     name = "segments"
+    members = frozenset({"segments"})
     title = "Pieces of a text, each with whether it is trained (axolotl's input_output)"
     fields = "segments: [{text, label}]"
 

@@ -65,6 +65,7 @@ class ToolBench(Form):
     """ToolBench's answers and conversations."""
 
     name = "toolbench"
+    members = frozenset({"answer_generation", "conversations"})
     title = "ToolBench answers and conversations"
     fields = (
         "`answer_generation` with `train_messages` and `function`; or `conversations` with `Action:` in their texts"
