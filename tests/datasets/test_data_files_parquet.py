@@ -12,6 +12,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from turnscript.datasets.files import Container, Piece, columns, cut, read, sample
 from turnscript.datasets.problems import Code
@@ -29,7 +30,7 @@ def rows_of(path: str, target: int = 1 << 40, limit: int = 64 << 20) -> list[Raw
     found, before = [], 0
     for piece in cut(path, whole=False, target=target):
         rows = read(piece, limit=limit)
-        found += [row._replace(number=before + row.number) for row in rows]
+        found += [replace(row, number=before + row.number) for row in rows]
         before += rows.numbers
     return found
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from tokenizers import normalizers
 
 import turnscript as ts
@@ -391,7 +392,7 @@ def faults_of(change: Callable[[Sample], Sample], request: ts.Request | None = N
 
 
 def _with_ids(sample: Sample, ids: Sequence[int]) -> Sample:
-    return sample._replace(ids=np.array(ids, dtype=np.uint32))
+    return replace(sample, ids=np.array(ids, dtype=np.uint32))
 
 
 def test_a_sample_that_decodes_to_something_else_is_found() -> None:
@@ -407,7 +408,7 @@ def test_an_end_that_is_not_trained_is_found() -> None:
         weights = sample.weights.copy()
         edges = np.flatnonzero(np.diff(weights.astype(int)) == -1)
         weights[[*edges, -1]] = 0
-        return sample._replace(weights=weights)
+        return replace(sample, weights=weights)
 
     found = faults_of(without_ends)
     assert ["items[1]", "items[3]"] == [one.split(":")[0] for one in found]
@@ -418,7 +419,7 @@ def test_an_end_that_is_not_trained_is_found() -> None:
 
 def test_turns_that_are_not_trained_need_no_trained_end() -> None:
     def nothing(sample: Sample) -> Sample:
-        return sample._replace(weights=np.zeros_like(sample.weights))
+        return replace(sample, weights=np.zeros_like(sample.weights))
 
     assert [] == faults_of(nothing)
 

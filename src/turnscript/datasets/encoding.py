@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from turnscript.conversation import Item
@@ -33,7 +34,7 @@ from turnscript.losses import Loss
 MODES = ("auto", "ids", "text")
 
 
-class Sample(NamedTuple):
+class Sample(Struct, frozen=True, gc=False):
     """Tokens, and how much each counts in the loss: 0 to the encoder's `scale`.
 
     `trained`: how many count. `straddling`: how many lie across a border of what is trained. `losses`: what of the

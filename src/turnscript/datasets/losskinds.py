@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 from turnscript.losses import Loss
 
@@ -17,14 +18,20 @@ _LINE = re.compile(r"^line \d+: ")
 
 def kind_of(loss: Loss) -> str:
     """A loss as it is counted: `$.messages[].tool_calls[].id: dropped: this format has no place for it`."""
-    path = loss.path if loss.path[:1] == "$" else _LINE.sub("", loss.path)
-    return f"{_INDEX.sub('[]', path)}: {loss.kind}: {loss.detail}"
+    return _kind(loss.path, loss.kind, loss.detail)
+
+
+@lru_cache(maxsize=4096)
+def _kind(path: str, kind: str, detail: str) -> str:
+    """The same. Rows of a file lose the same at the same places, so most kinds are known."""
+    path = path if path[:1] == "$" else _LINE.sub("", path)
+    return f"{_INDEX.sub('[]', path)}: {kind}: {detail}"
 
 
 def count_losses(counts: Counter[str], losses: Iterable[Loss]) -> None:
     """Count losses by kind. What somebody else's row says can be in a kind, so there is a limit to them."""
     for loss in losses:
-        counts[kind_of(loss)] += 1
+        counts[_kind(loss.path, loss.kind, loss.detail)] += 1
     if len(counts) > 2 * MOST:
         limit(counts)
 

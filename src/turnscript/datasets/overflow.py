@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.expansion import beginning, turn_ends
 from turnscript.datasets.form import Example
@@ -62,7 +64,7 @@ class Overflow:
         if not kept:
             return self._nothing_left(sample)
         # What is known of the sample as a whole is counted once.
-        kept[1:] = [piece._replace(straddling=0, losses=()) for piece in kept[1:]]
+        kept[1:] = [replace(piece, straddling=0, losses=()) for piece in kept[1:]]
         return Fitted(kept, Cuts(split=1, tokens=sum(len(piece.ids) for piece in pieces if not piece.trained)))
 
     def _drop_turns(self, example: Example, sample: Sample) -> Fitted | Problem:
@@ -95,4 +97,4 @@ class Overflow:
 
 def _slice(sample: Sample, start: int, end: int) -> Sample:
     weights = sample.weights[start:end]
-    return sample._replace(ids=sample.ids[start:end], weights=weights, trained=int((weights > 0).sum()))
+    return replace(sample, ids=sample.ids[start:end], weights=weights, trained=int((weights > 0).sum()))

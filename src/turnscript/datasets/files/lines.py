@@ -76,16 +76,17 @@ class Lines:
 
     def _of_block(self, block: bytes) -> Iterator[RawRow]:
         """The rows that end in a block. The hot path: every step here is paid for each row."""
-        lines = block.split(b"\n")
-        rest = lines.pop()
-        if not lines:
-            self._pending.add(rest)
+        find = block.find  # `split` looks at one byte after the other
+        end = find(b"\n")
+        if end < 0:
+            self._pending.add(block)
             return
-        self._pending.add(lines[0])
+        self._pending.add(block[:end])
         yield from self._finish()
         file, number, byte, limit = self._file, self._number, self._byte, self._limit
-        del lines[0]
-        for line in lines:
+        start = end + 1
+        while (end := find(b"\n", start)) >= 0:
+            line, start = block[start:end], end + 1
             number += 1
             size = len(line)
             row = line[:-1] if line.endswith(b"\r") else line
@@ -95,7 +96,7 @@ class Lines:
                 yield RawRow(file, number, byte, row)
             byte += size + 1
         self._number, self._byte = number, byte
-        self._pending.add(rest)
+        self._pending.add(block[start:])
 
     def _complete(self) -> None:
         """Add the rest of a line that goes on behind the piece. There is no need to see the end of one too large."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from turnscript.datasets.files.arrays import ONE_A_LINE
 from turnscript.datasets.files.rowbytes import HEAD, Gathered, Rows, head, too_large, truncated
 from turnscript.datasets.files.scanning import SPACE, Value
@@ -42,11 +44,11 @@ def read_value(file: str, compression: Compression, limit: int, *, counter: Rows
             yield row
         elif problem := _not_one(row.data):
             data = row.data if problem.code is Code.TRUNCATED else row.data[:HEAD]
-            yield row._replace(data=data, problem=problem)
+            yield replace(row, data=data, problem=problem)
         else:
             data = row.data.lstrip(b" \t\r\n")
             byte = row.byte + len(row.data) - len(data)
-            yield row._replace(byte=byte, data=data.rstrip(b" \t\r\n"))
+            yield replace(row, byte=byte, data=data.rstrip(b" \t\r\n"))
 
 
 def _not_one(content: bytes) -> Problem | None:
