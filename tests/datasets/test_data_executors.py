@@ -49,8 +49,9 @@ def test_workers_with_much_to_do_have_large_pages_unless_somebody_has_said_other
         monkeypatch.setenv("GLIBC_TUNABLES", own)
     before = children()
     with Processes(2).begun(str(tmp_path / "out"), "bytes", shards):
-        found = [environment(pid).get("GLIBC_TUNABLES") for pid in children() - before]
-    assert [seen, seen] == found
+        given = [environment(pid) for pid in children() - before]
+    assert [seen, seen] == [one.get("GLIBC_TUNABLES") for one in given]
+    assert all({one["RAYON_NUM_THREADS"], one["OPENBLAS_NUM_THREADS"]} == {"1"} for one in given)
 
 
 def environment(pid: int) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Owns the checks of what is loaded before there is a first result: nothing slow that is not needed for it."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,3 +41,14 @@ def test_only_what_is_needed_is_loaded(code: str, loaded: set[str]) -> None:
     listed = f"{code}\nprint('loaded:', *[name for name in {LIBRARIES} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", f"import sys\n{listed}"], check=True, capture_output=True, text=True)
     assert loaded == set(done.stdout.splitlines()[-1].split()[1:])
+
+
+@pytest.mark.parametrize(
+    ("code", "threads"), [("import turnscript.cli.main; import numpy", False), (f"{COMMAND}import numpy", True)]
+)
+def test_numpy_gets_one_thread_for_linear_algebra_where_there_is_none(code: str, threads: bool) -> None:
+    """They take processors for a while and do nothing. Other commands may have work for them."""
+    environment = {key: value for key, value in os.environ.items() if key != "OPENBLAS_NUM_THREADS"}
+    listed = f"{code}\nimport os; print('one:', os.environ.get('OPENBLAS_NUM_THREADS') == '1')"
+    done = subprocess.run([sys.executable, "-c", listed], check=True, capture_output=True, text=True, env=environment)
+    assert f"one: {threads}" == done.stdout.splitlines()[-1]

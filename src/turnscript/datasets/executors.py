@@ -181,8 +181,8 @@ class _Worker:
     def __init__(
         self, out: str, tokenizer: str, heard: queue.SimpleQueue[_Word], environment: Mapping[str, str]
     ) -> None:
-        # Tokenizers that start threads of their own would take the processors from the other workers.
-        alone = {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+        # Libraries that start threads of their own would take the processors from the other workers.
+        alone = {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "OPENBLAS_NUM_THREADS": "1"}
         # Without -P, a json.py in the working folder, which may be that of a stranger's data set, would be run.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _PROGRAM, json.dumps({"path": sys.path, "work": [out, tokenizer]})],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 from typing import Any
 
 import click
@@ -53,6 +54,8 @@ class Group(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        # There is no linear algebra here, and numpy's threads for it look for work until they find that out.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         with missing_extras():
             module = importlib.import_module(f"turnscript.cli.data.{cmd_name}")
         command: click.Command = module.command

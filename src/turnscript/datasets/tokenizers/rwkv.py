@@ -35,6 +35,7 @@ _KNOWN = "e6dee3d4e31b4d5c40ac99508ac6c701ceef4bed681bf2167ce9a908552bca89"
 """The SHA-256 of the World vocabulary. A file that is it has no faults, and needs no second look."""
 _FEW = 1 << 16
 """Of a vocabulary that is known, so many characters are cut here, in less time than the fast implementation loads."""
+_LITERALS = re.compile(rb"^\d+ (.*) \d+$", re.MULTILINE)
 _LINE = re.compile(rb"(\d+) (b?(?:'.*'|\".*\")) (\d+)\r?")
 _ESCAPES = str.maketrans({"\\": r"\\", "'": r"\'", "\n": r"\n", "\r": r"\r", "\t": r"\t"})
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
@@ -174,11 +175,11 @@ def _sizes_of(path: str, vocabulary: bytes, *, known: bool) -> dict[int, int]:
 
 def _known_tokens(vocabulary: bytes) -> dict[int, bytes]:
     """The tokens of the file that is known, which has no faults to look for."""
-    tokens: dict[int, bytes] = {}
-    for number, row in enumerate(vocabulary.split(b"\n")[:-1], 1):
-        literal = row[row.index(b" ") + 1 : row.rindex(b" ")]
-        plain = literal[0] != ord("b") and b"\\" not in literal
-        tokens[number] = literal[1:-1] if plain else _token(literal) or b""
+    literals = _LITERALS.findall(vocabulary)
+    tokens = {number: literal[1:-1] for number, literal in enumerate(literals, 1)}
+    # Few are more than what stands between their quotes.
+    odd = [number for number, literal in enumerate(literals, 1) if b"\\" in literal or literal[:1] == b"b"]
+    tokens |= {number: _token(literals[number - 1]) or b"" for number in odd}
     return tokens
 
 
