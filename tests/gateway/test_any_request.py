@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 import turnscript as ts
 from tests.strategies import conversations, jsontext, sdk
 from turnscript.conversation import Request
-from turnscript.gateway.forcing import plan_thinking, sampling, structured
+from turnscript.gateway.forcing import sampling, structured
 from turnscript.gateway.hygiene import clean, unread
 from turnscript.gateway.offers import Offering, offer
+from turnscript.gateway.thinking import plan_thinking
 
 OPTIONS = st.builds(
     Offering,

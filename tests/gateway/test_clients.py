@@ -15,9 +15,10 @@ from tests.every import every
 from turnscript.conversation import Request, Thinking
 from turnscript.engine.prompt import Prompt
 from turnscript.errors import UnknownName
-from turnscript.gateway.forcing import plan_thinking, sampling, structured
+from turnscript.gateway.forcing import sampling, structured
 from turnscript.gateway.hygiene import Cleaned, clean, unread
 from turnscript.gateway.offers import Offer, offer
+from turnscript.gateway.thinking import plan_thinking
 from turnscript.gateway.toolset import reordered, tool_order
 
 FOLDER = Path(__file__).parent / "corpus"

@@ -25,7 +25,8 @@ from turnscript.backend import Completion, Facts
 from turnscript.errors import UpstreamError
 from turnscript.gateway.config import Config, Efforts
 from turnscript.gateway.constraining import Held, held, is_refused
-from turnscript.gateway.forcing import NOT_ENFORCED, closing
+from turnscript.gateway.forcing import NOT_ENFORCED
+from turnscript.gateway.thinking import closing
 from turnscript.jsontext import json_of
 from turnscript.registry import get_backend
 

@@ -19,7 +19,7 @@ from tests.gateway.stage import CHATS, NO_TLS, WEATHER, Stage, Told, answer, nam
 from tests.sdks import anthropic_sdk, openai_sdk
 from turnscript.api import Api
 from turnscript.gateway.config import Efforts
-from turnscript.gateway.forcing import BUDGETS
+from turnscript.gateway.thinking import BUDGETS
 from turnscript.registry import get_api
 
 EACH = pytest.mark.parametrize("api", DIALOGUES)

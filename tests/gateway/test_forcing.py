@@ -36,19 +36,16 @@ from turnscript.gateway.forcing import (
     Fit,
     OneCall,
     Overflow,
-    ThoughtMeter,
-    can_think,
     check_answer,
     choices,
-    closing,
     estimated_tokens,
     fit,
-    plan_thinking,
     sampling,
     sampling_of,
     stops,
     structured,
 )
+from turnscript.gateway.thinking import ThoughtMeter, can_think, closing, plan_thinking
 from turnscript.jsontext import json_of
 from turnscript.presets import get_preset
 

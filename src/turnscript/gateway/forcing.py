@@ -1,11 +1,10 @@
-"""Owns what a request forces on a generation: how long, how much thought, how many calls, which shape, which sampling.
+"""Owns what a request forces on a generation: how long, how many calls, which shape, which sampling.
 
 A backend continues a text and knows few of these. So each is done as well as it can be from outside, and a `Loss` says
 where that is less than what was asked for. Nothing here waits or speaks to anybody.
 
 - `max_tokens` is clamped to what the context leaves; a prompt that does not fit is an `Overflow` value.
 - `parallel_tool_calls: false`: a `OneCall` stage ends the answer behind its first complete call.
-- Thinking: `plan_thinking` says whether a thought is opened and how long it may get, a `ThoughtMeter` stage counts.
 - `response_format`: the instructions ask for it, and `check_answer` looks at the answer. A model that is held to a
   grammar loses nothing by that (`constraining`).
 - Sampling: known names and ranges. `n` above 1: so many answers, up to a limit, each with a seed of its own; one, and a
@@ -14,7 +13,7 @@ where that is less than what was asked for. Nothing here waits or speaks to anyb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from math import ceil
 from operator import attrgetter
@@ -29,17 +28,13 @@ from turnscript.conversation import (
     Request,
     Response,
     ResponseFormat,
-    Settings,
     System,
     Text,
-    Thinking,
     ToolCall,
     text_content,
 )
-from turnscript.engine.layout import layout_of
 from turnscript.errors import InvalidRequest
-from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
-from turnscript.format import Format
+from turnscript.events import Event, MessageEnd, PartEnd
 from turnscript.gateway.checks import CallFinding, check_value, read_json
 from turnscript.jsontext import Json, plain, text_of
 from turnscript.losses import Loss
@@ -113,143 +108,6 @@ class OneCall:
                 end.finish_reason, end.stop_sequence, end.raw = "tool_calls", None, ""
                 out.append(end)
         return out
-
-
-# Thinking.
-
-BUDGETS: Mapping[str, int | None] = {"low": 2048, "medium": 8192, "high": 24576, "xhigh": None, "max": None}
-"""Tokens of thought for each effort, None for as many as it takes (requirements D-X-13)."""
-
-_NO_EFFORT = frozenset({"none", "minimal"})
-_ALWAYS_THINKS = frozenset({"enabled", "adaptive"})
-
-
-class ThinkingPlan(Struct, frozen=True):
-    """Whether the prompt opens a thought, and how many tokens that may have. `opens` None: as the format likes."""
-
-    opens: bool | None
-    budget: int | None
-    losses: list[Loss]
-
-
-def can_think(format_: Format) -> bool:
-    """Whether a format has a place for thoughts."""
-    document = format_.document
-    return document.generation.thinking_kind in layout_of(document).places
-
-
-def plan_thinking(
-    request: Request,
-    format_: Format,
-    *,
-    default: bool | None = None,
-    max_tokens: int | None = None,
-    budgets: Mapping[str, int | None] = BUDGETS,
-) -> ThinkingPlan:
-    """Whether and how long the model thinks. `default`: where the request does not say.
-
-    A mode says whether, a budget how long, and an effort either where it stands alone. A choice of tools that demands
-    a call is stronger: a prompt can begin a thought or a call, not both.
-    """
-    settings, losses = request.settings, []
-    mode = settings.thinking
-    path = request.paths.get("thinking", "$.thinking") if mode is not None else _path(request, "effort")
-    if mode is not None:
-        opens: bool | None = mode.mode != "disabled"
-        if opens and mode.mode not in _ALWAYS_THINKS:
-            losses.append(Loss(path, "approximated", f"thinking {mode.mode!r} is taken for 'adaptive'"))
-    else:
-        opens = default if settings.effort is None else settings.effort not in _NO_EFFORT
-    if opens and not can_think(format_):
-        return ThinkingPlan(False, None, [*losses, Loss(path, "dropped", "this format has no place for thoughts")])
-    if opens and _demands_call(settings):
-        detail = "the tool choice demands a call, so the model does not think first"
-        return ThinkingPlan(False, None, [*losses, Loss(path, "approximated", detail)])
-    if not opens:
-        return ThinkingPlan(opens, None, losses)
-    budget = _budget(request, budgets, losses)
-    if budget is not None and max_tokens is not None and budget >= max_tokens > 1:
-        losses.append(Loss(path, "approximated", f"a budget of {budget} tokens became {max_tokens - 1}"))
-        budget = max_tokens - 1
-    return ThinkingPlan(True, budget, losses)
-
-
-def _budget(request: Request, budgets: Mapping[str, int | None], losses: list[Loss]) -> int | None:
-    settings = request.settings
-    if settings.thinking is not None and settings.thinking.budget is not None:
-        if settings.effort is not None:
-            losses.append(Loss(_path(request, "effort"), "dropped", "the budget says how long the model thinks"))
-        return settings.thinking.budget
-    if settings.effort is None or settings.effort in _NO_EFFORT:
-        return None
-    path = _path(request, "effort")
-    if settings.effort not in budgets:
-        losses.append(Loss(path, "dropped", f"{settings.effort!r} is no effort that is known here"))
-        return None
-    budget = budgets[settings.effort]
-    if budget is not None:
-        losses.append(Loss(path, "approximated", f"effort {settings.effort!r} became a budget of {budget} tokens"))
-    return budget
-
-
-def _demands_call(settings: Settings) -> bool:
-    choice = settings.tool_choice
-    return choice is not None and (
-        choice.mode in ("required", "named") or (choice.mode == "allowed" and choice.required)
-    )
-
-
-class ThoughtMeter:
-    """Counts thought. `over`: the budget is spent while the model still thinks.
-
-    Then stop the backend, feed `closing(format)` to the parser and generate on from all that was generated and that.
-    """
-
-    def __init__(self, budget: int | None, count: Callable[[str], int] = estimated_tokens) -> None:
-        self._budget = budget
-        self._count = count
-        self._counted = 0
-        self._texts: list[str] = []  # not counted yet: counting has its price
-        self._size = 0
-        self._open = -1
-
-    @property
-    def spent(self) -> int:
-        """The tokens of all thoughts so far."""
-        return self._counted + (self._count("".join(self._texts)) if self._texts else 0)
-
-    @property
-    def over(self) -> bool:
-        """Whether the model thinks still, and has no more tokens for it."""
-        return self._budget is not None and self._open >= 0 and self.spent >= self._budget
-
-    def feed(self, events: Iterable[Event]) -> list[Event]:
-        """More events, which pass as they are."""
-        told = list(events)
-        for event in told:
-            if isinstance(event, PartStart):
-                self._open = event.index if isinstance(event.part, Thinking) else -1
-            elif isinstance(event, PartDelta) and event.index == self._open:
-                self._add(event.text)
-            elif isinstance(event, PartEnd) and event.index == self._open:
-                self._open = -1
-        return told
-
-    def _add(self, text: str) -> None:
-        self._texts.append(text)
-        self._size += len(text)
-        if self._size >= _COUNTED_AT_ONCE:
-            self._counted, self._size, self._texts = self.spent, 0, []
-
-
-_COUNTED_AT_ONCE = 1024
-
-
-def closing(format_: Format) -> str:
-    """The text that ends a thought in a format, as its model would write it; empty where there is none."""
-    document = format_.document
-    place = layout_of(document).places.get(document.generation.thinking_kind)
-    return "" if place is None else place.close
 
 
 # The shape of the answer.
@@ -423,12 +281,12 @@ def sampling(
             continue
         if name not in accepts:
             detail = _NEEDS.get(name, "the backend has no such setting")
-            losses.append(Loss(_path(request, name), "dropped", detail))
+            losses.append(Loss(path_of(request, name), "dropped", detail))
         else:
-            values[name] = _in_range(name, value, _path(request, name), losses)
+            values[name] = _in_range(name, value, path_of(request, name), losses)
     if "top_logprobs" in values and not settings.logprobs:
         del values["top_logprobs"]
-        losses.append(Loss(_path(request, "top_logprobs"), "dropped", "log probabilities were not asked for"))
+        losses.append(Loss(path_of(request, "top_logprobs"), "dropped", "log probabilities were not asked for"))
     return Sampling(values, losses)
 
 
@@ -452,7 +310,7 @@ def choices(request: Request, limit: int | None) -> tuple[int, list[Loss]]:
 
     Raises InvalidRequest for more than that, and for less than one.
     """
-    asked, path = request.settings.n, _path(request, "n")
+    asked, path = request.settings.n, path_of(request, "n")
     if asked is None or asked == 1:
         return 1, []
     if asked < 1 or (limit is not None and asked > limit):
@@ -470,12 +328,12 @@ def sampling_of(values: Mapping[str, Any], number: int) -> Mapping[str, Any]:
     return values if seed is None or not number else {**values, "seed": (seed + number) % _SEEDS}
 
 
-def _path(request: Request, field: str) -> str:
+def path_of(request: Request, field: str) -> str:
+    """Where a setting stands in the body of a request."""
     return request.paths.get(field, f"$.{field}")
 
 
 __all__ = [
-    "BUDGETS",
     "LOGPROBS",
     "SAMPLING",
     "UNLIMITED",
@@ -485,15 +343,11 @@ __all__ = [
     "Sampling",
     "Stops",
     "Structured",
-    "ThinkingPlan",
-    "ThoughtMeter",
-    "can_think",
     "check_answer",
     "choices",
-    "closing",
     "estimated_tokens",
     "fit",
-    "plan_thinking",
+    "path_of",
     "sampling",
     "sampling_of",
     "stops",

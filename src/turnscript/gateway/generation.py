@@ -18,8 +18,9 @@ from turnscript.conversation import Issue, Item, Response, Thinking, Usage, text
 from turnscript.events import Event, MessageEnd, PartEnd
 from turnscript.gateway.blanks import Blanks
 from turnscript.gateway.checks import CallFinding, CallGate
-from turnscript.gateway.forcing import OneCall, ThoughtMeter
+from turnscript.gateway.forcing import OneCall
 from turnscript.gateway.scoring import Scoring
+from turnscript.gateway.thinking import ThoughtMeter
 
 LENGTH = "length"
 LONGEST_TOKEN = 256

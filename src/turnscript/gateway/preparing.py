@@ -24,7 +24,7 @@ from turnscript.errors import ContextOverflow, InvalidRequest, LossyConversion, 
 from turnscript.events import Event
 from turnscript.faults import room_said
 from turnscript.format import Format
-from turnscript.gateway import constraining, forcing, texts
+from turnscript.gateway import constraining, forcing, texts, thinking
 from turnscript.gateway.aside import Run, here
 from turnscript.gateway.blanks import Blanks
 from turnscript.gateway.callers import Caller
@@ -226,12 +226,12 @@ class Preparation(Struct, kw_only=True):
                 stages.append(Compacted(compacting, self.signing_key))
             return Controls(
                 ids=CallIds() if calls else None,
-                meter=forcing.ThoughtMeter(plan.budget, served.estimate) if plan.budget is not None else None,
+                meter=thinking.ThoughtMeter(plan.budget, served.estimate) if plan.budget is not None else None,
                 gate=CallGate(offered.tools, _call_policy(policy)) if offered.tools else None,
                 one_call=forcing.OneCall() if request.settings.parallel_tool_calls is False else None,
                 stops=prompt.client_stops,
                 blanks=Blanks() if offered.tools else None,
-                closing=forcing.closing(format_),
+                closing=thinking.closing(format_),
                 outward=stages,
             )
 
@@ -294,11 +294,11 @@ class Preparation(Struct, kw_only=True):
         servers = ((member.upstream.backend, member.upstream.known) for member in self.served.pool.members)
         return constraining.held(prompt, servers, self.served.model, losses)
 
-    def _thinking(self, request: Request, format_: Format) -> forcing.ThinkingPlan:
+    def _thinking(self, request: Request, format_: Format) -> thinking.ThinkingPlan:
         model, limit = self.served.model, _limit_of(request)
         budgets = {} if request.settings.effort is None else asdict(model.efforts)
         default = _THINKS.get(model.thinking)
-        return forcing.plan_thinking(request, format_, default=default, max_tokens=limit, budgets=budgets)
+        return thinking.plan_thinking(request, format_, default=default, max_tokens=limit, budgets=budgets)
 
     def _choices(self, request: Request, losses: list[Loss]) -> int:
         several = self.serving is not None and self.serving.together is not None
