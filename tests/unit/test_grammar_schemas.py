@@ -193,6 +193,18 @@ HOSTILE: dict[str, Callable[[int], Any]] = {
     "others": lambda n: {**members(**{f"p{number}": {} for number in range(n)}), "additionalProperties": True},
     "long key": lambda n: {**members(**{"k" * n: {}}), "additionalProperties": True},
     "types": lambda n: {"type": ["string", "null"] * n},
+    "types in types": lambda n: {"type": [[["object"] * 7] * 7] * (n // 49), **{f"k{i}": 0 for i in range(n)}},
+    "merged with itself": lambda n: {"allOf": [{"$ref": "#"}] * n},
+    "merged demands": lambda n: {
+        "allOf": [{"$ref": "#/$defs/a"}] * n,
+        "$defs": {"a": {"required": [f"p{i}" for i in range(n)]}},
+    },
+    "one place by many names": lambda n: {
+        "anyOf": [members(**{f"p{i}": {"type": "string"} for i in range(n)})],
+        "properties": {f"q{i}": {"$ref": f"#/anyOf/{'0' * (i % 9 + 1)}"} for i in range(n)},
+    },
+    "far index": lambda n: {"$ref": f"#/anyOf/{'9' * n}", "anyOf": [True]},
+    "large number": lambda n: {"enum": [10 ** min(n, 4000)]},
 }
 
 
@@ -215,6 +227,53 @@ def test_a_deep_schema_is_told_as_far_as_it_goes(levels: int) -> None:
     constraint = FORMAT.answer_grammar(Raw(schema.encode()))
     assert matches(constraint.rules, '{"a":' * 30 + "{}" + "}" * 30)
     assert bool(constraint.losses) == (levels > 48)
+
+
+@pytest.mark.parametrize("levels", [30, 45])
+def test_a_schema_that_demands_each_level_ends(levels: int) -> None:
+    """It leads nowhere back, however many rules have to end before the first one can."""
+    schema: Any = {"type": "null"}
+    for _ in range(levels):
+        schema = {**members(a=schema), "required": ["a"]}
+    constraint = told(schema)
+    assert constraint.losses == []
+    assert matches(constraint.rules, '{"a":' * levels + "null" + "}" * levels)
+    assert not matches(constraint.rules, '{"a":' * (levels - 1) + "1" + "}" * (levels - 1))
+
+
+UNREADABLE = {
+    "a number without end": '{"enum": [1e400, "a"]}',
+    "inside another value": '{"const": {"a": [-1e400]}}',
+    "a word of Python": '{"const": NaN}',
+    "half of a character in a key": r'{"properties": {"\ud800": {"type": "string"}}, "additionalProperties": true}',
+    "half of a character in a value": r'{"properties": {"a": {"enum": ["\udfff", "b"]}}}',
+}
+
+
+@pytest.mark.parametrize("schema", UNREADABLE.values(), ids=UNREADABLE)
+@pytest.mark.parametrize("name", ["batuta-chatml", "ai00-v1"])
+def test_what_no_grammar_can_write_is_a_loss(name: str, schema: str) -> None:
+    """Neither an error, nor a literal that is no JSON, or no text."""
+    format_ = ts.get_format(name)
+    inside = Raw(b'{"type": "object", "properties": {"a": %s}}' % schema.encode())
+    call = format_.grammar([ts.Tool(name="f", parameters=inside)])
+    for made in (format_.answer_grammar(Raw(schema.encode())), call):
+        assert not any(word in made.text.encode() for word in (b"Infinity", b"NaN"))
+        assert made.losses
+    assert format_.grammar([ts.Tool(name="f", parameters=Raw(schema.encode()))]).text.encode()
+
+
+def test_demands_that_one_of_several_drops_are_losses() -> None:
+    schema = {"allOf": [{"properties": {"a": {"enum": ["x"]}}}, {"properties": {"a": {"type": "string"}}}]}
+    assert ["$.schema.allOf[1].properties.a"] == [loss.path for loss in told(schema).losses]
+    same = {"allOf": [{"properties": {"a": {"type": "string"}}}, {"properties": {"a": {"type": "string"}}}]}
+    assert told(same).losses == []
+
+
+def test_nothing_allowed_is_a_loss_and_whole_floats_count() -> None:
+    assert told({"enum": []}).losses
+    two = told({"type": "array", "items": {"type": "null"}, "minItems": 2.0, "maxItems": 2.0}).rules
+    assert [matches(two, text) for text in ("[null]", "[null,null]", "[null,null,null]")] == [False, True, False]
 
 
 def test_arguments_are_an_object_whatever_their_schema_says() -> None:

@@ -292,7 +292,7 @@ def kinds_of(tools: Mapping[str, Any], name: str | None) -> Mapping[str, Kind]:
 def _kinds(schema: bytes) -> Mapping[str, Kind]:
     try:
         read = json.loads(schema)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     properties = read.get("properties") if isinstance(read, dict) else None
     return {key: _kind(value) for key, value in properties.items()} if isinstance(properties, dict) else {}

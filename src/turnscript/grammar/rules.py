@@ -113,8 +113,12 @@ class Rules:
         ended = set(_SHARED)
         waiting = list(self._rules.items())
         for _ in range(_MOST_ROUNDS):
-            left = [(name, node) for name, node in waiting if not _ends(node, ended)]
-            ended |= {name for name, _ in waiting} - {name for name, _ in left}
+            left = []
+            for name, node in waiting:
+                if _ends(node, ended):
+                    ended.add(name)
+                else:
+                    left.append((name, node))
             if not left or len(left) == len(waiting):
                 waiting = left
                 break

@@ -88,15 +88,26 @@ def read_schema(data: Json | None, rules: Rules, path: str) -> Any:
     if data is None:
         return None
     try:
-        return json.loads(bytes(data))
+        schema = json.loads(bytes(data), parse_constant=_no_json)
+        if b"\\ud" in bytes(data).lower():
+            json.dumps(schema, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        rules.lose(path, "it holds half of a character, which no grammar can name")
+        return None
     except (ValueError, RecursionError):
         rules.lose(path, "it has too many levels, or is no JSON")
         return None
+    return schema
+
+
+def _no_json(word: str) -> None:
+    """NaN and its like, which Python reads and JSON does not have."""
+    raise ValueError(f"{word} is no JSON")
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON on one line, without spaces."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """A value as JSON on one line, without spaces. Raises ValueError for a number that is too large to be one here."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text if text.isprintable() else json.dumps(value, separators=(",", ":"))
 
 
@@ -108,6 +119,7 @@ class Schema:
     def __init__(self, rules: Rules, schema: Any, name: str, path: str, protect: Callable[[str], str] = str) -> None:
         self._rules, self._root, self._name, self._path, self._protect = rules, schema, name, path, protect
         self._referred: dict[str, Reference] = {}
+        self._pointers: dict[int, str] = {}
         self._open: frozenset[str] = frozenset()  # rules that nothing stands before yet: none of them may begin there
         self._deep = self._merging = 0
 
@@ -158,7 +170,7 @@ class Schema:
             return self._reference(schema["$ref"], path)
         if "const" in schema:
             return self._words([schema["const"]], schema, path)
-        if isinstance(schema.get("enum"), list) and schema["enum"]:
+        if isinstance(schema.get("enum"), list):
             return self._words(schema["enum"], schema, path)
         for word in ("anyOf", "oneOf"):
             if isinstance(schema.get(word), list) and schema[word]:
@@ -170,7 +182,8 @@ class Schema:
     def _typed(self, schema: dict[str, Any], path: str) -> Node:
         type_ = schema.get("type")
         if isinstance(type_, list):
-            options = [self._typed({**schema, "type": one}, path) for one in type_[:_MOST_TYPES]]
+            names = dict.fromkeys(one for one in type_ if isinstance(one, str))
+            options = [self._typed({**schema, "type": one}, path) for one in list(names)[:_MOST_TYPES]]
             return choice(*options) if options else self._rules.shared(VALUE)
         if isinstance(type_, str) and type_ in _WORDS:
             return self._rules.shared(_WORDS[type_])
@@ -192,7 +205,11 @@ class Schema:
         if not fitting or not self._rules.spend(len(fitting)):
             self._rules.lose(path, "the values that are allowed are too many for a grammar, or none")
             return self._rules.shared(VALUE)
-        return choice(*(Literal(self._protect(json_text(one))) for one in fitting))
+        try:
+            return choice(*(Literal(self._protect(json_text(one))) for one in fitting))
+        except (ValueError, RecursionError):
+            self._rules.lose(path, "a value is too large a number, or too deep; any value is taken")
+            return self._rules.shared(VALUE)
 
     def _alternatives(self, schema: dict[str, Any], word: str, path: str) -> Node:
         beside = (_SHAPING | {"anyOf", "oneOf", "allOf"}) - {word, "type"}
@@ -218,13 +235,15 @@ class Schema:
 
     def _reference(self, pointer: str, path: str) -> Node:
         """A schema that stands elsewhere: one rule, wherever it is referred to."""
+        target = self._find(pointer)
+        if target is not None:  # of the ways to spell a pointer, the first one that came
+            pointer = self._pointers.setdefault(id(target[0]), pointer)
         known = self._referred.get(pointer)
         if pointer in self._open:
             self._rules.lose(path, f"{pointer!r} leads back to itself; any value is taken")
             return self._rules.shared(VALUE)
         if known is not None:
             return known
-        target = self._find(pointer)
         if target is None:
             self._rules.lose(path, f"{pointer!r} leads nowhere in this schema; any value is taken")
             return self._rules.shared(VALUE)
@@ -243,7 +262,7 @@ class Schema:
             key = step.replace("~1", "/").replace("~0", "~")
             if isinstance(found, dict) and key in found:
                 found = found[key]
-            elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+            elif isinstance(found, list) and key.isdecimal() and len(key) <= _LONGEST_INDEX and int(key) < len(found):
                 found = found[int(key)]
             else:
                 return None
@@ -272,23 +291,37 @@ class Schema:
             self._rules.lose(f"{path}.allOf", "it leads back to itself, or too far")
             return merged
         self._merging += 1
+        for key, copied in (("properties", dict), ("required", list)):
+            if isinstance(merged.get(key), copied):
+                merged[key] = copied(merged[key])
         for index, one in enumerate(schema["allOf"]):
+            here = f"{path}.allOf[{index}]"
+            if not self._rules.spend():
+                self._rules.lose(here, "too much for a grammar")
+                break
             part, _ = self._resolved(one, path)
-            if not isinstance(part, dict) or not self._rules.spend(1 + len(part.get("properties") or ())):
-                self._rules.lose(f"{path}.allOf[{index}]", "too much for a grammar")
-                continue
-            for key, value in part.items():
-                mine = merged.get(key)
-                if key == "properties" and isinstance(mine, dict) and isinstance(value, dict):
-                    merged[key] = {**mine, **value}
-                elif key == "required" and isinstance(mine, list) and isinstance(value, list):
-                    merged[key] = [*mine, *value]
-                elif key not in merged:
-                    merged[key] = value
-                elif mine != value and key not in _REMARKS:
-                    self._rules.lose(f"{path}.allOf[{index}].{key}", "a grammar tells one of several demands alone")
+            if isinstance(part, dict) and self._rules.spend(_weight(part)):
+                self._merge(merged, part, here)
+            else:
+                self._rules.lose(here, "too much for a grammar")
         self._merging -= 1
         return merged
+
+    def _merge(self, merged: dict[str, Any], part: dict[str, Any], path: str) -> None:
+        """Add the demands of one more schema. The members of `merged` are its own."""
+        for key, value in part.items():
+            mine = merged.get(key)
+            if key == "properties" and isinstance(mine, dict) and isinstance(value, dict):
+                for name in value.keys() & mine.keys():
+                    if _differ(mine[name], value[name]):
+                        self._rules.lose(f"{path}.properties.{name}", "a grammar tells one of several demands alone")
+                mine.update(value)
+            elif key == "required" and isinstance(mine, list) and isinstance(value, list):
+                mine.extend(value)
+            elif key not in merged:
+                merged[key] = value.copy() if key in ("properties", "required") and _is_copied(value) else value
+            elif key not in _REMARKS and _differ(mine, value):
+                self._rules.lose(f"{path}.{key}", "a grammar tells one of several demands alone")
 
     def _members_of(self, schema: dict[str, Any], path: str) -> Members:
         properties = schema.get("properties")
@@ -362,9 +395,27 @@ class Schema:
 
 
 _MOST_TYPES = 7
+_LONGEST_INDEX = 9
 _MOST_MERGED = 8
 _OF_OBJECTS = ("properties", "required", "additionalProperties")
 _REMARKS = frozenset({"title", "description", "$schema", "$id", "$comment", "default", "examples", "deprecated"})
+
+
+def _weight(schema: dict[str, Any]) -> int:
+    """What it costs to merge a schema with others."""
+    return len(schema) + sum(len(schema[key]) for key in ("properties", "required") if _is_copied(schema.get(key)))
+
+
+def _is_copied(value: Any) -> bool:
+    return isinstance(value, dict | list)
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Whether two demands are not the same, as far as that can be told."""
+    try:
+        return bool(one != other)
+    except RecursionError:
+        return True
 
 
 def _less(schema: dict[str, Any], word: str) -> dict[str, Any]:
@@ -401,13 +452,15 @@ def _begins_object(rules: Rules, node: Node, depth: int) -> bool:
 
 
 def _count(value: Any) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _is_of(value: Any, types: Any) -> bool:
     """Whether a value is of a type, or of one of several."""
     if isinstance(types, list):
-        return any(_is_of(value, one) for one in types)
+        return any(_is_of(value, one) for one in types if not isinstance(one, list))
     if types == "integer":
         return type(value) is int or (type(value) is float and value.is_integer())
     if types == "number":
