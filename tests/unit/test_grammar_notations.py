@@ -7,8 +7,10 @@ from textwrap import dedent
 import pytest
 
 import turnscript as ts
+from tests.gbnf import read_gbnf
 from turnscript.grammar.nodes import Grammar, Literal, Repeat, Token, Without, chars, choice, sequence
 from turnscript.grammar.notations import NOTATIONS
+from turnscript.grammar.rest import matches, stacks_behind
 from turnscript.jsontext import json_of
 
 WEATHER = ts.Tool(
@@ -116,3 +118,28 @@ def test_a_prompt_takes_what_it_has_written_off_the_front() -> None:
     assert first == "start ::= #'[ \\t\\n]{0,19}' get_weather_args_1 '}\\n</tool_call>';"
     assert "call ::=" not in told.text
     assert json.loads('"' + told.trigger + '"') == "<tool_call>"
+
+
+def test_many_words_are_a_tree_of_what_they_begin_with() -> None:
+    """A server of the real size tries a hundred thousand tokens on each alternative that may go on."""
+    words: list[object] = [f"v{number}" for number in range(3000)] + [1, 12, 123, 'e"x', 'e"y', "\u5b57"]
+    told = ts.get_format("batuta-chatml").answer_grammar(json_of({"enum": words}))
+    rules = read_gbnf(told.text)
+    for word in words[::7] + words[-6:]:
+        text = json.dumps(word, ensure_ascii=False)
+        assert matches(rules, text), text
+        assert not matches(rules, text[:-1]) or text in ("12", "123"), text
+        for end in range(len(text)):
+            assert sum(1 for _ in stacks_behind(rules, text[:end])) < 20, text[:end]
+    assert len(told.text) < 2 * len(json.dumps(words))
+    few = ts.get_format("batuta-chatml").answer_grammar(json_of({"enum": ["ab", "ac"]}))
+    assert few.text.startswith('root ::= "\\"ab\\"" | "\\"ac\\""')
+
+
+def test_words_that_all_begin_alike_do_not_nest_without_end() -> None:
+    words = ["a" * size for size in range(1, 400)]
+    told = ts.get_format("batuta-chatml").answer_grammar(json_of({"enum": words}))
+    rules = read_gbnf(told.text)
+    assert all(matches(rules, json.dumps(word)) for word in words[::40])
+    assert not matches(rules, json.dumps("a" * 400))
+    assert told.text.count("(") < 50

@@ -26,6 +26,7 @@ from turnscript.grammar.nodes import (
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _IN_CLASS = _ESCAPES | {'"': '"', "]": "\\]", "[": "\\["}
+_FEW, _DEEPEST = 8, 32
 
 
 def write(grammar: Grammar) -> str:
@@ -57,6 +58,9 @@ class _Writer:
         if isinstance(node, Token):
             return self._options(node.node)
         if isinstance(node, Choice):
+            words = [option.text for option in node.options if isinstance(option, Literal)]
+            if len(words) == len(node.options) > _FEW:
+                return _branches(words, 0)
             return " | ".join([self._row(option) for option in node.options])
         return self._row(node)
 
@@ -89,6 +93,29 @@ class _Writer:
     def _single(self, node: Node) -> str:
         """A node that something behind it is said of."""
         return f"({self._one(node)})" if isinstance(node, Repeat | Ending) else self._one(node)
+
+
+def _branches(words: list[str], depth: int) -> str:
+    """Words as a tree of what they begin with. A server keeps a stack for each that may go on, and tries all tokens on
+    each of them."""
+    begun: dict[str, list[str]] = {}
+    if depth == _DEEPEST:
+        return " | ".join(map(_quoted, words))
+    begun: dict[str, list[str]] = {}
+    for word in words:
+        begun.setdefault(word[:1], []).append(word)
+    options = []
+    for same in begun.values():
+        common = _common(min(same), max(same))
+        rest = _branches([word[len(common) :] for word in same], depth + 1) if len(same) > 1 else ""
+        options.append(f"{_quoted(common)} ({rest})" if rest else _quoted(common))
+    return " | ".join(options)
+
+
+def _common(one: str, other: str) -> str:
+    """What two texts begin with."""
+    size = next((at for at, (mine, its) in enumerate(zip(one, other, strict=False)) if mine != its), len(one))
+    return one[:size]
 
 
 def _states(stops: tuple[str, ...], name: str) -> list[str]:
