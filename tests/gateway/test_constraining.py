@@ -28,7 +28,7 @@ from turnscript.gateway.constraining import Held, held, is_refused
 from turnscript.gateway.forcing import NOT_ENFORCED
 from turnscript.gateway.thinking import closing
 from turnscript.jsontext import json_of
-from turnscript.registry import get_backend
+from turnscript.registry import get_api, get_backend
 
 TRIP: dict[str, Any] = {
     "type": "object",
@@ -183,6 +183,27 @@ def test_a_server_that_refuses_a_grammar_is_asked_without_it(llama: Stage, strea
     report = llama.client.get(told.headers["x-turnscript-report"]).text
     assert "refused the grammar (" in report
     assert numbers(llama.client.get("/metrics").text)["turnscript_grammars_refused_total"] == before + 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_each_of_several_answers_is_asked_without_it(llama: Stage, stream: bool) -> None:
+    """And told of once, beside what else is lost."""
+    api = get_api("openai-chat")
+    refusals: list[bool] = []
+
+    def script(asked: Any) -> Any:
+        refusals.append("grammar" in asked.json)
+        return REFUSES if refusals[-1] else written("{}")
+
+    llama.play_by(script)
+    shape = ts.ResponseFormat("json_schema", name="trip", schema=json_of({"type": "object"}))
+    body = json.loads(request_of(api, format_=shape)) | {"n": 2, "stream": stream, "unheard_of": 1}
+    told = llama.post(api, json.dumps(body).encode())
+    assert (200, [False, False, True, True]) == (told.status, sorted(refusals))
+    losses = json.loads(llama.client.get(told.headers["x-turnscript-report"]).text)["losses"]
+    assert ["$.unheard_of", "$.response_format.json_schema"] == [loss["path"] for loss in losses[:2]]
+    assert ["refused the grammar (" in loss["detail"] for loss in losses] == [False, True, *[False] * len(losses[2:])]
+    assert told.headers["x-turnscript-losses"] == str(2 if stream else len(losses))
 
 
 def test_what_is_wrong_without_a_grammar_too_is_told(llama: Stage) -> None:

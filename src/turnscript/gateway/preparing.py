@@ -8,7 +8,7 @@ wrote before is put back as it wrote it; and what is asked for is made to fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import get_args
 
@@ -129,9 +129,13 @@ class Prepared(Struct, kw_only=True):
         return Generation(self.new_parser, controls, self.tokens, served.estimate, served.context, scoring)
 
     def choice(self, number: int) -> Prepared:
-        """The same for one of its answers; what was lost before any is not repeated."""
+        """The same for one of its answers. What is lost on the way to any is lost for all of them."""
         ask = replace(self.ask, sampling=forcing.sampling_of(self.ask.sampling, number))
-        return replace(self, ask=ask, reply=replace(self.reply, choice=number), losses=[], findings=[])
+        return replace(self, ask=ask, reply=replace(self.reply, choice=number), findings=[])
+
+    def lose(self, losses: Iterable[Loss]) -> None:
+        """More is lost, which another of its answers may have said already."""
+        self.losses += [loss for loss in losses if loss not in self.losses]
 
     def shorten(self, error: UpstreamError, generated: str) -> bool:
         """Ask for less, where a backend with a tokenizer of its own says that there is less room than was estimated.
@@ -147,7 +151,7 @@ class Prepared(Struct, kw_only=True):
         self.ask, self.shortened = replace(self.ask, max_tokens=now), self.shortened + 1
         if _limit_of(self.request) is not None:
             path = self.request.paths.get("max_tokens", "$.max_tokens")
-            self.losses.append(Loss(path, "approximated", f"{before} became {now}: the context holds no more"))
+            self.lose([Loss(path, "approximated", f"{before} became {now}: the context holds no more")])
         return True
 
     def ask_from(self, generated: str) -> Completion:
@@ -163,7 +167,7 @@ class Prepared(Struct, kw_only=True):
         if not constraining.is_refused(error, self.held, generated):
             return False
         self.ask, self.held = replace(self.ask, grammar=None), None
-        self.losses.append(constraining.refused(self.request, error))
+        self.lose([constraining.refused(self.request, error)])
         self.note_losses()
         return True
 

@@ -378,7 +378,7 @@ class Service:
         response = generation.response
         prepared.ended.at = int(time())
         prepared.findings = [*generation.findings, *check_answer(response, prepared.shape)]
-        prepared.losses += unscored(prepared.request, response, generation.scoring)
+        prepared.lose(unscored(prepared.request, response, generation.scoring))
         if prepared.prompt is not None and prepared.recalled is not None:
             own, ids = generation.own, prepared.call_ids
             self.memory.remember(prepared.recalled, own, prepared.prompt, ids=ids)
