@@ -182,6 +182,7 @@ def test_a_server_that_refuses_a_grammar_is_asked_without_it(llama: Stage, strea
     assert told.status == 200
     report = llama.client.get(told.headers["x-turnscript-report"]).text
     assert "refused the grammar (" in report
+    assert told.headers["x-turnscript-losses"] == str(len(json.loads(report)["losses"]))
     assert numbers(llama.client.get("/metrics").text)["turnscript_grammars_refused_total"] == before + 1
 
 

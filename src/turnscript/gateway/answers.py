@@ -181,8 +181,12 @@ class AnswerRequests:
         finally:
             visit.begin_never()
 
-    def _watch(self, visit: Visit, prepared: Prepared, outlet: Outlet) -> None:
+    def _head(self, visit: Visit, prepared: Prepared) -> None:
+        """What the head of a stream says. It may be sent later, when more is known to be lost."""
         visit.headers_out = stream_headers(self._api.headers(request_id=visit.request_id), prepared.told.raw())
+
+    def _watch(self, visit: Visit, prepared: Prepared, outlet: Outlet) -> None:
+        self._head(visit, prepared)
         self._service.heart.watch(outlet, visit.stalled)
 
     # Several answers to one request.
@@ -240,6 +244,7 @@ class AnswerRequests:
                     self._service.metrics.grammars_refused.add(prepared.served.name)
                 elif not prepared.shorten(error, generation.text):
                     raise
+                self._head(visit, prepared)
                 continue
             events: list[Event] = []
             if not generation.paused:

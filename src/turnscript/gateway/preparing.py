@@ -152,6 +152,7 @@ class Prepared(Struct, kw_only=True):
         if _limit_of(self.request) is not None:
             path = self.request.paths.get("max_tokens", "$.max_tokens")
             self.lose([Loss(path, "approximated", f"{before} became {now}: the context holds no more")])
+            self.note_losses()
         return True
 
     def ask_from(self, generated: str) -> Completion:
