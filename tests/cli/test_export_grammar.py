@@ -63,6 +63,10 @@ def test_one_tool_and_a_free_choice() -> None:
     ("arguments", "code", "said"),
     [
         (["--tools", REQUEST, "--tool-choice", "Nobody"], 2, "unknown tool 'Nobody'"),
+        (["--tools", REQUEST, "--tool-choice", "Nobody"], 2, "name one of the tools of the file"),
+        (["--tools", REQUEST, "--schema", REQUEST], 2, "--tools or --schema, and not both"),
+        (["--schema", REQUEST, "--single"], 2, "are for calls, and need --tools"),
+        (["--schema", REQUEST, "--tool-choice", "auto"], 2, "are for calls, and need --tools"),
         (["--tools", REQUEST, "--target", "ebnf"], 2, "is not one of 'gbnf', 'kbnf', 'lark'"),
         ([], 2, "give --tools or --schema"),
         (["--schema", REQUEST + "x"], 1, "No such file"),

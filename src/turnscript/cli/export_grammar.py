@@ -93,7 +93,9 @@ def run(given: Given) -> int:
     format_ = get_format(given.format)
     check_name(given.source)
     if (given.tools is None) == (given.schema is None):
-        raise click.UsageError("give --tools or --schema")
+        raise click.UsageError("give --tools or --schema" + (", and not both" if given.tools is not None else ""))
+    if given.schema is not None and (given.single or given.tool_choice != "required"):
+        raise click.UsageError("--single and --tool-choice are for calls, and need --tools")
     file = given.tools if given.tools is not None else str(given.schema)
     with Source(file) as source:
         data = source.whole()
