@@ -24,7 +24,7 @@ from turnscript.api import Api
 from turnscript.backend import Completion, Facts
 from turnscript.errors import UpstreamError
 from turnscript.gateway.config import Config, Efforts
-from turnscript.gateway.constraining import Held, held, is_refused
+from turnscript.gateway.constraining import Held, held, is_refused, wants
 from turnscript.gateway.forcing import NOT_ENFORCED
 from turnscript.gateway.thinking import closing
 from turnscript.jsontext import json_of
@@ -307,6 +307,37 @@ def test_a_grammar_goes_on_where_an_answer_does(format_name: str) -> None:
     assert rest.grammar
     assert "raw" not in rest.grammar or format_name == "ai00-v1"
     assert found.ask(ask, begun + "\x00").grammar is None
+
+
+ALLOWED = json_of([{"type": "function", "name": "book"}])
+FREE_SETTINGS: dict[str, ts.Settings] = {
+    "nothing said": ts.Settings(),
+    "auto": ts.Settings(tool_choice=ts.ToolChoice("auto")),
+    "no calls": ts.Settings(tool_choice=ts.ToolChoice("none")),
+    "some, if it likes": ts.Settings(tool_choice=ts.ToolChoice("allowed", tools=ALLOWED)),
+    "a text": ts.Settings(response_format=ts.ResponseFormat("text")),
+    "a text, and calls if it likes": ts.Settings(
+        response_format=ts.ResponseFormat("text"), tool_choice=ts.ToolChoice("auto")
+    ),
+}
+HELD_SETTINGS = [
+    ts.Settings(tool_choice=ts.ToolChoice("required")),
+    ts.Settings(tool_choice=ts.ToolChoice("named", name="book")),
+    ts.Settings(tool_choice=ts.ToolChoice("allowed", tools=ALLOWED, required=True)),
+    ts.Settings(response_format=ts.ResponseFormat("json_object")),
+    ts.Settings(response_format=ts.ResponseFormat("text"), tool_choice=ts.ToolChoice("required")),
+]
+
+
+@pytest.mark.parametrize("settings", FREE_SETTINGS.values(), ids=FREE_SETTINGS)
+def test_no_grammar_is_made_of_tools_that_may_be_passed_over(settings: ts.Settings) -> None:
+    """Clients of Responses say of most answers that they are texts."""
+    assert not wants(ts.Request(settings=settings))
+
+
+@pytest.mark.parametrize("settings", HELD_SETTINGS)
+def test_what_leaves_no_freedom_is_seen(settings: ts.Settings) -> None:
+    assert wants(ts.Request(settings=settings))
 
 
 def test_which_errors_are_a_grammars() -> None:

@@ -53,9 +53,10 @@ class Held(Struct, frozen=True):
 
 def wants(request: Request) -> bool:
     """Whether an answer is anything else than free: one look, because it is taken for every request."""
-    settings = request.settings
-    choice = settings.tool_choice
-    return settings.response_format is not None or (choice is not None and choice.mode not in ("auto", "none"))
+    choice, shape = request.settings.tool_choice, request.settings.response_format
+    if choice is not None and (choice.mode in ("required", "named") or (choice.mode == "allowed" and choice.required)):
+        return True
+    return shape is not None and shape.type in ("json_object", "json_schema")
 
 
 def held(prompt: Prompt, servers: Iterable[tuple[Backend, Facts]], model: Model, losses: list[Loss]) -> Held | None:
