@@ -192,6 +192,9 @@ HOSTILE: dict[str, Callable[[int], Any]] = {
     "chain": lambda n: {"$defs": {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(n)}, "$ref": "#/$defs/d0"},
     "others": lambda n: {**members(**{f"p{number}": {} for number in range(n)}), "additionalProperties": True},
     "long key": lambda n: {**members(**{"k" * n: {}}), "additionalProperties": True},
+    "others in each": lambda n: members(
+        **{f"p{i}": {**members(**{f"{i:07}" * 12: {}}), "additionalProperties": True} for i in range(n // 8)}
+    ),
     "types": lambda n: {"type": ["string", "null"] * n},
     "types in types": lambda n: {"type": [[["object"] * 7] * 7] * (n // 49), **{f"k{i}": 0 for i in range(n)}},
     "merged with itself": lambda n: {"allOf": [{"$ref": "#"}] * n},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turnscript.grammar.nodes import Chars, Literal, Node, Repeat, Token, choice, sequence
+from turnscript.grammar.nodes import Chars, Choice, Literal, Node, Repeat, Token, sequence
 from turnscript.grammar.rules import PLAIN_CHAR
 
 _REST = sequence(Repeat(PLAIN_CHAR), '"')
@@ -34,7 +34,9 @@ def _outside(tree: Tree) -> Node:
     options.append(sequence(Chars((*PLAIN_CHAR.ranges, *ranges), negated=True), _REST))
     if _END not in tree:
         options.append(Literal('"'))
-    return choice(*options)
+    return Choice(
+        tuple(options)
+    )  # each begins with a letter of its own: to look for equal ones is to look at all below
 
 
 def _is_plain(key: str) -> bool:

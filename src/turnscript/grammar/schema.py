@@ -356,7 +356,8 @@ class Schema:
         if members.more is None:
             return EMPTY
         known = [member.key for member in members.known]
-        key = other_keys(known) if known else self._rules.shared(STRING)
+        room = self._rules.spend(sum(map(len, known)))
+        key = self._rules.shared(STRING) if not known else other_keys(known) if room else None
         if key is None:
             self._rules.lose(self._path, "other members than those that are named are too many to tell")
             return EMPTY
