@@ -98,7 +98,6 @@ class _Writer:
 def _branches(words: list[str], depth: int) -> str:
     """Words as a tree of what they begin with. A server keeps a stack for each that may go on, and tries all tokens on
     each of them."""
-    begun: dict[str, list[str]] = {}
     if depth == _DEEPEST:
         return " | ".join(map(_quoted, words))
     begun: dict[str, list[str]] = {}
