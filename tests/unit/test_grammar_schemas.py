@@ -317,3 +317,45 @@ def test_a_choice_of_tools_is_kept_to() -> None:
     with pytest.raises(ts.UnknownName, match="tool choice"):
         FORMAT.grammar(tools, "any")
     assert json.loads(json.dumps(FORMAT.grammar(tools).trigger)) == "<tool_call>"
+
+
+def prompt_for(format_name: str, *tools: ts.Tool, **settings: Any) -> ts.Prompt:
+    conversation = ts.Conversation(items=[ts.User(content=[ts.Text(text="Go.")])], tools=list(tools))
+    return ts.get_format(format_name).prompt(ts.Request(conversation=conversation, settings=ts.Settings(**settings)))
+
+
+def test_a_grammar_is_made_once_for_what_is_asked_again_and_again() -> None:
+    def tools(last: str) -> list[ts.Tool]:
+        schema = members(n={"maximum": 3}, m={"const": last})
+        return [ts.Tool(name=f"f{number}", parameters=json_of(schema)) for number in range(200)]
+
+    def told_of(name: str, last: str, choice: ts.ToolChoice, target: str = "gbnf", **more: Any) -> Constraint:
+        made = prompt_for(name, *tools(last), tool_choice=choice, **more).grammar(target)
+        assert made is not None
+        return made
+
+    any_, one = ts.ToolChoice("required"), ts.ToolChoice("named", name="f3")
+    began = process_time()
+    first = told_of("qwen3", "x", any_)
+    made = process_time() - began
+    again = told_of("qwen3", "x", any_)
+    assert again == first
+    assert again.rules is first.rules
+    again.losses.clear()
+    assert told_of("qwen3", "x", any_).losses == first.losses != []
+    best = min(timed(lambda: told_of("qwen3", "x", any_)) for _ in range(5))
+    assert best < made / 2, (best, made)
+    others = [
+        told_of("qwen3", "y", any_),
+        told_of("qwen3", "x", one),
+        told_of("qwen3", "x", any_, parallel_tool_calls=False),
+        told_of("qwen3", "x", any_, target="kbnf"),
+        told_of("hermes", "x", ts.ToolChoice("named", name="f4")),
+    ]
+    assert len({first.text, *(other.text for other in others)}) == 6
+
+
+def timed(work: Callable[[], object]) -> float:
+    began = process_time()
+    work()
+    return process_time() - began

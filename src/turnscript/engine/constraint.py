@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from msgspec import Struct
+from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from turnscript.conversation import Tool, ToolCall, ToolChoice, ToolResult
 from turnscript.engine.attributes import attribute_text
 from turnscript.engine.callrules import IDENTIFIER, CallRules
 from turnscript.engine.layout import Layout, Place, layout_of
 from turnscript.engine.names import name_line
+from turnscript.engine.recent import KB, MB, recent
 from turnscript.engine.states import Do, model_turn, states_of
 from turnscript.engine.table import Document
 from turnscript.errors import InvalidRequest, UnknownName, Unsupported
@@ -32,6 +34,7 @@ from turnscript.grammar.nodes import (
     optional,
     sequence,
 )
+from turnscript.grammar.notations import writer_of
 from turnscript.grammar.rest import behind
 from turnscript.grammar.rules import OBJECT, Rules
 from turnscript.grammar.schema import Schema, read_schema
@@ -137,6 +140,38 @@ def told_behind(document: Document, demand: Demand, written: str, missing: str, 
     if missing and not written:
         rest = Grammar(sequence(optional(Literal(missing)), rest.start), rest.rules)
     return made.told(rest)
+
+
+def constraint_behind(
+    document: Document, demand: Demand, written: str, missing: str, thinks: bool, notation: str
+) -> Constraint:
+    """The same in a notation, kept for a while: clients ask again and again with the same tools."""
+    tools = tuple((place, tool.name, _bytes(tool.parameters)) for place, tool in demand.tools)
+    wanted = tools, demand.several, demand.answers, _bytes(demand.shape)
+    made = _constraint(document, wanted, written, missing, thinks, notation)
+    return replace(made, losses=list(made.losses))
+
+
+Wanted = tuple[tuple[tuple[int, str | None, bytes | None], ...], bool, bool, bytes | None]
+"""All of a demand that a grammar depends on."""
+
+
+@recent(128 * MB, weight=350, entry=8 * KB)  # keys that a schema does not name take most
+def _constraint(
+    document: Document, wanted: Wanted, written: str, missing: str, thinks: bool, notation: str
+) -> Constraint:
+    named, several, answers, shape = wanted
+    tools = tuple((place, Tool(name=name, parameters=_json(schema))) for place, name, schema in named)
+    demand = Demand(tools, several, answers, _json(shape))
+    return told_behind(document, demand, written, missing, thinks).written(notation, writer_of(notation))
+
+
+def _bytes(data: Json | None) -> bytes | None:
+    return None if data is None else bytes(data)
+
+
+def _json(data: bytes | None) -> Json | None:
+    return None if data is None else Raw(data)
 
 
 class _Turn:

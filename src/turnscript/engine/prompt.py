@@ -18,7 +18,7 @@ from turnscript.conversation import (
     ToolChoice,
     ToolsChange,
 )
-from turnscript.engine.constraint import Constraint, Demand, calls_demanded, told, told_behind
+from turnscript.engine.constraint import Constraint, Demand, calls_demanded, constraint_behind, told
 from turnscript.engine.continuing import answer_opening, continued, opened
 from turnscript.engine.correlate import names_of
 from turnscript.engine.escape import AUTO
@@ -166,7 +166,7 @@ class Prompt:
         document = self._composer.document
         if demand.lazy:
             return told(document, demand).written(target, write)
-        return told_behind(document, demand, self._seed, self._missing, self._thinks).written(target, write)
+        return constraint_behind(document, demand, self._seed, self._missing, self._thinks, target)
 
     def _demand(self) -> Demand | None:
         """What the request wants of the answer, if a grammar can tell it."""
