@@ -6,6 +6,7 @@ Nothing is sent to servers that are not known to take a grammar.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.sdks import openai_sdk
 from turnscript.api import Api
 from turnscript.backend import Completion, Facts
 from turnscript.errors import UpstreamError
+from turnscript.gateway import constraining
 from turnscript.gateway.config import Config, Efforts
 from turnscript.gateway.constraining import Held, held, is_refused, wants
 from turnscript.gateway.forcing import NOT_ENFORCED
@@ -117,6 +119,24 @@ def asked_of(stage: Stage) -> list[dict[str, Any]]:
 
 def numbers(text: str) -> dict[str, float]:
     return {one.name: one.value for family in text_string_to_metric_families(text) for one in family.samples}
+
+
+@pytest.mark.parametrize("members", [2, 900])
+def test_a_large_grammar_is_made_beside_the_streams_of_others(
+    llama: Stage, members: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[str] = []
+
+    def noted(*arguments: Any) -> Held | None:
+        places.append(threading.current_thread().name.rpartition("_")[0])
+        return held(*arguments)
+
+    monkeypatch.setattr(constraining, "held", noted)
+    schema = {"type": "object", "properties": {f"member{n}": {"type": "string"} for n in range(members)}}
+    llama.play(written("{}"))
+    shape = ts.ResponseFormat("json_schema", name="n", schema=json_of(schema))
+    assert llama.post(CHATS[0], request_of(CHATS[0], format_=shape)).status == 200
+    assert ["large requests" in place for place in places] == [members > 2]
 
 
 BAD = {"code": 400, "message": "Failed to initialize samplers: failed to parse grammar", "type": "x"}

@@ -14,6 +14,8 @@ T = TypeVar("T")
 
 LARGE = 256 * 1024
 """Bytes of a body from which on its request is large. Such a one may take 50 ms."""
+GRAMMAR_TAKES = 16
+"""How many times as long a grammar of a request may take as anything else that is done with that."""
 _AT_A_TIME = 1000
 
 

@@ -199,6 +199,8 @@ class Preparation(Struct, kw_only=True):
     """Whether the prompt must fit: not where it is only counted."""
     run: Run = here
     """Does what takes long for a large request."""
+    hold: Run = here
+    """Makes a grammar, which takes long sooner."""
 
     # A conversation.
 
@@ -219,7 +221,7 @@ class Preparation(Struct, kw_only=True):
         losses += [*lost, *plan.losses]
         tokens, allowed = await self._fitted(request, text, losses)
         ask = self._completion(request, text, allowed, prompt.stops, losses)
-        held = await self.run(partial(self._held, prompt, losses)) if constraining.wants(prompt.request) else None
+        held = await self.hold(partial(self._held, prompt, losses)) if constraining.wants(prompt.request) else None
         quiet = self._judge(losses, policy)
 
         def controls() -> Controls:

@@ -16,7 +16,7 @@ from turnscript.api import Reply
 from turnscript.conversation import Issue, Request, Usage
 from turnscript.errors import InvalidInput, Overloaded, TooLarge, TurnscriptError, Unsupported, UpstreamError
 from turnscript.gateway.apart import Apart
-from turnscript.gateway.aside import LARGE, Aside
+from turnscript.gateway.aside import GRAMMAR_TAKES, LARGE, Aside
 from turnscript.gateway.callers import Caller, Callers
 from turnscript.gateway.config import Config
 from turnscript.gateway.database import Bounds, Database
@@ -310,6 +310,7 @@ class Service:
             serving=serving,
             fits=fits,
             run=self.aside.run(leaned.size),
+            hold=self.aside.run(leaned.size * GRAMMAR_TAKES),
         )
         prepared = await (preparation.text(request) if serving.bare else preparation.conversation(request))
         prepared.leaned, prepared.body = leaned, body
