@@ -283,7 +283,7 @@ class Service:
         wish: Callable[[Request], None] | None = None,
     ) -> Prepared:
         """A request ready to be answered, which its client's leaving ends; `wish` alters it. Raises what it is told."""
-        serving, share = visit.api.serving, visit.share
+        serving, share, most = visit.api.serving, visit.share, self.config.server.max_body
         assert share is not None  # its body has been read
         request = await self.aside.run(len(body))(partial(visit.api.parse_request, body))
         _check(serving, request, asks=fits)
@@ -295,7 +295,6 @@ class Service:
         leaned = Leaned(size=len(body))
         if serving.stored is not None:
             self.apart.check_over(caller.name, serving.stored.previous(request))
-            most = self.config.server.max_body
             leaned = await self.keeping.complete(serving.stored, request, caller.name, share, most)
         leaned = await self._unpacked(request, serving, leaned)
         share.take(leaned.size)
