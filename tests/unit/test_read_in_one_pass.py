@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import turnscript as ts
+from turnscript.jsontext import read_object
 from turnscript.registry import get_api
 
 CORPUS = Path(__file__).parents[1] / "gateway" / "corpus"
@@ -36,6 +37,30 @@ def test_every_body_of_a_client_is_read_in_one_pass(client: str) -> None:
     api = get_api(recorded["api"])
     for turn in recorded["turns"]:
         api._decode(json.dumps(turn).encode())  # raises where the members have to be read one by one
+
+
+SAID = {
+    "stream": False,
+    "temperature": 0,
+    "metadata": {},
+    "stop": None,
+    "user": "",
+    "service_tier": "auto",
+    "store": False,
+}
+"""Members of which most say nothing, but are said."""
+QUESTION = [{"role": "user", "content": "Hi"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [("openai-chat", "messages"), ("anthropic-messages", "messages"), ("openai-responses", "input")]
+)
+@pytest.mark.parametrize("said", [[], QUESTION])
+def test_a_member_that_says_nothing_is_read_as_one_that_is_said(name: str, key: str, said: list[object]) -> None:
+    api, body = get_api(name), {"model": "m", **SAID, key: said}
+    slowly = api.parse_members(read_object(json.dumps(body).encode()))
+    assert slowly == api.parse_request(body)
+    assert slowly.settings.stream is False
 
 
 def test_what_a_tool_says_beside_its_schema_comes_back_in_the_order_of_its_client() -> None:

@@ -31,8 +31,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import compress, repeat
-from operator import is_not
 from typing import Any, ClassVar
 
 import msgspec
@@ -95,9 +93,8 @@ class OpenAIResponses(Api):
         super().__init__()
         types = {option.key: option.wire for option in self.options} | dict(self.typed) | {"input": list[Json]}
         members = [(name, type_ | UnsetType, UNSET) for name, type_ in types.items()]
-        self._easy_names = list(types)
         self._decode_easy = msgspec.json.Decoder(
-            msgspec.defstruct("EasyBody", members, forbid_unknown_fields=True, gc=False)
+            msgspec.defstruct("EasyBody", members, forbid_unknown_fields=True, repr_omit_defaults=True, gc=False)
         ).decode
 
     def parse_request(self, source: Source) -> Request:
@@ -110,11 +107,10 @@ class OpenAIResponses(Api):
         if at < 0 or _EASY_INPUT.match(data, at) is None:
             return super().parse_request(data)
         try:
-            values = msgspec.structs.astuple(self._decode_easy(data))
+            said = self._decode_easy(data).__rich_repr__()  # the members that are said
         except (msgspec.DecodeError, RecursionError):
             return super().parse_request(data)
-        said = map(is_not, values, repeat(UNSET))
-        return self.parse_members(dict(compress(zip(self._easy_names, values, strict=True), said)))
+        return self.parse_members(dict(said))
 
     def read(self, members: dict[str, Any], request: Request) -> None:
         items = request.items
