@@ -45,7 +45,7 @@ def name_results(items: Iterable[Item]) -> bool:
             name = names.setdefault(item.id, None)
             if item.name is None:
                 item.name = name
-    return any(map(is_generated, names))
+    return bool(names) and any(map(is_generated, names))
 
 
 def call_ids(items: Sequence[Item]) -> dict[int, str]:

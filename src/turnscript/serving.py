@@ -88,11 +88,11 @@ class Compacting(Struct, frozen=True, kw_only=True):
     path: str
     body: Callable[[bytes], bytes]
     wished: Callable[[Request], bool]
-    """Whether the last item of a request wishes a summary instead of an answer."""
+    """Whether the last item of a request, an `Opaque` one, wishes a summary instead of an answer."""
     wish: Callable[[Request], None]
     """Make a request that came to `path` one that wishes a summary, whole and not kept."""
     proof: Callable[[Item], str | None]
-    """The summary in an item as it was sealed; None for any other item."""
+    """The summary in an item as it was sealed; None for any other item, and for all but `Opaque` ones."""
     stays: Callable[[Sequence[Item], int], list[int] | None]
     """What stays before the summary at an index, as positions: rules, tools and settings. None where it answers no wish
     of this conversation, so that whoever sent it has chosen what stands before it."""
@@ -119,7 +119,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     `call_ids`: whether the client of a request is told the ids of calls; None where all are. `effort`: the one that an
     item in the middle of a conversation sets. `as_function`: what a tool that the client runs, of a type that only the
     vendor's models know, is to any other model; None for all other tools. `summary`: what an item tells in the open of
-    all that was said before it, which it stands for; None for any other item.
+    all that was said before it, which it stands for; None for any other item, and for all but `Opaque` ones.
     """
 
     models: Callable[[Sequence[ModelCard]], bytes]

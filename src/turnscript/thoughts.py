@@ -66,8 +66,10 @@ def restore_thoughts(request: Request, key: bytes, former: Sequence[bytes] = ())
     """
     request.locate()
     losses: list[Loss] = []
-    for item in [item for item in request.items if type(item) is Thinking]:
-        _restore(item, (key, former), losses)
+    items = request.items
+    if Thinking in map(type, items):
+        for item in [item for item in items if type(item) is Thinking]:
+            _restore(item, (key, former), losses)
     return losses
 
 

@@ -76,6 +76,8 @@ def names_of(items: Sequence[Item], document: Document, earlier: Earlier = NOTHI
 
     `earlier`: what was said before. A result may answer a call there, which is looked for only if it has to be.
     """
+    if ToolResult not in map(type, items):
+        return {}
     style, table = document.results, shows(document)
     if style and not (table.name_for_id or table.result_name):
         return {}

@@ -63,9 +63,9 @@ def unfilled(request: Request) -> list[Loss]:
 
     In a request with messages, members of these names are strangers, of which nobody knows what they say.
     """
-    said, prompt = request.extra.get("suffix"), request.extra.get("prompt")
-    if said is None and prompt is None:
+    if "suffix" not in request.extra and "prompt" not in request.extra:
         return []
+    said, prompt = request.extra.get("suffix"), request.extra.get("prompt")
     if any(item.at.startswith("$") and item.at not in _BARE for item in request.items):
         return []
     losses = []

@@ -19,6 +19,7 @@ from turnscript.conversation import (
     Assistant,
     Conversation,
     Item,
+    Opaque,
     Request,
     Settings,
     System,
@@ -49,6 +50,8 @@ def opened(
 ) -> tuple[Request, list[Loss]]:
     """The request as the model sees it: with the summaries that this server made, and with its own wish for another;
     and what of it does not fit such a wish. The one that is given is not changed."""
+    if Opaque not in map(type, request.items):
+        return request, []
     wished = compacting.wished(request)
     proofs = [compacting.proof(item) for item in request.items]
     if not wished and not any(proofs):
@@ -67,13 +70,16 @@ def opened(
 def summed_up(request: Request, summary: Callable[[Item], str | None]) -> Request:
     """The request from the last summary on that its API tells in the open: what stands before it is not read there
     either, but for rules and tools. The one that is given is not changed."""
-    last = next((at for at in reversed(range(len(request.items))) if summary(request.items[at])), None)
+    said = request.items
+    if Opaque not in map(type, said):
+        return request
+    last = next((at for at in reversed(range(len(said))) if summary(said[at])), None)
     if last is None:
         return request
-    item = request.items[last]
-    stays: list[Item] = [one for one in request.items[:last] if isinstance(one, System | ToolsChange)]
+    item = said[last]
+    stays: list[Item] = [one for one in said[:last] if isinstance(one, System | ToolsChange)]
     whole = copy(request)
-    items = [*stays, User(content=[Text(text=f"{SUMMARY}{summary(item)}")], at=item.at), *request.items[last + 1 :]]
+    items = [*stays, User(content=[Text(text=f"{SUMMARY}{summary(item)}")], at=item.at), *said[last + 1 :]]
     whole.conversation = Conversation(items=items, tools=request.tools)
     return whole
 

@@ -212,7 +212,9 @@ def stops(own: Sequence[str], client: Sequence[str] | None, *, limit: int | None
     Raises InvalidRequest for more of the client's than anybody needs: each costs time for each piece of the answer, and
     each character time and memory before the first one.
     """
-    said = client or ()
+    if not client:
+        return Stops(list(dict.fromkeys(own))[:limit], [])
+    said = client
     characters = sum(map(len, said))
     if len(said) > _MOST_STOPS or characters > _LONGEST_STOPS:
         expected = f"at most {_MOST_STOPS} stop strings, of {_LONGEST_STOPS:,} characters together"

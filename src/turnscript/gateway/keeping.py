@@ -10,7 +10,7 @@ from functools import partial
 from turnscript.api import Api
 from turnscript.conversation import Request
 from turnscript.errors import NotFound, TooLarge, TurnscriptError
-from turnscript.gateway.aside import Aside
+from turnscript.gateway.aside import Aside, here
 from turnscript.gateway.database import StorageUnavailable
 from turnscript.gateway.logs import say
 from turnscript.gateway.preparing import Leaned, Prepared
@@ -33,7 +33,9 @@ class Keeping:
         for it now, and TooLarge where it has more than `most` bytes with all that: an item is named in a few bytes, and
         as often as one likes."""
         size = share.size
-        references = await self._aside.run(size)(partial(stored.references, request))
+        run = self._aside.run(size)
+        look = partial(stored.references, request)
+        references = look() if run is here else await run(look)
         named: dict[str, bytes] = {}
         if references:
             found = await self.store.items(owner, list(references.values()), most)

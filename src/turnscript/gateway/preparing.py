@@ -238,7 +238,7 @@ class Preparation(Struct, kw_only=True):
                 one_call=forcing.OneCall() if request.settings.parallel_tool_calls is False else None,
                 stops=prompt.client_stops,
                 blanks=Blanks() if offered.tools else None,
-                closing=thinking.closing(format_),
+                closing="" if plan.budget is None else thinking.closing(format_),
                 outward=stages,
             )
 

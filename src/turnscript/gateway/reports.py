@@ -57,8 +57,9 @@ class Reports:
         before = self._reports.pop(request_id, None)
         self._entries += report.entries - (before.entries if before is not None else 0)
         self._reports[request_id] = report
-        while len(self) > self._most or (self._entries > self._most_entries and len(self) > 1):
-            self._entries -= self._reports.popitem(last=False)[1].entries
+        reports = self._reports
+        while len(reports) > self._most or (self._entries > self._most_entries and len(reports) > 1):
+            self._entries -= reports.popitem(last=False)[1].entries
 
     def losses_of(self, answer: str, caller: str) -> int | None:
         """How many losses an answer had that is kept; None where that is not known any more, or not for this caller."""

@@ -39,6 +39,8 @@ def tool_paths(tools: Sequence[Tool]) -> list[str]:
 def spelled(request: Request, as_function: Callable[[Tool], Tool | None]) -> tuple[Request, list[Loss]]:
     """The request with tools that only their vendor's models know as the functions that they are, and what was said of
     them that they did not say themselves. The request that is given is not changed."""
+    if not request.tools:
+        return request, []
     told = [as_function(tool) or tool for tool in request.tools]
     losses = [
         Loss(path, "approximated", f"the model is told what a tool of type {tool.type!r} takes")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from turnscript.conversation import Request
+from turnscript.conversation import Opaque, Request, Thinking
 from turnscript.serving import Compacting
 from turnscript.signatures import unpacked_size
 from turnscript.thoughts import proofs
@@ -13,6 +13,9 @@ from turnscript.thoughts import proofs
 def held(request: Request, compacting: Compacting | None, most: int) -> int:
     """How many bytes the seals of a request unpack to, on thoughts and summaries. Of more than `most`, as many as it
     takes to know that."""
+    kinds = set(map(type, request.items))
+    if Thinking not in kinds and Opaque not in kinds:  # which alone have seals
+        return 0
     size = 0
     for seal in _seals(request, compacting):
         size += unpacked_size(seal, most - size)

@@ -21,7 +21,8 @@ _KEPT = ("id", "created_at", "usage")
 
 
 def _wished(request: Request) -> bool:
-    return bool(request.items) and _is(request.items[-1], TRIGGER)
+    items = request.items
+    return bool(items) and _is(items[-1], TRIGGER)
 
 
 def _is(item: Item, type_: str) -> bool:

@@ -52,20 +52,29 @@ class Echo:
     """The repeated members of the responses to one request, encoded once: a stream says them three times."""
 
     def __init__(self, api: Api, request: Request) -> None:
-        self._said, self._all = _repeated(api, request)
+        self._said, self._all, self._rest = _repeated(api, request)
 
     def add(self, body: Body, extra: Extra) -> None:
         """Add them to a response. `extra` holds what another server said of itself: that counts where the request says
         nothing, and where it is not the request that decides."""
+        if not extra and _COMPLETED in body:
+            body.update(self._rest)
+            return
         for key, value in extra.items():
             if key not in body and (key not in self._said or key in _SERVER_DECIDES):
                 body[key] = value
         body |= self._all | body
 
 
-def _repeated(api: Api, request: Request) -> tuple[Body, Body]:
-    """What the request says, encoded, and the same with all that it does not say. Both are read alone: where nothing
-    stands in them but settings, those of one client are the same again and again."""
+_COMPLETED = "completed_at"
+"""The one of them that a response may say itself."""
+_Repeated = tuple[Body, Body, Body]
+"""What a request says, encoded; the same with all that it does not say; and that without what a response may say."""
+
+
+def _repeated(api: Api, request: Request) -> _Repeated:
+    """What is repeated of a request. It is read alone: where nothing stands in it but settings, those of one client are
+    the same again and again."""
     if request.tools or (request.items and slot_of(request.items[0])):
         return _encoded(api, request)
     try:
@@ -82,13 +91,14 @@ def _repeated(api: Api, request: Request) -> tuple[Body, Body]:
     return found
 
 
-_known: dict[bytes, tuple[Body, Body]] = {}
+_known: dict[bytes, _Repeated] = {}
 _MOST_KNOWN, _LONGEST = 500, 2000  # a few megabytes at most
 
 
-def _encoded(api: Api, request: Request) -> tuple[Body, Body]:
+def _encoded(api: Api, request: Request) -> _Repeated:
     said = {key: RawJson(_encode(value)) for key, value in _said(api, request).items()}
-    return said, said | (_ENCODED_DEFAULTS | said)
+    every = said | (_ENCODED_DEFAULTS | said)
+    return said, every, {key: value for key, value in every.items() if key != _COMPLETED}
 
 
 def _said(api: Api, request: Request) -> Body:

@@ -121,6 +121,8 @@ def read_instructions(value: Json | str) -> list[Item] | None:
 
 def drop_reasoning_ids(items: list[Item]) -> None:
     """Take off the ids that the writer would give again in the same places."""
+    if Thinking not in map(type, items):
+        return
     tagged = {
         index: item.id
         for index, item in enumerate(items)

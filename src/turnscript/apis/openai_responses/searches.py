@@ -100,6 +100,10 @@ def name_searches(request: Request) -> None:
 
 def _has_searches(request: Request) -> bool:
     """Whether there may be any, which is rare."""
-    if any(is_search(tool) for tool in request.tools):
+    tools, items = request.tools, request.items
+    if tools and any(is_search(tool) for tool in tools):
         return True
-    return any(type(item) is ToolsChange or (type(item) is ToolCall and item.name == SEARCH) for item in request.items)
+    kinds = set(map(type, items))
+    if ToolsChange in kinds:
+        return True
+    return ToolCall in kinds and any(type(item) is ToolCall and item.name == SEARCH for item in items)

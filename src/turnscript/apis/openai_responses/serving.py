@@ -17,7 +17,7 @@ from turnscript.apis.openai_responses.slots import INSTRUCTIONS, INSTRUCTIONS_LI
 from turnscript.conversation import Item, Opaque, Request
 from turnscript.errors import InvalidRequest, TurnscriptError
 from turnscript.grouping import slot_of
-from turnscript.jsontext import Json, plain, read_list, read_object
+from turnscript.jsontext import NULL, Json, plain, read_list, read_object
 from turnscript.openai_models import model_body, model_list
 from turnscript.serving import EffortChange, Serving, Stored, unasked
 from turnscript.sse import frame
@@ -39,7 +39,8 @@ def _asks(request: Request) -> bool:
 
 
 def _detached(request: Request) -> bool:
-    value = plain(request.extra.get("background", RawJson(b"null")))
+    said = request.extra.get("background")
+    value = None if said is None or said == NULL else plain(said)
     if value is not None and not isinstance(value, bool):
         message = f"expected true or false, got {value!r}"
         raise InvalidRequest(message, path="$.background", expected="true or false", got=repr(value))
@@ -58,8 +59,10 @@ def _previous(request: Request) -> str | None:
 
 
 def _references(request: Request) -> dict[int, str]:
-    items = enumerate(request.items)
-    return {index: _id_of(item) for index, item in items if isinstance(item, Opaque) and item.type == REFERENCE}
+    items = request.items
+    if Opaque not in map(type, items):
+        return {}
+    return {at: _id_of(item) for at, item in enumerate(items) if isinstance(item, Opaque) and item.type == REFERENCE}
 
 
 def _id_of(reference: Opaque) -> str:
