@@ -66,7 +66,7 @@ class JsonReader(ABC):
         self.finished = False
         self.over = False
         self._held = b""
-        self._whole: bytearray | None = None
+        self._whole: bytes | bytearray | None = None
         self._sse: SseReader | None = None
         self._started = False
         self._cut = ""
@@ -120,7 +120,11 @@ class JsonReader(ABC):
         if not self._started:
             data = self._start(data)
         if self._whole is not None:
-            self._whole += data
+            if not self._whole:
+                self._whole = data  # most come at once
+            else:
+                self._whole = bytearray(self._whole) if type(self._whole) is bytes else self._whole
+                self._whole += data
             if len(self._whole) > LIMIT:
                 raise UpstreamError(f"the server sent an answer of more than {LIMIT} bytes; it was given up")
         elif self._sse is not None:
@@ -130,6 +134,9 @@ class JsonReader(ABC):
 
     def _start(self, data: bytes) -> bytes:
         """What is to be read, once it is known what it is."""
+        if data[:1] == b"{" and not self._held:
+            self._started, self._whole = True, b""
+            return data
         data = (self._held + data).removeprefix(_BOM).lstrip(b" \t\r\n")
         self._held = b""
         if not data or _BOM.startswith(data):
@@ -137,7 +144,7 @@ class JsonReader(ABC):
             return b""
         self._started = True
         if data[:1] in (b"{", b"["):
-            self._whole = bytearray()
+            self._whole = b""
         return data
 
     def _quickly(self, data: bytes, pieces: list[Piece]) -> None:

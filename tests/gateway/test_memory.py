@@ -252,6 +252,18 @@ def test_of_two_answers_to_the_same_the_newest_counts_unless_a_thought_tells() -
     asyncio.run(run())
 
 
+def test_an_answer_that_is_given_again_is_the_newest_again() -> None:
+    async def run() -> None:
+        memory = Memory()
+        answer = ts.Assistant(content=said("OK"))
+        for told in ("first", "first", "second", "first", "first"):
+            await remember(memory, [answer], told)
+            [(_, _, turn)] = (await recall(memory, [answer])).replays
+            assert told == turn.text
+
+    asyncio.run(run())
+
+
 def test_a_call_or_a_signature_is_known_though_what_was_said_before_was_changed() -> None:
     """Clients shorten old results and rewrite old texts; ids and proofs still tell which turn it was."""
 

@@ -89,9 +89,9 @@ class TurnParser(CallSteps):
         """The text is over. `finish_reason`: why, if the backend said so; `length` leaves a call that was cut text."""
         if self._closing:
             return []
-        rest = "" if self._decoder is None else self._decoder.decode(b"", True)
+        rest = self._held if self._decoder is None else self._held + self._decoder.decode(b"", True)
         self._closing, self._finish = True, finish_reason
-        events = self._run(self._held + rest)
+        events = self._run(rest) if rest else self._stand()
         self._finish_step()
         self._end_part()
         self._judge_tail()
@@ -145,6 +145,13 @@ class TurnParser(CallSteps):
         self._look_ahead()
         return self._take_events()
 
+    def _stand(self) -> list[Event]:
+        """What is left where no text is: there is no step to take, and nothing more to look ahead to."""
+        if len(self._sunk) != self._sunk_from:
+            self._count_quick()
+        self._quick = self._waits = self._certain = None
+        return self._take_events()
+
     def _back(self, text: str, after: int) -> tuple[str, int]:
         """Go back to what is to be read again: in the text, or before it, where earlier pieces had a part of it."""
         again, self._again = self._again, ""
@@ -160,15 +167,15 @@ class TurnParser(CallSteps):
         step = self._step
         if self._closing or self._uncounted or self._accounted:
             return
-        if step == self._call and self._machine is not None:
+        if step == self._text:
+            if not self._skip and not self._pending and self._part is not None:
+                self._sink_into(self._texts, self._state.scanner.certain)
+                self._quick = None if self._held else self._state.look
+        elif step == self._call and self._machine is not None:
             self._waits = self._machine.waits
             if self._said and not self._pending:
                 self._sink_into(self._machine.said, self._machine.certain)
                 self._quick = None if self._held else self._machine.look()
-        elif step == self._text:
-            if not self._skip and not self._pending and self._part is not None:
-                self._sink_into(self._texts, self._state.scanner.certain)
-                self._quick = None if self._held else self._state.look
         elif step == self._gap:
             self._waits = self._state.scanner.waits
         elif step == self._after_call:
@@ -336,6 +343,8 @@ class TurnParser(CallSteps):
 
     def _judge_tail(self) -> None:
         """Text behind the end is an issue, unless it is only the mark of the end of all."""
+        if not self._tail:
+            return
         tail = "".join(self._tail)
         if tail.strip() and tail.strip() != self._states.layout.document.end:
             at = self._tail_at + len(tail) - len(tail.lstrip())
@@ -414,7 +423,9 @@ class TurnParser(CallSteps):
     def _finish_step(self) -> None:
         """Whatever goes on when the text is over."""
         step = self._step
-        if step in (self._call, self._header, self._broken):
+        if step == self._text:  # as most end
+            self._unclosed_text()
+        elif step in (self._call, self._header, self._broken):
             if self._held:
                 self._call_raw.append(self._read(self._held))
             if self._strict:
@@ -426,13 +437,13 @@ class TurnParser(CallSteps):
             self._put_back()
         elif step == self._after_call:
             self._miss_close(0, ended=True)
-        elif step == self._gap:
-            if self._strict and not self._held and not self._offset:
-                self._between("", None)
-        elif step == self._text and self._place is not None and not self._place.segment.bare:
-            self._unclosed_text(self._place)
+        elif step == self._gap and self._strict and not self._held and not self._offset:
+            self._between("", None)
 
-    def _unclosed_text(self, place: Place) -> None:
+    def _unclosed_text(self) -> None:
+        place = self._place
+        if place is None or place.segment.bare:
+            return
         if self._strict and self._part is None:
             self._start(place)  # it has no text, but it is open, so it is not what stands for none
         self.stays_open = bool(place.close)

@@ -263,7 +263,8 @@ def _strangers(document: Document, calls: bool) -> Strangers:
 
 def _names(document: Document, offered: Iterable[str]) -> tuple[str, ...]:
     """The lines that may stand before a call, where a format names its tool there."""
-    return tuple(map(name_line, offered)) if named_call(model_turn(document)) is not None else ()
+    names = tuple(offered)
+    return tuple(map(name_line, names)) if names and named_call(model_turn(document)) is not None else ()
 
 
 def begin_prompt(

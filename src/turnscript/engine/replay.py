@@ -52,8 +52,9 @@ class Strangers(NamedTuple):
 def kept(raw: str, response: Response, strangers: Strangers) -> str:
     """What of a generated text is of its turn: nothing behind the end, no opening of somebody else, and not the string
     at which the client wanted it to end."""
-    cut = min([issue.start for issue in response.issues if issue.kind in _BEHIND], default=len(raw))
-    text = raw[:cut]
+    text = raw
+    if response.issues:
+        text = raw[: min([issue.start for issue in response.issues if issue.kind in _BEHIND], default=len(raw))]
     stop = response.stop_sequence
     if stop:  # which the backend may have taken away
         bare = text if text.endswith(stop) else text.rstrip()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import codecs
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from itertools import pairwise
 from typing import Any
+
+from msgspec.structs import replace
 
 from turnscript.conversation import Issue, Item, Part, Text, Tool, ToolCall
 from turnscript.engine.heads import HeadEnd
@@ -207,12 +208,13 @@ class Teller(OneStream, ABC):
     def _announce(self, part: Item) -> None:
         self._index += 1
         self._part = part
-        self._events.append(PartStart(self._index, copy(part), self._raw()))
+        self._events.append(PartStart(self._index, replace(part), self._raw()))
 
     def _content(self, raw: str) -> None:
         if not raw:
             return
-        start = min(self._uncounted, len(raw))  # what the prompt has written is not of the answer
+        # What the prompt has written is not of the answer.
+        start = min(self._uncounted, len(raw)) if self._uncounted else 0
         if self._skip:
             self._skip = False
             start = max(start, int(raw.startswith("\n")))

@@ -277,11 +277,15 @@ class Generation:
         return self._through(self._parser.feed(self._controls.closing))
 
     def _through(self, events: list[Event]) -> list[Event]:
-        for stage in self._watching:
-            events = stage.feed(events)
-        _keep(events, self.own.items)
         if self._watching:
+            for stage in self._watching:
+                events = stage.feed(events)
             self._passed += [event.raw for event in events]
+        _keep(events, self.own.items)
+        return self._outwards(events)
+
+    def _outwards(self, events: list[Event]) -> list[Event]:
+        """Events that count as the model's answer, as the client is told them."""
         if self._outward:
             for stage in self._outward:
                 events = stage.feed(events)
@@ -306,14 +310,16 @@ class Generation:
             end.finish_reason, end.stop_sequence = "stop", self._stop
         if self._controls.gate is not None:
             self._heed(self._controls.gate)
-        told = self._through(events[:-1])
-        if self.repeats:
-            return told
-        self._count()
-        end.usage = self.usage
-        if end.finish_reason == LENGTH and self._context and self.usage.input + self.usage.output >= self._context:
-            end.finish_reason = CONTEXT
-        told += self._through([end])
+        if self._watching:
+            told = self._through(events[:-1])
+            if self.repeats:
+                return told
+            self._count(end)
+            told += self._through([end])
+        else:
+            _keep(events, self.own.items)
+            self._count(end)
+            told = self._outwards(events)
         last = told[-1]
         assert isinstance(last, MessageEnd)
         if not self._outward:
@@ -332,13 +338,16 @@ class Generation:
         """What it took so far, whether or not it has come to its end; estimated where the backend has not counted."""
         return self.usage if self.usage.output else replace(self.usage, output=self._estimate(self.text))
 
-    def _count(self) -> None:
-        """What the backend has not counted is estimated: all of it, or how much of it was thought."""
+    def _count(self, end: MessageEnd) -> None:
+        """What the backend has not counted is estimated: all of it, or how much of it was thought. The end says so."""
         self.usage = self.used
         thought = _thought(self.own.items)
         if thought and not self.usage.reasoning and (raw := self.text):
             share = round(self.usage.output * min(1.0, len(thought) / len(raw)))
             self.usage = replace(self.usage, reasoning=share)
+        end.usage = self.usage
+        if end.finish_reason == LENGTH and self._context and self.usage.input + self.usage.output >= self._context:
+            end.finish_reason = CONTEXT
 
 
 def _keep(events: Sequence[Event], items: list[Item]) -> None:
@@ -348,4 +357,6 @@ def _keep(events: Sequence[Event], items: list[Item]) -> None:
 
 
 def _thought(items: Sequence[Item]) -> str:
+    if Thinking not in map(type, items):
+        return ""
     return "".join([text_content(item.content) for item in items if type(item) is Thinking])

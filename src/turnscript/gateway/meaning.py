@@ -197,7 +197,7 @@ def _said(item: Item) -> tuple[object, ...]:
     more: tuple[object, object]
     if type(item) is User or type(item) is System:
         parts = [_part(part) for part in item.content]
-        return item.kind, parts, (item.role if type(item) is System else "", _bytes(item.name or ""))
+        return item.kind, parts, (item.role if type(item) is System else "", _bytes(item.name) if item.name else b"")
     if type(item) is ToolResult:
         more = _bytes(item.id or ""), item.is_error
     elif type(item) is ToolsChange:

@@ -35,6 +35,8 @@ _AT_ONCE = 400  # names in one query
 _AT_A_TIME = 2000  # turns that are looked for: a millisecond or two
 _MOST_NAMES = 64  # of one turn in memory
 
+_OF_MODEL = frozenset(MODEL)
+
 _encode = msgspec.msgpack.Encoder().encode
 
 SCHEMA = Schema(
@@ -210,6 +212,12 @@ class _Held:
 
     def keep(self, turn: Turn, names: Sequence[bytes], size: int) -> None:
         known = tuple(names)
+        if len(known) == 1 and self._is_newest(known[0], turn):
+            number = self._names[known[0]][-1]
+            turn, known, size, _ = self._turns[number]
+            self._turns[number] = turn, known, size, time.monotonic()
+            self._turns.move_to_end(number)
+            return
         for name in known:
             for number in self._names.get(name, ()):
                 if self._turns[number][0] == turn:
@@ -224,6 +232,14 @@ class _Held:
             self._names.setdefault(name, []).append(number)
         while self._used > self._size and self._turns:
             self._forget(next(iter(self._turns)))
+
+    def _is_newest(self, name: bytes, turn: Turn) -> bool:
+        """Whether a turn is the one that was kept last under a name, and under no other."""
+        numbers = self._names.get(name)
+        if not numbers:
+            return False
+        held, known, _, _ = self._turns[numbers[-1]]
+        return len(known) == 1 and held == turn
 
     def find(self, echo: Echo) -> Turn | None:
         for name in echo.names:
@@ -247,8 +263,11 @@ class _Held:
 def _read(scope: str, request: Request) -> tuple[list[Echo], History, Sequence[Item], Mends]:
     """The turns of a conversation, what was said up to its answer, and the text that the answer goes on from; last what
     clients mend in the calls of its tools."""
-    items, mended = unlabelled(request.items), Mends(request)
-    history, at = History(scope), 0
+    history, mended = History(scope), Mends(request)
+    if _OF_MODEL.isdisjoint(map(type, request.items)):
+        history.add(request.items)
+        return [], history, (), mended
+    items, at = unlabelled(request.items), 0
     echoes: list[Echo] = []
     for start, end in turns(items):
         history.add(items[at:start])
