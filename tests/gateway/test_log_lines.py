@@ -119,3 +119,41 @@ def test_lines_of_another_loop_are_written_although_the_one_before_it_ended_with
     asyncio.run(run("first", 0))
     asyncio.run(run("second", 0.2))
     assert ["first", "second"] == re.findall("first|second", stream.getvalue())
+
+
+@pytest.mark.parametrize("as_json", [True, False], ids=["json", "lines"])
+def test_a_line_is_the_same_whether_or_not_others_listen(as_json: bool) -> None:
+    lines = []
+    for alone in (True, False):
+        stream = io.StringIO()
+        set_up(as_json=as_json, stream=stream)
+        if not alone:
+            logging.getLogger(LOGGER).addHandler(logging.NullHandler())
+        say(logging.WARNING, "backend failed", model="m", status=None, said=HOSTILE, seconds=0.5)
+        lines.append(re.sub(r"\d\d:\d\d:\d\d(\.\d{3})?", "", stream.getvalue()))
+    assert lines[0] == lines[1]
+    assert "backend failed" in lines[0]
+
+
+def test_an_event_that_cannot_be_told_stops_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    set_up(stream=stream)
+    say(logging.WARNING, "answered", tokens=_Untold())
+    say(logging.WARNING, "answered", tokens=2)
+    (line,) = stream.getvalue().splitlines()
+    assert json.loads(line)["tokens"] == 2
+    assert "nobody can tell" in capsys.readouterr().err
+
+
+class _Untold:
+    def __str__(self) -> str:
+        raise ValueError("nobody can tell")
+
+
+def test_a_quiet_log_tells_nothing_of_little_weight() -> None:
+    stream = io.StringIO()
+    set_up("warning", stream=stream)
+    say(logging.INFO, "answered")
+    say(logging.WARNING, "backend failed")
+    (line,) = stream.getvalue().splitlines()
+    assert json.loads(line)["event"] == "backend failed"

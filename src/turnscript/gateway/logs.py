@@ -11,9 +11,10 @@ import select
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
+from time import time
 from typing import Any, TextIO
 
 import msgspec
@@ -25,10 +26,15 @@ log = logging.getLogger(LOGGER)
 
 def say(level: int, event: str, /, **fields: Any) -> None:
     """Log an event: a stable word, and what belongs to it. Fields hold names, numbers and ids; texts of users never."""
-    if log.isEnabledFor(level):
-        record = log.makeRecord(LOGGER, level, "", 0, event, (), None)  # nobody wants to know which line of code it was
-        record.fields = fields
-        log.handle(record)
+    if not log.isEnabledFor(level):
+        return
+    handlers = log.handlers
+    first = handlers[0] if len(handlers) == 1 and not log.filters else None
+    if type(first) is _Handler and first.told(level, event, fields):
+        return
+    record = log.makeRecord(LOGGER, level, "", 0, event, (), None)  # nobody wants to know which line of code it was
+    record.fields = fields
+    log.handle(record)
 
 
 class _Formatter(logging.Formatter):
@@ -53,11 +59,14 @@ class JsonLines(_Formatter):
     """A record as a JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {"time": _time(record), "level": record.levelname.lower(), "event": record.getMessage()}
-        line |= getattr(record, "fields", {})
+        fields = getattr(record, "fields", {})
         if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        text = _encoded(line)
+            fields = {**fields, "traceback": self.formatException(record.exc_info)}
+        return self.line(record.created, record.levelno, record.getMessage(), fields)
+
+    def line(self, created: float, level: int, event: str, fields: Mapping[str, Any]) -> str:
+        """What is told of an event."""
+        text = _encoded({"time": _time(created), "level": _level(level), "event": event, **fields})
         return text if text.isprintable() else _UNSEEN.sub(_as_json, text)
 
 
@@ -72,16 +81,19 @@ class Lines(_Formatter):
     """A record as a line that people read."""
 
     def format(self, record: logging.LogRecord) -> str:
-        told = getattr(record, "fields", {})
-        fields = " ".join([f"{key}={value}" for key, value in told.items() if value is not None])
-        line = f"{_second(int(record.created))[11:]} {record.levelname.lower():7} {record.getMessage()}"
-        line = f"{line} {fields}" if fields else line
-        if not line.isprintable():  # looked at faster than the pattern does, and true of most
-            line = _UNSEEN.sub(_as_text, line)
+        line = self.line(record.created, record.levelno, record.getMessage(), getattr(record, "fields", {}))
         if not record.exc_info:
             return line
         traced = self.formatException(record.exc_info).split("\n")
         return "\n".join([line, *(_UNSEEN.sub(_as_text, one) for one in traced)])
+
+    def line(self, created: float, level: int, event: str, fields: Mapping[str, Any]) -> str:
+        """What is told of an event."""
+        told = " ".join([f"{key}={value}" for key, value in fields.items() if value is not None])
+        line = f"{_second(int(created))[11:]} {_level(level):7} {event}"
+        line = f"{line} {told}" if told else line
+        # Looked at faster than the pattern does, and true of most.
+        return line if line.isprintable() else _UNSEEN.sub(_as_text, line)
 
 
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -96,8 +108,13 @@ def _as_json(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
 
 
-def _time(record: logging.LogRecord) -> str:
-    second, thousandths = divmod(int(record.created * 1000), 1000)
+@cache
+def _level(level: int) -> str:
+    return logging.getLevelName(level).lower()
+
+
+def _time(created: float) -> str:
+    second, thousandths = divmod(int(created * 1000), 1000)
     return f"{_second(second)}.{thousandths:03}Z"
 
 
@@ -131,7 +148,8 @@ class _Gathering:
         return self._stream is stream
 
     def write(self, text: str) -> None:
-        self._lines.append(text)
+        with self._lock:  # else it may go into a list whose lines have just been written
+            self._lines.append(text)
 
     def flush(self) -> None:
         """Write soon what there is; at once where there is no loop, as at the end of the process."""
@@ -205,6 +223,23 @@ def _outlet(stream: TextIO) -> select.poll | None:
 
 class _Handler(logging.StreamHandler[_Gathering]):
     """Writes records, warnings and what is worse at once."""
+
+    formatter: JsonLines | Lines
+
+    def told(self, level: int, event: str, fields: Mapping[str, Any]) -> bool:
+        """Write an event of ours without a record, which would cost more than its line. False where it cannot be
+        written so: of a record, the standard library tells why."""
+        if level < self.level or self.filters:
+            return False
+        try:
+            line = self.formatter.line(time(), level, event, fields)
+        except Exception:  # noqa: BLE001  (whatever it is, a line of a log stops no request)
+            return False
+        self.stream.write(line + self.terminator)
+        self.stream.flush()
+        if level >= logging.WARNING:
+            self.stream.pour()
+        return True
 
     def emit(self, record: logging.LogRecord) -> None:
         super().emit(record)
