@@ -60,9 +60,10 @@ class Application:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
 
-    async def _route(self, scope: Any, receive: Any, send: Any) -> None:
-        """A path without a name in it is found at once; the patterns are for the others."""
-        await self._plain.get(scope["path"], self._router)(scope, receive, send)
+    def _route(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+        """A path without a name in it is found at once; the patterns are for the others. No coroutine of its own: each
+        of them is passed through whenever an answer goes on."""
+        return self._plain.get(scope["path"], self._router)(scope, receive, send)
 
     def _routes(self) -> Iterator[BaseRoute]:
         service, default = self._service, self.api_of
@@ -147,9 +148,9 @@ class _ByMethod:
         self._answers = answers
         self._refusal = refusal
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         answer = self._answers.get(method)
         if answer is None:
             answer = self._refusal(scope, MethodNotAllowed(scope["path"], scope["method"], self.methods))
-        await answer(scope, receive, send)
+        return answer(scope, receive, send)

@@ -49,10 +49,16 @@ class Gate:
             return inf
         return 0 if self._waiting else max(0, self._most - self.running)
 
-    async def __aenter__(self) -> None:
-        """Run inside once there is a place. Raises Overloaded where the queue is full or the wait too long."""
+    def passes(self) -> bool:
+        """Run now, if there is a place; most need not wait, and so no coroutine."""
         if self._most is None or (self.running < self._most and not self._waiting):
             self.running += 1
+            return True
+        return False
+
+    async def __aenter__(self) -> None:
+        """Run inside once there is a place. Raises Overloaded where the queue is full or the wait too long."""
+        if self.passes():
             return
         if len(self._waiting) >= self._limits.queue:
             message = f"{self._name}: {self.running} requests run and {self.waiting} wait; try again later"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from turnscript.conversation import Issue
+from turnscript.conversation import Issue, Usage
 from turnscript.errors import NotFound
 from turnscript.gateway.checks import CallFinding
 from turnscript.losses import Loss
@@ -31,7 +30,7 @@ class Reported(Struct):
     issues: Sequence[Issue] = ()
     reused: int = 0
     total: int = 0
-    usage: dict[str, Any] = {}
+    usage: Usage | dict[str, int] = {}
     finish_reason: str | None = None
     answer: str | None = None
 

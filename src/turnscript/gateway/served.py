@@ -317,12 +317,15 @@ class Turn:
 
     async def __aenter__(self) -> None:
         served = self._served
-        served.held_up += 1
-        try:
-            await self._first.__aenter__()
-        finally:
-            served.held_up -= 1
-        let_in = False
+        if not self._first.passes():
+            served.held_up += 1
+            try:
+                await self._first.__aenter__()
+            finally:
+                served.held_up -= 1
+        let_in = served.gate.passes()
+        if let_in:
+            return
         try:
             await served.gate.__aenter__()
             let_in = True

@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import partial
 from time import time
 
-import msgspec
 from msgspec.structs import replace
 
 from turnscript.api import Reply
@@ -285,7 +284,8 @@ class Service:
         """A request ready to be answered, which its client's leaving ends; `wish` alters it. Raises what it is told."""
         serving, share, most = visit.api.serving, visit.share, self.config.server.max_body
         assert share is not None  # its body has been read
-        request = await self.aside.run(len(body))(partial(visit.api.parse_request, body))
+        parse = partial(visit.api.parse_request, body)
+        request = parse() if len(body) < LARGE else await self.aside.run(len(body))(parse)
         _check(serving, request, asks=fits)
         if wish is not None:
             wish(request)
@@ -338,7 +338,8 @@ class Service:
         """What a request leans on with what its seals hold. Raises TooLarge where that is more than is read. Each step
         is done where its own size belongs."""
         room = self.config.server.max_body - leaned.size
-        size = await self.aside.run(leaned.size)(partial(held, request, serving.compacting, min(room, LARGE)))
+        look = partial(held, request, serving.compacting, min(room, LARGE))
+        size = look() if leaned.size < LARGE else await self.aside.run(leaned.size)(look)
         if LARGE < size <= room:
             size = await self.aside.run(size)(partial(held, request, serving.compacting, room))
         if size > room:
@@ -413,8 +414,9 @@ class Service:
         if visit.ended_by in GONE:
             visit.status = CLIENT_GONE
         api, model = visit.api.name, visit.model or "none"
+        age = visit.age
         metrics.requests.add(api, model, str(visit.status))
-        metrics.duration.observe(visit.age, api, model)
+        metrics.duration.observe(age, api, model)
         if prepared is not None:
             metrics.running.add(api, model, by=-1)
         if visit.ended_by not in ("", "itself") and not visit.follows:
@@ -432,7 +434,7 @@ class Service:
             model=model,
             status=visit.status,
             by=visit.ended_by,
-            seconds=round(visit.age, 4),
+            seconds=round(age, 4),
             input=used.input if used else None,
             output=used.output if used else None,
             losses=visit.told.losses,
@@ -458,8 +460,8 @@ class Service:
         metrics.tokens.add(model, "input", by=usage.input)
         metrics.tokens.add(model, "output", by=usage.output)
         prepared.caller.budget.use(usage.input + usage.output)
-        metrics.count_each(metrics.losses, visit.api.name, prepared.reported)
-        issues = [*generation.response.issues, *visit.strays]
+        issues, losses = [*generation.response.issues, *visit.strays], prepared.reported
+        metrics.count_each(metrics.losses, visit.api.name, losses)
         metrics.count_each(metrics.issues, model, issues)
         metrics.count_each(metrics.findings, model, prepared.findings)
         if prepared.told.total:
@@ -472,12 +474,12 @@ class Service:
         reported = Reported(
             caller=prepared.caller.name,
             model=model,
-            losses=prepared.reported,
+            losses=losses,
             findings=prepared.findings,
             issues=issues,
             reused=prepared.told.reused,
             total=prepared.told.total,
-            usage=msgspec.to_builtins(usage),
+            usage=usage,
             finish_reason=generation.response.finish_reason,
             answer=prepared.reply.id if prepared.keep and not prepared.quiet else None,
         )
