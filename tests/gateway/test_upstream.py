@@ -99,6 +99,24 @@ def test_pieces_that_come_in_one_read_are_handed_over_together() -> None:
         assert [["a", "b"], ["c"]] == lists
 
 
+def test_chunks_that_wait_are_read_at_once() -> None:
+    """So many that the library stops reading from the server, again and again, and has to go on each time."""
+    words = "".join([f"{number} " for number in range(5000)])
+    chunks = b"".join([chunk(event(text(f"{number} "))) for number in range(5000)])
+
+    @against([STREAM + chunks + chunk(event(text("", "stop"))) + chunk("data: [DONE]\n\n") + END])
+    async def _(server: Scripted, upstream: Upstream) -> None:
+        for _ in range(2):
+            lists = []
+            async with upstream.open(ASK) as answer:
+                async for pieces in answer:
+                    lists.append(pieces)
+                    await asyncio.sleep(0.001)
+            assert words == text_of([piece for pieces in lists for piece in pieces])
+            assert len(lists) < 1000
+        assert 1 == server.connections
+
+
 def test_the_first_pieces_can_be_waited_for_and_are_kept() -> None:
     @against(sse(text("a"), text("b", "stop"), pause=0.01))
     async def _(server: Scripted, upstream: Upstream) -> None:

@@ -16,7 +16,7 @@ import threading
 from asyncio.events import TimerHandle
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import httptools
 import uvicorn
@@ -137,8 +137,9 @@ class Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._unset_keepalive_if_required()  # it may be of the same read: the rest of a body was before this
-        ours = {CUT: self.transport.abort, WATCH: self._watch, ARRIVED: self._arrived}
-        self.scope.update(ours | {ANSWER: self._answer, LOOP: self.loop})  # type: ignore[typeddict-item]
+        scope = cast(dict[str, Any], self.scope)  # uvicorn's type knows none of these
+        scope[CUT], scope[WATCH], scope[ARRIVED] = self.transport.abort, self._watch, self._arrived
+        scope[ANSWER], scope[LOOP] = self._answer, self.loop
         self._head_size = 0
         self._in_head = True
 

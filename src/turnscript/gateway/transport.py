@@ -257,8 +257,11 @@ class HttpReply:
 
     async def read(self) -> bytes:
         """More of the body."""
+        content = self._content
         try:
-            return await self._content.readany()
+            if _DRAINS and type(content) is _Stream and len(content._buffer) > 1 and content.exception() is None:
+                return _drained(content)
+            return await content.readany()
         except (aiohttp.ClientError, OSError):
             message = f"{at(self._name)} broke off its answer: the connection was lost"
             raise UpstreamError(message, retryable=True) from None
@@ -279,6 +282,25 @@ class HttpReply:
         if unsent and connection.protocol is not None:
             connection.protocol.abort()  # closed, it would send the rest before
         connection.close()
+
+
+_Stream = aiohttp.StreamReader
+_DRAINS = all(hasattr(_Stream, name) for name in ("_buffer", "_size", "_cursor", "_http_chunk_splits", "_protocol"))
+"""Whether the library keeps what has come as it did when this was written."""
+
+
+def _drained(content: aiohttp.StreamReader) -> bytes:
+    """All that waits to be read. The library takes each chunk of HTTP by itself, in several calls, and each token is a
+    chunk."""
+    data = b"".join(content._buffer)  # whole chunks: nobody reads a part of one
+    content._buffer.clear()
+    content._size = 0
+    content._cursor += len(data)
+    ends = content._http_chunk_splits
+    while ends and ends[0] < content._cursor:
+        ends.popleft()
+    content._protocol.resume_reading()
+    return data
 
 
 async def _upload(protocol: ResponseHandler, body: bytes) -> None:
