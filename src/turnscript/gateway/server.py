@@ -148,7 +148,9 @@ class Protocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._grow(len(name) + len(value))
+        self._head_size += len(name) + len(value)
+        if self._head_size > _HEAD_LIMIT:
+            self._grow(0)
         if self._in_head:  # behind a body, nobody on the way has seen what it says of keys, hosts and sessions
             super().on_header(name, value)
 

@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 from aiohttp.http import HttpProcessingError, StreamWriter
 from yarl import URL
@@ -199,7 +200,7 @@ class HttpTransport:
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE, socket_factory=_socket)
         made: Callable[..., ResponseHandler] = _Connection
         connector._factory = partial(made, loop=loop)
-        self._origin = aiohttp.ClientRequest("POST", URL(self._base), loop=loop)  # tells where to connect, and how
+        self._origin = _Origin("POST", URL(self._base), loop=loop)
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._connect)
         self._connector = connector
         return connector
@@ -207,6 +208,20 @@ class HttpTransport:
 
 _HEADERS = {"User-Agent": "turnscript", "Accept": "application/json, text/event-stream", "Accept-Encoding": "identity"}
 _BODY = b"%bContent-Length: %d\r\nContent-Type: application/json\r\n\r\n"
+
+
+class _Origin(aiohttp.ClientRequest):
+    """Tells the library where to connect, and how; and whose the idle connections are, which stays the same."""
+
+    _key: ConnectionKey | None = None
+
+    @property
+    def connection_key(self) -> ConnectionKey:
+        """By what the library finds idle connections."""
+        key = self._key
+        if key is None:
+            key = self._key = super().connection_key
+        return key
 
 
 class _Connection(ResponseHandler):
