@@ -57,7 +57,43 @@ class ClientGone(Exception):
 
 
 class Visit:
-    """One request."""
+    """One request. With so much to know of each, slots: the objects of a class share the names of at most thirty."""
+
+    __slots__ = (
+        "__weakref__",
+        "_answer",
+        "_answered",
+        "_arrived",
+        "_beginning",
+        "_cut",
+        "_receive",
+        "_send",
+        "_served",
+        "_task",
+        "_timer",
+        "_watch",
+        "api",
+        "began",
+        "caller",
+        "ended_by",
+        "error",
+        "generation",
+        "headers",
+        "headers_out",
+        "mark",
+        "model",
+        "more_headers",
+        "outlet",
+        "path",
+        "prepared",
+        "reason",
+        "renderer",
+        "request_id",
+        "share",
+        "status",
+        "strays",
+        "told",
+    )
 
     def __init__(self, api: Api, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         self.api = api
