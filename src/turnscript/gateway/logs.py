@@ -233,7 +233,7 @@ class _Handler(logging.StreamHandler[_Gathering]):
             return False
         try:
             line = self.formatter.line(time(), level, event, fields)
-        except Exception:  # noqa: BLE001  (whatever it is, a line of a log stops no request)
+        except (TypeError, ValueError, ArithmeticError, RecursionError):  # a line of a log stops no request
             return False
         self.stream.write(line + self.terminator)
         self.stream.flush()

@@ -292,7 +292,7 @@ class Service:
         served = await self._ready(visit, request.settings.model)
         visit.watch()  # not before: others wait for the same model to be ready
         request.settings.model = request.settings.model or served.name  # an answer says who gave it
-        leaned = Leaned(size=len(body))
+        leaned, most = Leaned(size=len(body)), self.config.server.max_body
         if serving.stored is not None:
             self.apart.check_over(caller.name, serving.stored.previous(request))
             leaned = await self.keeping.complete(serving.stored, request, caller.name, share, most)
