@@ -17,7 +17,8 @@ from tests.gateway import behind_tls
 from tests.gateway.scripted import CLOSE, Scripted, chunk, event, head, sse
 from tests.gateway.upstreams import ANSWER, ASK, BACKEND, against, failure, pieces_of, text, text_of
 from turnscript.backend import Completion
-from turnscript.errors import BackendDown, UpstreamError
+from turnscript.errors import BackendDown, InvalidInput, UpstreamError
+from turnscript.gateway.transport import HttpTransport
 from turnscript.gateway.upstream import Upstream
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,6 +41,14 @@ def test_a_call_says_what_it_is_and_no_more() -> None:
             "content-length": str(len(asked.body)),
             "content-type": "application/json",
         } == asked.headers
+
+
+@pytest.mark.parametrize("key", ["key\r\nx-planted: 1", "key\nx-planted: 1", "key\0", "schl\u00fcssel\u2028"])
+def test_a_key_plants_no_header(key: str) -> None:
+    for given in ({"key": key}, {"headers": {"x-guard": key}}, {"headers": {key: "1"}}):
+        with pytest.raises(InvalidInput, match="cannot carry") as caught:
+            HttpTransport("http://127.0.0.1:9", "http://127.0.0.1:9", **given)
+        assert "planted" not in str(caught.value) or "headers" in given
 
 
 @pytest.mark.parametrize("news", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"])

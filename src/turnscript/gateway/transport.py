@@ -22,6 +22,7 @@ from yarl import URL
 
 from turnscript.backend import Backend, HttpCall
 from turnscript.errors import BackendDown, InvalidInput, UpstreamError, UpstreamTimeout
+from turnscript.gateway.kinds import UNFIT, fits_header
 from turnscript.refused import SHOWN
 
 READ_SIZE = 16 * 1024
@@ -146,6 +147,9 @@ class HttpTransport:
         theirs = {name.lower() for name in headers or ()}  # in whatever capitals: none is sent twice
         ours = {name: value for name, value in (_HEADERS | given).items() if name.lower() not in theirs}
         self._headers = ours | dict(headers or {})
+        for header, value in self._headers.items():  # the value may be a secret
+            if not (fits_header(header) and fits_header(value, words=True)):
+                raise InvalidInput(f"the header {header!r} of {named(url, told=told)} {UNFIT}")
         self._base = base
         self._name = named(url, told=told)
         self._connect = connect
