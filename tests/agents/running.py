@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from tests.agents.scripts import Model
 from tests.gateway.scripted import Scripted
 from turnscript.gateway.config import Config
+from turnscript.gateway.headers import ANSWER
 from turnscript.gateway.server import Server
 from turnscript.gateway.service import Service
 
@@ -84,13 +85,20 @@ def watched(app: Any, exchanges: list[Exchange]) -> Any:
     """An ASGI application that notes what another one answers."""
 
     async def asgi(scope: Any, receive: Any, send: Any) -> None:
+        def note(status: int, headers: Any) -> None:
+            named = {name.decode(): value.decode() for name, value in headers}
+            exchanges.append(Exchange(scope["method"], scope["path"], status, named))
+
         async def sending(message: Any) -> None:
             if message["type"] == "http.response.start":
-                headers = {name.decode(): value.decode() for name, value in message["headers"]}
-                exchanges.append(Exchange(scope["method"], scope["path"], message["status"], headers))
+                note(message["status"], message["headers"])
             await send(message)
 
-        await app(scope, receive, sending)
+        async def answering(status: int, headers: Any, body: bytes) -> None:
+            note(status, headers)
+            await scope[ANSWER](status, headers, body)
+
+        await app({**scope, ANSWER: answering} if ANSWER in scope else scope, receive, sending)
 
     return asgi
 
