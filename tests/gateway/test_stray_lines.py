@@ -28,7 +28,7 @@ def stage() -> Iterator[Stage]:
 
 def script(*between: bytes) -> Script:
     """An answer with something between two of its pieces."""
-    said = [event(piece("Hel")), *between, event(piece("lo")), event(piece("", "stop"))]
+    said = [event(piece("Hello")), *between, event(piece(" you")), event(piece("", "stop"))]
     return [STREAM, *map(chunk, said), chunk(event("[DONE]")), END]
 
 

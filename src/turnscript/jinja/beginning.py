@@ -150,9 +150,9 @@ class Beginning:
     def tools_apart(self) -> None:
         """The tools in no turn."""
         document, code, out = self._document, self._code, self._out
-        befores = [BEGINNING, System.kind] if self._place is not None else [BEGINNING]
-        ends = {before: "".join([text for text, _ in self._flow.closed(before)]) for before in befores}
-        for before in befores:
+        previous_kinds = [BEGINNING, System.kind] if self._place is not None else [BEGINNING]
+        ends = {before: "".join([text for text, _ in self._flow.closed(before)]) for before in previous_kinds}
+        for before in previous_kinds:
             if ends[before]:
                 with code.block(f"if {among('ns.at', [before])}"):
                     code.write(ends[before])

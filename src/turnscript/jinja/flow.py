@@ -40,7 +40,7 @@ class Flow:
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        self.befores: tuple[str, ...] = (BEGINNING, LISTED, *layout.places)
+        self.previous_kinds: tuple[str, ...] = (BEGINNING, LISTED, *layout.places)
 
     def joins(self, before: str, place: Place) -> bool:
         """Whether an item goes on in the turn of another."""

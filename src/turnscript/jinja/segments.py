@@ -49,7 +49,7 @@ class Segments:
 
     def stand(self, place: Place) -> None:
         """The same, where a turn that may begin without an opening cannot begin everywhere."""
-        marked = [one for one in self._flow.befores if self._flow.is_marked(one, place)]
+        marked = [one for one in self._flow.previous_kinds if self._flow.is_marked(one, place)]
         bare = bool(place.turn.behind) and not place.turn.open
         marked = [one for one in marked if not self._flow.joins(one, place)] if bare else []
         other = self._out.layout.places.get(User.kind) if place.kind == System.kind else None
@@ -97,7 +97,7 @@ class Segments:
         always: dict[Between, list[str]] = {}
         within: dict[Between, list[str]] = {}
         others: dict[Between, list[str]] = {}
-        for before in flow.befores:
+        for before in flow.previous_kinds:
             if flow.joins(before, place):
                 group = within if before in apart else always
                 group.setdefault(self._shown(flow.between(before, place, True)), []).append(before)

@@ -241,7 +241,7 @@ class _Template:
         if not layout.hides_empty:
             return ""
         apart = flow.apart(place)
-        joined = [one for one in flow.befores if flow.joins(one, place)]
+        joined = [one for one in flow.previous_kinds if flow.joins(one, place)]
         unseen = [one for one in joined if self._document.flattened or layout.leaves_no_trace(one, "")]
         within, always = [one for one in unseen if one in apart], [one for one in unseen if one not in apart]
         conditions = [all_of([among("ns.at", within), none_of("ns.behind", apart)])] if within else []
@@ -301,19 +301,19 @@ class _Template:
                     self._opened(False)
             else:
                 self._opened(False)
-            if any(text for before in self._flow.befores for text, _ in self._flow.ending(before)):
+            if any(text for before in self._flow.previous_kinds for text, _ in self._flow.ending(before)):
                 code.otherwise()
                 self._closed()
 
     def _opened(self, thinks: bool) -> None:
         ends: dict[Said, list[str]] = {}
-        for before in self._flow.befores:
+        for before in self._flow.previous_kinds:
             ends.setdefault(((self._flow.goes_on(before, thinks), False),), []).append(before)
         self._segments.by_kind(ends)
 
     def _closed(self) -> None:
         ends: dict[Said, list[str]] = {}
-        for before in self._flow.befores:
+        for before in self._flow.previous_kinds:
             said = self._flow.ending(before)
             if not self.code.generation:
                 said = (("".join([text for text, _ in said]), False),)
