@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
+from time import time
 from typing import get_args
 
 from msgspec import Struct, field
@@ -17,7 +18,7 @@ from msgspec.structs import asdict, replace
 
 from turnscript.api import PLAIN, Reply
 from turnscript.backend import Backend, Completion
-from turnscript.conversation import Request, ResponseFormat, System, User, text_content
+from turnscript.conversation import Request, ResponseFormat, System, Usage, User, text_content
 from turnscript.engine.plaintext import TextParser
 from turnscript.engine.prompt import Prompt
 from turnscript.errors import ContextOverflow, InvalidRequest, LossyConversion, UpstreamError
@@ -127,6 +128,20 @@ class Prepared(Struct, kw_only=True):
         scoring = Scoring() if self.ask.sampling.get("logprobs") is True else None
         controls = self.new_controls()
         return Generation(self.new_parser, controls, self.tokens, served.estimate, served.context, scoring)
+
+    def head_of_answer(self, id_: str, policy: Policy, request_id: str) -> Reply:
+        """What an answer says of itself besides what the model wrote."""
+        ended = self.ended
+        return Reply(
+            id=id_,
+            created=int(time()),
+            completed=lambda: ended.at,
+            usage=Usage(input=self.tokens),
+            request_id=request_id,
+            reasoning_name=policy.reasoning_name,
+            incomplete_as=policy.incomplete_as,
+            direct=True,
+        )
 
     def choice(self, number: int) -> Prepared:
         """The same for one of its answers. What is lost on the way to any is lost for all of them."""

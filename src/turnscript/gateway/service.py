@@ -11,8 +11,7 @@ from time import time
 
 from msgspec.structs import replace
 
-from turnscript.api import Reply
-from turnscript.conversation import Issue, Request, Usage
+from turnscript.conversation import Issue, Request
 from turnscript.errors import InvalidInput, Overloaded, TooLarge, TurnscriptError, Unsupported, UpstreamError
 from turnscript.gateway.apart import Apart
 from turnscript.gateway.aside import GRAMMAR_TAKES, LARGE, Aside
@@ -292,7 +291,7 @@ class Service:
         served = await self._ready(visit, request.settings.model)
         visit.watch()  # not before: others wait for the same model to be ready
         request.settings.model = request.settings.model or served.name  # an answer says who gave it
-        leaned, most = Leaned(size=len(body)), self.config.server.max_body
+        leaned = Leaned(size=len(body))
         if serving.stored is not None:
             self.apart.check_over(caller.name, serving.stored.previous(request))
             leaned = await self.keeping.complete(serving.stored, request, caller.name, share, most)
@@ -318,16 +317,8 @@ class Service:
         if serving.stored is not None:
             prepared.keep = serving.stored.asks(request)
             prepared.detached = serving.stored.detached(request) and fits
-        ended = prepared.ended
-        prepared.reply = Reply(
-            id=f"{serving.id_prefix}{random_hex(16)}",
-            created=int(time()),
-            completed=lambda: ended.at,
-            usage=Usage(input=prepared.tokens),
-            request_id=visit.request_id,
-            reasoning_name=caller.policy.reasoning_name,
-            incomplete_as=caller.policy.incomplete_as,
-            direct=True,
+        prepared.reply = prepared.head_of_answer(
+            f"{serving.id_prefix}{random_hex(16)}", caller.policy, visit.request_id
         )
         if prepared.keep and prepared.reply.id is not None:
             self.sessions.note(prepared.session, prepared.reply.id, caller.name)
