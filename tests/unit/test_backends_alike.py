@@ -65,7 +65,7 @@ STRANGE = [
     chunk("a", choices=[{"index": 0, "delta": {"content": "a"}, "x": {"text": "a"}}]),
     chunk("a", choices=[{"index": 1, "text": "a"}]),
     chunk("a", choices=[{"index": 0, "text": "a"}, {"index": 1, "text": "b"}]),
-    chunk("a", choices=[{"index": 0, "text": "a"}]),
+    chunk("a", choices=[{"text": "a", "index": 0}]),
     chunk("a", usage={"prompt_tokens": 3, "completion_tokens": 1}),
     chunk("a", "length"),
     chunk(None),
