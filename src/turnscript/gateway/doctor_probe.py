@@ -98,6 +98,10 @@ class _WatchedReply:
         """Whether all of the body was read."""
         return self._inner.ended
 
+    def taken(self) -> bytes | None:
+        """Nothing is told but what was waited for."""
+        return None
+
     async def read(self) -> bytes:
         """More of the body."""
         data = await self._inner.read()

@@ -175,6 +175,10 @@ class _Played:
         self._left = asyncio.Event()
         self.ended = False
 
+    def taken(self) -> bytes | None:
+        """Nothing is told but what was waited for."""
+        return None
+
     async def read(self) -> bytes:
         """The next bytes, after their pause."""
         after, data = next(self._pieces, (0.0, b""))
@@ -265,6 +269,10 @@ class _Taken:
     def ended(self) -> bool:
         """Whether all of it was read."""
         return self._reply.ended
+
+    def taken(self) -> bytes | None:
+        """Nothing is told but what was waited for."""
+        return None
 
     async def read(self) -> bytes:
         """More of the body."""

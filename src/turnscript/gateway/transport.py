@@ -6,16 +6,16 @@ import asyncio
 import base64
 import os
 import socket
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from contextvars import ContextVar
 from functools import partial
 from typing import Any, Protocol
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
-from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 from aiohttp.http import HttpProcessingError, StreamWriter
 from yarl import URL
@@ -23,18 +23,16 @@ from yarl import URL
 from turnscript.backend import Backend, HttpCall
 from turnscript.errors import BackendDown, InvalidInput, UpstreamError, UpstreamTimeout
 from turnscript.gateway.kinds import UNFIT, fits_header
+from turnscript.gateway.reading import Headers, HttpConnection, Lines, Unpacker
 from turnscript.refused import SHOWN
 
-READ_SIZE = 16 * 1024
-"""How many bytes wait here before the server is told to pause; twice as much at most."""
 RECEIVE_BUFFER = 64 * 1024
-"""The same in the operating system. Left alone it would let a server run ahead by megabytes."""
+"""How many bytes wait in the operating system. Left alone it would let a server run ahead by megabytes."""
 IDLE = 4.0
 """Seconds that an idle connection is kept. Most servers close theirs after five."""
 UNNAMED = "the model server"
 _PIECE = 64 * 1024
 _LARGE = 1024 * 1024
-_SWITCHED = 101  # to another protocol
 _SHORTEST = 8  # characters of a header that is a secret
 
 
@@ -42,11 +40,19 @@ class Reply(Protocol):
     """What a server answers to one call."""
 
     status: int
-    headers: Mapping[str, str]
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What its head says, by names in any letters."""
+        ...
 
     @property
     def ended(self) -> bool:
         """Whether it is known that all of the body was read."""
+        ...
+
+    def taken(self) -> bytes | None:
+        """What of the body is there already, None if one has to `read`. Raises UpstreamError."""
         ...
 
     async def read(self) -> bytes:
@@ -114,16 +120,12 @@ def secrets_of(url: str, key: str | None, headers: Mapping[str, str] | None = No
     return [secret for secret in (key, parts.password and unquote(parts.password), *long) if secret]
 
 
-_fresh: ContextVar[list[socket.socket]] = ContextVar("turnscript_fresh_sockets")
-
-
 def _socket(address: tuple[Any, ...]) -> socket.socket:
     """A new socket that does not take in more than is read."""
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
     made.setblocking(False)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
-    _fresh.get([]).append(made)
     return made
 
 
@@ -155,43 +157,44 @@ class HttpTransport:
         self._connect = connect
         self._heads: dict[tuple[str, str], bytes] = {}
         self._connector: aiohttp.TCPConnector | None = None
+        self._idle: deque[tuple[Connection, float]] = deque()  # and since when
+        self._sweeps: asyncio.TimerHandle | None = None
 
     async def send(self, call: HttpCall) -> HttpReply:
         """Send a call. One that fails on a connection that the server had closed meanwhile is sent again."""
-        fresh: list[socket.socket] = []
-        token = _fresh.set(fresh)
+        head = self._heads.get((call.method, call.path))
+        if head is None:
+            head = self._heads[call.method, call.path] = self._head(call.method, URL(self._base + call.path))
         try:
             while True:
+                kept = self._kept()
+                reply = HttpReply(self, kept or await self._connected(), self._name)
+                begun = False
                 try:
-                    return await self._send(call)
-                except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-                    if fresh or isinstance(error, aiohttp.ClientConnectorError):
+                    reply.ask(head, call.body)
+                    while not reply.begun():
+                        await reply.news()
+                    begun = True
+                    return reply
+                except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                    if kept is None:
                         raise
+                finally:
+                    if not begun:
+                        reply.close()
         except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
             raise _failure(error, self._name, self._connect) from None
-        finally:
-            _fresh.reset(token)
 
     async def close(self) -> None:
         """Let go of all connections."""
         connector, self._connector = self._connector, None
+        while self._idle:
+            self._idle.pop()[0].close()
+        if self._sweeps is not None:
+            self._sweeps.cancel()
+            self._sweeps = None
         if connector is not None:
             await connector.close()
-
-    async def _send(self, call: HttpCall) -> HttpReply:
-        connector = self._connector or self._opened()
-        head = self._heads.get((call.method, call.path))
-        if head is None:
-            head = self._heads[call.method, call.path] = self._head(call.method, URL(self._base + call.path))
-        reply = HttpReply(await connector.connect(self._origin, [], self._timeout), self._name)
-        begun = False
-        try:
-            await reply.begin(head, call.body)
-            begun = True
-        finally:
-            if not begun:
-                reply.close()
-        return reply
 
     def _head(self, method: str, url: URL) -> bytes:
         """What all calls to one path begin with."""
@@ -199,64 +202,78 @@ class HttpTransport:
         lines += [f"{name}: {value}" for name, value in self._headers.items()]
         return "".join([f"{line}\r\n" for line in lines]).encode()
 
-    def _opened(self) -> aiohttp.TCPConnector:
-        loop = asyncio.get_running_loop()
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE, socket_factory=_socket)
-        made: Callable[..., ResponseHandler] = _Connection
-        connector._factory = partial(made, loop=loop)
-        self._origin = _Origin("POST", URL(self._base), loop=loop)
-        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._connect)
-        self._connector = connector
-        return connector
+    # Connections.
+
+    async def _connected(self) -> Connection:
+        """A new connection."""
+        connector = self._connector
+        if connector is None:
+            loop = self._loop = asyncio.get_running_loop()
+            connector = aiohttp.TCPConnector(limit=0, socket_factory=_socket)
+            made: Callable[..., ResponseHandler] = HttpConnection
+            connector._factory = partial(made, loop=loop)
+            self._origin = aiohttp.ClientRequest("POST", URL(self._base), loop=loop)
+            self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._connect)
+            self._connector = connector
+        return await connector.connect(self._origin, [], self._timeout)
+
+    def _kept(self) -> Connection | None:
+        """A connection that is idle, the one that was used last."""
+        now = time.monotonic()
+        while self._idle:
+            connection, since = self._idle.pop()
+            if not connection.closed and now - since <= IDLE:
+                return connection
+            connection.close()
+        return None
+
+    def keep(self, connection: Connection) -> None:
+        """A connection is idle. The library's pool would be asked for each call, in a dozen calls."""
+        if self._connector is None:
+            connection.close()
+            return
+        self._idle.append((connection, time.monotonic()))
+        if self._sweeps is None:
+            self._sweeps = self._loop.call_later(IDLE, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close what was idle for long, which stands first."""
+        now = time.monotonic()
+        while self._idle and (now - self._idle[0][1] >= IDLE or self._idle[0][0].closed):
+            self._idle.popleft()[0].close()
+        due = self._idle[0][1] + IDLE - now if self._idle else 0.0
+        self._sweeps = self._loop.call_later(due, self._sweep) if self._idle else None
 
 
 _HEADERS = {"User-Agent": "turnscript", "Accept": "application/json, text/event-stream", "Accept-Encoding": "identity"}
 _BODY = b"%bContent-Length: %d\r\nContent-Type: application/json\r\n\r\n"
 
 
-class _Origin(aiohttp.ClientRequest):
-    """Tells the library where to connect, and how; and whose the idle connections are, which stays the same."""
-
-    _key: ConnectionKey | None = None
-
-    @property
-    def connection_key(self) -> ConnectionKey:
-        """By what the library finds idle connections."""
-        key = self._key
-        if key is None:
-            key = self._key = super().connection_key
-        return key
-
-
-class _Connection(ResponseHandler):
-    """A connection of the library. Its parser would be told to go on for each piece that is read, ten times in a short
-    answer, with nothing to parse; here it is only where it has stopped."""
-
-    def resume_reading(self, resume_parser: bool = True) -> None:
-        """Go on reading."""
-        if self._reading_paused:
-            super().resume_reading(resume_parser)
-
-
 class HttpReply:
     """One call over HTTP, and the answer to it."""
 
-    def __init__(self, connection: Connection, name: str) -> None:
+    __slots__ = ("_connection", "_lines", "_name", "_protocol", "_transport", "_unpacks", "_upload", "status")
+
+    def __init__(self, transport: HttpTransport, connection: Connection, name: str) -> None:
+        protocol = connection.protocol
+        assert type(protocol) is HttpConnection
         self.status = 0
-        self.headers: Mapping[str, str] = {}
-        self._connection: Connection | None = connection
-        self._content: aiohttp.StreamReader = aiohttp.EMPTY_PAYLOAD
+        self._transport = transport
+        self._connection = connection
+        self._protocol: HttpConnection | None = protocol
+        self._lines: Lines = []
+        self._unpacks: Unpacker | None = None
         self._upload: asyncio.Task[None] | None = None
         self._name = name
 
-    async def begin(self, head: bytes, body: bytes | None) -> None:
-        """Send the call and wait for the head of its answer. Raises what the library does."""
-        assert self._connection is not None
-        protocol = self._connection.protocol
-        transport = self._connection.transport
-        if protocol is None or transport is None or transport.is_closing():
+    def ask(self, head: bytes, body: bytes | None) -> None:
+        """Send the call. Raises what the library does."""
+        protocol = self._protocol
+        assert protocol is not None
+        transport = protocol.transport
+        if transport is None or transport.is_closing():
             raise aiohttp.ServerDisconnectedError
-        protocol.set_response_params(read_until_eof=True, read_bufsize=READ_SIZE)
+        protocol.ask()
         if body is None:
             transport.write(head + b"\r\n")
         elif len(body) <= _LARGE:
@@ -264,62 +281,80 @@ class HttpReply:
         else:
             transport.write(_BODY % (head, len(body)))
             self._upload = asyncio.get_running_loop().create_task(_upload(protocol, body))
-        message, content = await protocol.read()
-        while 100 <= message.code < 200 and message.code != _SWITCHED:  # the answer itself is still to come
-            message, content = await protocol.read()
-        self.status, self.headers, self._content = message.code, message.headers, content
+
+    def begun(self) -> bool:
+        """Whether the head of the answer is there. Raises what the library does."""
+        protocol = self._protocol
+        assert protocol is not None
+        fault = protocol.fault
+        if fault is not None and not (protocol.answered and isinstance(fault, aiohttp.ClientError)):
+            raise fault
+        if not protocol.answered:
+            return False
+        self.status, self._lines, self._unpacks = protocol.status, protocol.lines, protocol.unpacks
+        return True
+
+    def news(self) -> asyncio.Future[None]:
+        """What is done when more has come."""
+        assert self._protocol is not None
+        return self._protocol.news()
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What the head of the answer says."""
+        return Headers(self._lines)
 
     @property
     def ended(self) -> bool:
         """Whether all of the body was read, its end too."""
-        return self._content.at_eof()
+        protocol, unpacks = self._protocol, self._unpacks
+        if protocol is None or not protocol.whole or protocol.waits:
+            return False
+        return unpacks is None or not unpacks.full
+
+    def taken(self) -> bytes | None:
+        """What of the body is there, empty at its end, None where it is waited for. Raises UpstreamError."""
+        protocol = self._protocol
+        if protocol is None:
+            raise self._broken_off()
+        data = protocol.take() if self._unpacks is None else self._unpacked(self._unpacks, protocol)
+        if data or protocol.whole:
+            return data
+        if protocol.fault is not None:
+            raise self._broken_off()
+        return None
 
     async def read(self) -> bytes:
         """More of the body."""
-        content = self._content
+        while (data := self.taken()) is None:
+            await self.news()
+        return data
+
+    def _unpacked(self, unpacks: Unpacker, protocol: HttpConnection) -> bytes:
+        """What is in what has come; no more is taken before all of that was told."""
         try:
-            if _DRAINS and type(content) is _Stream and len(content._buffer) > 1 and content.exception() is None:
-                return _drained(content)
-            return await content.readany()
-        except (aiohttp.ClientError, OSError):
-            message = f"{at(self._name)} broke off its answer: the connection was lost"
-            raise UpstreamError(message, retryable=True) from None
+            return unpacks.feed(b"" if unpacks.full else protocol.take())
+        except aiohttp.ClientPayloadError:
+            raise self._broken_off() from None
+
+    def _broken_off(self) -> UpstreamError:
+        return UpstreamError(f"{at(self._name)} broke off its answer: the connection was lost", retryable=True)
 
     def close(self) -> None:
         """Keep the connection if the call was sent and answered to the end; else close it."""
-        connection, self._connection = self._connection, None
-        if connection is None:
+        protocol, self._protocol = self._protocol, None
+        if protocol is None:
             return
-        transport = connection.transport
+        transport = protocol.transport
         unsent = transport is not None and transport.get_write_buffer_size() > 0
         if self._upload is not None and not self._upload.done():
             unsent = self._upload.cancel()
-        if self.status and self._content.is_eof() and not unsent:
-            connection.release()
+        if protocol.leave() and not unsent:
+            self._transport.keep(self._connection)
             return
-        self._content.set_exception(aiohttp.ClientConnectionError("it was closed here"))
-        if unsent and connection.protocol is not None:
-            connection.protocol.abort()  # closed, it would send the rest before
-        connection.close()
-
-
-_Stream = aiohttp.StreamReader
-_DRAINS = all(hasattr(_Stream, name) for name in ("_buffer", "_size", "_cursor", "_http_chunk_splits", "_protocol"))
-"""Whether the library keeps what has come as it did when this was written."""
-
-
-def _drained(content: aiohttp.StreamReader) -> bytes:
-    """All that waits to be read. The library takes each chunk of HTTP by itself, in several calls, and each token is a
-    chunk."""
-    data = b"".join(content._buffer)  # whole chunks: nobody reads a part of one
-    content._buffer.clear()
-    content._size = 0
-    content._cursor += len(data)
-    ends = content._http_chunk_splits
-    while ends and ends[0] < content._cursor:
-        ends.popleft()
-    content._protocol.resume_reading()
-    return data
+        if unsent:
+            protocol.abort()  # closed, it would send the rest before
+        self._connection.close()
 
 
 async def _upload(protocol: ResponseHandler, body: bytes) -> None:

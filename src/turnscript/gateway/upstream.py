@@ -223,12 +223,12 @@ class Answer:
 
     def __init__(self, upstream: Upstream, ask: Completion) -> None:
         self.status = 0
-        self.headers: Mapping[str, str] = {}
         self._upstream = upstream
         self._ask = ask
         self._reader = upstream.backend.reader(ask)
         self._reader.reasons = ask.stream and upstream.reasons
         self._reply: Reply | None = None
+        self._replied: Reply | None = None
         self._ready: list[Piece] = []
         self._heard = self._begun = self._ended = False
         # The clock: what is late, when all must be over, how long a wait may last, since when there is one.
@@ -248,8 +248,8 @@ class Answer:
         self._allow(limit)
         begun = False
         try:
-            self._reply = await self._sent(call, limit)
-            self.status, self.headers = self._reply.status, self._reply.headers
+            reply = self._reply = self._replied = await self._sent(call, limit)
+            self.status = reply.status
             self._since = loop.time()
             self._limit = began + limit - self._since
             if self.status >= 300:
@@ -259,6 +259,11 @@ class Answer:
             if not begun:
                 self.leave()
         return self
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Those of the answer."""
+        return self._replied.headers if self._replied is not None else {}
 
     async def _sent(self, call: HttpCall, limit: float) -> Reply:
         """The answer, once its head is there. The clock ends the wait for it as `asyncio.timeout` would, which is one
@@ -321,6 +326,17 @@ class Answer:
         said = self._reader.stray
         return self._upstream.mask.body(said.encode()).decode() if said else ""
 
+    def _taken(self) -> bytes | None:
+        """What is there of the answer without waiting for it."""
+        if self._reply is None:
+            return b""
+        try:
+            return self._reply.taken()
+        except UpstreamError:
+            if self._late:
+                raise self._timeout(self._late) from None
+            raise
+
     async def read(self) -> bytes:
         """More bytes of the answer, as they are."""
         reply = self._reply
@@ -340,7 +356,9 @@ class Answer:
         reader = self._reader
         finished = reader.finished
         try:
-            data = await self.read()
+            data = self._taken()
+            if data is None:
+                data = await self.read()
             if data:
                 self._heard = True
                 self._upstream.heard += 1
