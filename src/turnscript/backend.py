@@ -239,6 +239,8 @@ class Backend(ABC):
 
     def sampling(self, ask: Completion) -> dict[str, Any]:
         """The settings that are said and that this server knows."""
+        if not ask.sampling:
+            return {}
         known = (*self.settings, *self.also) if self.also else self.settings
         return {key: ask.sampling[key] for key in known if ask.sampling.get(key) is not None}
 

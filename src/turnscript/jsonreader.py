@@ -31,15 +31,10 @@ _MOST_LEARNT = 4
 """How often a stream is looked at for what stays the same in its events, without finding that anything does."""
 
 
-def _plain_text(said: bytes) -> str:
-    """The text of a JSON string without escapes, from between its quotes; nothing where it may be another one."""
-    if _QUOTE in said or _ESCAPE in said:
-        return ""
-    try:
-        text = said.decode()
-    except UnicodeDecodeError:
-        return ""
-    return text if text.isprintable() and text[-1:] != _CUT else ""
+def _is_text(piece: Piece) -> bool:
+    """Whether a piece tells a text and nothing else."""
+    other = (piece.finish, piece.stop, piece.usage, piece.slot, piece.logprobs)
+    return other == (None,) * 5
 
 
 class JsonReader(ABC):
@@ -59,19 +54,20 @@ class JsonReader(ABC):
     member: ClassVar[bytes] = b""
     unless: ClassVar[bytes] = b""
 
-    def __init__(self) -> None:
-        self._around: tuple[bytes, bytes] | None = None  # what stands before and behind the text of such an event
-        self._learns = _MOST_LEARNT
-        self.reasons = False
-        self.finished = False
-        self.over = False
-        self._held = b""
-        self._whole: bytes | bytearray | None = None
-        self._sse: SseReader | None = None
-        self._started = False
-        self._cut = ""
-        self._halves = Halves()
-        self._error: UpstreamError | None = None
+    # How each begins: there is one for every answer, and most of this stays as it is.
+    reasons = False
+    finished = False
+    over = False
+    _around: tuple[bytes, bytes, bytes] | None = None
+    """What stands before and behind the text of such an event, and between two of them."""
+    _learns = _MOST_LEARNT
+    _held = b""
+    _whole: bytes | bytearray | None = None
+    _sse: SseReader | None = None
+    _started = False
+    _cut = ""
+    _halves: Halves | None = None
+    _error: UpstreamError | None = None
 
     @property
     def stray(self) -> str:
@@ -156,7 +152,7 @@ class JsonReader(ABC):
                 return
         lines = data.split(b"\n")
         single = len(lines) % 2 == 1 and not any(lines[1::2]) and _CR not in data  # each is one line
-        *events, held = lines[::2] if single else data.split(b"\n\n")
+        *events, held = lines[::2] if single else data.split(_BLANK)
         take = self._take
         for number, event in enumerate(events):
             if event[:5] == b"data:" and (single or (b"\n" not in event and b"\r" not in event)):
@@ -170,34 +166,43 @@ class JsonReader(ABC):
 
     def _alike(self, data: bytes, pieces: list[Piece]) -> bytes:
         """Read the events at the beginning that are the one before with other texts; returns what is left to read."""
-        events = data.split(_BLANK)
         if self._around is None:
-            first = events[0]
-            if len(events) == 1 or first[:5] != b"data:" or _LF in first or _CR in first:
+            end = data.find(_LF)
+            first = data[5:end]
+            if end < 0 or data[:5] != b"data:" or data[end : end + 2] != _BLANK or _CR in first:
                 return data
-            self._take(first[5:], pieces)
-            del events[0]
-            data = data[len(first) + 2 :]
+            self._take(first, pieces)
+            data = data[end + 2 :]
             if self._around is None:
                 return data
-        before, behind = self._around
-        rest = [events.pop()]  # it is not whole
-        while events and not (events[-1].startswith(before) and events[-1].endswith(behind)):
-            rest.append(events.pop())
-        if not events:
+        before, behind, between = self._around
+        if self._cut or self.over or not data.startswith(before):
             return data
-        begin, end = len(before), -len(behind)
-        texts = [event[begin:end] for event in events]
-        said = _plain_text(b"".join(texts))
-        # Where they are no such events after all, or one of the texts may be another one, each event is read by itself.
-        if not said or not said.isascii() or self._cut or self.over:
+        texts: list[bytes] = []
+        find, goes_on, step = data.find, data.startswith, len(between)
+        at = len(before)
+        end = find(_QUOTE, at)
+        while goes_on(between, end):
+            texts.append(data[at:end])
+            at = end + step
+            end = find(_QUOTE, at)
+        if goes_on(behind, end):
+            texts.append(data[at:end])
+            at = end + len(behind)
+        else:
+            at -= len(before)
+        # Where one of the texts may be another one than it looks, each event is read by itself.
+        try:
+            told = list(map(bytes.decode, texts))
+        except UnicodeDecodeError:
             return data
-        if not data.startswith(before + (behind + _BLANK + before).join(texts)):
+        said = "".join(told)
+        if not said.isprintable() or "\\" in said or _CUT in said:
             return data
-        self._learns = _MOST_LEARNT
-        pieces += [Piece(text.decode()) for text in texts if text]
-        rest.reverse()
-        return _BLANK.join(rest)
+        if said:
+            self._learns = _MOST_LEARNT
+            pieces += map(Piece, filter(None, told))
+        return data[at:]
 
     def _slowly(self, data: bytes, pieces: list[Piece]) -> None:
         self._held = b""
@@ -240,15 +245,16 @@ class JsonReader(ABC):
         """Keep what stands around the text of an event that tells nothing else, where it is sure what that is: without
         a backslash every quote begins or ends a string, so what follows the only such key is its value."""
         around = self._around
-        if around is not None and data.startswith(around[0][5:]) and data.endswith(around[1]):
+        if around is not None and data.startswith(around[0][5:]) and data.endswith(around[1][:-2]):
             return  # it is such an event, with a text that has escapes
         self._learns -= 1
         before, *behind = data.split(self.member)
-        if len(behind) != 1 or _ESCAPE in data or data.find(self.unless) >= 0 or piece != Piece(piece.text):
+        if len(behind) != 1 or _ESCAPE in data or data.find(self.unless) >= 0 or not _is_text(piece):
             return
         gap, text, rest = (*behind[0].split(b'"', 2), b"", b"")[:3]
         if gap.strip() == b":" and text == piece.text.encode():
-            self._around = b'data:%b%b%b"' % (before, self.member, gap), b'"' + rest
+            start, end = b"".join((b"data:", before, self.member, gap, b'"')), b"".join((b'"', rest, _BLANK))
+            self._around = start, end, end + start
 
     def _of_halves(self, data: bytes, error: Exception) -> Piece | None:
         """What an object says that no decoder takes. Half of a character is U+FFFD in it until the other half comes."""
@@ -256,12 +262,12 @@ class JsonReader(ABC):
             piece = self.take(self._joined(data.decode()).encode())
         except UNREADABLE:
             raise self._no_answer(data, str(error)) from None
-        if not self._halves.waiting:
+        if self._halves is None or not self._halves.waiting:
             return piece
         return Piece(_CUT) if piece is None else replace(piece, text=piece.text + _CUT)
 
     def _joined(self, text: str) -> str:
-        halves = self._halves
+        halves = self._halves = self._halves or Halves()
         if halves.waiting and self._cut:  # else it has been told as U+FFFD
             joined = halves.joined(text)
             if joined != text:

@@ -68,9 +68,8 @@ class Completions(Backend):
 
     def call(self, ask: Completion) -> HttpCall:
         """The request for a completion."""
-        for what in ("suffix", "state"):
-            if getattr(ask, what) is not None:
-                raise Unsupported(what, self.title)
+        if ask.suffix is not None or ask.state is not None:
+            raise Unsupported("suffix" if ask.suffix is not None else "state", self.title)
         members: dict[str, Any] = {
             "prompt": ask.prompt,
             "max_tokens": limit_of(ask),
@@ -213,7 +212,6 @@ class _Reader(JsonReader):
     unless = b'"delta"'
 
     def __init__(self, tokens: TokenReader | None) -> None:
-        super().__init__()
         self._tokens = tokens
 
     def take(self, data: bytes) -> Piece | None:

@@ -238,7 +238,6 @@ class _Reader(JsonReader):
     """
 
     def __init__(self, tokens: TokenReader | None) -> None:
-        super().__init__()
         self._tokens = tokens
         self._cached = 0
         self._counted = False
