@@ -218,15 +218,31 @@ class Pool:
         Where no server is healthy, one of them is tried nevertheless. `avoid`: those that have failed already. Raises
         UpstreamError if no other is left.
         """
+        left = self._left(avoid)
+        unknown = [member.learn() for member in left if member.unknown]
+        if unknown:
+            await asyncio.gather(*unknown)
+        return self._leased(session, left)
+
+    def known(self, session: str | None, avoid: Collection[Member]) -> Lease | None:
+        """What `lease` gives, where nothing has to be asked for first."""
+        left = self._left(avoid)
+        for member in left:
+            if member.unknown:
+                return None
+        return self._leased(session, left)
+
+    def _left(self, avoid: Collection[Member]) -> list[Member]:
+        """The servers that may be asked."""
         left = self._usable()
         if avoid:
             left = [member for member in left if member not in avoid]
             left = left or [member for member in self.members if member not in avoid]
         if not left:
             raise UpstreamError(f"all {len(self.members)} model servers failed", retryable=True)
-        unknown = [member.learn() for member in left if member.unknown]
-        if unknown:
-            await asyncio.gather(*unknown)
+        return left
+
+    def _leased(self, session: str | None, left: list[Member]) -> Lease:
         member = left[0] if len(left) == 1 else self._sticky(session, left) or min(left, key=_busyness)
         place = member.place_for(session)
         self._clock += 1
@@ -348,7 +364,8 @@ class Opened:
         tried: list[Member] = []
         first: UpstreamError | None = None
         while first is None or len(tried) < len(self._pool.members):
-            lease = self._lease = await self._pool.lease(self._session, tried)
+            pool, session = self._pool, self._session
+            lease = self._lease = pool.known(session, tried) or await pool.lease(session, tried)
             answer = self._answer = lease.upstream.open(lease.ask(self._ask))
             begun = False
             try:

@@ -5,7 +5,7 @@ are asked for: so a slow reader pauses the server, and nothing grows in between.
 backend's reader. All that came in one read is handed over in one list. Leaving an answer before its end closes the
 connection at once, and the server stops generating.
 
-One clock watches each answer. It does not run again for each piece: when it rings, it looks how long the answer has
+A clock watches each answer. It does not run again for each piece: when it rings, it looks how long the answer has
 been waiting, and only for the server; the time that the reader of the pieces takes is nobody's fault.
 """
 
@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from turnscript.backend import Backend, Completion, Facts, HttpCall, Piece
 from turnscript.errors import UpstreamError, UpstreamTimeout
+from turnscript.gateway.alarms import Alarms
 from turnscript.gateway.masking import Mask
 from turnscript.gateway.refusals import redirected, seconds_to_wait
 from turnscript.gateway.transport import (
@@ -89,15 +90,15 @@ class Upstream:
         """Whether it has said in a stream why that ended, as it does in each one that is whole then."""
         self._facts: Facts | None = None
         self._silent: list[bool] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._alarms: Alarms | None = None
 
     @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that it is used in. Python finds it by a call of the operating system."""
-        loop = self._loop
-        if loop is None or loop.is_closed():
-            loop = self._loop = asyncio.get_running_loop()
-        return loop
+    def alarms(self) -> Alarms:
+        """The clock of the event loop that it is used in, which Python finds by a call of the operating system."""
+        alarms = self._alarms
+        if alarms is None or alarms.loop.is_closed():
+            alarms = self._alarms = Alarms(asyncio.get_running_loop())
+        return alarms
 
     def open(self, ask: Completion) -> Answer:
         """Ask for a completion: `async with upstream.open(ask) as answer: async for pieces in answer: ...`"""
@@ -235,13 +236,14 @@ class Answer:
         self._late = ""
         self._end = self._limit = self._since = 0.0
         self._waiting = False
-        self._alarm: asyncio.TimerHandle | None = None
+        self._alarms: Alarms | None = None
         self._task: asyncio.Task[object] | None = None
 
     async def __aenter__(self) -> Self:
         upstream, limits = self._upstream, self._upstream.timeouts
         call = upstream.backend.call(self._ask)
-        self._loop = loop = upstream.loop
+        alarms = self._alarms = upstream.alarms
+        loop = self._loop = alarms.loop
         began = loop.time()
         self._end = began + limits.total
         limit = min(limits.first_byte, limits.total) if self._ask.stream else limits.total
@@ -413,9 +415,8 @@ class Answer:
     def leave(self) -> None:
         """Let go of the server, wherever its answer is."""
         self._ended = True
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        if self._alarms is not None:
+            self._alarms.drop(self)
         if self._reply is not None:
             self._reply.close()
             self._reply = None
@@ -425,16 +426,16 @@ class Answer:
     def _allow(self, seconds: float) -> None:
         """From now on, a wait may last so long."""
         self._limit, self._since = seconds, self._loop.time()
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm = self._loop.call_at(min(self._since + seconds, self._end), self._ring)
+        if self._alarms is not None:
+            self._alarms.set(self, min(self._since + seconds, self._end))
 
-    def _ring(self) -> None:
+    def ring(self) -> None:
         """Look whether the server is late; if not, look again when it may be."""
         now, limits = self._loop.time(), self._upstream.timeouts
         due = self._since + self._limit if self._waiting else now + self._limit
         if now < min(due, self._end):
-            self._alarm = self._loop.call_at(min(due, self._end), self._ring)
+            if self._alarms is not None:
+                self._alarms.set(self, min(due, self._end))
             return
         if now >= self._end:
             self._late = f"has not come to an end after {limits.total:g} s"
