@@ -106,6 +106,13 @@ class Facts(Struct, frozen=True, gc=False):
     template: str | None = None
 
 
+class State(Struct, frozen=True, gc=False):
+    """A state that a server has loaded, from which a model may begin instead of from nothing."""
+
+    id: str
+    name: str = ""
+
+
 class AnswerReader(Protocol):
     """Reads an answer, streamed or whole: bytes cut anywhere, as pieces. Raises UpstreamError for what is none.
 
@@ -136,10 +143,11 @@ class Backend(ABC):
     """The wire of one kind of server. Subclasses set the class attributes and write the methods.
 
     `default_path`: what a base URL without a path stands for (`/v1`). `fills`: whether it takes a `suffix`. `pins`:
-    whether it takes a `slot`. `names_stops`: whether it says which stop string it met. `grammars`: the notations that
-    it takes (`gbnf`, `kbnf`, `lark`), best first, and `owned` those of servers by whose they are. `scores`: the member
-    that asks for log probabilities, where it tells them. `generic`: a server that tells nothing of itself is taken for
-    one of this kind. `settings`: the sampling settings that all servers of this kind know.
+    whether it takes a `slot`. `begins`: whether it takes a `state`. `names_stops`: whether it says which stop string it
+    met. `grammars`: the notations that it takes (`gbnf`, `kbnf`, `lark`), best first, and `owned` those of servers by
+    whose they are. `scores`: the member that asks for log probabilities, where it tells them. `generic`: a server that
+    tells nothing of itself is taken for one of this kind. `settings`: the sampling settings that all servers of this
+    kind know.
 
     One deployment may differ from the others of its kind: `extra` are members for every request, in place of those that
     are made; `drop` are members that this server does not know; `also` are settings that it does.
@@ -150,6 +158,7 @@ class Backend(ABC):
     default_path: ClassVar[str] = ""
     fills: ClassVar[bool] = False
     pins: ClassVar[bool] = False
+    begins: ClassVar[bool] = False
     names_stops: ClassVar[bool] = False
     grammars: ClassVar[tuple[str, ...]] = ()
     owned: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -221,6 +230,14 @@ class Backend(ABC):
         context = at_least_one(model.max_model_len) or slot
         root = model.root if model.root != model.id else None
         return Facts(context=context, model=model.id, owner=model.owned_by, root=root)
+
+    def states_calls(self) -> Sequence[HttpCall]:
+        """The requests of which one is answered with the states that the server has, in the order to try them."""
+        return ()
+
+    def read_states(self, body: bytes) -> list[State] | None:
+        """The states that an answer to one of `states_calls` names; None where it is no such answer."""
+        return None
 
     def counts(self, facts: Facts) -> bool:
         """Whether a server that tells this of itself has a tokenizer to ask."""

@@ -5,6 +5,7 @@
 | prompt, max_tokens, stops, stream | `prompt`, `max_tokens`, `stop`, `stream` |
 | temperature, top_p, top_k, the two penalties | `sampler`, an object with a `type` |
 | logit_bias, grammar, state | `bias`, `bnf_schema`, `state`: the id of one that is loaded |
+| which states there are | `GET /api/models/info` |
 
 | wire | told |
 | --- | --- |
@@ -12,8 +13,11 @@
 | `finish_reason` | `finish` |
 | `usage`: `prompt`, `completion`, `total` | `usage`; a stream has none |
 
-Spec: crates/ai00-server/src/api/oai/completion.rs of the ai00_server project, read 2026-11-20. Quirks: without `stop` a
-text ends at its first blank line, so it is always sent, even empty. A stop that begins inside a near miss is not met
+Spec: crates/ai00-server/src/api/oai/completion.rs of the ai00_server project, read 2026-11-20, and its api/model.rs and
+ai00-core/src/run.rs for states. Quirks: for a state that it does not know it takes its default one, and says nothing;
+where its configuration gives no id, a state has another each time the server starts. A state may also be sent whole, or
+as the path of a file on the server's disk: neither is passed on. Without `stop` a text
+ends at its first blank line, so it is always sent, even empty. A stop that begins inside a near miss is not met
 (`\\n\\nUser:` in `\\n\\n\\nUser:`), and at the limit of a stream the last token is not sent. There is no seed. Its own
 defaults (`top_p` 0.5, penalties 0.3) stay where the client says nothing.
 """
@@ -21,17 +25,20 @@ defaults (`top_p` 0.5, penalties 0.3) stay where the client says nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from turnscript.backend import (
+    UNREADABLE,
     AnswerReader,
     Backend,
     Completion,
     HttpCall,
     Piece,
+    State,
     counted,
     given,
     limit_of,
@@ -50,6 +57,7 @@ class Ai00(Backend):
     name = "ai00"
     title = "ai00_server"
     default_path = "/api/oai/v1"
+    begins = True
     grammars = ("kbnf",)
     settings = ("temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty", "penalty_decay", "logit_bias")
 
@@ -84,6 +92,24 @@ class Ai00(Backend):
     def reader(self, ask: Completion) -> AnswerReader:
         """A reader for the answer."""
         return _Reader()
+
+    def states_calls(self) -> Sequence[HttpCall]:
+        """Its paths for completions stand with `/v1` and without."""
+        return (HttpCall("GET", "/../../models/info"), HttpCall("GET", "/../models/info"))
+
+    def read_states(self, body: bytes) -> list[State] | None:
+        """The states of the model that is loaded. One that is in the model's own file is called `internal`."""
+        try:
+            return _read_info(body).states
+        except UNREADABLE:
+            return None
+
+
+class _Info(Struct):
+    states: list[State]
+
+
+_read_info = msgspec.json.Decoder(_Info).decode
 
 
 def _greedy(sampling: dict[str, Any]) -> dict[str, Any]:

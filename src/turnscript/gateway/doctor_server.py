@@ -7,13 +7,14 @@ from urllib.parse import urlsplit
 from turnscript.backend import Facts
 from turnscript.detection import detect_told
 from turnscript.engine.plaintext import TextParser
-from turnscript.errors import UpstreamError
+from turnscript.errors import UnknownName, UpstreamError
 from turnscript.events import PartDelta
 from turnscript.faults import fault_of
 from turnscript.gateway.doctor_findings import LOG, Check, Findings
 from turnscript.gateway.doctor_probe import COUNTING, OTHER, Heard, Patient
 from turnscript.gateway.generation import LENGTH
 from turnscript.gateway.kinds import AUTO
+from turnscript.gateway.states import shown
 from turnscript.serving import ModelCard
 
 SAMPLE = 48
@@ -83,6 +84,7 @@ async def about(patient: Patient) -> Check:
     if facts.slots is not None:
         found.say(f"{facts.slots} {'slot' if facts.slots == 1 else 'slots'}")
     found.figures = {"model": facts.model, "context": patient.context, "slots": facts.slots, "build": facts.build}
+    await _states(patient, found)
     format_ = patient.format
     if format_ is None:
         found.fault(
@@ -102,6 +104,24 @@ async def about(patient: Patient) -> Check:
     elif facts.adds_bos and facts.bos_token:
         found.say(f"it puts {facts.bos_token!r} before each prompt")
     return found.check
+
+
+async def _states(patient: Patient, found: Findings) -> None:
+    """The states that it has, and whether the one is among them from which the model is to begin."""
+    upstream, wanted = patient.upstream, patient.served.model.state
+    states = await upstream.listed.states() if upstream.backend.begins else None
+    if states is not None:
+        found.figures["states"] = [shown(state) for state in states]
+    if states:
+        found.say(f"states to begin from: {', '.join(map(shown, states))}")
+    if wanted is None:
+        return
+    try:
+        id_ = await upstream.listed.id_of(wanted)
+    except UnknownName as error:
+        found.fault(str(error), "correct `state` in the configuration, or load that state in the model server")
+    else:
+        found.say(f"answers begin from {id_}")
 
 
 def _told_besides(facts: Facts, format_: str) -> str:

@@ -14,12 +14,12 @@ from turnscript.errors import InvalidInput, UnknownName
 from turnscript.format import Format
 from turnscript.gateway.config import Model
 from turnscript.gateway.invalidconfig import InvalidConfig, found_words, looks_secret
-from turnscript.gateway.kinds import UNFIT, fits_header
+from turnscript.gateway.kinds import AUTO, UNFIT, fits_header
 from turnscript.gateway.layers import FORMATS, MODELS, Layers, Place, dotted
 from turnscript.gateway.modelformat import Found, detected, named, prompted
 from turnscript.gateway.modelheaders import read_headers
 from turnscript.gateway.secret import Secret
-from turnscript.registry import named_formats
+from turnscript.registry import get_backend, named_formats
 from turnscript.tableio import read_formats
 from turnscript.tableio.prompts import SECTION
 from turnscript.tableio.writing import write_toml
@@ -75,6 +75,7 @@ def _read(reader: Reads, name: str, given: Any, own: Mapping[str, Format], chang
     model = Model(name=name, **({"backend": ()} | read))
     _check_tokens(reader, at, model)
     _check_local(reader, at, model)
+    _check_state(reader, at, model)
     found = _format(reader, at, model, own, changed)
     told = {"takes": found.format, "why": found.why, "guessed": found.guessed}
     model = replace(model, key=_key(reader, at, model), own=_known(own, changed), **told)
@@ -134,6 +135,12 @@ def _check_local(reader: Reads, at: Place, model: Model) -> None:
         if not address.is_web and _missing(address.path):
             message = f"there is no file or folder {address.target}"
             reader.wrong((*at, "backend"), message, expected="a path that exists")
+
+
+def _check_state(reader: Reads, at: Place, model: Model) -> None:
+    """Whether a backend has states is known where its kind is said."""
+    if model.state is not None and model.kind != AUTO and not get_backend(model.kind).begins:
+        reader.wrong((*at, "state"), f"the backend is of the kind {model.kind!r}, which has no states to begin from")
 
 
 def _missing(path: Path) -> bool:

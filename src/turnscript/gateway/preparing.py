@@ -25,7 +25,7 @@ from turnscript.errors import ContextOverflow, InvalidRequest, LossyConversion, 
 from turnscript.events import Event
 from turnscript.faults import room_said
 from turnscript.format import Format
-from turnscript.gateway import constraining, forcing, texts, thinking
+from turnscript.gateway import constraining, forcing, states, texts, thinking
 from turnscript.gateway.aside import Run, here
 from turnscript.gateway.blanks import Blanks
 from turnscript.gateway.callers import Caller
@@ -51,7 +51,10 @@ from turnscript.respelling import RESPELLED
 from turnscript.serving import Serving
 from turnscript.thoughts import restore_thoughts, sealed
 
-HANDLED = ("store", "previous_response_id", "background", "stream_options", "tool_choice", *HOSTED_MEMBERS)
+HANDLED = (
+    *("store", "previous_response_id", "background", "stream_options", "tool_choice", states.MEMBER),
+    *HOSTED_MEMBERS,
+)
 """Unnamed members that the gateway itself reads."""
 CAREFUL = 1.25
 """How much larger than estimated a prompt may really be: where even that fits, nobody needs to count."""
@@ -222,7 +225,7 @@ class Preparation(Struct, kw_only=True):
     async def conversation(self, request: Request) -> Prepared:
         """A request that is a conversation. Raises InvalidRequest with the place, ContextOverflow, LossyConversion."""
         served, policy = self.served, self.caller.policy
-        format_ = served.format
+        format_, state = served.format, await states.chosen(request, served)
         stays = self.run is here  # as most requests do: nothing has to be awaited for them
         made = self._offered(request) if stays else await self.run(partial(self._offered, request))
         offered, shape, session, losses = made
@@ -235,7 +238,7 @@ class Preparation(Struct, kw_only=True):
         prompt, text, lost = write() if stays else await self.run(write)
         losses += [*lost, *plan.losses]
         tokens, allowed = await self._fitted(request, text, losses)
-        ask = self._completion(request, text, allowed, prompt.stops, losses)
+        ask = replace(self._completion(request, text, allowed, prompt.stops, losses), state=state)
         held = await self.hold(partial(self._held, prompt, losses)) if constraining.wants(prompt.request) else None
         quiet = self._judge(losses, policy)
 
@@ -404,8 +407,8 @@ class Preparation(Struct, kw_only=True):
 
     async def text(self, request: Request) -> Prepared:
         """A request that is a text to go on from, or with a hole to fill. Raises InvalidRequest and ContextOverflow."""
-        losses = [*unread(request, handled=("suffix", "prompt", *texts.HANDLED)), *texts.best_of(request)]
-        choices = self._choices(request, losses)
+        losses = [*unread(request, texts.HANDLED), *texts.best_of(request)]
+        choices, state = self._choices(request, losses), await states.chosen(request, self.served)
         session = await self.run(partial(self._session, request))
         prompt, suffix = await self.run(partial(_prompt, request)), _string(request, "suffix")
         stops: Sequence[str] = ()
@@ -424,7 +427,7 @@ class Preparation(Struct, kw_only=True):
             request=request,
             served=self.served,
             caller=self.caller,
-            ask=replace(ask, prompt=prompt, suffix=suffix, stops=ends),
+            ask=replace(ask, prompt=prompt, suffix=suffix, stops=ends, state=state),
             new_parser=lambda: TextParser(ends),
             new_controls=lambda: Controls() if echo is None else Controls(outward=[texts.Echo(echo)]),
             choices=choices,

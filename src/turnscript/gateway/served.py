@@ -208,8 +208,12 @@ class Served:
         return Upstream(url, self._wire(backend), self._key, timeouts, headers=self._headers, told=self._told)
 
     def _wire(self, backend: Backend) -> Backend:
-        """The wire of its kind, as the settings say that this deployment has it."""
+        """The wire of its kind, as the settings say that this deployment has it. Raises InvalidInput for what it has
+        not."""
         model = self.model
+        if model.state is not None and not backend.begins:
+            message = f"the model {self.name!r} is to begin from a state, and its server is taken for {backend.title}"
+            raise InvalidInput(f'{message}, which has none: say `kind = "ai00"` if it has, or leave out `state`')
         return backend.configured(extra=model.extra, drop=model.drop, also=model.also)
 
     @property

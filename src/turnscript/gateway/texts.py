@@ -16,11 +16,12 @@ from turnscript.engine.fill import Fill
 from turnscript.errors import InvalidRequest, Unsupported
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.format import Format
+from turnscript.gateway.states import MEMBER
 from turnscript.jsontext import plain
 from turnscript.losses import Loss
 
 ECHO, BEST = "echo", "best_of"
-HANDLED = (ECHO, BEST)
+HANDLED = ("suffix", "prompt", MEMBER, ECHO, BEST)
 """Unnamed members that are read here."""
 
 

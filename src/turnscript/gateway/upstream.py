@@ -17,12 +17,14 @@ from types import TracebackType
 from typing import Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnscript.backend import Backend, Completion, Facts, HttpCall, Piece
 from turnscript.errors import UpstreamError, UpstreamTimeout
 from turnscript.gateway.alarms import Alarms
 from turnscript.gateway.masking import Mask
 from turnscript.gateway.refusals import redirected, seconds_to_wait
+from turnscript.gateway.states import Listed
 from turnscript.gateway.transport import (
     UNNAMED,
     HttpTransport,
@@ -88,6 +90,8 @@ class Upstream:
         """Whether it has not answered any small question so far, in whatever words."""
         self.reasons = False
         """Whether it has said in a stream why that ended, as it does in each one that is whole then."""
+        self.listed = Listed(self)
+        """The states that it has, from which an answer may begin."""
         self._facts: Facts | None = None
         self._silent: list[bool] = []
         self._alarms: Alarms | None = None
@@ -121,7 +125,7 @@ class Upstream:
 
     def forget(self) -> None:
         """Ask for the facts again: the server may be another one now."""
-        self._facts = None
+        self._facts, self.listed = None, Listed(self)
         self.reasons = False
 
     async def renew(self) -> bool:
@@ -141,10 +145,10 @@ class Upstream:
     async def _bodies(self) -> list[bytes | None]:
         """The answers to the questions for the facts. All but the first are for a tokenizer, if there is one."""
         first, *others = self.backend.facts_calls() or (None,)
-        bodies = [await self._told(first)] if first is not None else []
+        bodies = [await self.told(first)] if first is not None else []
         told = self._read([*bodies, *(None for _ in others)])
         asks = told != Facts() and self.backend.counts(told)
-        return bodies + [await self._told(call) if asks else None for call in others]
+        return bodies + [await self.told(call) if asks else None for call in others]
 
     def _read(self, bodies: Sequence[bytes | None]) -> Facts:
         return self.backend.read_facts([body or b"" for body in bodies]) if any(bodies) else Facts()
@@ -156,7 +160,7 @@ class Upstream:
         )  # a prompt is nothing to send where nobody answered a question without one
         counts = self.backend.counts(self.known) and not asked_in_vain
         call = self.backend.tokens_call(text, plain=plain) if counts else None
-        body = await self._told(call) if call is not None else None
+        body = await self.told(call) if call is not None else None
         return self.backend.read_tokens(body) if body is not None else None
 
     async def count(self, text: str) -> int | None:
@@ -199,7 +203,7 @@ class Upstream:
     ) -> None:
         await self.close()
 
-    async def _told(self, call: HttpCall) -> bytes | None:
+    async def told(self, call: HttpCall) -> bytes | None:
         """The body of the answer to a small question, None if there is none."""
         try:
             async with asyncio.timeout(_SHORT):
@@ -241,6 +245,8 @@ class Answer:
 
     async def __aenter__(self) -> Self:
         upstream, limits = self._upstream, self._upstream.timeouts
+        if self._ask.state is not None:
+            self._ask = replace(self._ask, state=await upstream.listed.id_of(self._ask.state))
         call = upstream.backend.call(self._ask)
         alarms = self._alarms = upstream.alarms
         loop = self._loop = alarms.loop
