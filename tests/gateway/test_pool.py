@@ -150,6 +150,18 @@ def test_a_request_beside_its_conversation_does_not_take_its_slot_away() -> None
         assert [1, 0, 1] == slots_of([main, beside, await pool.lease("a")])
 
 
+def test_a_slot_that_no_conversation_holds_is_taken_before_one_that_was_idle_for_longer() -> None:
+    @pooled(llama(3), backend=LLAMA)
+    async def _(pool: Pool, servers: list[Scripted]) -> None:
+        (await pool.lease("b")).release()
+        main, beside = await pool.lease("a"), await pool.lease("a")
+        for lease in (main, beside):
+            lease.release()
+        assert [1, 2] == slots_of([main, beside])
+        (await pool.lease("c")).release()
+        assert [0, 1, 2] == slots_of([await pool.lease(name) for name in "bac"])
+
+
 def test_slots_are_asked_for_once_and_a_server_that_does_not_say_has_none() -> None:
     @pooled(llama(2), said({}, status=404), backend=LLAMA)
     async def _(pool: Pool, servers: list[Scripted]) -> None:

@@ -2,7 +2,8 @@
 
 A server that keeps what it has read of a conversation goes on much faster with it, so a conversation stays where it
 was, on a server and in its place there (a slot). A recurrent model cannot go back to an earlier text, so a place that
-another conversation has taken meanwhile is lost: a new conversation takes the place that was idle for longest.
+another conversation has taken meanwhile is lost: a new conversation takes a place that holds none, else the one that
+was idle for longest.
 
 A server that fails is left out until it answers its health check again. Nothing is tried twice once the client has
 been given a part of an answer. A server that was started anew, with a longer context or another model, may be back
@@ -114,12 +115,13 @@ class Member:
         return session is not None and any(place.owner == session for place in self.places or ())
 
     def place_for(self, session: str | None) -> Place | None:
-        """The place of a conversation, or the one that was idle for longest; None if all are busy."""
+        """The place of a conversation, else one without any, else the one that was idle for longest; None if all are
+        busy."""
         if not self.places:
             return None
         idle = [place for place in self.places if not place.running]
         own = next((place for place in idle if session is not None and place.owner == session), None)
-        return own or min(idle, key=lambda place: place.used, default=None)
+        return own or min(idle, key=lambda place: (place.owner is not None, place.used), default=None)
 
 
 class Lease:
