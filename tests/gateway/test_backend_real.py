@@ -200,3 +200,19 @@ def test_a_model_file_is_served_as_it_is(tmp_path: Path) -> None:
         assert 5 == cut.value.completion.usage.completion_tokens
         served = gateway.service.models()[0]
         assert ("llamacpp", 512) == (served.pool.members[0].upstream.backend.name, served.context)
+
+
+def test_the_texts_of_a_session_go_on_in_its_slot(rwkv: str) -> None:
+    """A bare text does not tell which one it goes on from, but a session that is named does."""
+    cached: dict[str, list[int]] = {"one": [], "two": []}
+    with Running(Config.for_backend(rwkv, "rwkv-goose", kind="llamacpp")) as gateway:
+        for name in ("one", "two", "two", "one", "one", "two"):
+            prompt = f"The story of {name}. " * 20 + "And then. " * len(cached[name])
+            told = httpx2.post(
+                f"{gateway.url}/v1/completions",
+                json={"model": "m", "prompt": prompt, "max_tokens": 1},
+                headers={"x-session-id": name},
+                verify=NO_TLS,
+            )
+            cached[name].append(told.json()["usage"]["prompt_tokens_details"]["cached_tokens"])
+    assert all(0 == first and 300 < second < third for first, second, third in cached.values()), cached

@@ -409,7 +409,7 @@ class Preparation(Struct, kw_only=True):
         """A request that is a text to go on from, or with a hole to fill. Raises InvalidRequest and ContextOverflow."""
         losses = [*unread(request, texts.HANDLED), *texts.best_of(request)]
         choices, state = self._choices(request, losses), await states.chosen(request, self.served)
-        session = await self.run(partial(self._session, request))
+        session = await self.run(partial(self._session, request, bare=True))
         prompt, suffix = await self.run(partial(_prompt, request)), _string(request, "suffix")
         stops: Sequence[str] = ()
         if suffix == "" and not (self._backend.fills or self.served.format.document.files):
@@ -437,9 +437,9 @@ class Preparation(Struct, kw_only=True):
             quiet=quiet,
         )
 
-    def _session(self, request: Request) -> Session:
+    def _session(self, request: Request, *, bare: bool = False) -> Session:
         """Where a request belongs. What changes from one request to the next, and is not for a model, is out of it."""
-        return self.sessions.find(self.headers, request, self.caller.name)
+        return self.sessions.find(self.headers, request, self.caller.name, bare=bare)
 
     @property
     def _backend(self) -> Backend:

@@ -91,8 +91,9 @@ class Sessions:
         self._most = most
         self._answers: OrderedDict[tuple[str, str], str] = OrderedDict()
 
-    def find(self, headers: Mapping[str, str], request: Request, owner: str = "") -> Session:
-        """The session of a request of a client (`owner`: the name of its key). Header names are in small letters."""
+    def find(self, headers: Mapping[str, str], request: Request, owner: str = "", *, bare: bool = False) -> Session:
+        """The session of a request of a client (`owner`: the name of its key). Header names are in small letters.
+        `bare`: it is a text, which has no beginning that the next one of its conversation would repeat."""
         start, items, extra = History(owner), request.items, request.extra
         leading = 0
         while leading < len(items) and type(items[leading]) not in MODEL:
@@ -113,7 +114,7 @@ class Sessions:
             key = known or _short("name", owner, source.answer, name)
             # A thread of answers has one beginning, which later requests need not repeat.
             agent = next((headers[one] for one in AGENTS if one in headers), "")
-            thread = key if source.answer else _short("thread", key, agent, start.digest)
+            thread = key if source.answer else _short("thread", key, agent, b"" if bare else start.digest)
             return Session(key, thread, source.header or source.member, source.single)
         key = start.digest.hex()
         return Session(key, key)
