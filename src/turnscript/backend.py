@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from turnscript.conversation import Usage
-from turnscript.errors import UpstreamError
+from turnscript.errors import Unsupported, UpstreamError
 from turnscript.jsontext import Json
 from turnscript.listed import read_models
 from turnscript.logprobs import TokenLogprob, TokenReader
@@ -106,6 +106,9 @@ class Facts(Struct, frozen=True, gc=False):
     template: str | None = None
 
 
+SlotAction = Literal["save", "restore"]
+
+
 class State(Struct, frozen=True, gc=False):
     """A state that a server has loaded, from which a model may begin instead of from nothing."""
 
@@ -143,11 +146,11 @@ class Backend(ABC):
     """The wire of one kind of server. Subclasses set the class attributes and write the methods.
 
     `default_path`: what a base URL without a path stands for (`/v1`). `fills`: whether it takes a `suffix`. `pins`:
-    whether it takes a `slot`. `begins`: whether it takes a `state`. `names_stops`: whether it says which stop string it
-    met. `grammars`: the notations that it takes (`gbnf`, `kbnf`, `lark`), best first, and `owned` those of servers by
-    whose they are. `scores`: the member that asks for log probabilities, where it tells them. `generic`: a server that
-    tells nothing of itself is taken for one of this kind. `settings`: the sampling settings that all servers of this
-    kind know.
+    whether it takes a `slot`, `keeps`: whether it writes what a slot holds to a file. `begins`: whether it takes a
+    `state`. `names_stops`: whether it says which stop string it met. `grammars`: the notations that it takes (`gbnf`,
+    `kbnf`, `lark`), best first, and `owned` those of servers by whose they are. `scores`: the member that asks for log
+    probabilities, where it tells them. `generic`: a server that tells nothing of itself is taken for one of this kind.
+    `settings`: the sampling settings that all servers of this kind know.
 
     One deployment may differ from the others of its kind: `extra` are members for every request, in place of those that
     are made; `drop` are members that this server does not know; `also` are settings that it does.
@@ -158,6 +161,7 @@ class Backend(ABC):
     default_path: ClassVar[str] = ""
     fills: ClassVar[bool] = False
     pins: ClassVar[bool] = False
+    keeps: ClassVar[bool] = False
     begins: ClassVar[bool] = False
     names_stops: ClassVar[bool] = False
     grammars: ClassVar[tuple[str, ...]] = ()
@@ -230,6 +234,10 @@ class Backend(ABC):
         context = at_least_one(model.max_model_len) or slot
         root = model.root if model.root != model.id else None
         return Facts(context=context, model=model.id, owner=model.owned_by, root=root)
+
+    def slot_call(self, action: SlotAction, slot: int, file: str) -> HttpCall:
+        """The request to write what a slot holds to a file of that name, or to read it back. Raises Unsupported."""
+        raise Unsupported("files of slots", self.title)
 
     def states_calls(self) -> Sequence[HttpCall]:
         """The requests of which one is answered with the states that the server has, in the order to try them."""

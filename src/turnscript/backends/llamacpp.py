@@ -40,6 +40,7 @@ from turnscript.backend import (
     Facts,
     HttpCall,
     Piece,
+    SlotAction,
     at_least_one,
     counted,
     encode,
@@ -78,6 +79,7 @@ class LlamaCpp(Backend):
     name = "llamacpp"
     title = "llama.cpp server"
     pins = True
+    keeps = True
     names_stops = True
     grammars = ("gbnf",)
     scores = "n_probs"
@@ -152,6 +154,10 @@ class LlamaCpp(Backend):
             build=found.build_info,
             template=_own_template(found.chat_template),
         )
+
+    def slot_call(self, action: SlotAction, slot: int, file: str) -> HttpCall:
+        """In the folder that it was started with (`--slot-save-path`); 501 without one. It waits for a busy slot."""
+        return HttpCall("POST", f"/slots/{slot}?action={action}", encode({"filename": file}))
 
     def tokens_call(self, text: str, *, plain: bool = False) -> HttpCall:
         """The request for a text's tokens."""

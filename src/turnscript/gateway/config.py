@@ -237,6 +237,7 @@ class Model(Struct, frozen=True, kw_only=True):
     max_tokens: Annotated[int | None, Whole(1)] = None
     max_tokens_limit: Annotated[int | None, Whole(1)] = None
     slots: Annotated[int | None, Whole(1)] = None
+    saved_slots: Annotated[int, Whole(0, 10_000)] = 0
     state: Annotated[str | None, Text("the id or the name of a state")] = None
     visible: Annotated[tuple[str, ...], Texts("tokens")] = ()
     timeouts: Annotated[Timeouts, Section(Timeouts)] = Timeouts()

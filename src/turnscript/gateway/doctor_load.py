@@ -8,10 +8,11 @@ from secrets import token_hex
 
 from msgspec.structs import replace
 
-from turnscript.backend import Completion
+from turnscript.backend import Completion, SlotAction
 from turnscript.errors import UpstreamError, UpstreamTimeout
 from turnscript.gateway.doctor_findings import Check, Findings
 from turnscript.gateway.doctor_probe import Heard, Patient
+from turnscript.gateway.upstream import LONGEST_ERROR, whole
 
 _STORY = " The keeper of the lighthouse wrote down every ship that passed, its name, its flag and the hour."
 _CHARACTERS = 1600
@@ -23,6 +24,10 @@ _AT_ONCE = 1.0
 _TELLING = 0.5
 """Seconds that something must take before its time tells anything."""
 _FASTER = 0.5
+_KNOWN = 0.9
+_ALIKE = 0.7
+"""The share of a prompt that is known at least where a model can go back to what two conversations begin with."""
+_FILE = "turnscript-doctor"
 _CACHE = (
     "switch on the server's prefix cache (vLLM: `--enable-prefix-caching`; SGLang: leave out `--disable-radix-cache`; "
     "llama.cpp: leave out `--no-cache-prompt`)"
@@ -31,7 +36,11 @@ _CACHE = (
 
 def _pinned(patient: Patient, ask: Completion) -> Completion:
     """In one place of the server, if it has such."""
-    return replace(ask, slot=(patient.facts.slots or 1) - 1) if patient.upstream.backend.pins else ask
+    return replace(ask, slot=_slot_of(patient)) if patient.upstream.backend.pins else ask
+
+
+def _slot_of(patient: Patient) -> int:
+    return (patient.facts.slots or 1) - 1
 
 
 async def prefix(patient: Patient) -> Check:
@@ -40,6 +49,7 @@ async def prefix(patient: Patient) -> Check:
     length = min(_CHARACTERS, (patient.context or 2 * _CHARACTERS) // 2)
     text = (f"Diary {token_hex(8)}." + _STORY * (length // len(_STORY) + 1))[:length]
     turns: list[Heard] = []
+    prompt = text
     for more in ("", "", " And then?"):
         prompt = text + turns[0].text + more if more else text
         turns.append(await patient.hear(_pinned(patient, patient.ask(prompt, 4))))
@@ -64,13 +74,63 @@ async def prefix(patient: Patient) -> Check:
     else:
         found.warn("each turn of a conversation is read from its beginning", _CACHE)
     _slot(patient, turns[2], found)
+    if patient.upstream.backend.pins and cached[2] > 0:
+        await _return(patient, text, f"{prompt}{turns[2].text} Then?", found)
     return found.check
+
+
+async def _return(patient: Patient, text: str, prompt: str, found: Findings) -> None:
+    """Whether a conversation goes on that has lost its slot to another one, which begins as it does."""
+    keeps = patient.served.model.saved_slots > 0
+    if keeps and not await _filed(patient, "save", found):
+        return
+    await patient.hear(_pinned(patient, patient.ask(f"{text[: len(text) * 3 // 4]} Elsewhere:", 1)))
+    if keeps and not await _filed(patient, "restore", found):
+        return
+    usage = (await patient.hear(_pinned(patient, patient.ask(prompt, 1)))).usage
+    if usage is None:
+        return
+    found.figures["cached_after_another"] = usage.cached
+    if usage.cached >= _KNOWN * usage.input:
+        found.say("it is known again after another one was in its slot")
+    elif keeps:
+        found.warn(
+            "a slot that was saved is put back, and its conversation is read from its beginning nevertheless",
+            "use a version of llama.cpp that saves the checkpoints of a slot with it, and no `--ctx-checkpoints 0`",
+        )
+    elif usage.cached >= _ALIKE * usage.input:
+        found.say("another one in its slot costs it what they do not share")
+    else:
+        found.say(
+            f"another one in its slot costs it {usage.input - usage.cached} of {usage.input} tokens, because the model "
+            "cannot go back: with `--parallel 16` there are slots for more conversations, and `slots` of the model "
+            "says how many are answered at once; or set `saved_slots`"
+        )
+
+
+async def _filed(patient: Patient, action: SlotAction, found: Findings) -> bool:
+    """Have the slot of the checks saved or put back. Returns whether it was."""
+    upstream = patient.upstream
+    async with asyncio.timeout(upstream.timeouts.total):
+        reply = await upstream.transport.send(upstream.backend.slot_call(action, _slot_of(patient), _FILE))
+        try:
+            body = await whole(reply, LONGEST_ERROR)
+        finally:
+            reply.close()
+    if reply.status < 300:
+        return True
+    said = upstream.backend.read_error(reply.status, upstream.mask.body(body))
+    found.fault(
+        f"a slot is not {'saved' if action == 'save' else 'put back'}: {said}",
+        "start llama.cpp with `--slot-save-path FOLDER`, or leave out `saved_slots`",
+    )
+    return False
 
 
 def _slot(patient: Patient, heard: Heard, found: Findings) -> None:
     if not patient.upstream.backend.pins:
         return
-    asked = (patient.facts.slots or 1) - 1
+    asked = _slot_of(patient)
     if heard.slot == asked:
         found.say("a conversation keeps its slot")
     elif heard.slot is not None:

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
@@ -15,6 +16,8 @@ _MODULE = "xllamacpp"
 _MAGIC = b"GGUF"
 _SMALL = 64_000_000
 """Bytes. The work on one token of a model as small as this is not worth sharing between cores."""
+_CHECKPOINTS = 4
+"""Earlier states of a conversation that a slot holds; each makes its file larger by as much as the state itself."""
 _PING = 1  # seconds between signs of life in a stream; the server takes as long to notice that it is to stop
 
 
@@ -23,8 +26,8 @@ class Embedded:
 
     `context`: tokens for each conversation, `parallel`: how many there are at a time, `threads`: of the processor; if
     None, as many as it has cores, and one for a small model. `key`: what it wants to be asked with, because every user
-    of this machine can reach its port. Raises Unsupported if the library is not installed, InvalidInput for a file that
-    is no model.
+    of this machine can reach its port. `keeps`: whether it may write what a slot holds to a file, in a folder that goes
+    with it. Raises Unsupported if the library is not installed, InvalidInput for a file that is no model.
     """
 
     def __init__(
@@ -35,8 +38,10 @@ class Embedded:
         parallel: int = 2,
         threads: int | None = None,
         key: str | None = None,
+        keeps: bool = False,
     ) -> None:
         self.path = Path(path)
+        self._folder: TemporaryDirectory[str] | None = None
         library = _library()
         _check(self.path)
         params = library.CommonParams()
@@ -47,18 +52,28 @@ class Embedded:
         params.n_parallel = parallel
         params.cpuparams.n_threads = threads or self._threads()
         params.cache_ram_mib = 0  # it puts a kept state into a slot for who waits for it, under the answer made there
+        if keeps:
+            self._folder = TemporaryDirectory(prefix="turnscript-")
+            params.n_ctx_checkpoints = _CHECKPOINTS
+            params.slot_save_path = os.path.join(self._folder.name, "")  # the server puts names right behind it
         params.warmup = False
         params.sse_ping_interval = _PING
         params.verbosity = -1
         try:
             self._server: Any = library.Server(params)
         except (RuntimeError, ValueError, OSError) as error:
+            self.close()
             message = (
                 f"llama.cpp cannot load {self.path} with {parallel} times {context} tokens ({error}): the file is cut "
                 "off, of a kind that this llama.cpp does not know, or needs more memory than there is"
             )
             raise InvalidInput(message, expected="a model in GGUF") from None
         self.url: str = self._server.listening_address
+
+    @property
+    def folder(self) -> Path | None:
+        """Where it writes what its slots hold."""
+        return Path(self._folder.name) if self._folder is not None else None
 
     def _threads(self) -> int:
         return 1 if self.path.stat().st_size < _SMALL else os.cpu_count() or 1
@@ -69,6 +84,8 @@ class Embedded:
         Calling it again does nothing.
         """
         self._server = None
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def __enter__(self) -> Self:
         return self

@@ -113,6 +113,8 @@ class Metrics:
         self.backend_errors = self._counter("backend_errors", "Failures of backends", "model", "kind")
         self.grammars_refused = self._counter("grammars_refused", "Grammars that backends did not take", "model")
         self.backend_up = self._gauge("backend_up", "Whether a backend answers", "model", "url")
+        about = "States of conversations that backends wrote to files and put back, or failed to"
+        self.slot_files = self._counter("slot_files", about, "model", "url", "done")
         about = "Bytes of the requests that are here, with all that they name and all that their seals hold"
         self.held = self._gauge("request_bytes", about)
         about = "How many of these there may be"

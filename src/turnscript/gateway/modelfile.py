@@ -75,7 +75,7 @@ def _read(reader: Reads, name: str, given: Any, own: Mapping[str, Format], chang
     model = Model(name=name, **({"backend": ()} | read))
     _check_tokens(reader, at, model)
     _check_local(reader, at, model)
-    _check_state(reader, at, model)
+    _check_kind(reader, at, model)
     found = _format(reader, at, model, own, changed)
     told = {"takes": found.format, "why": found.why, "guessed": found.guessed}
     model = replace(model, key=_key(reader, at, model), own=_known(own, changed), **told)
@@ -137,10 +137,15 @@ def _check_local(reader: Reads, at: Place, model: Model) -> None:
             reader.wrong((*at, "backend"), message, expected="a path that exists")
 
 
-def _check_state(reader: Reads, at: Place, model: Model) -> None:
-    """Whether a backend has states is known where its kind is said."""
-    if model.state is not None and model.kind != AUTO and not get_backend(model.kind).begins:
-        reader.wrong((*at, "state"), f"the backend is of the kind {model.kind!r}, which has no states to begin from")
+def _check_kind(reader: Reads, at: Place, model: Model) -> None:
+    """What a backend can do is known where its kind is said."""
+    if model.kind == AUTO:
+        return
+    backend, is_one = get_backend(model.kind), f"the backend is of the kind {model.kind!r}"
+    if model.state is not None and not backend.begins:
+        reader.wrong((*at, "state"), f"{is_one}, which has no states to begin from")
+    if model.saved_slots and not backend.keeps:
+        reader.wrong((*at, "saved_slots"), f"{is_one}, which saves no slots")
 
 
 def _missing(path: Path) -> bool:

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from turnscript.backend import Completion
 from turnscript.errors import UpstreamError
+from turnscript.gateway.slotfiles import SlotFiles
 from turnscript.gateway.upstream import Answer, Upstream
 
 
@@ -45,11 +46,13 @@ class Place:
 
 
 class Member:
-    """A server of the pool. `max_running`: how many requests it is given at a time, never more than it has slots."""
+    """A server of the pool. `max_running`: how many requests it is given at a time, never more than it has slots.
+    `files`: those in which it keeps what was in a slot, if it is to."""
 
-    def __init__(self, upstream: Upstream, max_running: int | None = None) -> None:
+    def __init__(self, upstream: Upstream, max_running: int | None = None, files: SlotFiles | None = None) -> None:
         self.upstream = upstream
         self.max_running = max_running
+        self.files = files
         self.running = 0
         self.used = 0
         self.healthy = True
@@ -102,11 +105,15 @@ class Member:
         """It may be another server now: its conversations and what it said of itself are gone."""
         self.places = None
         self.upstream.forget()
+        if self.files is not None:
+            self.files.forget()
 
     async def renew(self) -> None:
         """Ask what it is; if that is another server than before, its conversations are gone."""
         if await self.upstream.renew():
             self.places = None
+            if self.files is not None:
+                self.files.forget()
         await self.upstream.facts()  # of one that was down nothing is known
         await self.learn()
 
@@ -127,9 +134,10 @@ class Member:
 class Lease:
     """A server for one request, and a place in it. `slot` is None where the server itself chooses."""
 
-    def __init__(self, pool: Pool, member: Member, place: Place | None) -> None:
+    def __init__(self, pool: Pool, member: Member, place: Place | None, before: str | None = None) -> None:
         self.member = member
         self.slot = place.number if place is not None else None
+        self._before = before  # whose conversation was there
         self._pool = pool
         self._place = place
         self._over = False
@@ -142,6 +150,12 @@ class Lease:
     def ask(self, ask: Completion) -> Completion:
         """The same request, in this place."""
         return ask if self.slot is None else replace(ask, slot=self.slot)
+
+    async def enter(self, session: str | None, ask: Completion) -> None:
+        """Have what the server kept of the conversation in its place."""
+        files, place = self.member.files, self._place
+        if files is not None and place is not None:
+            await files.enter(place, self._before, session, len(ask.prompt))
 
     def failed(self, error: UpstreamError) -> None:
         """The request failed: a server that fails again and again is left out for a while."""
@@ -250,10 +264,11 @@ class Pool:
         self._clock += 1
         member.running += 1
         member.used = self._clock
+        before = place.owner if place is not None else None
         if place is not None:
             place.take(session, self._clock, elsewhere=member.holds(session))
         self._remember(session, member)
-        return Lease(self, member, place)
+        return Lease(self, member, place, before)
 
     async def check(self) -> None:
         """Ask every server whether it is healthy."""
@@ -266,6 +281,8 @@ class Pool:
             checks.cancel()
             await asyncio.gather(checks, return_exceptions=True)
         for member in self.members:
+            if member.files is not None:
+                await member.files.close()
             await member.upstream.close()
 
     async def __aenter__(self) -> Self:
@@ -283,6 +300,8 @@ class Pool:
             return
         member.doubted = True
         member.failures += 1
+        if member.files is not None:
+            member.files.forget()
         if member.failures >= self._failures and member.healthy:
             member.healthy = False
             member.forget()
@@ -294,6 +313,8 @@ class Pool:
             self._clock += 1
             place.running -= 1
             place.used = self._clock
+            if member.files is not None:
+                member.files.left(member.place_for(None))
 
     def _usable(self) -> list[Member]:
         return [member for member in self.members if member.healthy] or self.members
@@ -371,6 +392,8 @@ class Opened:
             answer = self._answer = lease.upstream.open(lease.ask(self._ask))
             begun = False
             try:
+                if lease.member.files is not None:
+                    await lease.enter(self._session, self._ask)
                 await answer.__aenter__()
                 await answer.first()
                 begun = True

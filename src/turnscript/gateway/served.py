@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from secrets import token_urlsafe
 from time import monotonic
 
@@ -27,6 +27,7 @@ from turnscript.gateway.logs import say
 from turnscript.gateway.pool import Member, Pool
 from turnscript.gateway.recognizing import generic, taken_for
 from turnscript.gateway.replay import Replay
+from turnscript.gateway.slotfiles import SlotFiles
 from turnscript.gateway.upstream import Timeouts, Upstream
 from turnscript.registry import get_backend
 from turnscript.serving import ModelCard
@@ -157,7 +158,7 @@ class Served:
     async def _learn(self) -> None:
         self._attempts += 1
         if self._pool is None:
-            members = [Member(upstream, self._most_running) for upstream in await self._upstreams()]
+            members = [self._member(upstream) for upstream in await self._upstreams()]
             self._pool = Pool(members, renewed=self._heed)
             await self._pool.__aenter__()
             self.counts_tokens = self._pool.members[0].upstream.backend.tokens_call("") is not None
@@ -188,6 +189,15 @@ class Served:
             self._take(member, facts)
         self._fit_gate()
 
+    def slot_files(self) -> list[tuple[str, Mapping[str, int]]]:
+        """Its servers that keep what was in their slots, and how often each of them did what."""
+        members = self._pool.members if self._pool is not None else ()
+        return [(member.upstream.url, member.files.done) for member in members if member.files is not None]
+
+    def _member(self, upstream: Upstream) -> Member:
+        most = self.model.saved_slots
+        return Member(upstream, self._most_running, SlotFiles(upstream, most) if most else None)
+
     async def _upstreams(self) -> list[Upstream]:
         """Its servers. One that does not answer yet is taken for what the others are: they serve the same model."""
         asked = [self._upstream(address) for address in self.model.backend]
@@ -214,6 +224,9 @@ class Served:
         if model.state is not None and not backend.begins:
             message = f"the model {self.name!r} is to begin from a state, and its server is taken for {backend.title}"
             raise InvalidInput(f'{message}, which has none: say `kind = "ai00"` if it has, or leave out `state`')
+        if model.saved_slots and not backend.keeps:
+            message = f"the slots of {self.name!r} are to be saved, and its server is taken for {backend.title}"
+            raise InvalidInput(f"{message}, which saves none: leave out `saved_slots`")
         return backend.configured(extra=model.extra, drop=model.drop, also=model.also)
 
     @property
@@ -235,8 +248,8 @@ class Served:
             return upstream
         if str(address).startswith(EMBEDDED):
             slots = {"context": model.context or 4096, "parallel": model.slots or 2}
-            key = token_urlsafe()
-            engine = await asyncio.to_thread(lambda: Embedded(address.path, **slots, key=key))
+            key, keeps = token_urlsafe(), model.saved_slots > 0
+            engine = await asyncio.to_thread(lambda: Embedded(address.path, **slots, key=key, keeps=keeps))
             self._engines.append(engine)
             taken = await taken_for(engine.url, model.kind, key)
             wire, timeouts = self._wire(taken.backend), Timeouts(**asdict(model.timeouts))

@@ -249,10 +249,14 @@ class Service:
         self.metrics.holdable.put(self.room.most)
         self.metrics.waiting.clear()  # of models and servers that were taken away
         self.metrics.backend_up.clear()
+        self.metrics.slot_files.clear()
         for served in self._models.values():
             self.metrics.waiting.put(served.waiting, served.name)
             for url, up in served.servers():
                 self.metrics.backend_up.put(up, served.name, url)
+            for url, done in served.slot_files():
+                for what, count in done.items():
+                    self.metrics.slot_files.put(count, served.name, url, what)
         return self.metrics.text()
 
     def report(self, caller: Caller, request_id: str) -> bytes:
