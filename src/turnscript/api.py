@@ -325,21 +325,25 @@ class Api(ABC):
         self.read_options(members, request)
         return request
 
-    def read_options(self, members: Mapping[str, Any], request: Request) -> None:
+    def read_options(self, members: dict[str, Any], request: Request) -> None:
         """Settings from the members that the options table names; every other member goes to `request.extra`."""
-        by_key = self._by_key
+        by_key, extra, settings = self._by_key, request.extra, request.settings
         for key, value in members.items():
             option = by_key.get(key)
             if option is None:
-                request.extra[key] = value
-            elif value is None or value == NULL:
-                request.extra[key] = NULL
-            elif type(value) is not RawJson:  # with the body around it
-                setattr(request.settings, option.plain, value)
-                if key != option.plain:
-                    request.paths[option.plain] = f"$.{key}"
-            else:
-                option.read(request, value, f"$.{key}")
+                extra[key] = value
+            elif type(value) is RawJson:
+                if value == NULL:
+                    extra[key] = NULL
+                else:
+                    option.read(request, value, f"$.{key}")
+            elif value is None:
+                extra[key] = NULL
+            else:  # read with the body around it
+                plain = option.plain
+                setattr(settings, plain, value)
+                if key != plain:
+                    request.paths[plain] = f"$.{key}"
 
     def render_request(
         self, request: Request, *, profile: str = OFFICIAL, strict: bool = False, **flags: str

@@ -65,7 +65,8 @@ from turnscript.serving import Serving, unasked, unseen
 
 
 def _unasked(request: Request) -> InvalidRequest | None:
-    return unseen(request.items) if request.items else unasked("$.messages", "message")
+    items = request.items
+    return unseen(items) if items else unasked("$.messages", "message")
 
 
 class OpenAIChat(Api):
@@ -96,11 +97,11 @@ class OpenAIChat(Api):
         read_tools(members, request)
         _mark_open(request, members)
 
-    def read_options(self, members: Mapping[str, Any], request: Request) -> None:
+    def read_options(self, members: dict[str, Any], request: Request) -> None:
         """Deprecated members last: where their successor stands beside them, they stay unnamed."""
-        last = {key: members[key] for key in DEPRECATED if key in members}
-        if last:
-            members = {key: value for key, value in members.items() if key not in last} | last
+        for key in DEPRECATED:
+            if key in members:
+                members[key] = members.pop(key)
         super().read_options(members, request)
 
     def write(self, body: Body, rendering: Rendering) -> None:
@@ -155,7 +156,8 @@ class OpenAIChat(Api):
 
 def _mark_open(request: Request, members: Mapping[str, Any]) -> None:
     """Mark a last text that the model shall continue. Servers that offer this want one of two members for it."""
-    last = request.items[-1] if request.items else None
+    items = request.items
+    last = items[-1] if items else None
     if isinstance(last, Assistant):
         asked = members.get("continue_final_message") or last.extra.get("prefix")
         last.open = asked is not None and bytes(asked) == b"true"

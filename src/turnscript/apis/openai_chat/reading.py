@@ -77,17 +77,17 @@ def read_messages(value: Any, request: Request) -> None:
     items = request.items
     for index, message in enumerate(value):
         _READERS[type(message)](message, _PLACES[index], items)
-    _pair(request)
+    _pair(request, items)
 
 
 _PLACES = Indexed("$.messages")
 
 
-def _pair(request: Request) -> None:
+def _pair(request: Request, items: list[Item]) -> None:
     """Give results the names of their calls, and take off ids that were generated for another API."""
     names: dict[str, str] = {}
     odd = generated = False
-    for item in request.items:
+    for item in items:
         if type(item) is ToolCall:
             odd = odd or item.custom
             if item.id is not None:
@@ -100,7 +100,7 @@ def _pair(request: Request) -> None:
                 generated = generated or item.id.startswith("call_auto_")
                 item.name = names.get(item.id) if item.name is None else item.name
     if odd:
-        _correlate(request.items)
+        _correlate(items)
     if generated:
         drop_generated_ids(request)
 

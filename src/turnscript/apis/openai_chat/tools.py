@@ -44,6 +44,8 @@ def read_tools(members: dict[str, Any], request: Request) -> None:
     """Take `tools` and `functions` out of the members. An empty list says nothing and stays as it is."""
     for key, read, places in _LISTS:
         value = members.get(key)
+        if value is None:
+            continue
         if isinstance(value, Json):
             if bytes(value) == NULL_TEXT:
                 continue
@@ -56,7 +58,7 @@ def read_tools(members: dict[str, Any], request: Request) -> None:
             request.tools.extend([read(entry, places[index]) for index, entry in enumerate(value)])
             if key == _FUNCTIONS:
                 request.paths |= {_TOOLS[before + index]: places[index] for index in range(len(value))}
-        elif value is not None:
+        else:
             members[key] = Json(b"[]")
 
 
