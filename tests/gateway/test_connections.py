@@ -94,3 +94,18 @@ def test_what_stands_behind_a_body_is_no_header_of_its_request(stage: Stage, api
         assert told(stage, early)[0][:12] in (b"HTTP/1.1 400", b"HTTP/1.1 403")
         behind = told(stage, with_trailer, early, count=2)[1]
         assert behind[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 403"), "the next head on the connection is one"
+
+
+@EACH
+def test_who_waits_to_be_told_to_send_is_told_so_although_the_body_is_there(stage: Stage, api: Api) -> None:
+    stage.play(answer("Hello"))
+    request = post(api, body_of(api, stream=False), expect="100-continue")
+
+    async def run() -> tuple[bytes, bytes]:
+        async with connected(stage.url) as (reader, writer), asyncio.timeout(10):
+            writer.write(request)
+            return await reader.readuntil(b"\r\n\r\n"), await _answer(reader)
+
+    told_to_send, answered = asyncio.run(run())
+    assert b"HTTP/1.1 100 Continue\r\n\r\n" == told_to_send
+    assert b"Hello" in answered

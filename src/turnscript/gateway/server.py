@@ -16,7 +16,7 @@ import threading
 from asyncio.events import TimerHandle
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 import httptools
 import uvicorn
@@ -42,7 +42,10 @@ _LAST_WORDS = 0.3
 
 
 class Protocol(HttpToolsProtocol):
-    """A connection whose heads are bounded in size and in time, and which does not stay without a reason."""
+    """A connection whose heads are bounded in size and in time, and which does not stay without a reason.
+
+    What each request passes calls uvicorn's class by its name: `super()` takes as long as what it calls.
+    """
 
     head_timeout = 15.0
     _head_timer: TimerHandle | None = None
@@ -55,9 +58,12 @@ class Protocol(HttpToolsProtocol):
     _held = False
     _left: Callable[[], None] | None = None
     _answered: RequestResponseCycle | None = None  # `cycle` is the last one that came
+    _in_scope: dict[str, Any]  # what each scope has of it beside uvicorn's members
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._in_scope = {CUT: transport.abort, WATCH: self._watch, ARRIVED: self._arrived}
+        self._in_scope |= {ANSWER: self._answer, LOOP: self.loop}
         self._head_timer = self.loop.call_later(self.head_timeout, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -65,6 +71,7 @@ class Protocol(HttpToolsProtocol):
         self._stop_lingering()
         self._forget_untaken()
         self._unset_keepalive_if_required()
+        self._in_scope = {}  # they hold the connection
         super().connection_lost(exc)
         self._tell_answered()
         left, self._left = self._left, None
@@ -88,9 +95,16 @@ class Protocol(HttpToolsProtocol):
         self.flow.resume_reading()
         self._left = left
 
-    def _arrived(self) -> bool:
-        """Whether all of a request has come: that of the last one, and so of all before it."""
-        return not self.cycle.more_body
+    def _arrived(self) -> bytes | None:
+        """The body of the request that is answered now, once, where all of it has come. As the message that it is to
+        uvicorn, it would be waited for, and put into words."""
+        cycle = self._answered
+        if cycle is None or cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
+            return None
+        self.flow.resume_reading()
+        cycle.message_event.clear()
+        body, cycle.body = bytes(cycle.body), bytearray()
+        return body
 
     async def _answer(self, status: int, headers: RawHeaders, body: bytes) -> None:
         """Give the answer that is given now, whole. As the two messages that it is to uvicorn, it would cost a second
@@ -116,7 +130,7 @@ class Protocol(HttpToolsProtocol):
         cycle.on_response()
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        HttpToolsProtocol.data_received(self, data)
         while self._offer is not None:
             data = self._pass_over(data)
             super().data_received(data)
@@ -135,24 +149,22 @@ class Protocol(HttpToolsProtocol):
         return self._answered is None and self._linger is None and self.timeout_keep_alive_task is None
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
+        HttpToolsProtocol.on_message_begin(self)
         self._unset_keepalive_if_required()  # it may be of the same read: the rest of a body was before this
-        scope = cast(dict[str, Any], self.scope)  # uvicorn's type knows none of these
-        scope[CUT], scope[WATCH], scope[ARRIVED] = self.transport.abort, self._watch, self._arrived
-        scope[ANSWER], scope[LOOP] = self._answer, self.loop
+        self.scope.update(self._in_scope)  # type: ignore[typeddict-item]  # uvicorn's type knows none of these
         self._head_size = 0
         self._in_head = True
 
     def on_url(self, url: bytes) -> None:
         self._grow(len(url))
-        super().on_url(url)
+        HttpToolsProtocol.on_url(self, url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._head_size += len(name) + len(value)
         if self._head_size > _HEAD_LIMIT:
             self._grow(0)
         if self._in_head:  # behind a body, nobody on the way has seen what it says of keys, hosts and sessions
-            super().on_header(name, value)
+            HttpToolsProtocol.on_header(self, name, value)
 
     def on_headers_complete(self) -> None:
         self._disarm()
@@ -162,7 +174,7 @@ class Protocol(HttpToolsProtocol):
         self._held = offered and _announces_body(self.headers)
         if self._held:
             return
-        super().on_headers_complete()
+        HttpToolsProtocol.on_headers_complete(self)
         if not self.pipeline:
             self._answered = self.cycle
 
@@ -198,7 +210,7 @@ class Protocol(HttpToolsProtocol):
         self._left = None
         unread = self._answered is not None and self._answered.more_body
         self._answered = self.pipeline[-1][0] if self.pipeline else None
-        super().on_response_complete()
+        HttpToolsProtocol.on_response_complete(self)
         if unread and not self.transport.is_closing():
             self._linger = self.loop.call_later(_LINGER, self.transport.abort)
         if self.flow.write_paused or self.transport.is_closing():
@@ -232,7 +244,7 @@ class Protocol(HttpToolsProtocol):
         self._unfinished = -_READ  # what was read with the end of a message is not the head behind it
         if self._held:
             return
-        super().on_message_complete()
+        HttpToolsProtocol.on_message_complete(self)
         if self._linger is not None:
             self._stop_lingering()
             self._unset_keepalive_if_required()
@@ -315,6 +327,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 Application(service),
+                interface="asgi3",  # it would be looked for among coroutines
                 host=config.host,
                 port=config.port,
                 http=protocol,

@@ -120,7 +120,7 @@ class Visit:
         self._served: Served | None = None
         self._cut: Callable[[], None] = scope[CUT]
         self._watch: Callable[[Callable[[], None]], None] = scope[WATCH]
-        self._arrived: Callable[[], bool] = scope[ARRIVED]
+        self._arrived: Callable[[], bytes | None] = scope[ARRIVED]
         self._answer: Callable[[int, RawHeaders, bytes], Awaitable[None]] = scope[ANSWER]
         self._answered = False
         self._receive = receive
@@ -133,16 +133,22 @@ class Visit:
         """The whole body, which takes its share of the room, and has it until `forget`. Raises TooLarge, Overloaded,
         Timeout, Encoded, or ClientGone where there is nobody to tell."""
         self.share = share
-        length = self.headers.get("content-length", "")
-        if length.isdigit():
-            if int(length) > limit:
-                raise TooLarge(limit, int(length))
-            share.take(int(length))
-        if self._arrived():
-            body = await self._whole_body(limit, share)
-        else:
+        headers = self.headers
+        said = headers.get("content-length", "")
+        if said.isdigit():
+            length = int(said)
+            if length > limit:
+                raise TooLarge(limit, length)
+            share.take(length)
+        body = self._arrived()
+        if body is None:
             body = await self._arriving_body(limit, timeout, share)
-        self._check_encoding(body)
+        elif len(body) > limit:
+            raise TooLarge(limit)
+        else:
+            share.take(len(body))
+        if "content-encoding" in headers:
+            _check_encoding(headers["content-encoding"].strip(), body)
         return body
 
     async def _arriving_body(self, limit: int, timeout: float, share: Share) -> bytes:
@@ -151,12 +157,6 @@ class Visit:
                 return await self._whole_body(limit, share)
         except TimeoutError:
             raise SlowBody(f"the request's body did not arrive within {timeout:g} s") from None
-
-    def _check_encoding(self, body: bytes) -> None:
-        """Refuse what is not readable as it came. Some clients name an encoding and send plain JSON: that is read."""
-        encoding = self.headers.get("content-encoding", "").strip()
-        if encoding.lower() not in ("", "identity") and body and not _is_json_text(body):
-            raise Encoded(f"content-encoding {encoding!r} is not read here; send the body uncompressed")
 
     async def _whole_body(self, limit: int, share: Share) -> bytes:
         chunks: list[bytes] = []
@@ -176,8 +176,8 @@ class Visit:
                 return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def hold(self, served: Served) -> None:
-        """Keep a model from being closed, though it were taken away meanwhile."""
-        self._served = served
+        """Keep the model that is asked from being closed, though it were taken away meanwhile, until `release`."""
+        self._served, self.model = served, served.name
         served.users += 1
 
     def release(self) -> None:
@@ -307,6 +307,12 @@ class Visit:
     def age(self) -> float:
         """Seconds since the request came."""
         return monotonic() - self.began
+
+
+def _check_encoding(encoding: str, body: bytes) -> None:
+    """Refuse what is not readable as it came. Some clients name an encoding and send plain JSON: that is read."""
+    if encoding.lower() not in ("", "identity") and body and not _is_json_text(body):
+        raise Encoded(f"content-encoding {encoding!r} is not read here; send the body uncompressed")
 
 
 def _is_json_text(body: bytes) -> bool:
