@@ -62,17 +62,16 @@ class AnswerRequests:
         finally:
             visit.settle()
             visit.release()
-            await self._leave(visit)
+            if visit.outlet is not None:
+                await self._leave(visit, visit.outlet)
             service.visits.discard(visit)
             service.note_end(visit)
             service.aside.free(*visit.forget())
 
-    async def _leave(self, visit: Visit) -> None:
+    async def _leave(self, visit: Visit, outlet: Outlet) -> None:
         """Never leave a stream without an end: where nothing else has ended it, something unforeseen has."""
-        outlet, renderer = visit.outlet, visit.renderer
-        if outlet is None or renderer is None:
-            return
-        if outlet.begun and not outlet.over and visit.ended_by not in GONE:
+        renderer = visit.renderer
+        if renderer is not None and outlet.begun and not outlet.over and visit.ended_by not in GONE:
             await outlet.end(renderer.fail(TurnscriptError("the gateway has failed; its log says why")))
         self._service.heart.forget(outlet)
 
@@ -118,7 +117,8 @@ class AnswerRequests:
     # Whole.
 
     async def _whole(self, visit: Visit, prepared: Prepared) -> bytes:
-        generation = await self._generated(visit, prepared, _say_nothing)
+        generation = visit.generation = prepared.generation()
+        await self._generate(visit, prepared, generation, _say_nothing)
         return await self._service.finish(visit, prepared, generation)
 
     async def _apart(self, visit: Visit, prepared: Prepared) -> None:
@@ -170,7 +170,8 @@ class AnswerRequests:
 
         try:
             visit.begin_in(QUEUED)
-            generation = await self._generated(visit, prepared, tell)
+            generation = visit.generation = prepared.generation()
+            await self._generate(visit, prepared, generation, tell)
             await visit.begin()
             await self._service.finish(visit, prepared, generation)
             events = generation.last
@@ -216,14 +217,8 @@ class AnswerRequests:
 
     # All.
 
-    async def _generated(self, visit: Visit, prepared: Prepared, tell: Tell) -> Generation:
-        """The generation, run to its end. All but its last events are told."""
-        generation = visit.generation = prepared.generation()
-        await self._generate(visit, prepared, generation, tell)
-        return generation
-
     async def _generate(self, visit: Visit, prepared: Prepared, generation: Generation, tell: Tell) -> None:
-        """Run a generation, in its turn."""
+        """Run a generation, in its turn. All but its last events are told."""
         async with prepared.served.turn(prepared.caller.gate):
             visit.begin_in(SOON)
             await self._run(visit, prepared, generation, tell)
@@ -265,7 +260,8 @@ class CompactRequests(AnswerRequests):
         assert compacting is not None
         prepared = await self._prepared(visit, compacting.wish)
         self._supersede(visit, prepared)
-        generation = await self._generated(visit, prepared, _say_nothing)
+        generation = visit.generation = prepared.generation()
+        await self._generate(visit, prepared, generation, _say_nothing)
         response, asked = generation.response, prepared.request.items
         summed = [item for item in response.items if compacting.proof(item) is not None]
         response.items = [*(item for item in asked if isinstance(item, User)), *summed]

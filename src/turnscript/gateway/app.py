@@ -57,8 +57,8 @@ class Application:
         guarded = ServerErrorMiddleware(self._route, handler=self._bug)
         self._app = Pages(guarded, lambda: pages_told(service.config.server))
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._app(scope, receive, send)
+    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+        return self._app(scope, receive, send)
 
     def _route(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
         """A path without a name in it is found at once; the patterns are for the others. No coroutine of its own: each

@@ -29,11 +29,12 @@ class Pages:
         self._app = app
         self._origins = origins
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+        """No coroutine of its own where no page may ask: it would be passed through whenever an answer goes on."""
         origins = self._origins()
-        if not origins:
-            await self._app(scope, receive, send)
-            return
+        return self._tell(origins, scope, receive, send) if origins else self._app(scope, receive, send)
+
+    async def _tell(self, origins: Sequence[str], scope: Any, receive: Any, send: Any) -> None:
         headers = by_name(scope["headers"])
         origin = headers.get("origin")
         told: RawHeaders = [(b"vary", b"origin")]  # what is kept of an answer is not for the pages of all hosts

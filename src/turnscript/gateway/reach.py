@@ -51,7 +51,7 @@ def check_page(headers: Mapping[str, str], known: Sequence[str] = ()) -> None:
 def pages_told(server: Server) -> Sequence[str]:
     """Whose pages are told that they may ask. Where no key is needed, that is none that is not named: what everybody is
     answered, such as the names of the models, a browser on this machine would read for any page."""
-    if server.keys is not None or server.public:
+    if not server.origins or server.keys is not None or server.public:
         return server.origins
     return [origin for origin in server.origins if origin != ANY]
 
