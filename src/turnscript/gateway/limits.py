@@ -152,6 +152,8 @@ class Budget:
 
     def admit(self) -> None:
         """Count a request. Raises RateLimited where this minute's requests or tokens are used up."""
+        if self._requests is None and self._tokens is None:
+            return
         now = monotonic()
         for rate, what in ((self._requests, "requests"), (self._tokens, "tokens")):
             wait = rate.wait(now) if rate is not None else 0.0

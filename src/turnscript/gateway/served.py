@@ -39,6 +39,8 @@ _ASK_AGAIN = 5.0
 """Seconds until a server that has told nothing of itself is asked again."""
 _PATIENCE = 0.1
 """Seconds that a request waits for that."""
+_NOTHING = Facts()
+"""What a server has told that has told nothing."""
 
 
 class Served:
@@ -72,7 +74,7 @@ class Served:
         self._limits = limits
         for member in self._pool.members if self._pool is not None else ():
             member.max_running = self._most_running
-        self._fit_gate()
+        self.fit_gate()
 
     @property
     def _most_running(self) -> int | None:
@@ -80,7 +82,7 @@ class Served:
         said = (self._limits.backend_running, self.model.slots)
         return min((most for most in said if most is not None), default=None)
 
-    def _fit_gate(self) -> None:
+    def fit_gate(self) -> None:
         """Let in as many requests as the servers that are up do at once. What waits for a slot waits here: there, it
         may change the answer that is made in that slot."""
         self.gate.change(self._limits, self._pool.capacity if self._pool is not None else None)
@@ -118,13 +120,14 @@ class Served:
     @property
     def format(self) -> Format:
         """The format of its prompts. Raises InvalidInput if nothing has told it, UpstreamError if its servers would."""
-        if self.model.takes is None and self.wants_key:
+        takes = self.model.takes
+        if takes is None and self.wants_key:
             raise UpstreamError("the model server asks for a key (check the key that the gateway has for this server)")
-        if self.model.takes is None:
+        if takes is None:
             message = f"nothing tells which prompt format the model {self.name!r} takes"
             remedy = 'start the gateway with `--format NAME`, or say `format = "NAME"` in its configuration'
             raise InvalidInput(f"{message}: {remedy}")
-        return self.model.takes
+        return takes
 
     @property
     def special_tokens(self) -> list[str]:
@@ -134,6 +137,16 @@ class Served:
             self._tags = format_, format_.special_tokens
         return self._tags[1]
 
+    @property
+    def known(self) -> bool:
+        """Whether all is known of its servers that anybody waits for, as it is for most requests."""
+        model = self.model
+        return self._pool is not None and model.takes is not None and (model.context is not None or not self._is_mute())
+
+    def _is_mute(self) -> bool:
+        """Whether its servers have told nothing of themselves, and are to be asked again."""
+        return self._facts == _NOTHING and monotonic() >= self._ask_again
+
     async def ready(self) -> Served:
         """The same, once what is needed is known of the servers. Raises UpstreamError where none answers yet.
 
@@ -141,10 +154,10 @@ class Served:
         """
         if self._pool is None or self.model.takes is None:
             await asyncio.shield(self._learned())
-        elif self._facts == Facts() and self.model.context is None and monotonic() >= self._ask_again:
+        elif not self.known:
             self._ask_again = monotonic() + _ASK_AGAIN
             await asyncio.wait((self._learned(),), timeout=_PATIENCE)
-        self._fit_gate()
+        self.fit_gate()
         return self
 
     def _learned(self) -> asyncio.Task[None]:
@@ -187,7 +200,7 @@ class Served:
         facts = member.upstream.known
         if self._teller is member.upstream and facts not in (Facts(), self._facts):
             self._take(member, facts)
-        self._fit_gate()
+        self.fit_gate()
 
     def slot_files(self) -> list[tuple[str, Mapping[str, int]]]:
         """Its servers that keep what was in their slots, and how often each of them did what."""
@@ -293,7 +306,7 @@ class Served:
 
     def estimate(self, text: str) -> int:
         """About how many tokens a text has."""
-        return max(1, round(len(text) / self._characters)) if text else 0
+        return round(len(text) / self._characters) or 1 if text else 0
 
     def learn_ratio(self, characters: int, tokens: int) -> None:
         """A server has counted: later estimates are better."""

@@ -20,7 +20,6 @@ from turnscript.gateway.config import Config
 from turnscript.gateway.database import Bounds, Database
 from turnscript.gateway.forcing import check_answer
 from turnscript.gateway.generation import Generation, Outcome
-from turnscript.gateway.headers import Told
 from turnscript.gateway.ids import random_hex
 from turnscript.gateway.keeping import Keeping
 from turnscript.gateway.logs import say, set_up
@@ -38,7 +37,7 @@ from turnscript.gateway.sessions import Prefixes, Sessions
 from turnscript.gateway.signing import former_keys, signing_key
 from turnscript.gateway.store import SCHEMA as STORE
 from turnscript.gateway.store import Store
-from turnscript.gateway.unpacking import held
+from turnscript.gateway.unpacking import held, may_hold
 from turnscript.gateway.visit import GONE, Visit
 from turnscript.serving import ModelCard, Serving
 
@@ -208,20 +207,16 @@ class Service:
 
     def served_for(self, name: str | None) -> Served:
         """The model that a client means. Raises UnknownName."""
-        return self._models[self.config.model_for(name).name]
+        named = self._models.get(name or "")  # as most requests name it
+        return self._models[self.config.model_for(name).name] if named is None else named
 
-    async def _ready(self, visit: Visit, name: str | None) -> Served:
-        """The same for a visit, ready to be asked; it is not closed before `visit.release()`.
-
-        Raises UnknownName, and UpstreamError where no server of it can be asked.
+    async def _ready(self, visit: Visit, served: Served) -> None:
+        """Wait until a model can be asked. Raises UpstreamError where no server of it can be.
 
         A damaged file is no fault of the client, who is not told where on this machine it is either.
         """
-        served = self.served_for(name)
-        visit.hold(served)
-        visit.model = served.name
         try:
-            return await served.ready()
+            await served.ready()
         except UpstreamError as error:
             where = ", ".join(str(address) for address in served.model.backend)
             self.note_failure(visit.request_id, served.name, error, where)
@@ -292,14 +287,21 @@ class Service:
         _check(serving, request, asks=fits)
         if wish is not None:
             wish(request)
-        served = await self._ready(visit, request.settings.model)
+        settings = request.settings
+        served = visit.hold(self.served_for(settings.model))
+        if served.known:
+            served.fit_gate()
+        else:
+            await self._ready(visit, served)
         visit.watch()  # not before: others wait for the same model to be ready
-        request.settings.model = request.settings.model or served.name  # an answer says who gave it
+        if not settings.model:
+            settings.model = served.name  # an answer says who gave it
         leaned = Leaned(size=len(body))
         if serving.stored is not None:
             self.apart.check_over(caller.name, serving.stored.previous(request))
             leaned = await self.keeping.complete(serving.stored, request, caller.name, share, most)
-        leaned = await self._unpacked(request, serving, leaned)
+        if leaned.size >= LARGE or may_hold(request):  # what is large is looked through elsewhere
+            leaned = await self._unpacked(request, serving, leaned)
         share.take(leaned.size)
         preparation = Preparation(
             served=served,
@@ -317,7 +319,7 @@ class Service:
         prepared = await (preparation.text(request) if serving.bare else preparation.conversation(request))
         prepared.leaned, prepared.body = leaned, body
         prepared.call_ids = serving.call_ids is None or serving.call_ids(request)
-        prepared.streams = bool(request.settings.stream)
+        prepared.streams = bool(settings.stream)
         if serving.stored is not None:
             prepared.keep = serving.stored.asks(request)
             prepared.detached = serving.stored.detached(request) and fits
@@ -343,12 +345,12 @@ class Service:
 
     def _measure(self, visit: Visit, prepared: Prepared, fits: bool) -> None:
         """How much of the prompt was there before, for the headers."""
-        prepared.told = Told(report=PATH + visit.request_id)
+        told, text = prepared.told, prepared.ask.prompt
+        told.report = PATH + visit.request_id
         prepared.note_losses()
-        text = prepared.ask.prompt
         if prepared.prompt is not None and isinstance(text, str) and fits:
             prefix = self.prefixes.measure(prepared.session.thread, text)
-            prepared.told.reused, prepared.told.total = prefix.reused, prefix.total
+            told.reused, told.total = prefix.reused, prefix.total
 
     async def tokens(self, prepared: Prepared) -> tuple[int, bool]:
         """How many tokens a prompt has, and whether that is exact."""
@@ -483,10 +485,11 @@ class Service:
 
 def _check(serving: Serving, request: Request, *, asks: bool) -> None:
     """Raises what an API has against a request: one that `asks` must ask something."""
-    for check in (serving.refusal, serving.unasked if asks else None):
-        refused = None if check is None else check(request)
-        if refused is not None:
-            raise refused
+    refused = None if serving.refusal is None else serving.refusal(request)
+    if refused is None and asks and serving.unasked is not None:
+        refused = serving.unasked(request)
+    if refused is not None:
+        raise refused
 
 
 def _say_waiting(served: Served) -> None:

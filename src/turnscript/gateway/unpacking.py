@@ -10,12 +10,15 @@ from turnscript.signatures import unpacked_size
 from turnscript.thoughts import proofs
 
 
+def may_hold(request: Request) -> bool:
+    """Whether a request has anything that may have a seal, which most have not."""
+    kinds = set(map(type, request.conversation.items))
+    return Thinking in kinds or Opaque in kinds
+
+
 def held(request: Request, compacting: Compacting | None, most: int) -> int:
     """How many bytes the seals of a request unpack to, on thoughts and summaries. Of more than `most`, as many as it
     takes to know that."""
-    kinds = set(map(type, request.items))
-    if Thinking not in kinds and Opaque not in kinds:  # which alone have seals
-        return 0
     size = 0
     for seal in _seals(request, compacting):
         size += unpacked_size(seal, most - size)

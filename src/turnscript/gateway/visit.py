@@ -175,10 +175,11 @@ class Visit:
             if not message.get("more_body"):
                 return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
-    def hold(self, served: Served) -> None:
+    def hold(self, served: Served) -> Served:
         """Keep the model that is asked from being closed, though it were taken away meanwhile, until `release`."""
         self._served, self.model = served, served.name
         served.users += 1
+        return served
 
     def release(self) -> None:
         """The request needs its model no more."""
