@@ -15,6 +15,7 @@ from turnscript.conversation import text_content
 from turnscript.engine.prompt import Prompt
 from turnscript.format import Format
 from turnscript.gateway.database import Bounds, Database
+from turnscript.gateway.meaning import Beginning, beginning_of
 from turnscript.gateway.memory import SCHEMA, Memory, Recalled
 
 WEATHER = {"name": "get_weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}
@@ -318,3 +319,26 @@ def test_turns_are_known_after_a_restart_and_the_prompt_is_the_same(tmp_path: Pa
     path = tmp_path / "memory.db"
     before = asyncio.run(session(path, first))
     assert asyncio.run(session(path, second)).startswith(before)
+
+
+@pytest.mark.parametrize("size", range(6))
+def test_a_turn_is_found_whether_or_not_it_was_known_how_its_conversation_begins(size: int) -> None:
+    texts: list[list[ts.Part]] = [[ts.Text(text=word)] for word in ("Be brief.", "Hi", "one", "Go on.", "two")]
+    kinds: list[type[ts.System | ts.User | ts.Assistant]]
+    kinds = [ts.System, ts.User, ts.Assistant, ts.User, ts.Assistant]
+    items: list[ts.Item] = [kind(content=text) for kind, text in zip(kinds, texts, strict=True)]
+    if size == len(items):
+        items[-1].open = True
+
+    def request(count: int) -> ts.Request:
+        return ts.Request(conversation=ts.Conversation(items=items[:count]))
+
+    async def run(beginning: Beginning | None) -> Recalled:
+        memory, format_ = Memory(), ts.get_format("batuta-chatml")
+        recalled = await memory.recall("scope", request(2))
+        assert memory.remember(recalled, ts.Response(items=items[2:3], raw="one"), format_.prompt(request(2)))
+        return await memory.recall("scope", request(size), beginning=beginning)
+
+    bare, told = asyncio.run(run(None)), asyncio.run(run(beginning_of(items[:size])))
+    assert (int(size > 2), bare.reused, bare.before) == (told.reused, told.reused, told.before)
+    assert min(size, 2) == beginning_of(items[:size]).length

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.conversation import (
@@ -34,7 +35,7 @@ from turnscript.engine.recent import MB, recent
 from turnscript.gateway.mending import Mend, read
 from turnscript.pairing import is_generated
 
-MODEL = (Assistant, Thinking, ToolCall)
+MODEL = frozenset({Assistant, Thinking, ToolCall})
 """What a model writes."""
 SIZE = 16
 _FREE = "input"  # free text stands in an object under this name where an API wants an object
@@ -47,8 +48,10 @@ def digest(*parts: object) -> bytes:
     return blake2b(_encode(parts), digest_size=SIZE).digest()
 
 
-_begun = lru_cache(maxsize=1024)(digest)
-"""Of who speaks with which model: few things, which each request begins with."""
+@lru_cache(maxsize=1024)
+def _begun(*start: str) -> blake2b:
+    """A hash that has begun with who speaks with which model: few things, which each request begins with."""
+    return blake2b(digest(*start), digest_size=SIZE)
 
 
 def turns(items: Sequence[Item]) -> Iterator[tuple[int, int]]:
@@ -165,6 +168,21 @@ _SHORT = 2048
 _cached = lru_cache(maxsize=4096)(_arguments)
 
 
+class Beginning(Struct, frozen=True, gc=False):
+    """What is said before the model first speaks: how many items that are, and what they say."""
+
+    length: int
+    said: bytes
+
+
+def beginning_of(items: Sequence[Item]) -> Beginning:
+    """How a conversation begins."""
+    length = 0
+    while length < len(items) and type(items[length]) not in MODEL:
+        length += 1
+    return Beginning(length, b"".join([_encode(_said(item)) for item in items[:length]]))
+
+
 class History:
     """The digest of a conversation as it grows: what was said, and nothing of how.
 
@@ -173,8 +191,12 @@ class History:
     """
 
     def __init__(self, *start: str) -> None:
-        self._hash = blake2b(_begun(*start), digest_size=SIZE)
+        self._hash = _begun(*start).copy()
         self._names: list[str | None] = []
+
+    def begin(self, beginning: Beginning) -> None:
+        """The items that a conversation begins with: as `add`, for who has their bytes at hand."""
+        self._hash.update(beginning.said)
 
     def add(self, items: Sequence[Item]) -> None:
         """Items that no model wrote, or one whole turn of the model."""
@@ -196,8 +218,8 @@ def _said(item: Item) -> tuple[object, ...]:
     item that nothing refers to."""
     more: tuple[object, object]
     if type(item) is User or type(item) is System:
-        parts = [_part(part) for part in item.content]
-        return item.kind, parts, (item.role if type(item) is System else "", _bytes(item.name) if item.name else b"")
+        role, name = item.role if type(item) is System else "", item.name
+        return item.kind, list(map(_part, item.content)), (role, _bytes(name) if name else b"")
     if type(item) is ToolResult:
         more = _bytes(item.id or ""), item.is_error
     elif type(item) is ToolsChange:

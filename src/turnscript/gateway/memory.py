@@ -25,7 +25,17 @@ from turnscript.engine.prompt import Prompt
 from turnscript.engine.replay import Generated, Replays
 from turnscript.gateway.aside import Run, here
 from turnscript.gateway.database import Database, Schema, StorageUnavailable
-from turnscript.gateway.meaning import MODEL, History, digest, meanings, thoughts, turns, unlabelled
+from turnscript.gateway.meaning import (
+    MODEL,
+    Beginning,
+    History,
+    beginning_of,
+    digest,
+    meanings,
+    thoughts,
+    turns,
+    unlabelled,
+)
 from turnscript.gateway.mending import Mend, Mends
 
 MB = 1024 * 1024
@@ -35,7 +45,6 @@ _AT_ONCE = 400  # names in one query
 _AT_A_TIME = 2000  # turns that are looked for: a millisecond or two
 _MOST_NAMES = 64  # of one turn in memory
 
-_OF_MODEL = frozenset(MODEL)
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -116,9 +125,15 @@ class Memory:
         self._held = _Held(held, ttl)
         self.counts: Counter[str] = Counter()
 
-    async def recall(self, scope: str, request: Request, run: Run = here) -> Recalled:
-        """The turns of a request that came back unchanged. Never fails: what cannot be looked up is not known."""
-        read = _read(scope, request) if run is here else await run(partial(_read, scope, request))
+    async def recall(
+        self, scope: str, request: Request, run: Run = here, beginning: Beginning | None = None
+    ) -> Recalled:
+        """The turns of a request that came back unchanged. Never fails: what cannot be looked up is not known.
+        `beginning`: that of its conversation, if it is at hand."""
+        if run is here:
+            read = _read(scope, request, beginning)
+        else:
+            read = await run(partial(_read, scope, request, beginning))
         echoes, history, begun, mended = read
         if not echoes:
             return Recalled(scope=scope, before=history.digest, begun=begun, mends=mended)
@@ -260,14 +275,19 @@ class _Held:
                 del self._names[name]
 
 
-def _read(scope: str, request: Request) -> tuple[list[Echo], History, Sequence[Item], Mends]:
+def _read(
+    scope: str, request: Request, beginning: Beginning | None
+) -> tuple[list[Echo], History, Sequence[Item], Mends]:
     """The turns of a conversation, what was said up to its answer, and the text that the answer goes on from; last what
     clients mend in the calls of its tools."""
     history, mended = History(scope), Mends(request)
-    if _OF_MODEL.isdisjoint(map(type, request.items)):
-        history.add(request.items)
+    items: Sequence[Item] = request.items
+    beginning = beginning or beginning_of(items)
+    history.begin(beginning)
+    at = beginning.length
+    if at == len(items):
         return [], history, (), mended
-    items, at = unlabelled(request.items), 0
+    items = unlabelled(items)
     echoes: list[Echo] = []
     for start, end in turns(items):
         history.add(items[at:start])

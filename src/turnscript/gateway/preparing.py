@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
+from operator import is_
 from time import time
 from typing import get_args
 
@@ -38,6 +39,7 @@ from turnscript.gateway.efforts import settled
 from turnscript.gateway.generation import Controls, Generation, Parser, Stage
 from turnscript.gateway.headers import POLICY, Told
 from turnscript.gateway.hygiene import clean, unread
+from turnscript.gateway.meaning import Beginning, beginning_of
 from turnscript.gateway.memory import Memory, Recalled
 from turnscript.gateway.offers import HOSTED_MEMBERS, Offer, Offering, offer
 from turnscript.gateway.scoring import Scoring
@@ -228,15 +230,18 @@ class Preparation(Struct, kw_only=True):
         format_, state = served.format, await states.chosen(request, served)
         stays = self.run is here  # as most requests do: nothing has to be awaited for them
         made = self._offered(request) if stays else await self.run(partial(self._offered, request))
-        offered, shape, session, losses = made
+        offered, shape, session, beginning, losses = made
         choices = self._choices(request, losses)
         plan = self._thinking(offered.request, format_)
-        own = (self.caller.name, served.name, format_.name, served.model.variant, served.model.first_token)
-        scope = "\0".join([part or "" for part in own])
-        recalled = await self.memory.recall(scope, offered.request, self.run)
-        write = partial(self._written, offered, plan.opens, recalled)
-        prompt, text, lost = write() if stays else await self.run(write)
-        losses += [*lost, *plan.losses]
+        model = served.model
+        scope = f"{self.caller.name}\0{model.name}\0{format_.name}\0{model.variant or ''}\0{model.first_token or ''}"
+        recalled = await self.memory.recall(scope, offered.request, self.run, beginning)
+        if stays:
+            prompt, text, lost = self._written(offered, plan.opens, recalled)
+        else:
+            prompt, text, lost = await self.run(partial(self._written, offered, plan.opens, recalled))
+        losses += lost
+        losses += plan.losses
         tokens, allowed = await self._fitted(request, text, losses)
         ask = replace(self._completion(request, text, allowed, prompt.stops, losses), state=state)
         held = await self.hold(partial(self._held, prompt, losses)) if constraining.wants(prompt.request) else None
@@ -278,8 +283,9 @@ class Preparation(Struct, kw_only=True):
             quiet=quiet,
         )
 
-    def _offered(self, request: Request) -> tuple[Offer, ResponseFormat | None, Session, list[Loss]]:
-        """The conversation without what is not for a model, and with the tools as it gets them."""
+    def _offered(self, request: Request) -> tuple[Offer, ResponseFormat | None, Session, Beginning | None, list[Loss]]:
+        """The conversation without what is not for a model, and with the tools as it gets them; and how it begins, if
+        that is as it was before there were tools."""
         losses, shown = restore_thoughts(request, self.signing_key, self.former_keys), request
         if self.serving is not None:
             shown, lost = self._told(shown, self.serving)
@@ -291,7 +297,11 @@ class Preparation(Struct, kw_only=True):
         asked = forcing.structured(offered.request)
         offered.request = asked.request
         losses += unread(shown, HANDLED) + cleaned.losses + offered.losses + asked.losses
-        return offered, asked.shape, self._session(cleaned.request), losses
+        items = cleaned.request.items
+        beginning = beginning_of(items)
+        session = self._session(cleaned.request, beginning)
+        same = asked.request is cleaned.request or all(map(is_, items[: beginning.length], asked.request.items))
+        return offered, asked.shape, session, beginning if same else None, losses
 
     def _told(self, request: Request, serving: Serving) -> tuple[Request, list[Loss]]:
         """The request with what only its API knows told in words that a model understands."""
@@ -339,9 +349,10 @@ class Preparation(Struct, kw_only=True):
         if wanted not in _LOSS_POLICIES:
             expected = "ignore, report or error"
             raise InvalidRequest(f"expected {expected}, found {said!r}", path=POLICY, expected=expected, got=repr(said))
-        unasked = [loss for loss in losses if loss.detail != RESPELLED]
-        if unasked and wanted == "error":
-            raise LossyConversion(unasked, f"the model {self.served.name!r}")
+        if wanted == "error" and losses:
+            unasked = [loss for loss in losses if loss.detail != RESPELLED]
+            if unasked:
+                raise LossyConversion(unasked, f"the model {self.served.name!r}")
         return wanted == "ignore"
 
     async def _fitted(self, request: Request, text: str | list[int], losses: list[Loss]) -> tuple[int, int]:
@@ -376,30 +387,34 @@ class Preparation(Struct, kw_only=True):
     def _completion(
         self, request: Request, text: str, allowed: int, own_stops: Sequence[str], losses: list[Loss]
     ) -> Completion:
-        served = self.served
-        backend = self._backend
-        accepts = _accepted(tuple(backend.settings), backend.also, backend.tells_logprobs)
-        sampling = forcing.sampling(request, served.model.sampling_values, accepts=accepts)
-        visible = [*served.model.visible, *(served.special_tokens if own_stops else ())]
-        stops = forcing.stops(own_stops, request.settings.stop, path=request.paths.get("stop", "$.stop"))
-        losses += [*sampling.losses, *stops.losses]
+        served, model, backend = self.served, self.served.model, self._backend
+        sampling = forcing.sampling(request, model.sampling_values, accepts=_accepted(backend))
+        visible = [*model.visible, *(served.special_tokens if own_stops else ())]
+        losses += sampling.losses
+        sent, asked = own_stops, request.settings.stop
+        if asked:
+            stops = forcing.stops(own_stops, asked, path=request.paths.get("stop", "$.stop"))
+            losses += stops.losses
+            sent = self._told_stops(stops.sent, own_stops, request, backend)
         return Completion(
             prompt=text,
             max_tokens=allowed,
-            stops=self._told_stops(stops.sent, own_stops, request),
-            model=served.model.upstream_model,
+            stops=sent,
+            model=model.upstream_model,
             sampling=sampling.values,
             visible=visible,
         )
 
-    def _told_stops(self, stops: Sequence[str], own: Sequence[str], request: Request) -> list[str]:
+    def _told_stops(
+        self, stops: Sequence[str], own: Sequence[str], request: Request, backend: Backend
+    ) -> Sequence[str]:
         """The stop strings that the server is told of: a format's own, and the client's that it can meet in text alone.
 
         One that stands in a call or in a tag ends nothing. And a client is told at which of its strings a text ended:
         where the server would not know the difference, or does not say, only we look for them.
         """
-        if not self._backend.names_stops or (own and request.tools):
-            return list(own)
+        if not backend.names_stops or (own and request.tools):
+            return own
         tags = self.served.special_tokens if own else []
         return [one for one in stops if one in own or not any(one in tag for tag in tags)]
 
@@ -437,9 +452,9 @@ class Preparation(Struct, kw_only=True):
             quiet=quiet,
         )
 
-    def _session(self, request: Request, *, bare: bool = False) -> Session:
+    def _session(self, request: Request, beginning: Beginning | None = None, *, bare: bool = False) -> Session:
         """Where a request belongs. What changes from one request to the next, and is not for a model, is out of it."""
-        return self.sessions.find(self.headers, request, self.caller.name, bare=bare)
+        return self.sessions.find(self.headers, request, self.caller.name, beginning, bare=bare)
 
     @property
     def _backend(self) -> Backend:
@@ -447,9 +462,9 @@ class Preparation(Struct, kw_only=True):
 
 
 @lru_cache(maxsize=64)
-def _accepted(settings: tuple[str, ...], also: frozenset[str], tells_logprobs: bool) -> frozenset[str]:
+def _accepted(backend: Backend) -> frozenset[str]:
     """The names of the settings that a backend takes."""
-    return also.union(settings, forcing.LOGPROBS if tells_logprobs else ())
+    return backend.also.union(backend.settings, forcing.LOGPROBS if backend.tells_logprobs else ())
 
 
 def _call_policy(policy: Policy) -> CallPolicy:

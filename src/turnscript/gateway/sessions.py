@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 import sys
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from turnscript.conversation import Request, Settings
-from turnscript.gateway.meaning import MODEL, History, digest
+from turnscript.gateway.meaning import Beginning, History, beginning_of, digest
 from turnscript.jsontext import Json
 
 MB = 1024 * 1024
@@ -86,19 +87,26 @@ class Sessions:
         self._headers = frozenset(source.header for source in sources if source.header)
         roots = {members[0] for source, members in self._sources if source.member}
         self._members = frozenset(roots)
-        self._settings = tuple(roots & _SETTINGS)
-        self._unsaid = [None for _ in self._settings]
+        settings = roots & _SETTINGS
+        self._settings: Callable[[Settings], object] = attrgetter(*sorted(settings)) if settings else _nothing
+        self._unsaid = self._settings(Settings())
         self._most = most
         self._answers: OrderedDict[tuple[str, str], str] = OrderedDict()
 
-    def find(self, headers: Mapping[str, str], request: Request, owner: str = "", *, bare: bool = False) -> Session:
+    def find(
+        self,
+        headers: Mapping[str, str],
+        request: Request,
+        owner: str = "",
+        beginning: Beginning | None = None,
+        *,
+        bare: bool = False,
+    ) -> Session:
         """The session of a request of a client (`owner`: the name of its key). Header names are in small letters.
-        `bare`: it is a text, which has no beginning that the next one of its conversation would repeat."""
-        start, items, extra = History(owner), request.items, request.extra
-        leading = 0
-        while leading < len(items) and type(items[leading]) not in MODEL:
-            leading += 1
-        start.add(items if leading == len(items) else items[:leading])
+        `beginning`: that of its conversation, if it is at hand. `bare`: it is a text, which has no beginning that the
+        next one of its conversation would repeat."""
+        start, extra = History(owner), request.extra
+        start.begin(beginning or beginning_of(request.items))
         if not self._may_name(headers, request):
             key = start.digest.hex()
             return Session(key, key)
@@ -123,8 +131,7 @@ class Sessions:
         """Whether a request has anything that might name its session; most have nothing."""
         if not self._headers.isdisjoint(headers) or not self._members.isdisjoint(request.extra):
             return True
-        settings = request.settings
-        return [getattr(settings, name) for name in self._settings] != self._unsaid
+        return self._settings(request.settings) != self._unsaid
 
     def note(self, session: Session, answer_id: str, owner: str = "") -> None:
         """An answer of a session, which a later request may name."""
@@ -132,6 +139,10 @@ class Sessions:
         self._answers.move_to_end((owner, answer_id))
         while len(self._answers) > self._most:
             self._answers.popitem(last=False)
+
+
+def _nothing(_: Settings) -> None:
+    """What settings say where none names a session."""
 
 
 def _short(*parts: object) -> str:
@@ -205,40 +216,47 @@ class Prefixes:
         if not branches:
             self._keep(session, text)
             return Prefix(0, len(text), True)
-        shared = [common(branch, text) for branch in branches]
-        best = len(shared) - 1 - shared[::-1].index(max(shared))  # the last of the longest
-        if shared[best] == len(branches[best]):
-            prefix = Prefix(shared[best], len(text), True)
-            self._drop(session, best)
-        else:
-            prefix = Prefix(shared[best], len(text), False)
+        best, shared = 0, -1
+        for at, branch in enumerate(branches):
+            found = common(branch, text)
+            if found >= shared:  # the last of the longest
+                best, shared = at, found
+        whole = shared == len(branches[best])
+        if whole:
+            self._held -= _cost(branches.pop(best))
         self._keep(session, text)
-        return prefix
+        return Prefix(shared, len(text), whole)
 
     def answered(self, session: str, text: str, generated: str) -> None:
         """What was generated for a prompt that was measured."""
-        branches = self._said.get(session, [])
-        if not generated or text not in branches:
+        branches = self._said.get(session)
+        if not generated or branches is None or text not in branches:
             return
         whole = text + generated
-        for known in (text, whole):  # asked again and answered alike: one branch, which is the newest now
-            if known in branches:
-                self._drop(session, branches.index(known))
-        self._keep(session, whole)
+        branches.remove(text)
+        self._held -= _cost(text)
+        if whole in branches:  # asked again and answered alike: one branch, which is the newest now
+            branches.remove(whole)
+            branches.append(whole)
+            self._said.move_to_end(session)
+        else:
+            self._keep(session, whole)
 
     def _keep(self, session: str, text: str) -> None:
-        branches = self._said.setdefault(session, [])
-        self._said.move_to_end(session)
+        said = self._said
+        branches = said.setdefault(session, [])
+        said.move_to_end(session)
         branches.append(text)
         self._held += _cost(text)
         if len(branches) > self._branches:
-            self._drop(session, 0)
-        while self._held > self._most and self._said:
-            self._drop(next(iter(self._said)), 0)
+            self._held -= _cost(branches.pop(0))
+        while self._held > self._most and said:
+            self._drop_oldest()
 
-    def _drop(self, session: str, at: int) -> None:
-        branches = self._said[session]
-        self._held -= _cost(branches.pop(at))
+    def _drop_oldest(self) -> None:
+        """Forget the oldest branch of the session that was used least lately."""
+        session, branches = next(iter(self._said.items()))
+        self._held -= _cost(branches.pop(0))
         if not branches:
             del self._said[session]
 
