@@ -56,6 +56,7 @@ def _named(call: ToolCall, id_: str) -> Item:
 # Ids that were there before.
 
 _MARK = re.compile(r"_again\d+\Z")
+_WITH_IDS = frozenset({ToolCall, ToolResult})
 
 
 class Unrepeated:
@@ -92,8 +93,10 @@ class Unrepeated:
 def without_marks(request: Request) -> Request:
     """The request with the ids that its model wrote. The one that is given is not changed."""
     items = request.items
+    if _WITH_IDS.isdisjoint(map(type, items)):
+        return request
     told = [item.id for item in items if type(item) is ToolCall or type(item) is ToolResult]
-    if not told or not any(id_ and _written(id_) != id_ for id_ in told):
+    if not any(id_ and _written(id_) != id_ for id_ in told):
         return request
     whole = copy(request)
     whole.conversation = Conversation(items=[_unmarked(item) for item in items], tools=request.tools)

@@ -312,9 +312,10 @@ def choices(request: Request, limit: int | None) -> tuple[int, list[Loss]]:
 
     Raises InvalidRequest for more than that, and for less than one.
     """
-    asked, path = request.settings.n, path_of(request, "n")
+    asked = request.settings.n
     if asked is None or asked == 1:
         return 1, []
+    path = path_of(request, "n")
     if asked < 1 or (limit is not None and asked > limit):
         expected = "an integer from 1" if limit is None else f"an integer from 1 to {limit}"
         message = f"{asked} answers were asked for; expected {expected}"

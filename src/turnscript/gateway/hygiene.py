@@ -95,6 +95,7 @@ _USUAL: Mapping[str, Any] = {
     "verbosity": "medium",
 }
 """Values that ask for what is done anyway. Some clients write all that they know into each request."""
+_NO_EFFECT = "this has no effect here"
 _ASKED = {"text": "format"}
 """What stands in some of them, and does: a shape of the answer that nobody here knows."""
 
@@ -465,18 +466,17 @@ def unread(request: Request, handled: Collection[str] = ()) -> list[Loss]:
 
     `handled`: those that the caller takes care of.
     """
-    losses = []
+    losses: list[Loss] = []
     for key, value in request.extra.items():
         if key in UNREAD or key in handled or bytes(value).strip() in _NOTHING:
             if _asks(key, value):
-                losses.append(Loss(f"$.{key}.{_ASKED[key]}", "dropped", "this has no effect here"))
-            continue
-        if _is_usual(key, plain(value)):
-            continue
-        paths = unnamed({key: value}, request.words)
-        losses += [Loss(f"$.{path}", "dropped", "this has no effect here") for path in paths]
-    said = [field for field in ("verbosity", "moderation") if not _is_usual(field, getattr(request.settings, field))]
-    losses += [Loss(request.paths.get(field, f"$.{field}"), "dropped", "this has no effect here") for field in said]
+                losses.append(Loss(f"$.{key}.{_ASKED[key]}", "dropped", _NO_EFFECT))
+        elif not _is_usual(key, plain(value)):
+            losses += [Loss(f"$.{path}", "dropped", _NO_EFFECT) for path in unnamed({key: value}, request.words)]
+    settings = request.settings
+    for field, said in (("verbosity", settings.verbosity), ("moderation", settings.moderation)):
+        if said is not None and not _is_usual(field, said):
+            losses.append(Loss(request.paths.get(field, f"$.{field}"), "dropped", _NO_EFFECT))
     return losses
 
 

@@ -80,17 +80,15 @@ class Offering(Struct, frozen=True, kw_only=True):
 OFFERING = Offering()
 
 
-class Offer:
-    """A request whose tools a prompt can show. `tools`: what may be called, by the model's names for it."""
+class Offer(Struct):
+    """A request whose tools a prompt can show. `tools`: what may be called, by the model's names for it; `worded`: what
+    of that the conversation tells in words; `origins`: what the client calls those that have another name here."""
 
-    def __init__(
-        self, request: Request, losses: list[Loss], tools: list[Tool], worded: list[Tool], origins: dict[str, Origin]
-    ) -> None:
-        self.request = request
-        self.losses = losses
-        self.tools = tools
-        self._worded = worded
-        self._origins = origins
+    request: Request
+    losses: list[Loss]
+    tools: list[Tool]
+    worded: list[Tool]
+    origins: dict[str, Origin]
 
     def prompt(self, format_: Format, *, thinking: bool | None = None, escape: str = "auto") -> Prompt:
         """The prompt in a format. Its parser knows the tools that came later in the conversation, too."""
@@ -98,14 +96,15 @@ class Offer:
 
     def bind(self, prompt: Prompt) -> Prompt:
         """Tell a prompt of the tools that came later in the conversation, and that it has in words."""
-        choice = self.request.settings.tool_choice
-        if choice is None or choice.mode != "none":
-            prompt.offer(self._worded)
+        if self.worded:
+            choice = self.request.settings.tool_choice
+            if choice is None or choice.mode != "none":
+                prompt.offer(self.worded)
         return prompt
 
     def restorer(self) -> Restorer:
         """What gives the calls of one answer back the names and forms that the client knows."""
-        return Restorer(self._origins)
+        return Restorer(self.origins)
 
     def located(self, losses: Sequence[Loss]) -> list[Loss]:
         """Losses of a prompt, with tools at the places that their definitions had in the request."""
@@ -128,16 +127,17 @@ def offer(request: Request, format_: Format, options: Offering = OFFERING, *, hi
 
     Raises InvalidRequest, with a path, for tools that are refused and for a choice that cannot be met.
     """
-    if not request.tools and not hidden and _calls_nothing(request):
+    conversation = request.conversation
+    if not conversation.tools and not hidden and _calls_nothing(request, conversation.items):
         return Offer(request, [], [], [], {})
     return _Offering(request, format_, options).run(hidden)
 
 
-def _calls_nothing(request: Request) -> bool:
+def _calls_nothing(request: Request, items: Sequence[Item]) -> bool:
     """Whether a request says nothing of tools anywhere, so that there is nothing to offer."""
     if request.settings.tool_choice is not None or not _CHOICE_MEMBERS.isdisjoint(request.extra):
         return False
-    return _OF_TOOLS.isdisjoint(map(type, request.items))
+    return _OF_TOOLS.isdisjoint(map(type, items))
 
 
 class _Offering:

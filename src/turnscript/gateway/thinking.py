@@ -50,22 +50,22 @@ def plan_thinking(
     A mode says whether, a budget how long, and an effort either where it stands alone. A choice of tools that demands
     a call is stronger: a prompt can begin a thought or a call, not both.
     """
-    settings, losses = request.settings, []
-    mode = settings.thinking
-    path = request.paths.get("thinking", "$.thinking") if mode is not None else path_of(request, "effort")
+    settings, mode = request.settings, request.settings.thinking
+    losses: list[Loss] = []
     if mode is not None:
         opens: bool | None = mode.mode != "disabled"
-        if opens and mode.mode not in _ALWAYS_THINKS:
-            losses.append(Loss(path, "approximated", f"thinking {mode.mode!r} is taken for 'adaptive'"))
     else:
         opens = default if settings.effort is None else settings.effort not in _NO_EFFORT
-    if opens and not can_think(format_):
-        return ThinkingPlan(False, None, [*losses, Loss(path, "dropped", "this format has no place for thoughts")])
-    if opens and _demands_call(settings):
-        detail = "the tool choice demands a call, so the model does not think first"
-        return ThinkingPlan(False, None, [*losses, Loss(path, "approximated", detail)])
     if not opens:
         return ThinkingPlan(opens, None, losses)
+    path = path_of(request, "effort" if mode is None else "thinking")
+    if mode is not None and mode.mode not in _ALWAYS_THINKS:
+        losses.append(Loss(path, "approximated", f"thinking {mode.mode!r} is taken for 'adaptive'"))
+    if not can_think(format_):
+        return ThinkingPlan(False, None, [*losses, Loss(path, "dropped", "this format has no place for thoughts")])
+    if _demands_call(settings):
+        detail = "the tool choice demands a call, so the model does not think first"
+        return ThinkingPlan(False, None, [*losses, Loss(path, "approximated", detail)])
     budget = _budget(request, budgets, losses)
     if budget is not None and max_tokens is not None and budget >= max_tokens > 1:
         losses.append(Loss(path, "approximated", f"a budget of {budget} tokens became {max_tokens - 1}"))
