@@ -140,7 +140,7 @@ class AnswerBeginnings:
 
     def _places(self, items: Sequence[Item]) -> Iterator[int]:
         """Where answers begin with an item that needs an empty one before it, or with that empty one."""
-        past = Past(self._layout)
+        past = Past.of(self._layout)
         past.note(items, 0)
         begins, behind_result = True, False
         for at, item in enumerate(items):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
@@ -129,10 +129,13 @@ def _by_id(items: Sequence[Item], others: dict[int, str]) -> dict[int, str]:
     return names
 
 
+def are_paired(items: Iterable[Item]) -> bool:
+    """Whether there are calls or results among items."""
+    return not _PAIRED.isdisjoint(map(type, items))
+
+
 def report_correlation(items: Sequence[Item], document: Document, out: Writer) -> None:
     """Losses for the ids and names that a reader will not find again."""
-    if _PAIRED.isdisjoint(map(type, items)):
-        return
     table = shows(document)
     written = ids_of(items, document)
     shown = [_shown_as(item, table, written.get(at)) for at, item in enumerate(items)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from turnscript.conversation import Item
 from turnscript.engine.layout import Layout, Place
@@ -13,8 +13,13 @@ class Past:
 
     __slots__ = ("_last",)
 
-    def __init__(self, layout: Layout) -> None:
-        self._last = dict.fromkeys(layout.passing, -1)
+    def __init__(self, kinds: Iterable[str]) -> None:
+        self._last = dict.fromkeys(kinds, -1)
+
+    @classmethod
+    def of(cls, layout: Layout) -> Past:
+        """That of a document: the same one for all prompts of a format by which nothing is ever past."""
+        return cls(layout.passing) if layout.passing else _NOTHING
 
     def note(self, items: Sequence[Item], start: int) -> None:
         """Look for those kinds among items that are about to be written, the first of them at position `start`."""
@@ -26,3 +31,6 @@ class Past:
         """Whether a prompt leaves out what stands at a place, if its position is `index`."""
         segment = place.segment
         return not segment.prompt or (bool(segment.until) and index < self._last[segment.until])
+
+
+_NOTHING = Past(())

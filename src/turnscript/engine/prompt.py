@@ -81,8 +81,9 @@ class Prompt:
         out = composer.out
         self._composer = composer
         self._request = request
-        self._goes_on = goes_on = _goes_on(request)
-        self._items = tuple(request.items[:-1] if goes_on else request.items)  # the request may grow meanwhile
+        items = request.items
+        self._goes_on = goes_on = _goes_on(items)
+        self._items = tuple(items[:-1] if goes_on else items)  # the request may grow meanwhile
         self._thinks = thinks
         self._start = start
         self._earlier = composer.earlier
@@ -114,7 +115,8 @@ class Prompt:
     @property
     def losses(self) -> list[Loss]:
         """What the format could not show."""
-        return in_source_words(self._request, self._composer.out.all_losses()[: self._told])
+        losses = self._composer.out.all_losses()[: self._told]
+        return in_source_words(self._request, losses) if losses else losses
 
     @property
     def client_stops(self) -> tuple[str, ...]:
@@ -288,7 +290,8 @@ def begin_prompt(
             raise Unsupported("thinking", "a format that has no place for thoughts")
         composer.out.losses.append(Loss("$.thinking", "dropped", "this format has no place for thoughts"))
         thinks = False
-    offered = _offered(request.items, request, _declared(request.tools))
+    tools = request.tools
+    offered = _offered(request.items, request, _declared(tools) if tools else {})
     if _forced(request, offered) is not None and ToolCall.kind not in composer.layout.places:
         composer.out.losses.append(Loss("$.tool_choice", "dropped", "this format has no place for calls"))
     composer.write(request, "reason" if thinks else None)
@@ -339,17 +342,16 @@ def _cores(stops: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(str.strip, stops))
 
 
-def _goes_on(request: Request) -> bool:
+def _goes_on(items: Sequence[Item]) -> bool:
     """Whether the last item is a text that the answer goes on from."""
-    last = request.items[-1] if request.items else None
-    return last is not None and last.open and isinstance(last, Assistant)
+    return bool(items) and items[-1].open and isinstance(items[-1], Assistant)
 
 
 def _declared(tools: Iterable[Tool]) -> dict[str, Tool]:
     return {tool.name: tool for tool in tools if tool.name is not None}
 
 
-def _offered(items: Iterable[Item], request: Request, known: dict[str, Tool]) -> dict[str, Tool]:
+def _offered(items: Sequence[Item], request: Request, known: dict[str, Tool]) -> dict[str, Tool]:
     """The tools that the model may call, by name. `known`: those before these items, which may change them.
 
     Where they do not, it is the same dictionary, and nobody changes it in place.
@@ -357,9 +359,10 @@ def _offered(items: Iterable[Item], request: Request, known: dict[str, Tool]) ->
     choice = request.settings.tool_choice
     if choice is not None and choice.mode == "none":
         return {}
-    changes = [item for item in items if type(item) is ToolsChange]
-    offered = dict(known) if changes else known
-    for change in changes:
+    if ToolsChange not in map(type, items):
+        return known
+    offered = dict(known)
+    for change in [item for item in items if type(item) is ToolsChange]:
         for name in change.removed:
             offered.pop(name, None)
         offered |= _declared(change.added)

@@ -13,7 +13,7 @@ from typing import Any
 from turnscript.conversation import Item, Request, ToolsChange
 from turnscript.engine.attributes import bare_attributes
 from turnscript.engine.bodies import Metadata, ToolList
-from turnscript.engine.correlate import names_of, report_correlation
+from turnscript.engine.correlate import are_paired, names_of, report_correlation
 from turnscript.engine.earlier import NOTHING
 from turnscript.engine.escape import AUTO
 from turnscript.engine.layout import Layout, Place, layout_of, report_shared, report_unshown
@@ -99,7 +99,7 @@ class Composer:
         self.replays: Replays = ()
         self.replayed: list[int] = []
         self.flags: tuple[str, ...] = ()
-        self.past = Past(layout)
+        self.past = Past.of(layout)
         self.opened = 0, ""
         self.placed: dict[int, Item] = {}
         self._places = layout.places
@@ -115,19 +115,19 @@ class Composer:
 
     def write(self, request: Request, thought: str | None = None) -> None:
         """The whole request, the last turn not closed. `thought`: a kind of thought that is asked for."""
-        document, out, items = self.document, self.out, request.items
-        out.tools = {tool.name: tool for tool in request.tools if tool.name is not None}
+        document, out, items, tools = self.document, self.out, request.items, request.tools
+        if tools:
+            out.tools = {tool.name: tool for tool in tools if tool.name is not None}
         if document.start:
             out.control(document.start)
         if document.tools is None:
-            out.names, out.ids = names_of(items, document), ids_of(items, document)
-            try:
-                written = write_system(self, request, thought)
-            except InvalidConversation as error:
-                path = out.place or "$.tools"
-                raise InvalidConversation(error.message, path=path, expected=error.expected, got=error.got) from None
+            paired = are_paired(items)
+            if paired:
+                out.names, out.ids = names_of(items, document), ids_of(items, document)
+            special = tools or document.flags is not None or document.always_system
+            written = write_system(self, request, thought) if special else 0
             self.write_items(items[written:] if written else items, written)
-            if document.results:
+            if paired and document.results:
                 said = list(items)
                 out.later.append(lambda: report_correlation(said, document, out))
             shown = [self.placed.get(at, item) for at, item in enumerate(items)] if self.placed else items
@@ -137,10 +137,10 @@ class Composer:
         fields = metadata_of(request) if out.archive else {}
         if fields and document.metadata is not None:
             self._section(document.metadata, lambda: _METADATA.write(fields, out))
-        leading = self._count_leading(items) if request.tools else 0
+        leading = self._count_leading(items) if tools else 0
         self.write_items(items[:leading], 0)
-        if request.tools:
-            self._section(document.tools, lambda: _TOOLS.write(request.tools, out))
+        if tools:
+            self._section(document.tools, lambda: _TOOLS.write(tools, out))
         self.write_items(items[leading:], leading)
 
     def write_items(self, items: Sequence[Item], start: int) -> None:

@@ -12,6 +12,7 @@ from turnscript.engine.jsonscan import values_end
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Body, ToolsPlace
 from turnscript.engine.toollists import is_function, report_tool
+from turnscript.errors import InvalidConversation
 from turnscript.readable import readable
 
 if TYPE_CHECKING:
@@ -37,11 +38,19 @@ def _is_first(item: Item) -> bool:
 
 def write_system(composer: Composer, request: Request, thought: str | None) -> int:
     """Write the first system turn, if it holds more than its text. Returns how many items are written by that."""
-    document = composer.document
+    try:
+        return _write_system(composer, request, thought)
+    except InvalidConversation as error:
+        path = composer.out.place or "$.tools"
+        raise InvalidConversation(error.message, path=path, expected=error.expected, got=error.got) from None
+
+
+def _write_system(composer: Composer, request: Request, thought: str | None) -> int:
+    document, declared = composer.document, request.tools
     flags = _flags(composer, request, thought)
-    tools = document.tools_place if any(map(is_function, request.tools)) else None
+    tools = document.tools_place if any(map(is_function, declared)) else None
     if tools is None:
-        for index, tool in enumerate(request.tools):
+        for index, tool in enumerate(declared):
             report_tool(tool, f"$.tools[{index}]", composer.out)
     if tools is not None and tools.order == ALONE:
         _write_turn_of_tools(composer, request)
