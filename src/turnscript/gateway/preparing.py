@@ -227,7 +227,8 @@ class Preparation(Struct, kw_only=True):
     async def conversation(self, request: Request) -> Prepared:
         """A request that is a conversation. Raises InvalidRequest with the place, ContextOverflow, LossyConversion."""
         served, policy = self.served, self.caller.policy
-        format_, state = served.format, await states.chosen(request, served)
+        format_ = served.format
+        state = await states.chosen(request, served) if states.is_named(request, served) else None
         stays = self.run is here  # as most requests do: nothing has to be awaited for them
         made = self._offered(request) if stays else await self.run(partial(self._offered, request))
         offered, shape, session, beginning, losses = made
@@ -240,10 +241,9 @@ class Preparation(Struct, kw_only=True):
             prompt, text, lost = self._written(offered, plan.opens, recalled)
         else:
             prompt, text, lost = await self.run(partial(self._written, offered, plan.opens, recalled))
-        losses += lost
-        losses += plan.losses
+        losses += [*lost, *plan.losses]
         tokens, allowed = await self._fitted(request, text, losses)
-        ask = replace(self._completion(request, text, allowed, prompt.stops, losses), state=state)
+        ask = self._completion(request, text, allowed, prompt.stops, losses, state)
         held = await self.hold(partial(self._held, prompt, losses)) if constraining.wants(prompt.request) else None
         quiet = self._judge(losses, policy)
 
@@ -385,7 +385,13 @@ class Preparation(Struct, kw_only=True):
         return limit
 
     def _completion(
-        self, request: Request, text: str, allowed: int, own_stops: Sequence[str], losses: list[Loss]
+        self,
+        request: Request,
+        text: str,
+        allowed: int,
+        own_stops: Sequence[str],
+        losses: list[Loss],
+        state: str | None,
     ) -> Completion:
         served, model, backend = self.served, self.served.model, self._backend
         sampling = forcing.sampling(request, model.sampling_values, accepts=_accepted(backend))
@@ -395,7 +401,10 @@ class Preparation(Struct, kw_only=True):
         if asked:
             stops = forcing.stops(own_stops, asked, path=request.paths.get("stop", "$.stop"))
             losses += stops.losses
-            sent = self._told_stops(stops.sent, own_stops, request, backend)
+            # One in a call ends nothing. And a client is told at which of its strings a text ended: where the server would
+            # not know the difference, or does not say, only we look for them.
+            if backend.names_stops and not (own_stops and request.tools):
+                sent = forcing.told_stops(stops.sent, own_stops, served.special_tokens if own_stops else ())
         return Completion(
             prompt=text,
             max_tokens=allowed,
@@ -403,27 +412,16 @@ class Preparation(Struct, kw_only=True):
             model=model.upstream_model,
             sampling=sampling.values,
             visible=visible,
+            state=state,
         )
-
-    def _told_stops(
-        self, stops: Sequence[str], own: Sequence[str], request: Request, backend: Backend
-    ) -> Sequence[str]:
-        """The stop strings that the server is told of: a format's own, and the client's that it can meet in text alone.
-
-        One that stands in a call or in a tag ends nothing. And a client is told at which of its strings a text ended:
-        where the server would not know the difference, or does not say, only we look for them.
-        """
-        if not backend.names_stops or (own and request.tools):
-            return own
-        tags = self.served.special_tokens if own else []
-        return [one for one in stops if one in own or not any(one in tag for tag in tags)]
 
     # A text.
 
     async def text(self, request: Request) -> Prepared:
         """A request that is a text to go on from, or with a hole to fill. Raises InvalidRequest and ContextOverflow."""
         losses = [*unread(request, texts.HANDLED), *texts.best_of(request)]
-        choices, state = self._choices(request, losses), await states.chosen(request, self.served)
+        choices = self._choices(request, losses)
+        state = await states.chosen(request, self.served) if states.is_named(request, self.served) else None
         session = await self.run(partial(self._session, request, bare=True))
         prompt, suffix = await self.run(partial(_prompt, request)), _string(request, "suffix")
         stops: Sequence[str] = ()
@@ -435,21 +433,20 @@ class Preparation(Struct, kw_only=True):
             prompt, stops, suffix = fill.text, fill.stops, None
             losses += fill.losses
         tokens, allowed = await self._fitted(request, prompt, losses)
-        ask = self._completion(request, "", allowed, stops, losses)
+        ask = self._completion(request, "", allowed, stops, losses, state)
         ends = [stop for stop in (*stops, *(request.settings.stop or ())) if stop]
-        quiet = self._judge(losses, self.caller.policy)
         return Prepared(
             request=request,
             served=self.served,
             caller=self.caller,
-            ask=replace(ask, prompt=prompt, suffix=suffix, stops=ends, state=state),
+            ask=replace(ask, prompt=prompt, suffix=suffix, stops=ends),
             new_parser=lambda: TextParser(ends),
             new_controls=lambda: Controls() if echo is None else Controls(outward=[texts.Echo(echo)]),
             choices=choices,
             losses=losses,
             tokens=tokens,
             session=session,
-            quiet=quiet,
+            quiet=self._judge(losses, self.caller.policy),
         )
 
     def _session(self, request: Request, beginning: Beginning | None = None, *, bare: bool = False) -> Session:

@@ -92,6 +92,11 @@ def said_in(request: Request) -> str | None:
     raise InvalidRequest(f"this is no state: expected {_EXPECTED}", path=f"$.{MEMBER}", expected=_EXPECTED)
 
 
+def is_named(request: Request, served: Served) -> bool:
+    """Whether anybody says which state an answer begins from; most say nothing of it."""
+    return MEMBER in request.extra or served.model.state is not None
+
+
 async def chosen(request: Request, served: Served) -> str | None:
     """The state that an answer begins from: the one that its request names, else its model's.
 
