@@ -230,8 +230,8 @@ def stops(own: Sequence[str], client: Sequence[str] | None, *, limit: int | None
 
 
 def told_stops(stops: Sequence[str], own: Sequence[str], tags: Sequence[str]) -> Sequence[str]:
-    """The stop strings that the server of a conversation is told of, if it may be told of the client's: those that it can
-    meet in text alone. One that stands in a tag ends nothing."""
+    """The stop strings that the server of a conversation is told of, if it may be told of the client's: those that it
+    can meet in text alone. One that stands in a tag ends nothing."""
     return [one for one in stops if one in own or not any(one in tag for tag in tags)]
 
 

@@ -401,8 +401,8 @@ class Preparation(Struct, kw_only=True):
         if asked:
             stops = forcing.stops(own_stops, asked, path=request.paths.get("stop", "$.stop"))
             losses += stops.losses
-            # One in a call ends nothing. And a client is told at which of its strings a text ended: where the server would
-            # not know the difference, or does not say, only we look for them.
+            # One in a call ends nothing. And a client is told at which of its strings a text ended: where the server
+            # would not know the difference, or does not say, only we look for them.
             if backend.names_stops and not (own_stops and request.tools):
                 sent = forcing.told_stops(stops.sent, own_stops, served.special_tokens if own_stops else ())
         return Completion(
