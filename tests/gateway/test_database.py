@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,49 @@ def test_work_that_fails_by_itself_is_undone_by_itself(tmp_path: Path) -> None:
         return await database.read(numbers)
 
     assert [1, 2] == using(tmp_path / "notes.db", work)[0]
+
+
+def test_rows_that_wait_are_put_in_together(tmp_path: Path) -> None:
+    taken: list[int] = []
+
+    def put(connection: sqlite3.Connection, rows: list[int]) -> None:
+        taken.append(len(rows))
+        for number in rows:
+            add(number)(connection)
+
+    async def work(database: Database) -> list[int]:
+        for number in range(10):
+            database.add(put, number)
+        database.write(add(100))
+        for number in range(10, 15):
+            database.add(put, number)
+        await database.commit(add(101))
+        return await database.read(numbers)
+
+    found, database = using(tmp_path / "notes.db", work)
+    assert [*range(15), 100, 101] == found
+    assert [10, 5] == taken
+    assert 17 == database.counts["writes"]
+
+
+@pytest.mark.parametrize("wrong", [2**70, 3, "three"], ids=["too large", "there already", "no number"])
+def test_a_row_that_fails_by_itself_takes_no_other_with_it(tmp_path: Path, wrong: int | str) -> None:
+    def put(connection: sqlite3.Connection, rows: list[Any]) -> None:
+        connection.executemany("INSERT INTO notes VALUES (?, ?, x'')", [(number, time.time()) for number in rows])
+
+    async def work(database: Database) -> list[int]:
+        await database.commit(add(3))
+        for number in range(10, 15):
+            database.add(put, number)
+        database.add(put, wrong)
+        database.write(add(20))
+        database.add(put, 21)
+        await database.commit(add(22))
+        return await database.read(numbers)
+
+    found, database = using(tmp_path / "notes.db", work)
+    assert [3, *range(10, 15), 20, 21, 22] == found
+    assert 1 == database.counts["lost"]
 
 
 def test_a_killed_process_loses_nothing_that_it_had_confirmed(tmp_path: Path) -> None:

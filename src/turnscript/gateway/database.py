@@ -16,27 +16,21 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import Struct
 
 from turnscript.errors import TurnscriptError
+from turnscript.gateway.jobs import ERRORS, Add, Job, Outcome, RowT, T, Work, do_all, do_apart, settler
 from turnscript.gateway.logs import say
 from turnscript.gateway.sqlitefile import KINDS, connect, fingerprint, kind_of, set_aside
 
-T = TypeVar("T")
-Work = Callable[[sqlite3.Connection], T]
-Outcome = tuple[Any, Exception | None]
-
-PATIENCE = 5.0
-"""Seconds that work is tried again while another process holds the file."""
 _MOST_WAITING = 20_000
 _MOST_WAITING_BYTES = 64 * 1024 * 1024
 _BATCH = 500
 _LOOK_AGAIN = 30.0  # seconds until a file that could not be opened is tried again
 _HOUSEKEEPING = 10.0
 _MOMENT = 0.2  # seconds in which work that nobody waits for may gather; a process that is killed loses it
-_ERRORS = (sqlite3.Error, ValueError, OverflowError, MemoryError)
 
 
 class StorageUnavailable(TurnscriptError):
@@ -73,17 +67,6 @@ class Bounds(Struct, frozen=True):
     ttl: float | None = None
 
 
-class _Job:
-    """Work that waits. `done` is told the outcome; nobody is told of what has none."""
-
-    __slots__ = ("done", "size", "until", "work", "writes")
-
-    def __init__(self, work: Work[Any], writes: bool, done: Callable[[Any, Exception | None], None] | None) -> None:
-        self.work, self.writes, self.done = work, writes, done
-        self.until = time.monotonic() + PATIENCE
-        self.size = 0
-
-
 class Database:
     """One file and its thread. `path` None: in memory only.
 
@@ -95,9 +78,9 @@ class Database:
         self.counts: Counter[str] = Counter()
         self.degraded = ""
         self._schema, self._bounds = schema, bounds
-        self._gathered: list[_Job] = []  # the event loop's own: for each of these, it waits for no lock
+        self._gathered: list[Job] = []  # the event loop's own: for each of these, it waits for no lock
         self._gathered_bytes = 0
-        self._jobs: deque[_Job] = deque()
+        self._jobs: deque[Job] = deque()
         self._waiting_bytes = 0
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -114,7 +97,7 @@ class Database:
     async def read(self, work: Work[T], timeout: float | None = None) -> T:
         """What `work` returns. Raises TimeoutError, and StorageUnavailable where the file cannot be read."""
         future = self._future()
-        self._put(_Job(work, False, _settler(future)))
+        self._put(Job(work, False, settler(future)))
         result: T = await asyncio.wait_for(future, timeout)
         return result
 
@@ -126,19 +109,25 @@ class Database:
         if size > self._bounds.size // 4:
             raise StorageUnavailable("too long", f"{size} bytes, in a file of {self._bounds.size} at most")
         future = self._future()
-        self._put(_Job(work, True, _settler(future)))
+        self._put(Job(work, True, settler(future)))
         result: T = await future
         return result
 
     def write(self, work: Work[Any], size: int = 0) -> None:
         """Change something soon. Nobody waits, and nobody hears of a failure: it is counted."""
+        self._gather(Job(work, size=size))
+
+    def add(self, add: Add[RowT], row: RowT, size: int = 0) -> None:
+        """The same for a row that `add` puts in. It may be given several of those that wait."""
+        self._gather(Job(None, size=size, add=add, row=row))
+
+    def _gather(self, job: Job) -> None:
+        size = job.size
         many = len(self._gathered) + len(self._jobs) >= _MOST_WAITING
         large = self._gathered_bytes + self._waiting_bytes + size > _MOST_WAITING_BYTES
         if many or large or size > self._bounds.size // 4:
             self.counts["dropped"] += 1
             return
-        job = _Job(work, True, None)
-        job.size = size
         self._gathered.append(job)
         self._gathered_bytes += size
         if self._timer is None:  # what nobody waits for waits for others: a transaction costs more than its work
@@ -162,7 +151,7 @@ class Database:
     def _future(self) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().create_future()
 
-    def _put(self, job: _Job) -> None:
+    def _put(self, job: Job) -> None:
         with self._wake:
             if not self._closing:
                 self._hand_over(job)
@@ -174,7 +163,7 @@ class Database:
         with self._wake:
             self._hand_over()
 
-    def _hand_over(self, *jobs: _Job) -> None:
+    def _hand_over(self, *jobs: Job) -> None:
         """Give the thread what was gathered, and then these jobs."""
         if not self._closing:
             self._jobs += (*self._gathered, *jobs)
@@ -189,7 +178,7 @@ class Database:
     # What the thread does.
 
     def _run(self) -> None:
-        batch: list[_Job] = []
+        batch: list[Job] = []
         try:
             self._open()
             while True:
@@ -207,7 +196,7 @@ class Database:
             if self._connection is not None:
                 self._connection.close()
 
-    def _take(self) -> list[_Job]:
+    def _take(self) -> list[Job]:
         with self._wake:
             if not self._jobs and not self._closing:
                 self._wake.wait(_HOUSEKEEPING)
@@ -215,7 +204,7 @@ class Database:
             self._waiting_bytes -= sum(job.size for job in batch)
             return batch
 
-    def _do(self, batch: list[_Job]) -> None:
+    def _do(self, batch: list[Job]) -> None:
         """All of a batch, reads before the first write at once, the rest in one transaction."""
         first = next((at for at, job in enumerate(batch) if job.writes), len(batch))
         for job in batch[:first]:
@@ -223,14 +212,14 @@ class Database:
         if batch[first:]:
             self._attempt(batch[first:], self._transaction)
 
-    def _attempt(self, jobs: list[_Job], run: Callable[[list[_Job]], list[Outcome]]) -> bool:
+    def _attempt(self, jobs: list[Job], run: Callable[[list[Job]], list[Outcome]]) -> bool:
         """Do some jobs, and what helps where that fails: wait, make room, begin a new file. False if nothing did."""
         chances = 3
         while True:
             chances -= 1
             try:
                 outcomes = run(jobs)
-            except _ERRORS as error:
+            except ERRORS as error:
                 kind = kind_of(error)
                 self.counts[f"failed_{kind}"] += 1
                 if kind == "locked":
@@ -250,7 +239,7 @@ class Database:
                     job.done(result, None)
             return True
 
-    def _one_by_one(self, jobs: list[_Job], kind: str, error: Exception) -> None:
+    def _one_by_one(self, jobs: list[Job], kind: str, error: Exception) -> None:
         """What one job does is not the fault of the others; but where several fail, no more are tried."""
         chances = 3
         for job in jobs:
@@ -261,18 +250,18 @@ class Database:
             else:
                 self._fail([job], kind, error)
 
-    def _one(self, jobs: list[_Job]) -> list[Outcome]:
+    def _one(self, jobs: list[Job]) -> list[Outcome]:
         self.counts["reads"] += 1
-        return [(jobs[0].work(self._open()), None)]
+        return [(jobs[0].do(self._open()), None)]
 
-    def _transaction(self, jobs: list[_Job], apart: bool = False) -> list[Outcome]:
+    def _transaction(self, jobs: list[Job], apart: bool = False) -> list[Outcome]:
         """Jobs in one transaction. Where one fails by itself, as few ever do, all are done again, each apart."""
         connection = self._open()
         connection.execute("BEGIN IMMEDIATE")
         try:
-            outcomes = [_apart(job, connection) if apart else (job.work(connection), None) for job in jobs]
+            outcomes = [do_apart(job, connection) for job in jobs] if apart else do_all(jobs, connection)
             connection.execute("COMMIT")
-        except _ERRORS as error:
+        except ERRORS as error:
             if connection.in_transaction:
                 _roll_back(connection)
             if apart or kind_of(error) in KINDS.values():
@@ -282,7 +271,7 @@ class Database:
         self.counts["writes"] += sum(job.writes for job in jobs)
         return outcomes
 
-    def _try_later(self, jobs: list[_Job], error: Exception) -> None:
+    def _try_later(self, jobs: list[Job], error: Exception) -> None:
         now = time.monotonic()
         waiting = [job for job in jobs if job.until > now and not self._closing]
         self._fail([job for job in jobs if job.until <= now or self._closing], "locked", error)
@@ -303,7 +292,7 @@ class Database:
             return True
         return False
 
-    def _fail(self, jobs: list[_Job], kind: str, error: Exception) -> None:
+    def _fail(self, jobs: list[Job], kind: str, error: Exception) -> None:
         if not jobs:
             return
         say(logging.WARNING, "database_failed", path=str(self.path), kind=kind, error=str(error), jobs=len(jobs))
@@ -414,7 +403,7 @@ class Database:
                 self._housekeeping = now + _HOUSEKEEPING
                 if self._bounds.ttl is not None:
                     self._run_all(self._schema.expire, before=time.time() - self._bounds.ttl)
-        except _ERRORS as error:
+        except ERRORS as error:
             self.counts[f"failed_{kind_of(error)}"] += 1
             if kind_of(error) == "corrupt":
                 self._begin_anew(error)
@@ -451,47 +440,12 @@ def _used(connection: sqlite3.Connection | None) -> int:
     return int((pages - free) * size)
 
 
-def _apart(job: _Job, connection: sqlite3.Connection) -> Outcome:
-    """Do a job of a transaction; one that fails by itself is undone by itself."""
-    connection.execute("SAVEPOINT job")
-    try:
-        outcome: Outcome = job.work(connection), None
-    except _ERRORS as error:
-        if kind_of(error) in KINDS.values():
-            raise
-        connection.execute("ROLLBACK TO job")
-        outcome = None, error
-    connection.execute("RELEASE job")
-    return outcome
-
-
 def _roll_back(connection: sqlite3.Connection) -> None:
     try:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
     except sqlite3.Error:  # SQLite has done it itself
         return
-
-
-def _settler(future: asyncio.Future[Any]) -> Callable[[Any, Exception | None], None]:
-    """Tells a future of an event loop the outcome, from another thread."""
-    loop = future.get_loop()
-
-    def settle(result: Any, error: Exception | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)
-
-    def tell(result: Any, error: Exception | None) -> None:
-        try:
-            loop.call_soon_threadsafe(settle, result, error)
-        except RuntimeError:  # the loop is closed, and nobody waits any more
-            return
-
-    return tell
 
 
 __all__ = ["Bounds", "Database", "Schema", "StorageUnavailable"]

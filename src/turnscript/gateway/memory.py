@@ -178,7 +178,7 @@ class Memory:
         self._held.keep(turn, names, len(body))
         self.counts["remembered"] += 1
         if self._database is not None:
-            self._database.write(partial(_insert, body=body, names=names, now=time.time()), len(body))
+            self._database.add(_insert, (body, names, time.time()), len(body))
         return True
 
     async def _find(self, echoes: list[Echo]) -> dict[int, Turn | None]:
@@ -329,13 +329,21 @@ def _without_id(item: Item) -> Item:
 # What the database's thread does.
 
 
-def _insert(connection: sqlite3.Connection, *, body: bytes, names: Iterable[bytes], now: float) -> None:
-    id_ = digest(body)
-    connection.execute(
-        "INSERT INTO turns VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET made = ?, used = ?",
-        (id_, now, now, body, now, now),
+def _insert(connection: sqlite3.Connection, turns: Iterable[tuple[bytes, Sequence[bytes], float]]) -> None:
+    """Put in turns: of each its body, its names and the time."""
+    told: list[tuple[bytearray, float, float, bytearray]] = []
+    known: list[tuple[bytearray, bytearray]] = []
+    for body, names, now in turns:
+        # Python asks of bytes in three ways whether they are to be adapted to the database, and never of these.
+        id_ = bytearray(digest(body))
+        told.append((id_, now, now, bytearray(body)))
+        known += [(bytearray(name), id_) for name in names]
+    connection.executemany(
+        "INSERT INTO turns VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (id) DO UPDATE SET made = excluded.made, used = excluded.used",
+        told,
     )
-    connection.executemany("INSERT OR IGNORE INTO names VALUES (?, ?)", [(name, id_) for name in names])
+    connection.executemany("INSERT OR IGNORE INTO names VALUES (?, ?)", known)
 
 
 def _select(connection: sqlite3.Connection, *, names: Sequence[bytes]) -> list[tuple[bytes, float, bytes, list[bytes]]]:
