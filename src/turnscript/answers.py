@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from turnscript.api import Body, Head, Rendering, leftover, merge
 from turnscript.conversation import Assistant, Extra, Issue, Request, Response, Text, ToolCall, Usage
@@ -50,21 +50,20 @@ _ENDS = ("stop", "length")
 
 
 class Counts(Struct, frozen=True):
-    """What an API calls its token counts. `aliases`: names that some servers use instead of an official one."""
+    """What an API calls its token counts. `aliases`: names that some servers use instead of an official one.
+
+    The details are the objects that hold more counts of the input, and of the output.
+    """
 
     input: str
     output: str
     aliases: tuple[tuple[str, str], ...] = ()
+    input_details: str = ""
+    output_details: str = ""
 
-    @property
-    def input_details(self) -> str:
-        """The object that holds counts of the input."""
-        return f"{self.input}_details"
-
-    @property
-    def output_details(self) -> str:
-        """The object that holds counts of the output."""
-        return f"{self.output}_details"
+    def __post_init__(self) -> None:
+        force_setattr(self, "input_details", f"{self.input}_details")
+        force_setattr(self, "output_details", f"{self.output}_details")
 
 
 _TOTAL = "total_tokens"

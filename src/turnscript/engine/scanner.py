@@ -112,9 +112,12 @@ class Scanner(Generic[Action]):
 
     def hold(self, text: str, start: int) -> int:
         """From where on `text` may be the beginning of something; its length if nothing is."""
-        window = self._reach
-        if "\\" in text[-self._name - 1 :]:
+        window, (first, second, third, _) = self._reach, self.look
+        end = text[-window:]
+        if "\\" in end:
             window += _SLASHES
+        elif first not in end and second not in end and third not in end and not self._long:
+            return len(text)
         match = self._partial.search(text, max(start, len(text) - window))
         held = match.start() if match else len(text)
         held = min(held, self._hold_long(text, start)) if self._long else held

@@ -124,7 +124,7 @@ class Teller(OneStream, ABC):
         self._head: dict[str, Any] = {}
         self._head_end: HeadEnd | None = None  # of an opening that is not whole yet
         self._opened = 0  # where the call began
-        self._call_part: Item = ToolCall(name="")
+        self._call_part: Item = _NO_CALL
         self._said = False  # whether the call has its start event
         self._call_raw: list[str] = []
         self._payload_at = 0  # how many pieces of that are its opening
@@ -279,6 +279,9 @@ class Teller(OneStream, ABC):
 
     def _fail(self, detail: str, position: int) -> None:
         raise Malformed(detail, self._offset + position)
+
+
+_NO_CALL = ToolCall(name="")
 
 
 class _Nothing:

@@ -119,7 +119,7 @@ class Database:
 
     def add(self, add: Add[RowT], row: RowT, size: int = 0) -> None:
         """The same for a row that `add` puts in. It may be given several of those that wait."""
-        self._gather(Job(None, size=size, add=add, row=row))
+        self._gather(Job(size=size, add=add, row=row))
 
     def _gather(self, job: Job) -> None:
         size = job.size

@@ -117,7 +117,11 @@ class Controls(Struct):
     @property
     def watching(self) -> list[Stage]:
         """Those that may change what counts as the model's answer."""
-        return [stage for stage in (self.ids, self.meter, self.gate, self.one_call, self.blanks) if stage is not None]
+        stages = (self.ids, self.meter, self.gate, self.one_call, self.blanks)
+        return [] if stages == _NONE else [stage for stage in stages if stage is not None]
+
+
+_NONE = (None, None, None, None, None)  # as where no tools are offered
 
 
 class Generation:

@@ -10,6 +10,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from msgspec import Struct, field
+
 from turnscript.gateway.sqlitefile import KINDS, kind_of
 
 T = TypeVar("T")
@@ -25,24 +27,22 @@ ERRORS = (sqlite3.Error, ValueError, OverflowError, MemoryError)
 """What work may raise."""
 
 
-class Job:
+class Job(Struct):
     """Work that waits. `done` is told the outcome; nobody is told of what has none. One with `add` puts in its `row`,
     where it can together with those of the jobs behind it that do the same."""
 
-    __slots__ = ("add", "done", "row", "size", "until", "work", "writes")
+    work: Work[Any] | None = None
+    writes: bool = True
+    done: Callable[[Any, Exception | None], None] | None = None
+    size: int = 0
+    add: Add[Any] | None = None
+    row: Any = None
+    since: float = field(default_factory=time.monotonic)
 
-    def __init__(
-        self,
-        work: Work[Any] | None,
-        writes: bool = True,
-        done: Callable[[Any, Exception | None], None] | None = None,
-        size: int = 0,
-        add: Add[Any] | None = None,
-        row: object = None,
-    ) -> None:
-        self.work, self.writes, self.done, self.size = work, writes, done, size
-        self.add, self.row = add, row
-        self.until = time.monotonic() + PATIENCE
+    @property
+    def until(self) -> float:
+        """When it is not tried again any more."""
+        return self.since + PATIENCE
 
     def do(self, connection: sqlite3.Connection) -> Any:
         """Do it alone."""

@@ -45,7 +45,13 @@ _encode = msgspec.msgpack.Encoder().encode
 
 def digest(*parts: object) -> bytes:
     """A digest of some values, each apart from its neighbours."""
-    return blake2b(_encode(parts), digest_size=SIZE).digest()
+    hashed = _NOTHING.copy()
+    hashed.update(_encode(parts))
+    return hashed.digest()
+
+
+_NOTHING = blake2b(digest_size=SIZE)
+"""Its copies take three quarters of the time of new ones."""
 
 
 @lru_cache(maxsize=1024)

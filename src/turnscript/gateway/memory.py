@@ -37,6 +37,7 @@ from turnscript.gateway.meaning import (
     unlabelled,
 )
 from turnscript.gateway.mending import Mend, Mends
+from turnscript.gateway.sqlitefile import insert
 
 MB = 1024 * 1024
 _TELLING = 16  # an id as long as this is nobody else's
@@ -45,6 +46,7 @@ _AT_ONCE = 400  # names in one query
 _AT_A_TIME = 2000  # turns that are looked for: a millisecond or two
 _MOST_NAMES = 64  # of one turn in memory
 
+_TEXT = frozenset([Assistant])
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -161,16 +163,7 @@ class Memory:
             self.counts["too_long"] += 1
             return False
         items = response.items if ids else map(_without_id, response.items)
-        said = [*recalled.begun, *items]
-        called = [item for item in said if type(item) is ToolCall]
-        if called:
-            nameless, mends = any(item.id is None for item in called), recalled.mends
-            meant = _meant(said, nameless, mends.told)
-            meant += _meant(said, nameless, mends.written) if mends.written is not mends.told else []
-        else:
-            meant = meanings(said)
-        turn = Turn(generated, tuple(dict.fromkeys(meant)), tuple(thoughts(said)))
-        names = _names(recalled.scope, recalled.before, turn.meanings, said)
+        turn, names = _told(recalled, generated, [*recalled.begun, *items])
         try:
             body = _encode(turn)
         except UnicodeEncodeError:  # half of a surrogate pair, which no file can hold
@@ -304,6 +297,22 @@ def _read(
     return echoes, history, (), mended
 
 
+def _told(recalled: Recalled, generated: Generated, said: Sequence[Item]) -> tuple[Turn, Sequence[bytes]]:
+    """A turn to be remembered, of which the model has said this, and its names."""
+    if _TEXT.issuperset(map(type, said)):  # as most are
+        meant = meanings(said)
+        return Turn(generated, tuple(meant), ()), [recalled.before + one for one in meant]
+    called = [item for item in said if type(item) is ToolCall]
+    if called:
+        nameless, mends = any(item.id is None for item in called), recalled.mends
+        meant = _meant(said, nameless, mends.told)
+        meant += _meant(said, nameless, mends.written) if mends.written is not mends.told else []
+    else:
+        meant = meanings(said)
+    turn = Turn(generated, tuple(dict.fromkeys(meant)), tuple(thoughts(said)))
+    return turn, _names(recalled.scope, recalled.before, turn.meanings, said)
+
+
 def _meant(items: Sequence[Item], nameless: bool, mended: Mapping[str, Mend]) -> list[bytes]:
     """What a turn means, and what it would without the ids of its calls if those may be told or not."""
     return [*meanings(items, mends=mended), *(meanings(items, False, mended) if nameless else ())]
@@ -338,12 +347,9 @@ def _insert(connection: sqlite3.Connection, turns: Iterable[tuple[bytes, Sequenc
         id_ = bytearray(digest(body))
         told.append((id_, now, now, bytearray(body)))
         known += [(bytearray(name), id_) for name in names]
-    connection.executemany(
-        "INSERT INTO turns VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (id) DO UPDATE SET made = excluded.made, used = excluded.used",
-        told,
-    )
-    connection.executemany("INSERT OR IGNORE INTO names VALUES (?, ?)", known)
+    again = "ON CONFLICT (id) DO UPDATE SET made = excluded.made, used = excluded.used"
+    insert(connection, "INSERT INTO turns", told, again)
+    insert(connection, "INSERT OR IGNORE INTO names", known)
 
 
 def _select(connection: sqlite3.Connection, *, names: Sequence[bytes]) -> list[tuple[bytes, float, bytes, list[bytes]]]:

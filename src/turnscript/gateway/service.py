@@ -367,7 +367,7 @@ class Service:
                 prepared.losses += rendered.losses
             prepared.note_losses()
             body = rendered.data
-        if body and not prepared.detached:
+        if prepared.keep and not prepared.detached:
             await self.keeping.keep(visit.api, prepared, body)
         return body
 
@@ -376,7 +376,8 @@ class Service:
         response = generation.response
         prepared.ended.at = int(time())
         prepared.findings = [*generation.findings, *check_answer(response, prepared.shape)]
-        prepared.lose(unscored(prepared.request, response, generation.scoring))
+        if generation.scoring is not None:
+            prepared.lose(unscored(prepared.request, response, generation.scoring))
         if prepared.prompt is not None and prepared.recalled is not None:
             own, ids = generation.own, prepared.call_ids
             self.memory.remember(prepared.recalled, own, prepared.prompt, ids=ids)

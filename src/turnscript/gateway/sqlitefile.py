@@ -7,9 +7,10 @@ import itertools
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 try:
     import fcntl
@@ -29,6 +30,7 @@ KINDS = {
 _BUSY_MS = 100
 _OPENING = 2.0  # seconds
 _PAGE = 4096
+_TOGETHER = 16  # rows of one statement
 _FILES = ("", "-wal", "-shm")
 
 
@@ -107,6 +109,14 @@ def _prepare(connection: sqlite3.Connection, tables: Tables, size: int) -> None:
     if version == 0:
         execute(f"PRAGMA user_version = {tables.version}")
     execute("COMMIT")
+
+
+def insert(connection: sqlite3.Connection, head: str, rows: Sequence[Sequence[Any]], tail: str = "") -> None:
+    """Put rows in, several by each statement: Python gives its lock away, and waits for it, as often as one is done."""
+    for at in range(0, len(rows), _TOGETHER):
+        some = rows[at : at + _TOGETHER]
+        row = f"({', '.join('?' * len(some[0]))})"
+        connection.execute(f"{head} VALUES {', '.join([row] * len(some))} {tail}", list(chain.from_iterable(some)))
 
 
 def fingerprint(path: Path) -> tuple[int, int] | None:
