@@ -14,6 +14,7 @@ from tests.clocks import run_time
 from tests.gateway.notes import NOTES, add, numbers, read_file, start_writer, using
 from turnscript.gateway import database as module
 from turnscript.gateway.database import Bounds, Database, StorageUnavailable
+from turnscript.gateway.sqlitefile import insert
 
 
 def test_what_is_written_is_there_for_the_next_read_and_after_a_restart(tmp_path: Path) -> None:
@@ -92,20 +93,20 @@ def test_rows_that_wait_are_put_in_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [2**70, 3, "three"], ids=["too large", "there already", "no number"])
 def test_a_row_that_fails_by_itself_takes_no_other_with_it(tmp_path: Path, wrong: int | str) -> None:
     def put(connection: sqlite3.Connection, rows: list[Any]) -> None:
-        connection.executemany("INSERT INTO notes VALUES (?, ?, x'')", [(number, time.time()) for number in rows])
+        insert(connection, "INSERT INTO notes", [(number, time.time(), b"") for number in rows])
 
     async def work(database: Database) -> list[int]:
         await database.commit(add(3))
-        for number in range(10, 15):
+        for number in range(10, 50):
             database.add(put, number)
         database.add(put, wrong)
-        database.write(add(20))
-        database.add(put, 21)
-        await database.commit(add(22))
+        database.write(add(50))
+        database.add(put, 51)
+        await database.commit(add(52))
         return await database.read(numbers)
 
     found, database = using(tmp_path / "notes.db", work)
-    assert [3, *range(10, 15), 20, 21, 22] == found
+    assert [3, *range(10, 53)] == found
     assert 1 == database.counts["lost"]
 
 
