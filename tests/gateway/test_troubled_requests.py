@@ -43,6 +43,27 @@ def test_a_place_in_a_stream_is_a_number(stage: Stage, api: Api) -> None:
     assert (400, "starting_after") == (told.status_code, told.json()["error"]["param"])
 
 
+@pytest.mark.parametrize(
+    "value", ["9" * 5000, "1e999", '"yes"', '{"a": null}'], ids=["long", "infinite", "text", "object"]
+)
+@pytest.mark.parametrize(
+    ("path", "asked", "member"),
+    [
+        ("/v1/completions", "prompt", "echo"),
+        ("/v1/completions", "prompt", "best_of"),
+        ("/v1/responses", "input", "background"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_shown_as_it_came(
+    stage: Stage, path: str, asked: str, member: str, value: str
+) -> None:
+    told = stage.client.post(path, content=f'{{"{asked}":"x","{member}":{value}}}').json()["error"]
+    kind = {"9": "a number", "1": "a number", '"': "a string", "{": "an object"}[value[0]]
+    shown = f"{value[:37]}..." if len(value) > 40 else value.replace(" ", "")
+    assert f"$.{member}" == told["param"]
+    assert told["message"].endswith(f", got {kind} ({shown})")
+
+
 @pytest.mark.parametrize("api", CHATS, ids=named)
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 def test_an_answer_that_fills_the_context_says_so_where_its_api_can(api: Api, stream: bool) -> None:

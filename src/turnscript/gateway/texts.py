@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from turnscript.conversation import Assistant, Part, Request, Text
 from turnscript.engine.files import FillPrompt
 from turnscript.engine.fill import Fill
-from turnscript.errors import InvalidRequest, Unsupported
+from turnscript.errors import Unsupported
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.format import Format
 from turnscript.gateway.states import MEMBER
 from turnscript.jsontext import plain
 from turnscript.losses import Loss
+from turnscript.wire import mismatch
 
 ECHO, BEST = "echo", "best_of"
 HANDLED = ("suffix", "prompt", MEMBER, ECHO, BEST)
@@ -85,14 +86,14 @@ def best_of(request: Request) -> list[Loss]:
     if wanted in (None, 1) and not isinstance(wanted, bool):
         return []
     if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 1:
-        expected = "a number of texts, at least 1"
-        raise InvalidRequest(f"expected {expected}, got {wanted!r}", path=f"$.{BEST}", expected=expected)
+        assert value is not None
+        raise mismatch(value, f"$.{BEST}", "a number of texts, at least 1")
     return [Loss(f"$.{BEST}", "dropped", "the first text that a model writes is the one that is told")]
 
 
 def _wants_echo(request: Request) -> bool:
     value = request.extra.get(ECHO)
     wanted = None if value is None else plain(value)
-    if wanted is not None and not isinstance(wanted, bool):
-        raise InvalidRequest(f"expected true or false, got {wanted!r}", path=f"$.{ECHO}", expected="true or false")
+    if value is not None and wanted is not None and not isinstance(wanted, bool):
+        raise mismatch(value, f"$.{ECHO}", "true or false")
     return wanted is True

@@ -21,6 +21,7 @@ from turnscript.jsontext import NULL, Json, plain, read_list, read_object
 from turnscript.openai_models import model_body, model_list
 from turnscript.serving import EffortChange, Serving, Stored, unasked
 from turnscript.sse import frame
+from turnscript.wire import mismatch
 
 REFERENCE = "item_reference"
 
@@ -41,9 +42,8 @@ def _asks(request: Request) -> bool:
 def _detached(request: Request) -> bool:
     said = request.extra.get("background")
     value = None if said is None or said == NULL else plain(said)
-    if value is not None and not isinstance(value, bool):
-        message = f"expected true or false, got {value!r}"
-        raise InvalidRequest(message, path="$.background", expected="true or false", got=repr(value))
+    if said is not None and value is not None and not isinstance(value, bool):
+        raise mismatch(said, "$.background", "true or false")
     return value is True
 
 
@@ -53,8 +53,7 @@ def _previous(request: Request) -> str | None:
         return None
     previous = plain(value)
     if not isinstance(previous, str):
-        message = "the id of a response is a string"
-        raise InvalidRequest(message, path="$.previous_response_id", expected="a string or null")
+        raise mismatch(value, "$.previous_response_id", "a string or null")
     return previous
 
 
