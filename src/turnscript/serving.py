@@ -33,7 +33,8 @@ def unseen(items: Iterable[Item]) -> InvalidRequest | None:
 
 
 class ModelCard(Struct, frozen=True, kw_only=True):
-    """A model as lists of models show it. `created`: unix seconds; `context`, `answer`: tokens, None if not known."""
+    """A model as lists of models show it. `created`: unix seconds; `context`, `answer`: tokens, None if not known;
+    `shapes`: whether an answer in JSON is held to its schema while it is written."""
 
     id: str
     created: int = 0
@@ -41,6 +42,7 @@ class ModelCard(Struct, frozen=True, kw_only=True):
     context: int | None = None
     answer: int | None = None
     thinks: bool = False
+    shapes: bool = False
 
 
 class Stored(Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from tests.gateway.running import Running
 from tests.gateway.scripted import said, sse
 from tests.gateway.stage import APIS, CHATS, WEATHER, Stage, answer, named
 from tests.sampling import Writer
-from tests.sdks import openai_sdk
+from tests.sdks import anthropic_sdk, openai_sdk
 from turnscript.api import Api
 from turnscript.backend import Completion, Facts
 from turnscript.errors import UpstreamError
@@ -260,6 +260,14 @@ def test_nothing_is_sent_where_it_is_not_wanted(model: dict[str, Any]) -> None:
         assert stage.asks[0]
         assert not any("grammar" in one.json for one in stage.asks[0])
         assert NOT_ENFORCED in stage.client.get(told.headers["x-turnscript-report"]).text
+
+
+@pytest.mark.parametrize("model", [{"kind": "llamacpp"}, *FREE.values()], ids=["llama.cpp", *FREE])
+def test_the_list_of_models_says_whether_json_is_held_to_its_schema(model: dict[str, Any]) -> None:
+    with Stage(model=model) as stage, anthropic_sdk(stage.url) as sdk:
+        [shown] = sdk.models.list().data
+    assert shown.capabilities is not None
+    assert (model == {"kind": "llamacpp"}) is shown.capabilities.structured_outputs.supported
 
 
 def held_by(prompt: ts.Prompt, *servers: tuple[str, str | None], losses: list[ts.Loss] | None = None) -> Held | None:

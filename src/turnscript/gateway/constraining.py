@@ -64,9 +64,9 @@ def held(prompt: Prompt, servers: Iterable[tuple[Backend, Facts]], model: Model,
 
     With a grammar, what was lost because nothing holds the answer to its shape is no loss any more.
     """
-    if model.grammar == "off" or not wants(prompt.request):
+    if not wants(prompt.request):
         return None
-    notation, owner = _notation(servers)
+    notation, owner = _notation(servers, model)
     if not notation:
         return None
     try:
@@ -79,6 +79,11 @@ def held(prompt: Prompt, servers: Iterable[tuple[Backend, Facts]], model: Model,
     if at is not None:
         losses[at : at + 1] = _left_over(losses[at].path, found)
     return Held(found, owner)
+
+
+def takes_grammars(servers: Iterable[tuple[Backend, Facts]], model: Model) -> bool:
+    """Whether the servers of a model take grammars, as far as is known of them now."""
+    return bool(_notation(servers, model)[0])
 
 
 def is_refused(error: UpstreamError, held: Held | None, generated: str) -> bool:
@@ -98,8 +103,10 @@ def refused(request: Request, error: UpstreamError) -> Loss:
     return Loss(request.paths.get(field, f"$.{field}"), "approximated", detail)
 
 
-def _notation(servers: Iterable[tuple[Backend, Facts]]) -> tuple[str, str | None]:
+def _notation(servers: Iterable[tuple[Backend, Facts]], model: Model) -> tuple[str, str | None]:
     """The first notation that every server of a model takes, none if empty, and whose they are if that matters."""
+    if model.grammar == "off":
+        return "", None
     common: tuple[str, ...] | None = None
     owners: set[str | None] = set()
     for backend, facts in servers:

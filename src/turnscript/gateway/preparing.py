@@ -326,8 +326,7 @@ class Preparation(Struct, kw_only=True):
 
     def _held(self, prompt: Prompt, losses: list[Loss]) -> Held | None:
         """The grammar that the answer is held to."""
-        servers = ((member.upstream.backend, member.upstream.known) for member in self.served.pool.members)
-        return constraining.held(prompt, servers, self.served.model, losses)
+        return constraining.held(prompt, self.served.backends(), self.served.model, losses)
 
     def _thinking(self, request: Request, format_: Format) -> thinking.ThinkingPlan:
         model, limit = self.served.model, _limit_of(request)

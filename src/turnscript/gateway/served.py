@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from secrets import token_urlsafe
 from time import monotonic
 
@@ -20,6 +20,7 @@ from turnscript.errors import InvalidInput, UpstreamError
 from turnscript.format import Format
 from turnscript.gateway.addresses import EMBEDDED, Address
 from turnscript.gateway.config import Config, Limits, Model
+from turnscript.gateway.constraining import takes_grammars
 from turnscript.gateway.embedded import Embedded
 from turnscript.gateway.kinds import AUTO
 from turnscript.gateway.limits import Gate
@@ -327,7 +328,20 @@ class Served:
         takes = self.model.takes
         thinks = takes is not None and takes.document.generation.thinking_kind is not None
         answer = self.model.max_tokens_limit or self.context
-        return ModelCard(id=name or self.name, created=self.created, context=self.context, answer=answer, thinks=thinks)
+        shapes = takes_grammars(self.backends(), self.model)
+        return ModelCard(
+            id=name or self.name,
+            created=self.created,
+            context=self.context,
+            answer=answer,
+            thinks=thinks,
+            shapes=shapes,
+        )
+
+    def backends(self) -> Iterator[tuple[Backend, Facts]]:
+        """What each of its servers speaks, and what is known of it. None before they were first asked."""
+        members = self._pool.members if self._pool is not None else ()
+        return ((member.upstream.backend, member.upstream.known) for member in members)
 
     def cards(self) -> list[ModelCard]:
         """All names under which it can be asked for that are no patterns."""

@@ -53,7 +53,7 @@ def _entry(card: ModelCard) -> dict[str, Any]:
 
 
 def _capabilities(card: ModelCard) -> dict[str, Any]:
-    """What a model that continues text can do here: the same words for all but thinking."""
+    """What a model that continues text can do here: the same words for all but thinking and JSON."""
     no, thinks = {"supported": False}, {"supported": card.thinks}
     efforts = ("low", "medium", "high", "xhigh", "max")
     return {
@@ -66,7 +66,7 @@ def _capabilities(card: ModelCard) -> dict[str, Any]:
         "image_input": no,
         "pdf_input": no,
         "server_tools": no | {"code_execution": no, "web_search": no},
-        "structured_outputs": no,
+        "structured_outputs": {"supported": card.shapes},
         "thinking": thinks
         | {
             "types": {
