@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.gateway.stage import APIS, Stage, answer, body_of, connected, named, post
+from tests.gateway.stage import APIS, Stage, Told, answer, body_of, connected, named, post
 from turnscript.api import Api
 
 pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
@@ -109,3 +109,24 @@ def test_who_waits_to_be_told_to_send_is_told_so_although_the_body_is_there(stag
     told_to_send, answered = asyncio.run(run())
     assert b"HTTP/1.1 100 Continue\r\n\r\n" == told_to_send
     assert b"Hello" in answered
+
+
+@EACH
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_a_client_of_http_1_0_gets_no_chunks(stage: Stage, api: Api, stream: bool) -> None:
+    """It knows none, and takes their lengths for text. Its answer ends where the connection does."""
+    stage.play(answer("Hello", " you"))
+    request = post(api, body_of(api, stream=stream)).replace(b" HTTP/1.1\r\n", b" HTTP/1.0\r\n")
+
+    async def run() -> bytes:
+        async with connected(stage.url) as (reader, writer), asyncio.timeout(10):
+            writer.write(request)
+            return await reader.read()
+
+    head, _, body = asyncio.run(run()).partition(b"\r\n\r\n")
+    lines = head.lower().split(b"\r\n")
+    assert b"connection: close" in lines
+    assert not any(line.startswith(b"transfer-encoding") for line in lines)
+    told = Told(api, 200, {"content-type": "text/event-stream" if stream else "application/json"}, body)
+    assert ("Hello you", None) == (told.text, told.error)
+    assert body.startswith((b"event: ", b"data: ") if stream else b"{")

@@ -175,6 +175,8 @@ class Protocol(HttpToolsProtocol):
         if self._held:
             return
         HttpToolsProtocol.on_headers_complete(self)
+        if self.scope["http_version"] == "1.0":
+            self.cycle.chunked_encoding, self.cycle.expected_content_length = False, _Unsaid()
         if not self.pipeline:
             self._answered = self.cycle
 
@@ -289,6 +291,22 @@ class Protocol(HttpToolsProtocol):
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
         lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
         return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+class _Unsaid(int):
+    """The length of a body that is not said, because its connection ends with it: all lengths are this one. HTTP/1.0
+    has nothing else for a stream; uvicorn would send chunks, which a client of that takes for text."""
+
+    def __lt__(self, other: int) -> bool:
+        return False
+
+    def __sub__(self, other: int) -> _Unsaid:
+        return self
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = int.__hash__
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
