@@ -9,7 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnscript.grammar.nodes import Ending, Grammar, Literal, Reference, Repeat, Without, choice, sequence
+from turnscript.grammar.nodes import (
+    Chars,
+    Ending,
+    Grammar,
+    Literal,
+    Node,
+    Reference,
+    Repeat,
+    Without,
+    chars,
+    choice,
+    sequence,
+)
 from turnscript.grammar.rest import behind, matches
 
 STOPS = [("ab",), ("ab", "ba"), ("aab", "b"), ("aba", "bb", "c"), ("abc", "b")]
@@ -69,3 +81,37 @@ def test_a_long_thought_is_taken_off_at_once() -> None:
         assert behind(grammar, text + "</t>\n") == Grammar(Reference("c"), {"c": Literal("{}")})
         assert behind(grammar, text + "<c>") is None
         assert process_time() - began < 1
+
+
+ROWS = {
+    "a string": choice(chars('"', "\\", negated=True), sequence("\\", chars('"', "n"))),
+    "a class": chars("a-z"),
+    "a class with what closes it": chars("a", '"'),
+    "a class and a word of it": choice(chars("a", "b"), sequence("a", '"')),
+    "anything": Chars((), negated=True),
+}
+
+
+@pytest.mark.parametrize("repeated", ROWS.values(), ids=ROWS)
+def test_a_row_of_characters_is_read_at_once_as_one_by_one(repeated: Node) -> None:
+    """Of all short texts, cut anywhere. What closes a row is not seen behind a reference, so it is read slowly."""
+    quick = Grammar(sequence('"', Repeat(repeated), '"!'))
+    slow = Grammar(sequence('"', Repeat(repeated), Reference("close")), {"close": Literal('"!')})
+    for size in range(1, 5):
+        for letters in itertools.product('a\\"!', repeat=size):
+            text = "".join(letters)
+            assert matches(quick, text) == matches(slow, text), text
+            for cut in range(1, size):
+                rest = behind(quick, text[:cut])
+                assert (rest is not None and matches(rest, text[cut:])) == matches(slow, text), (text, cut)
+                assert (rest is None) == (behind(slow, text[:cut]) is None), (text, cut)
+
+
+def test_a_long_string_is_taken_off_at_once() -> None:
+    """A call that is made again stands behind all that was called before, while the streams of others wait."""
+    grammar = Grammar(sequence('"', Repeat(ROWS["a string"]), '"', Reference("c")), {"c": Literal("{}")})
+    began = process_time()
+    assert behind(grammar, '"' + "One line of a file.\\n" * 5_000 + '"') == Grammar(
+        Reference("c"), {"c": Literal("{}")}
+    )
+    assert process_time() - began < 1

@@ -6,7 +6,9 @@ leaves a choice there is a stack for each. So the same stacks tell whether a who
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from functools import cache
 
 from turnscript.grammar.automaton import after
 from turnscript.grammar.nodes import (
@@ -73,6 +75,8 @@ def _steps(grammar: Grammar, text: str, at: int, stack: Stack) -> Iterator[tuple
             yield at + 1, rest
     elif isinstance(node, Without):
         yield from _free(node, text, at, rest)
+    elif (end := _end_of_run(node, rest, text, at)) > at:
+        yield end, stack
     else:
         for opened in _opened(grammar, node):
             yield at, (*opened, *rest)
@@ -100,6 +104,37 @@ def _free(node: Without, text: str, at: int, rest: Stack) -> Iterator[tuple[int,
     for start in range(max(at, first), min(end, len(text))):
         if begins.startswith(text[start : start + len(begins)]):
             yield start, rest
+
+
+def _end_of_run(node: Node, rest: Stack, text: str, at: int) -> int:
+    """How far a text is characters of a repeated class, where they can be nothing else: neither what else is repeated
+    there nor what closes it begins with one. A string of JSON is taken up to its next escape so, or to its end."""
+    closing = rest[0] if rest else None
+    if not isinstance(node, Repeat) or node.least or node.most is not None or closing is None:
+        return at
+    options = node.node.options if isinstance(node.node, Choice) else (node.node,)
+    chars = next((option for option in options if isinstance(option, Chars)), None)
+    if chars is None:
+        return at
+    others = (closing, *(option for option in options if option is not chars))
+    if not all(first and not chars.holds(first) for first in map(_first, others)):
+        return at
+    found = _row(chars).match(text, at)
+    return at if found is None else found.end()
+
+
+def _first(node: Node) -> str:
+    """The character that a node begins with; nothing where that is not plain."""
+    if isinstance(node, Sequence):
+        return _first(node.parts[0]) if node.parts else ""
+    return node.text[:1] if isinstance(node, Literal) else ""
+
+
+@cache
+def _row(chars: Chars) -> re.Pattern[str]:
+    """Characters of a class, as many as there are."""
+    ranges = "".join(f"{re.escape(low)}-{re.escape(high)}" for low, high in chars.ranges)
+    return re.compile(f"[{'^' * chars.negated}{ranges}]*" if ranges else "(?s:.)*" if chars.negated else "")
 
 
 def _opened(grammar: Grammar, node: Node) -> Iterator[Stack]:
