@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import socket
 import stat
 import subprocess
@@ -324,6 +325,16 @@ def test_the_key_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> Non
     assert 0o700 == stat.S_IMODE(file.parent.stat().st_mode)
     assert [file] == list(file.parent.iterdir())
     assert "a thought" == unseal(seal("a thought", first), signing_key(Signing(file=file)))
+
+
+def test_where_no_file_can_be_kept_the_remedy_is_one_without_a_file_too(tmp_path: Path) -> None:
+    """As on the first start in a container whose disk cannot be written."""
+    (tmp_path / "home").write_text("no folder", encoding="utf-8")
+    with pytest.raises(InvalidConfig, match="not a directory") as caught:
+        signing_key(Signing(file=tmp_path / "home" / "signing.key"))
+    found = re.search(r"\((\w+)=(\S+)\)", str(caught.value))
+    assert found is not None
+    assert load(None, {found[1]: found[2]}).signing.file is None
 
 
 def test_without_a_file_each_start_has_a_key_of_its_own() -> None:

@@ -32,7 +32,8 @@ def signing_key(signing: Signing) -> bytes:
         return _derived(_kept(signing.file), "signing.file", f"the key for thoughts in {signing.file}", _DAMAGED)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        message = f'cannot keep the key for thoughts in {signing.file}: {reason}; set another path, or ":memory:"'
+        remedy = "set another path, or :memory: where it need not outlast the server (TURNSCRIPT_SIGNING_FILE=:memory:)"
+        message = f"cannot keep the key for thoughts in {signing.file}: {reason}; {remedy}"
         raise InvalidConfig(message, path="signing.file") from None
 
 
