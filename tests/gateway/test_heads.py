@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -108,3 +109,17 @@ def test_the_rest_of_a_refused_body_sets_no_clock_for_the_request_behind_it(api:
     with Stage(server={"max_body": 1000}) as stage:
         stage.play(SLOW)
         assert b"Hello" in asyncio.run(run(stage))
+
+
+def test_a_client_that_begins_with_tls_is_named_in_the_log(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """An address with `https://` by mistake. The client can read nothing that is said to it."""
+
+    async def run(hello: bytes) -> bytes:
+        async with connected(stage.url) as (reader, writer), asyncio.timeout(20):
+            writer.write(hello)
+            return await reader.read()
+
+    with caplog.at_level(logging.WARNING):
+        assert b"" == asyncio.run(run(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(505)))
+        assert asyncio.run(run(b"\x16 / HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+    assert ["TLS where there is none", "Invalid HTTP request received."] == [one.getMessage() for one in caplog.records]

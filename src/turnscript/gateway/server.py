@@ -9,6 +9,7 @@ then are ended with the right last event; a second signal ends them at once.
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
 import sys
@@ -24,6 +25,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from turnscript.gateway.app import Application
 from turnscript.gateway.headers import ANSWER, ARRIVED, CUT, LOOP, WATCH, RawHeaders
+from turnscript.gateway.logs import say
 from turnscript.gateway.service import Service
 
 if sys.platform != "win32":
@@ -33,6 +35,8 @@ _HEAD_LIMIT = 64 * 1024
 _READ = 256 * 1024
 """The most that is read at once."""
 _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_TLS = b"\x16\x03"
+"""How a client begins that was told https://. No head of HTTP begins so."""
 _LINGER = 5.0
 """Seconds in which the rest of a body is read, and thrown away, whose request is answered already: a client that sends
 before it reads would else never see that answer."""
@@ -130,6 +134,10 @@ class Protocol(HttpToolsProtocol):
         cycle.on_response()
 
     def data_received(self, data: bytes) -> None:
+        if self._in_head and not self._head_size and data.startswith(_TLS):
+            say(logging.WARNING, "TLS where there is none", hint="clients call http://, or a proxy in front")
+            self.transport.close()
+            return
         HttpToolsProtocol.data_received(self, data)
         while self._offer is not None:
             data = self._pass_over(data)
