@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 
 from turnscript.grammar.automaton import after
 from turnscript.grammar.nodes import (
@@ -130,7 +130,7 @@ def _first(node: Node) -> str:
     return node.text[:1] if isinstance(node, Literal) else ""
 
 
-@cache
+@lru_cache(maxsize=256)
 def _row(chars: Chars) -> re.Pattern[str]:
     """Characters of a class, as many as there are."""
     ranges = "".join(f"{re.escape(low)}-{re.escape(high)}" for low, high in chars.ranges)
