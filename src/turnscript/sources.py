@@ -35,13 +35,14 @@ from turnscript.losses import part_path as part_of_message
 Words = Mapping[str, str]
 """What an API calls a member of the model: `tool_result.id` is `tool_call_id`. Empty for one that it has no member for.
 
-`custom_call` is a tool call whose arguments are free text; `image`, `document` and so on are parts; `function_tool` and
-`custom_tool` name the member of a tool that holds the others; `response.finish_reason` and `response.stop_sequence` are
-where an answer says why it ended. Any other member that begins with `response.` (`response.usage`) is an object in an
-answer's body of which some members have a name in the model, and where it stands; an empty one is never lost. `content`
-is `string` where a message of one plain text usually holds it as a string, not in a list. `holders` lists the members
-of bodies and items that are objects with named members in them. `silent` lists members of items and parts that answers
-have whether they say anything or not: null and what is empty are nothing there, and are never lost. Nor is, for
+`custom_call` is a tool call whose arguments are free text; an item that has a slot is asked for by that first. `image`,
+`document` and so on are parts; `function_tool` and `custom_tool` name the member of a tool that holds the others;
+`response.finish_reason` and `response.stop_sequence` are where an answer says why it ended. Any other member that
+begins with `response.` (`response.usage`) is an object in an answer's body of which some members have a name in the
+model, and where it stands; an empty one is never lost. `content` is `string` where a message of one plain text usually
+holds it as a string, not in a list. `holders` lists the members of bodies and items that are objects with named members
+in them. `silent` lists members of items and parts that answers have whether they say anything or not: null and what is
+empty are nothing there, and are never lost. Nor is, for
 `caller=direct`, an object that says that type alone: it says what is so where it is missing.
 """
 
@@ -373,6 +374,8 @@ def _path(item: Item, member: str, words: Words, *, unnamed: bool) -> str:
     if item.at.endswith(".function_call"):  # the one call whose members stand in no object of their own
         return item.at + member
     kind = "custom_call" if isinstance(item, ToolCall) and item.custom else item.kind
+    slot = item.hints.slot if item.hints is not None else ""
+    kind = slot if slot and f"{slot}{member}" in words else kind
     return item.at + _worded(words, kind, member)
 
 

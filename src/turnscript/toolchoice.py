@@ -109,6 +109,9 @@ def _names(request: Request, separator: str, *, spaces: bool = False) -> Names:
 
 def _named(rendering: Rendering, choice: ToolChoice, name: str, names: Names) -> ToolChoice | None:
     written = [one["name"] for one in names.get(name, [])]
+    if name in written and choice.type not in _CALLED:
+        rendering.lose_setting("tool_choice", "renamed", f"the tool is the function {name!r} here")
+        return replace(choice, type="function")
     if name in written or not (written or any(tool.name == name for tool in all_tools(rendering.request))):
         return choice
     if not written:

@@ -307,7 +307,7 @@ def test_a_rollout_has_thoughts_calls_outputs_and_custom_tools() -> None:
         "user: How many files are there?",
         "(**Counting**)",
         'shell({"command":["ls"]}) call_1',
-        'local_shell({"type": "exec", "command": ["wc", "-l"], "timeout_ms": 1000}) call_2',
+        'local_shell({"command": ["wc", "-l"], "timeout_ms": 1000}) call_2',
         "= a\nb\n call_1",
         "= not found call_2 error",
         "apply_patch(*** Begin Patch\n) call_3",

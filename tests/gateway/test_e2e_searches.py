@@ -106,6 +106,16 @@ def test_a_search_goes_on_from_an_id(sdk: openai.OpenAI, speaker: Speaker) -> No
     assert grew(speaker)
 
 
+def test_a_search_whose_name_is_taken_goes_on_from_an_id(sdk: openai.OpenAI, speaker: Speaker) -> None:
+    namesake = {"type": "function", "name": "tool_search", "parameters": {"type": "object"}, "strict": False}
+    speaker.say(call("tool_search_2", query="read"))
+    first = ask(sdk, False, ASKED, tools=[namesake, SEARCH])
+    speaker.say(text("Done."))
+    said: Any = first.output[0]
+    ask(sdk, False, [found(said.call_id, "read")], tools=[namesake, SEARCH], previous_response_id=first.id)
+    assert grew(speaker)
+
+
 def test_a_search_may_find_nothing(sdk: openai.OpenAI, speaker: Speaker) -> None:
     speaker.say(call("tool_search", query="x"))
     [said] = ask(sdk, False, ASKED).output

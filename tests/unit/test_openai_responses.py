@@ -449,7 +449,7 @@ def test_every_other_item_is_kept_verbatim(item: Any) -> None:
             Tool(name="n", type="namespace", description="d", tools=[Tool(name="p", type="custom")]),
         ),
         ({"type": "namespace", "name": "n", "tools": []}, Tool(name="n", type="namespace")),
-        ({"type": "shell"}, Tool(type="shell")),
+        ({"type": "web_search"}, Tool(type="web_search")),
         ({"type": "hosted", "name": "h", "x": 1}, Tool(type="hosted", name="h", extra={"x": json_of(1)})),
         ({"type": "hosted", "name": 5}, Tool(type="hosted", extra={"name": json_of(5)})),
     ],

@@ -74,7 +74,7 @@ from turnscript.sources import message_path, part_path, texts_in_source, unnamed
 MEANINGLESS = frozenset(
     {"cache_control", "prompt_cache_breakpoint", "eager_input_streaming", "annotations", "logprobs", "citations"}
     | {"internal_chat_message_metadata_passthrough", "provider_specific_fields", "status", "caller", "execution"}
-    | {"cache_breakpoint", "__copilotMessageSource"}
+    | {"cache_breakpoint", "__copilotMessageSource", "environment", "max_output_length", "created_by", "type"}
 )
 """Unnamed members of items, parts and tools that say nothing to a model."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import copy
+from operator import is_
 from typing import Any
 
-from turnscript.conversation import Conversation, Request, Tool
+from turnscript.conversation import DECLARED_AS, Conversation, Request, Tool
 from turnscript.engine.bodies import tool_from
 from turnscript.jsontext import Json, read_object
 from turnscript.losses import Indexed, Loss
@@ -42,16 +43,20 @@ def spelled(request: Request, as_function: Callable[[Tool], Tool | None]) -> tup
     if not request.tools:
         return request, []
     told = [as_function(tool) or tool for tool in request.tools]
+    if all(map(is_, told, request.tools)):
+        return request, []
     losses = [
-        Loss(path, "approximated", f"the model is told what a tool of type {tool.type!r} takes")
+        Loss(path, "approximated", f"the model is told what a tool of type {_type(tool)!r} takes")
         for tool, function, path in zip(request.tools, told, tool_paths(request.tools), strict=True)
         if function is not tool
     ]
-    if not losses:
-        return request, losses
     whole = copy(request)
     whole.conversation = Conversation(request.items, told)
     return whole, losses
+
+
+def _type(tool: Tool) -> str:
+    return tool.hints.get(DECLARED_AS, tool.type)
 
 
 def place_of(tool: Tool) -> str:

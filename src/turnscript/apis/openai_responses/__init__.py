@@ -13,9 +13,10 @@
 | `function_call_output`, `custom_tool_call_output`: `output` | `ToolResult`: `content` |
 | `additional_tools` | `ToolsChange` |
 | `tool_search_call`, `tool_search_output` of the client | `ToolCall`; `ToolResult` and `ToolsChange` |
+| `local_shell_call`, `shell_call`, `apply_patch_call` of the client; their outputs | `ToolCall`; `ToolResult` |
 | every other item, such as `item_reference` or `web_search_call` | `Opaque` |
 | tools `function`, `custom`, `namespace`, hosted | `Tool` with that `type` |
-| `tool_search` of the client | `Tool` of type `function` |
+| `tool_search`, `local_shell`, `shell`, `apply_patch` of the client | `Tool` of type `function` |
 | `max_output_tokens` | `max_tokens` |
 | `text.format`, `text.verbosity` | `response_format`, `verbosity` |
 | `reasoning.effort`, `reasoning.summary` | `effort`, `reasoning_summary` |
@@ -37,6 +38,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from turnscript.api import OFFICIAL, SEED, Api, Body, Rendering, Reply
+from turnscript.apis.openai_responses.declared import name_declared
 from turnscript.apis.openai_responses.objects import INPUT, WORDS
 from turnscript.apis.openai_responses.options import OPTIONS, ORIGIN
 from turnscript.apis.openai_responses.reading import (
@@ -47,7 +49,6 @@ from turnscript.apis.openai_responses.reading import (
     reopen,
 )
 from turnscript.apis.openai_responses.response import parse_response, write_response
-from turnscript.apis.openai_responses.searches import name_searches
 from turnscript.apis.openai_responses.serving import SERVING
 from turnscript.apis.openai_responses.stream_reading import StreamReader, claims_event
 from turnscript.apis.openai_responses.stream_writing import StreamWriter
@@ -130,7 +131,7 @@ class OpenAIResponses(Api):
             else:
                 members["input"] = _EMPTY
         self._read_tools(members, request)
-        name_searches(request)
+        name_declared(request)
         if name_results(items):
             drop_generated_ids(request)
         drop_reasoning_ids(items)

@@ -1,8 +1,8 @@
 """Owns what the client calls things: ids for items that have none, and names of tools as its request declared them.
 
 A model that knows no namespaces calls `fs__read` what the request declared as `read` in the namespace `fs`, and a model
-that knows no free text writes `{"input": "..."}` for a custom tool. Both are taken back here. A call of a search that
-the client runs gets the slot that such calls have.
+that knows no free text writes `{"input": "..."}` for a custom tool. Both are taken back here. A call of a tool that
+was declared as something else than a function gets the slot that such calls have.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from hashlib import blake2b
 import msgspec
 
 from turnscript.answers import free_text, is_whole
-from turnscript.apis.openai_responses.slots import TOOL_SEARCH_CALL
-from turnscript.apis.openai_responses.tools import NAMESPACE, NAMESPACE_SEPARATOR, is_search
+from turnscript.apis.openai_responses.client_calls import ID_PREFIXES, fits
+from turnscript.apis.openai_responses.declared import OWN_CALLS
+from turnscript.apis.openai_responses.slots import CLIENT_CALLS
+from turnscript.apis.openai_responses.tools import NAMESPACE, NAMESPACE_SEPARATOR
 from turnscript.conversation import (
+    DECLARED_AS,
     Assistant,
     Hints,
     Item,
@@ -66,16 +69,20 @@ class Naming:
         self._taken: set[tuple[str, str]] = set()
         self._namespaced: dict[str, tuple[str, Tool]] = {}
         self._plain = {tool.name: tool for tool in request.tools if tool.type != NAMESPACE}
-        self._searches = {tool.name for tool in all_tools(request) if is_search(tool)}
+        self._declared = {
+            tool.name: f"{tool.hints[DECLARED_AS]}_call" for tool in all_tools(request) if DECLARED_AS in tool.hints
+        }
         for space in request.tools:
             for tool in space.tools if space.type == NAMESPACE else ():
                 self._namespaced[f"{space.name}{NAMESPACE_SEPARATOR}{tool.name}"] = (space.name or "", tool)
 
-    def begin(self, item: Item, index: int) -> Named:
-        """The item with all that the client identifies it by."""
+    def begin(self, item: Item, index: int, whole: Item | None = None) -> Named:
+        """The item with all that the client identifies it by. `whole`: what a call is that was announced with less."""
         named = copy(item)
         if isinstance(named, ToolCall):
             shim = self._restore(named)
+            if named.hints is not None and named.hints.slot in CLIENT_CALLS:
+                self._act(named, whole if isinstance(whole, ToolCall) else named, index)
             named.id = self._free("call", named.id, "call_", index, named)
             named.item_id = self._free("item", named.item_id, _call_prefix(named), index, named)
             return Named(item, named, shim)
@@ -102,7 +109,7 @@ class Naming:
         if begun.shim and isinstance(item, ToolCall) and isinstance(whole, ToolCall) and is_whole(item):
             at = f"{item.at or f'items[{index}]'}.arguments"
             whole.arguments, whole.open = free_text(whole, at, self._losses), False
-        if isinstance(whole, ToolCall) and slot_of(start) == TOOL_SEARCH_CALL:
+        if isinstance(whole, ToolCall) and (_is_own(start) or _is_own(whole)):
             whole.hints = start.hints
         return whole
 
@@ -115,12 +122,21 @@ class Naming:
         elif call.namespace is not None:
             found = self._namespaced.get(f"{call.namespace}{NAMESPACE_SEPARATOR}{call.name}")
             tool = found[1] if found else None
-        if call.name in self._searches and call.namespace is None:
-            call.hints = Hints(slot=TOOL_SEARCH_CALL)
+        if call.namespace is None and call.name in self._declared:
+            call.hints = Hints(slot=self._declared[call.name])
         if tool is None or tool.type != "custom" or call.custom:
             return False
         call.custom = True
         return True
+
+    def _act(self, call: ToolCall, whole: ToolCall, index: int) -> None:
+        """Such a call is an item of its own, which begins with what it does. Where that is nothing that the tool does,
+        it stays the call of a function."""
+        call.arguments = whole.arguments
+        if not fits(slot_of(call), call.arguments):
+            call.hints = None
+            detail = f"what the model wrote is nothing that {call.name!r} does: it is told as the call of a function"
+            self._losses.append(Loss(whole.at or f"items[{index}]", "approximated", detail))
 
     def _free(self, kind: str, id_: str | None, prefix: str, index: int, item: Item) -> str:
         """The id if nothing else has it; else one that is made up."""
@@ -141,8 +157,13 @@ def made_item_id(seed: str, index: int, prefix: str = _PREFIXES[Assistant]) -> s
     return f"{prefix}{digest}"
 
 
+def _is_own(item: Item) -> bool:
+    """Whether an item is a call that has no name on the wire."""
+    return item.hints is not None and item.hints.slot in OWN_CALLS
+
+
 def _call_prefix(call: ToolCall) -> str:
     """How the ids of such an item begin."""
-    if slot_of(call) == TOOL_SEARCH_CALL:
-        return "tsc_"
+    if _is_own(call):
+        return ID_PREFIXES.get(slot_of(call), "tsc_")
     return "ctc_" if call.custom else "fc_"

@@ -11,7 +11,9 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from turnscript.api import Body, Option, Rendering, extra_of, leftover, object_setting, setting
-from turnscript.conversation import Request, ResponseFormat, ToolChoice
+from turnscript.apis.openai_responses.client_tools import LOCAL_SHELL, PATCH, SHELL
+from turnscript.apis.openai_responses.tools import SEARCH
+from turnscript.conversation import DECLARED_AS, Request, ResponseFormat, ToolChoice, all_tools
 from turnscript.jsontext import Json, plain, read_list, read_object
 from turnscript.toolchoice import left_choice, read_word, write_word
 from turnscript.wire import Reader, Verbatim, Wire, mismatch
@@ -35,6 +37,8 @@ class AllowedTools(Wire, tag="allowed_tools"):
     tools: Json
 
 
+_DECLARED = frozenset({LOCAL_SHELL, PATCH, SEARCH, SHELL})
+"""Types of tools that a choice names by their type alone."""
 _TOOL_CHOICE: Reader[Any] = Reader(str | NamedFunction | NamedCustom | AllowedTools)
 
 
@@ -52,16 +56,30 @@ def _read_tool_choice(request: Request, value: Json, path: str) -> None:
         required = choice.mode == "required"
         allowed = ToolChoice(mode="allowed", tools=choice.tools, required=required, extra=extra_of(choice.rest))
         request.settings.tool_choice = allowed
-    else:
+    elif not _read_declared(request, choice):
         request.extra["tool_choice"] = value
+
+
+def _read_declared(request: Request, choice: Any) -> bool:
+    """Read a choice of a tool by the type that it was declared as. False: it is something else."""
+    kind = choice.tag if isinstance(choice, Verbatim) and choice.tag in _DECLARED else None
+    name = next((tool.name for tool in all_tools(request) if kind and tool.hints.get(DECLARED_AS) == kind), None)
+    if kind is None or name is None:
+        return False
+    members = read_object(choice.value)
+    del members["type"]
+    request.settings.tool_choice = ToolChoice(mode="named", name=name, type=kind, extra=members)
+    return True
 
 
 def _write_tool_choice(rendering: Rendering) -> Any:
     choice = left_choice(rendering)
     if choice is None:
         return None
-    if choice.mode == "named":
-        body: Body = {"type": choice.type, "name": choice.name}
+    if choice.mode == "named" and choice.type in _DECLARED:
+        body: Body = {"type": choice.type}
+    elif choice.mode == "named":
+        body = {"type": choice.type, "name": choice.name}
     elif choice.mode == "allowed":
         tools = flat_tools(choice.tools) if rendering.foreign else choice.tools or []
         body = {"type": "allowed_tools", "mode": "required" if choice.required else "auto", "tools": tools}

@@ -14,6 +14,7 @@ from typing import Any
 
 from turnscript.answers import is_whole
 from turnscript.api import OFFICIAL, Api, Body, Rendering
+from turnscript.apis.openai_responses.client_calls import begun_body, call_body, settle_call
 from turnscript.apis.openai_responses.naming import Named, Naming
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.outcome import COMPLETED, IN_PROGRESS, INCOMPLETE, is_unfinished, said
@@ -27,7 +28,13 @@ from turnscript.apis.openai_responses.parts import (
     write_parts,
 )
 from turnscript.apis.openai_responses.reading import read_items
-from turnscript.apis.openai_responses.slots import EMPTY, TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT
+from turnscript.apis.openai_responses.slots import (
+    CLIENT_CALLS,
+    CLIENT_OUTPUTS,
+    EMPTY,
+    TOOL_SEARCH_CALL,
+    TOOL_SEARCH_OUTPUT,
+)
 from turnscript.apis.openai_responses.writing import Writer, search_call
 from turnscript.byhand import text_only
 from turnscript.citations import take_pages
@@ -179,6 +186,9 @@ class Output:
             if status == IN_PROGRESS:
                 body["arguments"] = {}
             return self._with_extra(body | {"status": status}, item, index)
+        if (own := call_body(item, item.id, whole=True)) is not None:
+            own = begun_body(own) if status == IN_PROGRESS else own
+            return self._with_extra(own | {"status": status}, item, index)
         kind, text = ("custom_tool_call", "input") if item.custom else ("function_call", "arguments")
         body = {"type": kind, "id": item.item_id, "call_id": item.id, "name": item.name, text: arguments}
         if item.namespace is not None:
@@ -264,7 +274,7 @@ def is_search_call(item: Item) -> bool:
 
 def read_output(value: Json, path: str, index: int) -> Item | None:
     """An item of the output at `path`. None: a call that was cut off, or has no name, which nobody may run."""
-    item, *more = read_items([value], path, index)
+    item, *more = _output_items(value, path, index)
     if isinstance(item, Opaque) and bytes(read_object(value).get("type", _NULL)) == b"null":
         raise missing(item.at, "type", "the type of an output item")  # requests name items of before by their id alone
     if more:  # what a search of the client's has found: no model answers with that
@@ -273,6 +283,8 @@ def read_output(value: Json, path: str, index: int) -> Item | None:
         return item
     if is_search_call(item):
         item.extra.pop("execution", None)
+    elif isinstance(item, ToolCall) and slot_of(item) in CLIENT_CALLS:
+        settle_call(item)
     else:
         if isinstance(item, ToolCall) and shape_of(item) == EMPTY:
             item.arguments = ""  # what an answer says is kept as it is, in streams too
@@ -288,6 +300,17 @@ def read_output(value: Json, path: str, index: int) -> Item | None:
         if part.extra and isinstance(part, Text):
             part.extra = {key: one for key, one in said(part.extra).items() if _ALWAYS.get(key) != bytes(one)}
     return item
+
+
+def _output_items(value: Json, path: str, index: int) -> list[Item]:
+    """The items of an output item. Where it is what a tool of the client's has answered, the server has run that."""
+    items = read_items([value], path, index)
+    return [
+        Opaque(type=slot_of(item), value=value, at=item.at)
+        if isinstance(item, ToolResult) and slot_of(item) in CLIENT_OUTPUTS
+        else item
+        for item in items
+    ]
 
 
 def status_of(item: Item | None) -> str | None:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from turnscript.api import extra_of
+from turnscript.apis.openai_responses.client_calls import read_client_item
 from turnscript.apis.openai_responses.objects import (
     AdditionalTools,
     AnyMessage,
@@ -393,7 +394,12 @@ def _additional_tools(wire: AdditionalTools, _value: Json, at: str, items: list[
 
 
 def _opaque(wire: Verbatim, value: Json, at: str, items: list[Item]) -> None:
-    items += read_search(wire.tag, value, at) or [Opaque(type=wire.tag, value=value, at=at)]
+    found = read_client_item(wire.tag, value, at)
+    items += [found] if found is not None else read_search(wire.tag, value, at) or [_verbatim(wire, value, at)]
+
+
+def _verbatim(wire: Verbatim, value: Json, at: str) -> Opaque:
+    return Opaque(type=wire.tag, value=value, at=at)
 
 
 _READ: dict[type, Callable[[Any, Json, str, list[Item]], None]] = {

@@ -6,28 +6,25 @@
 | item `tool_search_call` | `ToolCall` in the slot `tool_search_call` |
 | item `tool_search_output` | `ToolResult` in the slot `tool_search_output`; joined to it a `ToolsChange`: the tools |
 
-A search has no name on the wire. Here it is `tool_search`, with a number where a tool of the client has that name.
-The result names the tools in words: they stand beside it, and a model should not read an empty answer.
+A search has no name on the wire; `declared` gives it one. The result names the tools in words: they stand beside it,
+and a model should not read an empty answer.
 Searches that the server runs, and items of any other form, stay verbatim: nobody here could answer them.
 """
 
 from __future__ import annotations
 
 from turnscript.apis.openai_responses.slots import STRING, TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT
-from turnscript.apis.openai_responses.tools import NAMESPACE, SEARCH, found_text, is_client_run, is_search, read_tools
+from turnscript.apis.openai_responses.tools import SEARCH, found_text, is_client_run, read_tools
 from turnscript.conversation import (
     Extra,
     Hints,
     Item,
-    Request,
     Text,
     ToolCall,
     ToolResult,
     ToolsChange,
-    all_tools,
 )
 from turnscript.errors import InvalidRequest
-from turnscript.grouping import slot_of
 from turnscript.jsontext import Json, is_object, plain, read_list, read_object, text_of
 
 
@@ -78,32 +75,3 @@ def _identify(item: ToolCall | ToolResult, members: Extra) -> None:
 
 def _begins(value: Json | None, mark: bytes) -> bool:
     return value is not None and bytes(value).lstrip()[:1] == mark
-
-
-def name_searches(request: Request) -> None:
-    """Give the searches of a request, and the calls of them, a name that no other tool has."""
-    if not _has_searches(request):
-        return
-    tools = [tool for tool in all_tools(request) if tool.type != NAMESPACE]
-    taken = {tool.name for tool in tools if not is_search(tool)}
-    name, count = SEARCH, 1
-    while name in taken:
-        count += 1
-        name = f"{SEARCH}_{count}"
-    for tool in tools:
-        if is_search(tool):
-            tool.name = name
-    for item in request.items:
-        if isinstance(item, ToolCall) and slot_of(item) == TOOL_SEARCH_CALL:
-            item.name = name
-
-
-def _has_searches(request: Request) -> bool:
-    """Whether there may be any, which is rare."""
-    tools, items = request.tools, request.items
-    if tools and any(is_search(tool) for tool in tools):
-        return True
-    kinds = set(map(type, items))
-    if ToolsChange in kinds:
-        return True
-    return ToolCall in kinds and any(type(item) is ToolCall and item.name == SEARCH for item in items)

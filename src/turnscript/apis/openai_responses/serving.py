@@ -9,11 +9,14 @@ import msgspec
 from msgspec import Raw as RawJson
 from msgspec.structs import replace
 
+from turnscript.apis.openai_responses.client_calls import settle_client_items
+from turnscript.apis.openai_responses.client_tools import as_function
 from turnscript.apis.openai_responses.compaction import COMPACTING, UPDATE
+from turnscript.apis.openai_responses.declared import name_joined
 from turnscript.apis.openai_responses.errors import failure_of, flat_error
 from turnscript.apis.openai_responses.listed import whole, with_id
 from turnscript.apis.openai_responses.reading import read_items
-from turnscript.apis.openai_responses.slots import INSTRUCTIONS, INSTRUCTIONS_LIST
+from turnscript.apis.openai_responses.slots import CLIENT_OUTPUTS, INSTRUCTIONS, INSTRUCTIONS_LIST
 from turnscript.conversation import Item, Opaque, Request
 from turnscript.errors import InvalidRequest, TurnscriptError
 from turnscript.grouping import slot_of
@@ -125,14 +128,20 @@ def _outputs(body: bytes) -> list[tuple[str, bytes]]:
 
 def _join(request: Request, items: Sequence[bytes]) -> None:
     before = read_items([RawJson(item) for item in items], "$.previous_response_id")
+    name_joined(request, before)
+    answered = any(slot_of(item) in CLIENT_OUTPUTS for item in request.items)
     slots = (INSTRUCTIONS, INSTRUCTIONS_LIST)
     start = next((index for index, item in enumerate(request.items) if slot_of(item) not in slots), len(request.items))
     request.items[start:start] = before
+    if answered:
+        settle_client_items(request.items)
 
 
 def _resolve(request: Request, index: int, item: bytes) -> None:
     at = request.items[index].at
-    request.items[index : index + 1] = read_items([RawJson(item)], at.rpartition("[")[0] or at)
+    found = read_items([RawJson(item)], at.rpartition("[")[0] or at)
+    name_joined(request, found)
+    request.items[index : index + 1] = found
 
 
 def _page(items: Sequence[bytes], more: bool) -> bytes:
@@ -199,4 +208,5 @@ SERVING = Serving(
     refusal=_refusal,
     unasked=_unasked,
     effort=_effort,
+    as_function=as_function,
 )

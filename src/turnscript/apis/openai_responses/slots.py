@@ -7,6 +7,7 @@
 | `message` | a message that says `"type": "message"`, which is usually left out |
 | `named` | a result that says its tool's `name` although its call already does |
 | `tool_search_call`, `tool_search_output` | a call of a search for tools that the client runs, and what it found |
+| `shell_call`, `shell_call_output`, ... | a call of a tool of OpenAI's own that the client runs, and what it answered |
 | `no_id` | a call or result without `call_id`, a reasoning item without `id` |
 | `tool_call`, `tool_result` | a call or result as a content part, the Universal document's form |
 | `tool_call_no_id`, `tool_result_no_id` | the same without an id |
@@ -29,10 +30,15 @@ STRING = "string"
 EMPTY = "empty-arguments"
 """The shape of a call whose arguments are an empty text, which servers and models mean as an empty object."""
 TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT = "tool_search_call", "tool_search_output"
+LOCAL_SHELL_CALL, LOCAL_SHELL_OUTPUT = "local_shell_call", "local_shell_call_output"
+SHELL_CALL, SHELL_OUTPUT = "shell_call", "shell_call_output"
+PATCH_CALL, PATCH_OUTPUT = "apply_patch_call", "apply_patch_call_output"
 SEED_CALL, SEED_CALL_NO_ID = "tool_call", "tool_call_no_id"
 SEED_RESULT, SEED_RESULT_NO_ID = "tool_result", "tool_result_no_id"
 
 WITHOUT_ID = frozenset({NO_ID, SEED_CALL_NO_ID, SEED_RESULT_NO_ID})
+CLIENT_CALLS = frozenset({LOCAL_SHELL_CALL, SHELL_CALL, PATCH_CALL})
+CLIENT_OUTPUTS = frozenset({LOCAL_SHELL_OUTPUT, SHELL_OUTPUT, PATCH_OUTPUT})
 SEED_SLOTS = frozenset({SEED_CALL, SEED_CALL_NO_ID, SEED_RESULT, SEED_RESULT_NO_ID})
 
 

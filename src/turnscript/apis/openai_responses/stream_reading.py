@@ -58,6 +58,8 @@ _TOLD_BY_THE_ITEM = frozenset(
     {f"response.{what}.done" for what in ("content_part", "output_text", "refusal", "reasoning_text", "reasoning_part")}
     | {"response.output_text.annotation.added", "response.reasoning_part.added"}
     | {f"response.reasoning_summary_{what}" for what in ("part.added", "part.done", "text.delta", "text.done")}
+    | {f"response.shell_call_command.{what}" for what in ("added", "delta", "done")}
+    | {f"response.apply_patch_call_operation_diff.{what}" for what in ("delta", "done")}
 )
 """Events that say nothing which the item itself will not say again when it is done; `reasoning_part` is vLLM's."""
 _ARGUMENTS_DONE = {

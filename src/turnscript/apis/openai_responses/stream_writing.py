@@ -20,6 +20,7 @@ from msgspec import Raw as RawJson
 
 from turnscript.answers import came_to_nothing, is_whole
 from turnscript.api import Api, Body, Reply
+from turnscript.apis.openai_responses.client_calls import command_events
 from turnscript.apis.openai_responses.errors import failure_of, flat_error
 from turnscript.apis.openai_responses.naming import response_id
 from turnscript.apis.openai_responses.options import ORIGIN
@@ -35,6 +36,7 @@ from turnscript.apis.openai_responses.parts import (
     type_of_part,
 )
 from turnscript.apis.openai_responses.response import Report, lose_stop, own_extra, told_status
+from turnscript.apis.openai_responses.slots import CLIENT_CALLS
 from turnscript.apis.openai_responses.stream_parts import LivePart
 from turnscript.citations import with_pages_on_ends
 from turnscript.conversation import Assistant, Item, Request, Thinking, ToolCall
@@ -50,6 +52,7 @@ from turnscript.events import (
     ScoredDelta,
     no_event,
 )
+from turnscript.grouping import slot_of
 from turnscript.jsontext import Json, read_list
 from turnscript.sse import HOLE, comment, frame, template
 
@@ -237,12 +240,12 @@ class StreamWriter(OneStream):
                 continue
             if index < self._latest:
                 self._output.lose(f"items[{index}]", "moved", OVERTAKEN)
-            self._start(start)
+            self._start(start, end.part)
             self._end(end)
 
-    def _start(self, event: PartStart) -> None:
+    def _start(self, event: PartStart, whole: Item | None = None) -> None:
         self._settle(COMPLETED)
-        named = self._output.naming.begin(event.part, event.index)
+        named = self._output.naming.begin(event.part, event.index, whole)
         body = self._output.opening(named, event.index)
         part = LivePart(named, -1 if body is None else self._count)
         self._parts[event.index] = part
@@ -355,6 +358,10 @@ class StreamWriter(OneStream):
 
     def _end_call(self, part: LivePart, item: ToolCall) -> None:
         if is_search_call(item):  # it is told by the item alone
+            return
+        if slot_of(item) in CLIENT_CALLS:
+            for type_, members in command_events(item):
+                self._emit(type_, {"output_index": part.at} | members)
             return
         event, whole = _call_words(item)
         if item.arguments:

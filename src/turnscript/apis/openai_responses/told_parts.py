@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from turnscript.apis.openai_responses.client_calls import name_of
 from turnscript.apis.openai_responses.output import content_text
-from turnscript.apis.openai_responses.tools import SEARCH
 from turnscript.conversation import Assistant, Item, Part, Refusal, Text, Thinking, ToolCall
 from turnscript.events import Event, NextText, PartDelta, PartEnd
 from turnscript.jsontext import Json
@@ -92,7 +92,7 @@ def announced_call(value: Json, index: int) -> Item:
     """The announcement of a call that is known not to be told already."""
     members: Any = msgspec.json.decode(value)
     custom = members["type"] == "custom_tool_call"
-    name, id_ = members.get("name", SEARCH), members.get("call_id") or None
+    name, id_ = members.get("name", name_of(members["type"])), members.get("call_id") or None
     return ToolCall(name=name, arguments="", id=id_, custom=custom, at=f"$.output[{index}]")
 
 

@@ -2,7 +2,8 @@
 
 `parameters` and `strict` are required members that may be null, so null is what None is written as; a tool that leaves
 one out says so in `Tool.hints`. Of a hosted tool only its type and name are known here. A `tool_search` that the client
-runs is a function to everybody else: it says in its hints what it was declared as.
+runs, and the tools of `client_tools`, are functions to everybody else: they say in their hints what they were declared
+as.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from msgspec import UNSET
 
 from turnscript.api import Body, Rendering, extra_of
+from turnscript.apis.openai_responses.client_tools import client_tool
 from turnscript.apis.openai_responses.objects import CustomTool, FunctionTool, NamespaceTool, TypedTool
 from turnscript.conversation import DECLARED_AS, Extra, Tool, loaded
 from turnscript.jsontext import Json, plain, read_object
@@ -80,6 +82,8 @@ def _hosted(wire: Verbatim, _at: str) -> Tool:
     members.pop("type")
     if wire.tag == SEARCH and is_client_run(members):
         return _search(members)
+    if (known := client_tool(wire.tag, members)) is not None:
+        return known
     tool = Tool(type=wire.tag, extra=members)
     if bytes(members.get("name", b"")).lstrip()[:1] == b'"':
         tool.name = plain(members.pop("name"))
@@ -152,8 +156,8 @@ def _head(tool: Tool) -> Body:
 
 
 def _write_function(rendering: Rendering, tool: Tool, _at: str) -> Body:
-    if is_search(tool) and not rendering.foreign:
-        return _write_search(tool)
+    if DECLARED_AS in tool.hints and not rendering.foreign:
+        return _write_search(tool) if is_search(tool) else {"type": tool.hints[DECLARED_AS]}
     body = _head(tool)
     hints = {} if rendering.foreign else tool.hints
     if tool.parameters is not None or hints.get("parameters") != ABSENT:

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Raw as RawJson
 
 from turnscript.api import SEED, Body, Rendering, merge
+from turnscript.apis.openai_responses.client_calls import call_body, output_body
 from turnscript.apis.openai_responses.options import ORIGIN
 from turnscript.apis.openai_responses.parts import INPUT, OUTPUT, REASONING, SUMMARY, Place, write_parts
 from turnscript.apis.openai_responses.slots import (
@@ -306,6 +307,9 @@ def _tool_call(writer: Writer, item: ToolCall) -> None:
     if writer.hinted and slot_of(item) == TOOL_SEARCH_CALL:
         writer.add(item, search_call(item, call_id))
         return
+    if writer.hinted and (own := call_body(item, call_id)) is not None:
+        writer.add(item, own)
+        return
     kind, text = ("custom_tool_call", "input") if item.custom else ("function_call", "arguments")
     body: Body = {"type": kind}
     if call_id is not None:
@@ -327,6 +331,9 @@ def _says_nothing(writer: Writer, item: ToolCall) -> bool:
 def _tool_result(writer: Writer, item: ToolResult) -> None:
     call_id = writer.call_id(item)
     rendering = writer.rendering
+    if writer.hinted and (own := output_body(item, call_id)) is not None:
+        writer.add(item, own)
+        return
     if item.status is not None:
         detail = f"{rendering.target} does not say whether a tool failed"
         rendering.lose_member(writer.at(item), "tool_result.status", "dropped", detail)

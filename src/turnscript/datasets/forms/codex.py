@@ -15,8 +15,8 @@ Older files have the items bare, behind a first line with the id of the session.
   as a message of the user.
 - `base_instructions` are the instructions. Older sessions have `instructions` instead: those of the user's files, which
   are read unless a message holds them too. `dynamic_tools` are the tools; Codex's own are not in a session.
-- A `local_shell_call` has no form in a conversation: it becomes a call of a tool `local_shell`, its action the
-  arguments. An output `{"content": ..., "success": false}` becomes its content, and an error.
+- A `local_shell_call` is a call of a tool `local_shell`, as in the API; here older ones without a `call_id` are, too.
+  An output `{"content": ..., "success": false}` becomes its content, and an error.
 - `ghost_snapshot` items are notes of the client. A subagent and a fork have files of their own.
 
 Shape: https://github.com/openai/codex, codex-rs/protocol (2025-12), and reports of later versions.
@@ -49,7 +49,7 @@ from turnscript.datasets.traces import (
     untrained,
     value_of,
 )
-from turnscript.jsontext import Json, json_of, text_of, type_name
+from turnscript.jsontext import Json, json_of, members, type_name
 from turnscript.pairing import name_results
 
 _ITEM, _EVENT, _META, _COMPACTED = "response_item", "event_msg", "session_meta", "compacted"
@@ -307,12 +307,13 @@ def _output(value: bytes, at: str) -> _Entry:
 
 def _shell_call(item: Opaque, at: str) -> ToolCall:
     call = members_of(item.value, at)
-    action = member(call, "action", at)
+    action = members_of(member(call, "action", at), f"{at}.action")
+    action.pop("type", None)
     found = call.get("call_id", call.get("id", _NONE))
     id_ = value_of(found, f"{at}.call_id")
     if id_ is not None and not isinstance(id_, str):
         raise BadRow(Code.SHAPE, "expected a string", path=f"{at}.call_id")
-    return ToolCall(name=_SHELL, arguments=text_of(action), id=id_, at=item.at)
+    return ToolCall(name=_SHELL, arguments=members(action), id=id_, at=item.at)
 
 
 def _tool(tool: Mapping[str, Json]) -> bytes:
