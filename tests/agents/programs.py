@@ -82,5 +82,57 @@ if (process.argv[2] === "whole") {
 }
 """
 
+OWN_TOOLS = """
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+from agents import Agent, ApplyPatchTool, LocalShellTool, Runner, ShellTool, apply_diff
+from agents.editor import ApplyPatchResult
+
+
+def local_shell(request):
+    action = request.data.action
+    return subprocess.run(action.command, env=action.env, capture_output=True, text=True).stdout
+
+
+def shell(request):
+    action = request.data.action
+    return "".join([subprocess.run(one, shell=True, capture_output=True, text=True).stdout for one in action.commands])
+
+
+class Editor:
+    def create_file(self, operation):
+        Path(operation.path).write_text(apply_diff("", operation.diff, mode="create"))
+        return ApplyPatchResult(status="completed", output="Created.")
+
+    def update_file(self, operation):
+        file = Path(operation.path)
+        file.write_text(apply_diff(file.read_text(), operation.diff))
+        return ApplyPatchResult(status="completed", output="Updated.")
+
+    def delete_file(self, operation):
+        Path(operation.path).unlink()
+        return ApplyPatchResult(status="completed")
+
+
+TOOLS = {"shell": ShellTool(executor=shell), "local_shell": LocalShellTool(executor=local_shell)}
+
+
+async def main():
+    agent = Agent(name="finder", model=model, tools=[ApplyPatchTool(editor=Editor()), TOOLS[sys.argv[2]]])
+    if sys.argv[1] == "whole":
+        return print((await Runner.run(agent, "What is the word?")).final_output)
+    result = Runner.run_streamed(agent, "What is the word?")
+    async for event in result.stream_events():
+        pass
+    print(result.final_output)
+
+
+asyncio.run(main())
+"""
+"""With OpenAI's own tools that the client runs, in its Agents SDK; one more argument: which of the shells."""
+
 PROGRAMS = {"openai-agents": _OPENAI_AGENTS, "pydantic-ai": _PYDANTIC_AI, "ai-sdk": _AI_SDK}
 """By the client's name."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.programs import PROGRAMS
+from tests.agents.programs import OWN_TOOLS, PROGRAMS
 from tests.agents.running import MODULES, PYTHON, Ended, Exchange, environment, gateway, installed, launch, run
 from tests.agents.scripts import CONTEXT, FORMATS, SAYS, Call, Model
 from turnscript.cli.agents import clients, recipe
@@ -244,6 +244,38 @@ def test_a_program_with_a_library_calls_a_tool_and_answers(name: str, path: str,
     assert seat.answered(ended), ended
     assert [True] == model.went_on
     assert {(path, 200, streams)} == {(one.path, one.status, one.streamed) for one in answers}
+
+
+_PATCHES = [
+    Call("apply_patch", {"type": "create_file", "path": "new.txt", "diff": "+one\n+two\n+three"}),
+    Call("apply_patch", {"type": "update_file", "path": "new.txt", "diff": "@@\n one\n-two\n+2\n three\n"}),
+    Call("apply_patch", {"type": "delete_file", "path": "old.txt"}),
+]
+_SHELLS = {"shell": {"commands": ["cat new.txt", "cat word.txt"]}, "local_shell": {"command": ["cat", "word.txt"]}}
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("shell", _SHELLS)
+def test_the_agents_sdk_runs_the_tools_of_openais_own(shell: str, streams: bool, format_: str, seat: Seat) -> None:
+    (seat.work / "old.txt").write_text("x", encoding="utf-8")
+    model = seat.model([*([one] for one in _PATCHES), [Call(shell, _SHELLS[shell])]], format_)
+    code = CLIENTS["openai-agents"].code["/v1/responses"]
+
+    async def scenario() -> tuple[Ended, list[Exchange]]:
+        async with gateway(model) as running:
+            script = seat.work / "program.py"
+            setting_up = program(code, recipe.Gateway(running.url, "no-key", "any"))
+            script.write_text(setting_up + OWN_TOOLS, encoding="utf-8")
+            command = [str(PYTHON), str(script), "stream" if streams else "whole", shell]
+            return await run(command, environment(seat.home), seat.work), running.answers
+
+    ended, answers = asyncio.run(scenario())
+    assert seat.answered(ended), ended
+    assert [True] * 4 == model.went_on
+    assert "one\n2\nthree" == (seat.work / "new.txt").read_text(encoding="utf-8").strip()
+    assert not (seat.work / "old.txt").exists()
+    assert {("/v1/responses", 200, streams)} == {(one.path, one.status, one.streamed) for one in answers}
 
 
 def command_of(client: Client, setting_up: str, streams: bool, folder: Path) -> list[str]:
