@@ -1,8 +1,12 @@
-"""Owns the header that says how much was lost: every path of an API has it, whatever is asked there and however."""
+"""Owns the header that says how much was lost: every answer has it, whatever is asked, where and however."""
 
 from __future__ import annotations
 
+import re
+import socket
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -19,14 +23,11 @@ from turnscript.gateway.service import Service
 from turnscript.registry import get_api
 
 RESPONSES = get_api("openai-responses")
-OTHERS = {"/", "/v1", "/health", "/metrics", "/api/event_logging/batch"}
-"""Paths that belong to no API."""
-PATHS = [
-    (method, route.path)
-    for route in Application(Service(Config())).routes
-    if isinstance(route, Route) and route.path not in OTHERS
-    for method in ("GET", "POST", "DELETE")
-]
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND")
+ROUTES = Application(Service(Config())).routes
+PATHS = [(method, route.path) for route in ROUTES if isinstance(route, Route) for method in METHODS]
+SOCKET = {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-key": "x", "sec-websocket-version": "13"}
+PAGE = "https://page.test"
 
 
 @pytest.fixture(scope="module")
@@ -34,30 +35,100 @@ def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, dic
     path = tmp_path_factory.mktemp("keys") / "keys"
     policies: dict[str, Any] = {"anna": {}, "quiet": {"losses": "ignore"}}
     tokens = {name: add_key(path, name, policy=own).reveal() for name, own in policies.items()}
-    with Stage(server={"keys": path, "strict_models": True}) as made:
+    with Stage(server={"keys": path, "strict_models": True, "origins": [PAGE], "max_body": 9000}) as made:
         yield made, tokens
+
+
+def url_of(path: str) -> str:
+    return path.replace("{id}", "resp_1").replace("{name:path}", "another")
+
+
+def test_all_that_is_routed_is_known_here() -> None:
+    assert all(isinstance(route, Route) for route in ROUTES)
+    assert not any("{" in url_of(route.path) for route in ROUTES if isinstance(route, Route))
 
 
 @pytest.mark.parametrize(("method", "path"), PATHS)
 def test_every_path_says_how_much_was_lost(keyed: tuple[Stage, dict[str, str]], method: str, path: str) -> None:
     stage, tokens = keyed
     stage.play(answer("Hello"))
-    url = path.replace("{id}", "resp_1").replace("{name:path}", "another")
-    for headers in ({}, {"x-api-key": "wrong"}, {"x-api-key": tokens["anna"]}):
-        for body in (b"", b"{", b'{"model":"default","max_tokens":9,"messages":[],"input":"x","prompt":"x"}'):
-            told = stage.client.request(method, url, content=body, headers=headers)
+    page, asking = {"origin": PAGE}, {"access-control-request-method": "POST"}
+    named = [{}, {"x-api-key": "wrong"}, {"x-api-key": tokens["anna"]}, page, page | asking, SOCKET, {"expect": "x"}]
+    for headers in named:
+        for body in (
+            b"",
+            b"{",
+            b'{"model":"default","max_tokens":9,"messages":[],"input":"x","prompt":"x"}',
+            b"x" * 9999,
+        ):
+            told = stage.client.request(method, url_of(path), content=body, headers=headers)
             assert told.headers[LOSSES].isdigit(), (told.status_code, told.text)
 
 
-def test_paths_that_are_not_there_and_sockets_say_it_too(keyed: tuple[Stage, dict[str, str]]) -> None:
+@pytest.mark.parametrize(("method", "path"), [(method, path) for method, path in PATHS if method in ("GET", "POST")])
+def test_a_gateway_that_stops_or_fails_says_it_too(method: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*said: Any) -> Any:
+        raise RuntimeError("nobody expected this")
+
+    with Stage() as stage:
+        stage.gateway.service.drain()
+        told = stage.client.request(method, url_of(path), content=b"{}")
+        assert told.headers[LOSSES].isdigit(), (told.status_code, told.text)
+        for name in ("admit", "health"):
+            monkeypatch.setattr(stage.gateway.service, name, fail)
+        told = stage.client.request(method, url_of(path), content=b"{}")
+        assert told.headers[LOSSES].isdigit(), (told.status_code, told.text)
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/nothing", "/wp-login.php", "//v1//models/", "/v1/v1/health", "/turnscript", "/%00"]
+)
+@pytest.mark.parametrize("method", METHODS)
+def test_paths_that_are_not_there_say_it_too(keyed: tuple[Stage, dict[str, str]], method: str, path: str) -> None:
     stage, tokens = keyed
-    socket = {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-key": "x", "sec-websocket-version": "13"}
-    for path, headers in (("/v1/nothing", {}), (RESPONSES.endpoint, socket)):
-        told = stage.client.get(path, headers=headers | {"x-api-key": tokens["anna"]})
-        assert (True, "0") == (told.status_code in (404, 426), told.headers[LOSSES])
-    for path in ("/v1/models", "/v1/models/default"):
+    for headers in ({}, {"x-api-key": tokens["anna"]}, {"origin": "https://other.test"}, SOCKET):
+        assert "0" == stage.client.request(method, path, headers=headers).headers[LOSSES]
+
+
+def test_sockets_and_lists_say_that_nothing_was_lost(keyed: tuple[Stage, dict[str, str]]) -> None:
+    stage, tokens = keyed
+    told = stage.client.get(RESPONSES.endpoint, headers=SOCKET | {"x-api-key": tokens["anna"]})
+    assert (426, "0") == (told.status_code, told.headers[LOSSES])
+    for path in ("/", "/health", "/metrics", "/v1/models", "/v1/models/default"):
         told = stage.client.get(path, headers={"x-api-key": tokens["anna"]})
         assert (200, "0") == (told.status_code, told.headers[LOSSES])
+
+
+def test_pages_of_other_hosts_are_told_it() -> None:
+    with Stage() as stage:
+        for method, path in PATHS:
+            for headers in ({"origin": "https://other.test"}, {"host": "rebound.test:8000"}):
+                told = stage.client.request(method, url_of(path), headers=headers)
+                assert told.headers[LOSSES].isdigit(), (told.status_code, told.text)
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"nothing that is HTTP\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nhost: x\r\na b: c\r\n\r\n", b"400"),
+        (b"GET /%b HTTP/1.1\r\nhost: x\r\n\r\n" % (b"a" * 70_000), b"431"),
+    ],
+    ids=["no request", "no header", "too long"],
+)
+def test_what_is_no_request_is_told_it(keyed: tuple[Stage, dict[str, str]], request_: bytes, status: bytes) -> None:
+    stage, _ = keyed
+    address = httpx2.URL(stage.url)
+    with socket.create_connection((address.host, address.port or 80), timeout=10) as asked:
+        with suppress(ConnectionError):
+            asked.sendall(request_)
+        told = b""
+        while piece := asked.recv(4096):
+            told += piece
+    head, _, body = told.partition(b"\r\n\r\n")
+    line, *headers = head.split(b"\r\n")
+    assert status == line.split(b" ")[1]
+    assert {b"connection: close", b"content-length: %d" % len(body), f"{LOSSES}: 0".encode()} <= set(headers)
 
 
 def kept(stage: Stage, token: str, **members: Any) -> tuple[httpx2.Response, httpx2.Response]:
@@ -82,6 +153,23 @@ def test_an_answer_that_is_being_made_says_what_was_lost_so_far(keyed: tuple[Sta
     first, again = kept(stage, tokens["anna"], background=True, top_logprobs=3)
     assert ("in_progress", "1", "1") == (again.json()["status"], first.headers[LOSSES], again.headers[LOSSES])
     stage.client.post(f"{again.url}/cancel", headers={"x-api-key": tokens["anna"]})
+
+
+def test_an_answer_says_it_after_a_restart_too(tmp_path: Path) -> None:
+    lossy: dict[str, Any] = {"truncation": "auto", "top_logprobs": 3, "user": "x", "temperature": 3}
+    store, headers = {"path": tmp_path / "answers.sqlite"}, {"x-turnscript-loss-policy": "ignore"}
+    with Stage(store=store) as stage:
+        stage.play(answer("Hello"))
+        told = [stage.post(RESPONSES, body_of(RESPONSES, stream=stream, **lossy)) for stream in (False, True)]
+        exact = stage.post(RESPONSES, body_of(RESPONSES, stream=False))
+        quiet = stage.post(RESPONSES, body_of(RESPONSES, stream=False, **lossy), headers)
+    with Stage(store=store) as stage:
+        for one in (*told, exact, quiet):
+            id_ = re.search(rb"resp_\w+", one.body)
+            assert id_ is not None
+            again = stage.client.get(f"{RESPONSES.endpoint}/{id_[0].decode()}")
+            assert (200, one.headers.get(LOSSES)) == (again.status_code, again.headers.get(LOSSES))
+        assert "0" != told[0].headers[LOSSES] == told[1].headers[LOSSES]
 
 
 def test_nobody_is_told_who_wants_no_losses_told(keyed: tuple[Stage, dict[str, str]]) -> None:

@@ -16,6 +16,9 @@ REPORT = "x-turnscript-report"
 POLICY = "x-turnscript-loss-policy"
 COUNTED = "x-turnscript-token-count"
 
+NONE_LOST = {LOSSES: "0"}
+"""What an answer has for which nothing was converted."""
+
 CUT = "turnscript.cut"
 """In the scope of a request, where the gateway's server puts it: what cuts its connection."""
 WATCH = "turnscript.watch"

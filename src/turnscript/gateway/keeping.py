@@ -77,13 +77,22 @@ class Keeping:
                 body=stored.failed(kept.body, error),
                 items_in=asked.items,
                 previous=kept.previous,
+                losses=await self.store.losses_of(owner, id_),
             )
             await self.store.put(owner, answer)
 
     async def keep(
-        self, api: Api, prepared: Prepared, body: bytes, *, finished: bool = True, events: Sequence[bytes] | None = None
+        self,
+        api: Api,
+        prepared: Prepared,
+        body: bytes,
+        *,
+        finished: bool = True,
+        events: Sequence[bytes] | None = None,
+        later: int = 0,
     ) -> None:
-        """Keep an answer. It is on disk when this returns, unless nothing is kept there."""
+        """Keep an answer. It is on disk when this returns, unless nothing is kept there. `later`: how many
+        losses there are that `prepared` does not have yet."""
         stored, id_ = api.serving.stored, prepared.reply.id
         if stored is None or id_ is None or not prepared.keep:
             return
@@ -98,6 +107,7 @@ class Keeping:
             previous=leaned.previous,
             finished=finished,
             events=events,
+            losses=None if prepared.quiet else len(prepared.losses) + later,
         )
         await self.store.put(prepared.caller.name, answer)
 

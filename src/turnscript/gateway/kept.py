@@ -54,7 +54,7 @@ class OfOne(Endpoint):
 
 
 class OfAnswer(OfOne):
-    """One whose answer is the kept one, which says how much was lost in it as long as that is known."""
+    """One whose answer is the kept one, which says how much was lost in it."""
 
     lossless = False
 
@@ -63,7 +63,7 @@ class OfAnswer(OfOne):
         response = await self.kept(http, caller, id_)
         losses = self.service.apart.losses_of(caller.name, id_)
         if losses is None:
-            losses = self.service.reports.losses_of(id_, caller.name)
+            losses = await self.service.keeping.store.losses_of(caller.name, id_)
         if losses is not None:
             response.headers[LOSSES] = str(losses)
         return response

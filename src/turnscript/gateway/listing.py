@@ -14,7 +14,7 @@ from starlette.responses import Response as HttpResponse
 
 from turnscript.api import Api
 from turnscript.errors import NotFound, TurnscriptError
-from turnscript.gateway.headers import LOSSES, by_name, new_request_id
+from turnscript.gateway.headers import NONE_LOST, by_name, new_request_id
 from turnscript.gateway.logs import say
 from turnscript.gateway.metrics import CONTENT_TYPE
 from turnscript.gateway.service import Service
@@ -29,7 +29,7 @@ _WELCOME = "turnscript is running. /v1/models lists the models, /health says how
 class Endpoint(ABC):
     """An ASGI callable for requests without a body worth reading; errors are told in the client's own API.
 
-    `lossless`: nothing of such a request can be lost, and its answer says so. The others say themselves.
+    `lossless`: nothing of such a request can be lost, and its answer says so, whoever asks. The others say themselves.
     """
 
     lossless: ClassVar[bool] = True
@@ -46,15 +46,15 @@ class Endpoint(ABC):
             response = await self.respond(http, headers, api)
         except TurnscriptError as error:
             if api is None:
-                response = HttpResponse(f"{error}\n", error.status, media_type="text/plain")
+                response = HttpResponse(f"{error}\n", error.status, NONE_LOST, "text/plain")
             else:
                 response = refusal(api, error)
         else:
             if api is not None:
                 response.headers[api.request_id] = request_id = new_request_id()
                 _note(http, request_id, response.status_code)
-                if self.lossless:
-                    response.headers[LOSSES] = "0"
+            if self.lossless:
+                response.headers.update(NONE_LOST)
         await response(scope, receive, send)
 
     @abstractmethod
@@ -114,7 +114,7 @@ def refusal(api: Api, error: TurnscriptError, path: str = "") -> HttpResponse:
     status, body = api.render_error(error, request_id=request_id)
     asked = {"path": path} if _PLAIN.fullmatch(path) else {}
     say(logging.INFO, "refused", request=request_id, **asked, status=status, error=error.code)
-    headers = {LOSSES: "0", **api.headers(error, request_id=request_id)}
+    headers = {**NONE_LOST, **api.headers(error, request_id=request_id)}
     if isinstance(error, MethodNotAllowed):
         headers["allow"] = error.known
     return HttpResponse(body, status, headers, "application/json")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from turnscript.gateway.headers import ANSWER, RawHeaders, by_name
+from turnscript.gateway.headers import ANSWER, NONE_LOST, RawHeaders, by_name
 
 ANY = "*"
 """Stands for the pages of all hosts."""
@@ -59,7 +59,8 @@ class Pages:
 
 def _allowed(wanted: str) -> RawHeaders:
     """What a page may do. It may send all headers that it asks for: what they mean, the request itself is asked."""
-    allowed = [(b"access-control-allow-methods", _METHODS), (b"access-control-max-age", _SECONDS)]
+    allowed = [(name.encode(), value.encode()) for name, value in NONE_LOST.items()]
+    allowed += [(b"access-control-allow-methods", _METHODS), (b"access-control-max-age", _SECONDS)]
     if _NAMES.fullmatch(wanted):
         allowed.append((b"access-control-allow-headers", wanted.encode()))
     return allowed

@@ -21,7 +21,7 @@ _ENTRIES = 100_000
 
 class Reported(Struct):
     """What is known of one answer: places and sentences. Of the conversation they quote short pieces, such as an
-    argument that a schema refuses. `answer`: its id, where it is kept and its client is told of losses."""
+    argument that a schema refuses."""
 
     caller: str
     model: str
@@ -32,7 +32,6 @@ class Reported(Struct):
     total: int = 0
     usage: Usage | dict[str, int] = {}
     finish_reason: str | None = None
-    answer: str | None = None
 
     @property
     def entries(self) -> int:
@@ -59,12 +58,6 @@ class Reports:
         reports = self._reports
         while len(reports) > self._most or (self._entries > self._most_entries and len(reports) > 1):
             self._entries -= reports.popitem(last=False)[1].entries
-
-    def losses_of(self, answer: str, caller: str) -> int | None:
-        """How many losses an answer had that is kept; None where that is not known any more, or not for this caller."""
-        known = (one for one in reversed(self._reports.values()) if one.answer == answer and one.caller == caller)
-        found = next(known, None)
-        return None if found is None else len(found.losses)
 
     def body(self, request_id: str, caller: str) -> bytes:
         """A report as JSON. Raises NotFound for one that is not there, or that somebody else asked for."""

@@ -24,7 +24,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from turnscript.gateway.app import Application
-from turnscript.gateway.headers import ANSWER, ARRIVED, CUT, LOOP, WATCH, RawHeaders
+from turnscript.gateway.headers import ANSWER, ARRIVED, CUT, LOOP, NONE_LOST, WATCH, RawHeaders
 from turnscript.gateway.logs import say
 from turnscript.gateway.service import Service
 
@@ -34,7 +34,9 @@ if sys.platform != "win32":
 _HEAD_LIMIT = 64 * 1024
 _READ = 256 * 1024
 """The most that is read at once."""
-_TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_LAST = "".join([f"{name}: {value}\r\n" for name, value in NONE_LOST.items()]).encode() + b"connection: close\r\n"
+_TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\n%bcontent-length: 0\r\n\r\n" % _LAST
+_NO_REQUEST = b"HTTP/1.1 400 Bad Request\r\n%bcontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n\r\n%b"
 _TLS = b"\x16\x03"
 """How a client begins that was told https://. No head of HTTP begins so."""
 _LINGER = 5.0
@@ -196,10 +198,10 @@ class Protocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """What came is no request, or too long a one."""
         if self._head_size <= _HEAD_LIMIT:
-            super().send_400_response(msg)
+            self.transport.write(_NO_REQUEST % (_LAST, len(msg), msg.encode()))
         else:
             self.transport.write(_TOO_LONG)
-            self.transport.close()
+        self.transport.close()
 
     def _disarm(self) -> None:
         if self._head_timer is not None:

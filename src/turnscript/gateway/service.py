@@ -360,15 +360,17 @@ class Service:
     async def finish(self, visit: Visit, prepared: Prepared, generation: Generation) -> bytes:
         """Keep what is to be kept of an answer, before its client is told that it is whole. Returns it as a body."""
         self.conclude(prepared, generation)
-        body = b""
+        body, later = b"", 0
         if prepared.keep or not prepared.streams or prepared.detached:
             rendered = visit.api.render_response(generation.response, prepared.request, reply=prepared.reply)
-            if not prepared.streams:
+            if prepared.streams:
+                later = len(rendered.losses)
+            else:
                 prepared.losses += rendered.losses
             prepared.note_losses()
             body = rendered.data
         if prepared.keep and not prepared.detached:
-            await self.keeping.keep(visit.api, prepared, body)
+            await self.keeping.keep(visit.api, prepared, body, later=later)
         return body
 
     def conclude(self, prepared: Prepared, generation: Generation) -> None:
@@ -479,7 +481,6 @@ class Service:
             total=prepared.told.total,
             usage=usage,
             finish_reason=generation.response.finish_reason,
-            answer=prepared.reply.id if prepared.keep and not prepared.quiet else None,
         )
         self.reports.keep(visit.request_id, reported)
 

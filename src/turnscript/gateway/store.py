@@ -44,6 +44,10 @@ SCHEMA = Schema(
             id TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (owner, answer, side, place),
             FOREIGN KEY (owner, answer) REFERENCES answers (owner, id) ON DELETE CASCADE) WITHOUT ROWID""",
         "CREATE INDEX IF NOT EXISTS items_by_id ON items (owner, id)",
+        # Of the few answers that do not say 0: a table of its own, so that files from before stay as they are.
+        """CREATE TABLE IF NOT EXISTS losses (
+            owner TEXT NOT NULL, answer TEXT NOT NULL, losses INTEGER, PRIMARY KEY (owner, answer),
+            FOREIGN KEY (owner, answer) REFERENCES answers (owner, id) ON DELETE CASCADE) WITHOUT ROWID""",
     ),
     expire=("DELETE FROM chains WHERE used < :before",),
     oldest=(
@@ -65,6 +69,7 @@ class Answer(Struct, frozen=True, kw_only=True, gc=False):
 
     `items_in`: what the request itself added, not what the answer before (`previous`) brings. `finished`: false for one
     that is still being made. `events`: its stream, one entry for each event, for those who come back for the rest.
+    `losses`: how many it had; None where nobody is told.
     """
 
     id: str
@@ -75,6 +80,7 @@ class Answer(Struct, frozen=True, kw_only=True, gc=False):
     previous: str | None = None
     finished: bool = True
     events: Sequence[bytes] | None = None
+    losses: int | None = 0
 
 
 class Kept(Struct, frozen=True, gc=False):
@@ -128,6 +134,10 @@ class Store:
             self.counts["damaged"] += 1
         self.counts["missing"] += 1
         return None
+
+    async def losses_of(self, owner: str, id_: str) -> int | None:
+        """How many losses an answer had; None where nobody is told."""
+        return await self._database.read(partial(_losses, owner=owner, id_=id_))
 
     async def delete(self, owner: str, id_: str) -> bool:
         """Forget an answer; false if there is none. A conversation that goes on from it still has its items, until
@@ -317,6 +327,8 @@ def _put(connection: sqlite3.Connection, *, owner: str, answer: Answer, now: flo
     for side, items in enumerate((answer.items_in, answer.items_out)):
         rows = [(owner, answer.id, side, place, item.id, _packed(item.body)) for place, item in enumerate(items)]
         connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?, ?, ?)", rows)
+    if answer.losses != 0:
+        execute("INSERT OR REPLACE INTO losses VALUES (?, ?, ?)", (owner, answer.id, answer.losses))
 
 
 def _get(connection: sqlite3.Connection, *, owner: str, id_: str) -> Any:
@@ -324,6 +336,11 @@ def _get(connection: sqlite3.Connection, *, owner: str, id_: str) -> Any:
         "SELECT id, request, answer, previous, finished, made FROM answers WHERE owner = ? AND id = ? AND NOT deleted"
     )
     return connection.execute(query, (owner, id_)).fetchone()
+
+
+def _losses(connection: sqlite3.Connection, *, owner: str, id_: str) -> int | None:
+    row = connection.execute("SELECT losses FROM losses WHERE owner = ? AND answer = ?", (owner, id_)).fetchone()
+    return 0 if row is None else row[0]
 
 
 def _events(connection: sqlite3.Connection, *, owner: str, id_: str) -> bytes | None:
