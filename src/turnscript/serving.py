@@ -58,8 +58,8 @@ class Stored(Struct, frozen=True, kw_only=True):
     previous: Callable[[Request], str | None]
     """The id of the answer that a request goes on from."""
     references: Callable[[Request], dict[int, str]]
-    """The ids of kept items that a request names instead of saying them, by their index in the conversation. Raises
-    InvalidRequest for one that names none."""
+    """The ids of kept items that a request names instead of saying them, by their index in the conversation; those of
+    thoughts whose text it leaves out, too, which need not be kept. Raises InvalidRequest for one that names none."""
     inputs: Callable[[bytes, str, Mapping[str, bytes]], list[tuple[str, bytes]]]
     """Ids and items of a request body; those without an id get one made of the answer's id. What the body only names
     is taken from the last argument, by its id."""
@@ -121,7 +121,8 @@ class Serving(Struct, frozen=True, kw_only=True):
     `call_ids`: whether the client of a request is told the ids of calls; None where all are. `effort`: the one that an
     item in the middle of a conversation sets. `as_function`: what a tool that the client runs, of a type that only the
     vendor's models know, is to any other model; None for all other tools. `summary`: what an item tells in the open of
-    all that was said before it, which it stands for; None for any other item, and for all but `Opaque` ones.
+    all that was said before it, which it stands for; None for any other item, and for all but `Opaque` ones. `seals`:
+    whether the client of a request is told the seals of thoughts; None for an API that has no place for them.
     """
 
     models: Callable[[Sequence[ModelCard]], bytes]
@@ -140,3 +141,4 @@ class Serving(Struct, frozen=True, kw_only=True):
     call_ids: Callable[[Request], bool] | None = None
     as_function: Callable[[Tool], Tool | None] | None = None
     summary: Callable[[Item], str | None] | None = None
+    seals: Callable[[Request], bool] | None = None

@@ -189,7 +189,7 @@ CHECKLIST: dict[str, list[str]] = {
     ],
     "Responses: reasoning with a summary and a seal, back without content": [
         "gateway/test_e2e_thinking.py::test_responses_has_reasoning_items_with_a_summary_and_a_seal",
-        "gateway/test_e2e_thinking.py::test_a_seal_is_there_whether_or_not_it_is_asked_for",
+        "gateway/test_e2e_thinking.py::test_a_seal_is_there_only_where_it_is_asked_for",
         "gateway/test_e2e_thinking.py::test_a_reasoning_item_comes_back_with_nothing_but_its_seal",
         "gateway/test_e2e_thinking.py::test_raw_reasoning_is_content_with_part_events",
     ],

@@ -131,7 +131,8 @@ def test_a_summary_that_was_not_made_here_stays_closed(
     """A summary is no thought, and a thought no summary, though one key has sealed both."""
     item = summed(sdk, speaker).to_dict()
     speaker.say(thought("It may rain."), text("Yes."))
-    reasoning = items_done(sdk, [LATER], stream=False, reasoning={"effort": "low"})[0].to_dict()
+    asked: Any = {"reasoning": {"effort": "low"}, "include": ["reasoning.encrypted_content"]}
+    reasoning = items_done(sdk, [LATER], stream=False, **asked)[0].to_dict()
     if change == "cut":
         item["encrypted_content"] = item["encrypted_content"][:-1]
     elif change == "thought":

@@ -131,12 +131,14 @@ def test_responses_has_reasoning_items_with_a_summary_and_a_seal(one: Talk, way:
     assert HM in "".join(part.text for part in reasoning.summary or reasoning.content)
 
 
-def test_a_seal_is_there_whether_or_not_it_is_asked_for(one: Talk) -> None:
-    dialogue = lead("openai-responses", one, WHOLE)
-    dialogue.more = {"reasoning": {"effort": "low"}}
-    one.speaker.say(thought(HM), text("Sunny."))
+@BOTH
+def test_a_seal_is_there_only_where_it_is_asked_for(one: Talk, way: Way) -> None:
+    dialogue = lead("openai-responses", one, way)
     dialogue.user("Weather?")
-    assert dialogue.ask().whole.output[0].encrypted_content
+    for include in ([], ["reasoning.encrypted_content"]):
+        one.speaker.say(thought(HM), text("Sunny."))
+        dialogue.more = {"reasoning": {"effort": "low"}, "include": include}
+        assert bool(include) == bool(dialogue.ask().whole.output[0].encrypted_content)
 
 
 def test_raw_reasoning_is_content_with_part_events(one: Talk) -> None:

@@ -21,7 +21,11 @@ from turnscript.signatures import seal, unseal
 OLD, OLDER, NEW, ALIEN = (f"the key that is called {name}" for name in ("old", "older", "new", "alien"))
 TEXT = "It was the butler."
 WRITTEN = f"{TEXT}\n<<THINK_END>>\n\n<<ASSISTANT>>\nHello\n<<ASSISTANT_END>>"
-THINKING: dict[str, Any] = {"thinking": {"type": "enabled", "budget_tokens": 2048}, "reasoning": {"effort": "high"}}
+THINKING: dict[str, Any] = {
+    "thinking": {"type": "enabled", "budget_tokens": 2048},
+    "reasoning": {"effort": "high"},
+    "include": ["reasoning.encrypted_content"],
+}
 COMPACTING = [api for api in APIS if api.serving.compacting]
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 from turnscript.api import Api
-from turnscript.conversation import Request
+from turnscript.conversation import Request, Thinking
 from turnscript.errors import NotFound, TooLarge, TurnscriptError
 from turnscript.gateway.aside import Aside, here
 from turnscript.gateway.database import StorageUnavailable
@@ -133,9 +133,10 @@ def _take(share: Share, size: int, most: int) -> None:
 def _resolve(stored: Stored, request: Request, references: dict[int, str], named: dict[str, bytes]) -> None:
     """Put named items in the place of their names, from the last on: one item may become several."""
     for index, id_ in sorted(references.items(), reverse=True):
-        if id_ not in named:
+        if id_ in named:
+            stored.resolve(request, index, named[id_])
+        elif not isinstance(request.items[index], Thinking):
             raise NotFound("item", id_, request.items[index].at)
-        stored.resolve(request, index, named[id_])
 
 
 def _items_in(stored: Stored, body: bytes, id_: str, leaned: Leaned) -> list[StoredItem]:

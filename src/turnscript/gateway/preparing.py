@@ -250,7 +250,8 @@ class Preparation(Struct, kw_only=True):
         def controls() -> Controls:
             calls = bool(prompt.offered)  # where none can be read, nothing has to look for them in each event
             stages: list[Stage] = [offered.restorer(), Unrepeated(request)] if calls else []
-            stages.append(Seals(self.signing_key))
+            if self.serving is None or (self.serving.seals is not None and self.serving.seals(request)):
+                stages.append(Seals(self.signing_key))
             compacting = self.serving.compacting if self.serving is not None else None
             if compacting is not None and compacting.wished(request):
                 stages.append(Compacted(compacting, self.signing_key))

@@ -17,7 +17,7 @@ from turnscript.apis.openai_responses.errors import failure_of, flat_error
 from turnscript.apis.openai_responses.listed import whole, with_id
 from turnscript.apis.openai_responses.reading import read_items
 from turnscript.apis.openai_responses.slots import CLIENT_OUTPUTS, INSTRUCTIONS, INSTRUCTIONS_LIST
-from turnscript.conversation import Item, Opaque, Request
+from turnscript.conversation import Item, Opaque, Request, Thinking
 from turnscript.errors import InvalidRequest, TurnscriptError
 from turnscript.grouping import slot_of
 from turnscript.jsontext import NULL, Json, plain, read_list, read_object
@@ -27,6 +27,7 @@ from turnscript.sse import frame
 from turnscript.wire import mismatch
 
 REFERENCE = "item_reference"
+SEALS = "reasoning.encrypted_content"
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -62,9 +63,16 @@ def _previous(request: Request) -> str | None:
 
 def _references(request: Request) -> dict[int, str]:
     items = request.items
-    if Opaque not in map(type, items):
+    kinds = set(map(type, items))
+    if Opaque not in kinds and Thinking not in kinds:
         return {}
-    return {at: _id_of(item) for at, item in enumerate(items) if isinstance(item, Opaque) and item.type == REFERENCE}
+    named: dict[int, str] = {}
+    for at, item in enumerate(items):
+        if isinstance(item, Opaque) and item.type == REFERENCE:
+            named[at] = _id_of(item)
+        elif isinstance(item, Thinking) and item.id and not (item.content or item.encrypted):
+            named[at] = item.id
+    return named
 
 
 def _id_of(reference: Opaque) -> str:
@@ -90,6 +98,12 @@ def _unasked(request: Request) -> InvalidRequest | None:
     return unasked("$.input", "item") if not request.items and _previous(request) is None else None
 
 
+def _seals(request: Request) -> bool:
+    said = request.extra.get("include")
+    include = None if said is None else plain(said)
+    return isinstance(include, list) and SEALS in include
+
+
 # Items as they are kept.
 
 
@@ -112,9 +126,13 @@ def _named(item: dict[str, Any]) -> tuple[str, bytes]:
 
 
 def _meant(item: dict[str, Json], named: Mapping[str, bytes]) -> dict[str, Json]:
-    """The item itself, where there is only its id. Kept as an id, it would be lost with the one answer that has it."""
+    """The item itself, where there is only its id, or of a thought its id and summary. Kept as an id, it would be lost
+    with the one answer that has it."""
     kind = plain(item["type"]) if "type" in item else None
-    if kind != REFERENCE and (kind is not None or "role" in item):
+    if kind == "reasoning":
+        if any(item.get(member, NULL) not in (NULL, b"[]", b'""') for member in ("content", "encrypted_content")):
+            return item
+    elif kind != REFERENCE and (kind is not None or "role" in item):
         return item
     found = named.get(str(plain(item["id"]))) if "id" in item else None
     return item if found is None else read_object(found)
@@ -209,4 +227,5 @@ SERVING = Serving(
     unasked=_unasked,
     effort=_effort,
     as_function=as_function,
+    seals=_seals,
 )
