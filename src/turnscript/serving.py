@@ -7,6 +7,7 @@ fills in.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -109,6 +110,35 @@ class EffortChange(Struct, frozen=True):
     rest: Item | None
 
 
+CacheCause = Literal[
+    "", "unknown", "model", "tools", "instructions", "input", "effort", "format", "verbosity", "compacted", "other"
+]
+
+
+class CacheVerdict(Struct, frozen=True):
+    """How a prompt goes on from that of an earlier answer. `cause`: what has changed, and "" where nothing has;
+    `unknown` where nobody knows that answer any more, `other` where what has changed is none of the rest. In tokens,
+    estimated: `missed`, what the earlier prompt has behind the place where they part; `affected`, what the new one has
+    there; `reusable`, what both begin with."""
+
+    cause: CacheCause
+    missed: int = 0
+    affected: int = 0
+    reusable: int = 0
+
+
+class Diagnosing(Struct, frozen=True, kw_only=True):
+    """How clients of an API ask why a prompt could not go on from that of an earlier answer.
+
+    `wished`: whether a request asks. `earlier`: the id of the answer that it names, None for none. `told`: the members
+    of an answer that say it.
+    """
+
+    wished: Callable[[Request], bool]
+    earlier: Callable[[Request], str | None]
+    told: Callable[[CacheVerdict], dict[str, Any]]
+
+
 class Serving(Struct, frozen=True, kw_only=True):
     """An API as a server sees it.
 
@@ -142,3 +172,4 @@ class Serving(Struct, frozen=True, kw_only=True):
     as_function: Callable[[Tool], Tool | None] | None = None
     summary: Callable[[Item], str | None] | None = None
     seals: Callable[[Request], bool] | None = None
+    diagnosing: Diagnosing | None = None

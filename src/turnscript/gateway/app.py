@@ -26,6 +26,7 @@ from turnscript.gateway.listing import (
     MethodNotAllowed,
     MetricsPage,
     NoSuchPath,
+    PrefixPage,
     Report,
     ShowModel,
     Welcome,
@@ -75,6 +76,7 @@ class Application:
         yield self._at("/health", GET=Health(service))
         yield self._at("/metrics", GET=MetricsPage(service))
         yield self._at("/turnscript/reports/{id}", GET=Report(service, default))
+        yield self._at("/turnscript/prefixes/{name:path}", GET=PrefixPage(service, default))
         for base in _BASES:
             yield self._at(base, GET=Welcome(service))
         # Clients that report their own use: taken and forgotten, so that they do not try again.

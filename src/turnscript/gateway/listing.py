@@ -174,6 +174,17 @@ class Report(Endpoint):
         return as_json(self.service.report(caller, http.path_params["id"]))
 
 
+class PrefixPage(Endpoint):
+    """How the prompt of one request goes on from what its session has said before. It shows no text of a conversation
+    where the log shows none, unless `?excerpts=true` asks for it."""
+
+    async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
+        service, caller = self.service, self.service.admit(headers, counted=False)
+        shown = http.query_params.get("excerpts") == "true" or not service.config.logs.redact
+        name = http.path_params["name"]
+        return as_json(service.diagnosis.page(service.reports, service.sessions, caller.name, name, shown=shown))
+
+
 class Welcome(Endpoint):
     """A word."""
 

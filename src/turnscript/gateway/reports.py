@@ -21,7 +21,7 @@ _ENTRIES = 100_000
 
 class Reported(Struct):
     """What is known of one answer: places and sentences. Of the conversation they quote short pieces, such as an
-    argument that a schema refuses."""
+    argument that a schema refuses. `answer`: its id. `session`: the key of its session."""
 
     caller: str
     model: str
@@ -32,6 +32,8 @@ class Reported(Struct):
     total: int = 0
     usage: Usage | dict[str, int] = {}
     finish_reason: str | None = None
+    answer: str | None = None
+    session: str = ""
 
     @property
     def entries(self) -> int:
@@ -58,6 +60,21 @@ class Reports:
         reports = self._reports
         while len(reports) > self._most or (self._entries > self._most_entries and len(reports) > 1):
             self._entries -= reports.popitem(last=False)[1].entries
+
+    def get(self, request_id: str) -> Reported | None:
+        """A report."""
+        return self._reports.get(request_id)
+
+    def find(self, caller: str, name: str, session: str) -> str | None:
+        """The id of a caller's request: `name` itself, or that of the last whose answer or session is called so, or
+        whose session has the key `session`."""
+        known = self._reports.get(name)
+        if known is not None:
+            return name if known.caller == caller else None
+        for id_, one in reversed(self._reports.items()):
+            if one.caller == caller and (one.answer == name or one.session in (name, session)):
+                return id_
+        return None
 
     def body(self, request_id: str, caller: str) -> bytes:
         """A report as JSON. Raises NotFound for one that is not there, or that somebody else asked for."""

@@ -18,6 +18,7 @@ from turnscript.gateway.aside import GRAMMAR_TAKES, LARGE, Aside
 from turnscript.gateway.callers import Caller, Callers
 from turnscript.gateway.config import Config
 from turnscript.gateway.database import Bounds, Database
+from turnscript.gateway.diagnosis import Diagnosis
 from turnscript.gateway.forcing import check_answer
 from turnscript.gateway.generation import Generation, Outcome
 from turnscript.gateway.ids import random_hex
@@ -82,6 +83,7 @@ class Service:
         self.keeping = Keeping(Store(self._databases[-1]), self.aside)
         self.sessions = Sessions()
         self.prefixes = Prefixes()
+        self.diagnosis = Diagnosis()
         self.apart = Apart(self.keeping)
 
     # Its life.
@@ -329,6 +331,8 @@ class Service:
         if prepared.keep and prepared.reply.id is not None:
             self.sessions.note(prepared.session, prepared.reply.id, caller.name)
         self._measure(visit, prepared, fits)
+        if serving.diagnosing is not None and fits:
+            await self.diagnosis.answer(prepared, visit.api, serving.diagnosing, preparation.run)
         return prepared
 
     async def _unpacked(self, request: Request, serving: Serving, leaned: Leaned) -> Leaned:
@@ -351,6 +355,8 @@ class Service:
         if prepared.prompt is not None and isinstance(text, str) and fits:
             prefix = self.prefixes.measure(prepared.session.thread, text)
             told.reused, told.total = prefix.reused, prefix.total
+            if prefix.reused < prefix.total and not (prefix.whole and prefix.reused):
+                self.diagnosis.note(visit.request_id, prepared, prefix, self.prefixes)
 
     async def tokens(self, prepared: Prepared) -> tuple[int, bool]:
         """How many tokens a prompt has, and whether that is exact."""
@@ -481,6 +487,8 @@ class Service:
             total=prepared.told.total,
             usage=usage,
             finish_reason=generation.response.finish_reason,
+            answer=prepared.reply.id,
+            session=prepared.session.key,
         )
         self.reports.keep(visit.request_id, reported)
 

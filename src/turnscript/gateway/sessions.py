@@ -127,6 +127,10 @@ class Sessions:
         key = start.digest.hex()
         return Session(key, key)
 
+    def key_of(self, name: str, owner: str = "") -> str:
+        """The key of the session that a client calls so."""
+        return _short("name", owner, False, name[:_LONGEST].strip())
+
     def _may_name(self, headers: Mapping[str, str], request: Request) -> bool:
         """Whether a request has anything that might name its session; most have nothing."""
         if not self._headers.isdisjoint(headers) or not self._members.isdisjoint(request.extra):
@@ -190,12 +194,14 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 class Prefix(Struct, frozen=True):
     """How much of a prompt its session has said before, in characters.
 
-    `whole`: all that was said before is kept, so that a model without a way back can go on.
+    `whole`: all that was said before is kept, so that a model without a way back can go on. If not, `known` is what was
+    said before.
     """
 
     reused: int
     total: int
     whole: bool
+    known: str = ""
 
     def __str__(self) -> str:
         return f"{self.reused}/{self.total}"
@@ -221,11 +227,12 @@ class Prefixes:
             found = common(branch, text)
             if found >= shared:  # the last of the longest
                 best, shared = at, found
-        whole = shared == len(branches[best])
+        known = branches[best]
+        whole = shared == len(known)
         if whole:
             self._held -= _cost(branches.pop(best))
         self._keep(session, text)
-        return Prefix(shared, len(text), whole)
+        return Prefix(shared, len(text), whole, "" if whole else known)
 
     def answered(self, session: str, text: str, generated: str) -> None:
         """What was generated for a prompt that was measured."""
@@ -241,6 +248,10 @@ class Prefixes:
             self._said.move_to_end(session)
         else:
             self._keep(session, whole)
+
+    def said(self, session: str) -> Sequence[str]:
+        """What was said in a session, as far as it is kept."""
+        return self._said.get(session, ())
 
     def _keep(self, session: str, text: str) -> None:
         said = self._said

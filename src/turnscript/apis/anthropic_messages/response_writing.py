@@ -318,6 +318,7 @@ def write_response(response: Response, request: Request, api: Api, reply: Reply)
         "stop_reason": STOP_REASONS[response.finish_reason or ""],
         "stop_sequence": None,
         "usage": usage_object(usage),
+        **reply.members,
     }
     return body, []
 
@@ -339,6 +340,7 @@ def _write_any(response: Response, request: Request, api: Api, reply: Reply) -> 
     }
     writer.put_tier(body["usage"], response.extra)
     writer.put_extra(body, response.extra, response.usage)
+    body |= reply.members
     if response.logprobs:
         writer.lose_scores()
     writer.end(body["stop_reason"])

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from turnscript.apis.anthropic_messages.client_tools import as_function
+from turnscript.apis.anthropic_messages.diagnostics import DIAGNOSING
 from turnscript.apis.anthropic_messages.errors import ThreadsUnsupported
 from turnscript.conversation import Item, Opaque, Request, System, Text
 from turnscript.errors import InvalidRequest
@@ -135,4 +136,5 @@ SERVING = Serving(
     as_function=as_function,
     summary=_summary,
     seals=lambda request: True,
+    diagnosing=DIAGNOSING,
 )

@@ -67,6 +67,7 @@ class StreamWriter:
         self._named = reply.id is not None
         self._usage = reply.usage or Usage()
         self._request_id = reply.request_id
+        self._more = reply.members
         self._api = api.name
         self._out: list[bytes] = []
         self._began = self._over = self._scored = False
@@ -175,6 +176,7 @@ class StreamWriter:
             "stop_reason": None,
             "stop_sequence": None,
             "usage": usage_object(self._usage),
+            **self._more,
         }
         self._frame("message_start", {"message": message})
 

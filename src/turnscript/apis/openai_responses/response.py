@@ -213,6 +213,8 @@ class Report:
         if reason is not None:
             merge(body["incomplete_details"], _members(extra.get("incomplete_details")))
         self._echo.add(body, extra)
+        if reply.members:
+            body.update(reply.members)
         return body
 
 

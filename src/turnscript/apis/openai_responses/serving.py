@@ -13,6 +13,7 @@ from turnscript.apis.openai_responses.client_calls import settle_client_items
 from turnscript.apis.openai_responses.client_tools import as_function
 from turnscript.apis.openai_responses.compaction import COMPACTING, UPDATE
 from turnscript.apis.openai_responses.declared import name_joined
+from turnscript.apis.openai_responses.diagnostics import DIAGNOSING
 from turnscript.apis.openai_responses.errors import failure_of, flat_error
 from turnscript.apis.openai_responses.listed import whole, with_id
 from turnscript.apis.openai_responses.reading import read_items
@@ -228,4 +229,5 @@ SERVING = Serving(
     effort=_effort,
     as_function=as_function,
     seals=_seals,
+    diagnosing=DIAGNOSING,
 )

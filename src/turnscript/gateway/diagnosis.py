@@ -1,0 +1,215 @@
+"""Owns telling why a prompt could not go on from what was said before: to who asks for it here, or in an API's words.
+
+A page tells of each request of a session how its prompt goes on. It is kept for those that do not, the last of them.
+An API may have its clients name an earlier answer: its prompt is kept where a client may ask for that, up to a size.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from turnscript.api import Api
+from turnscript.conversation import Opaque, Request, System, text_content
+from turnscript.errors import NotFound
+from turnscript.gateway.aside import Run, here
+from turnscript.gateway.divergence import Divergence, Place, divergence, opening, place
+from turnscript.gateway.meaning import History
+from turnscript.gateway.preparing import Prepared
+from turnscript.gateway.reports import Reported, Reports
+from turnscript.gateway.sessions import Prefix, Prefixes, Sessions, common
+from turnscript.serving import CacheCause, CacheVerdict, Diagnosing, Serving
+
+MB = 1024 * 1024
+_DIVERGED = 1000
+"""How many divergences are kept; each takes a kilobyte or two."""
+_PLACE = 400  # bytes
+_THREADS = 4
+"""How many conversations of a session the beginning of another one is compared with."""
+
+
+class Asked(Struct, frozen=True):
+    """A request that an answer was made for: its prompt, its body, and the model that answered."""
+
+    text: str
+    body: bytes
+    model: str
+
+    @property
+    def cost(self) -> int:
+        """The bytes that it takes."""
+        return sys.getsizeof(self.text) + len(self.body) + _PLACE
+
+
+class Diagnosis:
+    """What is known of prompts that parted from what was said before. `held`: the bytes of those that clients of an API
+    may name."""
+
+    def __init__(self, held: int = 32 * MB, diverged: int = _DIVERGED) -> None:
+        self._most, self._most_diverged = held, diverged
+        self._held = 0
+        self._asked: OrderedDict[tuple[str, str], Asked] = OrderedDict()
+        self._diverged: OrderedDict[str, Divergence] = OrderedDict()
+        self._threads: OrderedDict[str, list[str]] = OrderedDict()
+
+    # What its own page tells.
+
+    def note(self, request_id: str, prepared: Prepared, prefix: Prefix, prefixes: Prefixes) -> None:
+        """Keep how a prompt that does not go on from all that its session has said parts from that."""
+        text = str(prepared.ask.prompt)
+        if not prefix.whole:
+            self._note(request_id, prepared, text, prefix.known, prefix.reused)
+        elif prepared.session.source:
+            self._begun(request_id, prepared, text, prefixes)
+
+    def _note(self, request_id: str, prepared: Prepared, text: str, known: str, at: int) -> None:
+        assert prepared.prompt is not None
+        self._diverged[request_id] = divergence(known, text, at, prepared.prompt)
+        if len(self._diverged) > self._most_diverged:
+            self._diverged.popitem(last=False)
+
+    def _begun(self, request_id: str, prepared: Prepared, text: str, prefixes: Prefixes) -> None:
+        """Keep how a conversation begins otherwise than those that its session had before. What stands before the first
+        answer tells one conversation from another, so it is the only one that has said nothing yet."""
+        key, thread = prepared.session.key, prepared.session.thread
+        threads = self._threads.setdefault(key, [])
+        self._threads.move_to_end(key)
+        if len(self._threads) > self._most_diverged:
+            self._threads.popitem(last=False)
+        known = [said for one in threads if one != thread for said in prefixes.said(one)]
+        if known:
+            nearest = max(known, key=lambda said: common(said, text))
+            self._note(request_id, prepared, text, nearest, common(nearest, text))
+        threads[:] = [*(one for one in threads if one != thread), thread][-_THREADS:]
+
+    def page(self, reports: Reports, sessions: Sessions, owner: str, name: str, *, shown: bool) -> bytes:
+        """How the prompt of a request goes on from what its session has said. `name`: the id of the request or of its
+        answer, or its session, whose last answer is meant. `shown`: texts too. Raises NotFound."""
+        request_id = reports.find(owner, name, sessions.key_of(name, owner))
+        if request_id is None:
+            raise NotFound("request, answer or session", name)
+        report = reports.get(request_id)
+        assert report is not None
+        found = self._diverged.get(request_id)
+        told: dict[str, Any] = {"request_id": request_id, "answer": report.answer, "session": report.session}
+        told |= {"model": report.model, "reused": report.reused, "total": report.total}
+        told["differs"] = None if found is None else _told(found, shown)
+        told["told"] = _sentence(report) if found is None else found.told
+        return msgspec.json.encode(told)
+
+    # What clients of an API are told.
+
+    async def answer(self, prepared: Prepared, api: Api, diagnosing: Diagnosing, run: Run = here) -> None:
+        """Have an answer say how its prompt goes on from that of an earlier one, if its client wishes to know, and keep
+        the prompt for later ones."""
+        text, owner = prepared.ask.prompt, prepared.caller.name
+        wished = diagnosing.wished(prepared.request)
+        id_ = prepared.reply.id
+        if prepared.prompt is None or id_ is None or not isinstance(text, str):
+            return
+        if wished:
+            earlier = diagnosing.earlier(prepared.request)
+            compare = partial(self._compared, prepared, api, None if earlier is None else (owner, earlier))
+            verdict = compare() if run is here else await run(compare)
+            prepared.reply = replace(prepared.reply, members=diagnosing.told(verdict))
+        if wished or prepared.keep:
+            self._keep((owner, id_), Asked(text, prepared.body, prepared.served.name))
+
+    def _keep(self, name: tuple[str, str], asked: Asked) -> None:
+        self._asked[name] = asked
+        self._held += asked.cost
+        while self._held > self._most and self._asked:
+            self._held -= self._asked.popitem(last=False)[1].cost
+
+    def _compared(self, prepared: Prepared, api: Api, name: tuple[str, str] | None) -> CacheVerdict:
+        """How a prompt goes on from that of an earlier answer; where none is named there is nothing to be said."""
+        if name is None:
+            return CacheVerdict("")
+        asked = self._asked.get(name)
+        if asked is None:
+            return CacheVerdict("unknown")
+        now, prompt, count = str(prepared.ask.prompt), prepared.prompt, prepared.served.estimate
+        assert prompt is not None
+        if asked.model != prepared.served.name:
+            return CacheVerdict("model", missed=count(asked.text), affected=count(now))
+        at = common(asked.text, now)
+        if at == len(asked.text) or at >= len(asked.text) - opening(prompt):
+            return CacheVerdict("")
+        cause = _cause(api.parse_request(asked.body), prepared.request, place(prompt, at), api.serving)
+        missed, affected = count(asked.text[at:]), count(now[at:])
+        return CacheVerdict(cause, missed=missed, affected=affected, reusable=count(now[:at]))
+
+
+def _cause(before: Request, now: Request, where: Place, serving: Serving) -> CacheCause:
+    """Which member of a request has changed what stands at a place, or `other` where that is not known for sure."""
+    then, settings = before.settings, now.settings
+    changed: list[tuple[CacheCause, bool]] = [
+        ("tools", before.tools != now.tools),
+        ("instructions", _leading(before) != _leading(now)),
+        ("format", then.response_format != settings.response_format),
+        ("verbosity", then.verbosity != settings.verbosity),
+        ("effort", (then.effort, then.thinking) != (settings.effort, settings.thinking)),
+    ]
+    if where.kind == "instructions":
+        changed[:2] = changed[1::-1]
+    found = next((cause for cause, is_so in changed if is_so), None)
+    if where.kind in ("tools", "instructions", "settings") or (where.kind == "first" and found):
+        return found or "other"
+    if where.kind == "opening":
+        return "effort" if changed[-1][1] else "other"
+    if _summaries(now, serving) > _summaries(before, serving):
+        return "compacted"
+    goes_on = serving.stored is not None and serving.stored.previous(before) is not None
+    if goes_on:  # its own items are not all
+        return "other" if where.kind == "answer" else "input"
+    count = len(before.items)
+    same = _meant(before.items) == _meant(now.items[:count])
+    return "other" if same else "input"
+
+
+def _meant(items: Sequence[Any]) -> bytes:
+    history = History("")
+    history.add(items)
+    return history.digest
+
+
+def _leading(request: Request) -> list[str]:
+    """The instructions before all else."""
+    found: list[str] = []
+    for item in request.items:
+        if not isinstance(item, System):
+            break
+        found.append(text_content(item.content))
+    return found
+
+
+def _summaries(request: Request, serving: Serving) -> int:
+    compacting = serving.compacting
+    if compacting is None:
+        return 0
+    return sum(isinstance(item, Opaque) and compacting.proof(item) is not None for item in request.items)
+
+
+def _told(found: Divergence, shown: bool) -> dict[str, Any]:
+    told: dict[str, Any] = {"byte": found.byte, "character": found.character, "said_before": found.known}
+    told |= {"part": found.place.kind, "path": found.place.path}
+    texts = {"shared": found.shared, "before": found.before, "now": found.now}
+    return told | (texts if shown else dict.fromkeys(texts))
+
+
+def _sentence(report: Reported) -> str:
+    """What is to be said of a prompt that has not parted from what was said before."""
+    if not report.total:
+        return "This was a text, or tokens were only counted: such a request belongs to no conversation."
+    if not report.reused:
+        return "This session had said nothing before, or it is forgotten."
+    if report.reused == report.total:
+        return "All of the prompt was said before: the conversation ends here, where it may have gone on then."
+    return f"The prompt begins with all {report.reused} characters that were said before."
