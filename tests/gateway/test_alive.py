@@ -139,12 +139,13 @@ def test_a_request_in_the_queue_hears_of_it_too(
             await asyncio.sleep(2 * KEEPALIVE)
             assert 2 == len(stage.asks[0])
             first[1].transport.abort()
-            return told + await third[0].readuntil(b"you")
+            return told + await third[0].readuntil(b"Hello you")
 
     stage.play(SILENT, SILENT, answer("Hello you"))
     told = asyncio.run(asyncio.wait_for(run(), 20))
     assert told.startswith(b"HTTP/1.1 200 ")
     assert (sign_of(api) in told) == stream
+    assert (b": waiting, 0 before you\n\n" in told) == stream
     assert 3 == len(stage.asks[0])
 
 

@@ -219,7 +219,7 @@ class AnswerRequests:
 
     async def _generate(self, visit: Visit, prepared: Prepared, generation: Generation, tell: Tell) -> None:
         """Run a generation, in its turn. All but its last events are told."""
-        async with prepared.served.turn(prepared.caller.gate):
+        async with prepared.served.turn(prepared.caller.gate, visit.waits):
             visit.begin_in(SOON)
             await self._run(visit, prepared, generation, tell)
 

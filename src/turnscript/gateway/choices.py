@@ -107,7 +107,7 @@ class Choices:
         """All answers, to the end of each. `let_in`: called when the first has its place."""
         try:
             async with TaskGroup() as group:
-                async with self._prepared.served.turn(self._prepared.caller.gate):
+                async with self._prepared.served.turn(self._prepared.caller.gate, self._visit.waits):
                     let_in()
                     await self._next(group)
                 await self._others(group)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from math import inf
 from time import monotonic
 
 from turnscript.errors import Overloaded, RateLimited
 from turnscript.gateway.config import Limits
+
+Ahead = Callable[[], int]
+"""How many wait before a request, as it is now."""
+Tell = Callable[[Ahead | None], None]
+"""Told of a request that begins to wait, and, by None, that it waits no longer."""
 
 _MINUTE = 60.0
 
@@ -58,14 +64,17 @@ class Gate:
 
     async def __aenter__(self) -> None:
         """Run inside once there is a place. Raises Overloaded where the queue is full or the wait too long."""
-        if self.passes():
-            return
+        if not self.passes():
+            await self.enter()
+
+    async def enter(self, tell: Tell | None = None) -> None:
+        """The same for one that does not pass. `tell` is given what says how many wait before it, while it waits."""
         if len(self._waiting) >= self._limits.queue:
             message = f"{self._name}: {self.running} requests run and {self.waiting} wait; try again later"
             raise Overloaded(message, retry_after=self._guess())
         try:
             async with asyncio.timeout(self._limits.wait):
-                await self._place()
+                await self._place(tell)
         except TimeoutError:
             message = f"{self._name}: no place became free within {self._limits.wait:g} s; try again later"
             raise Overloaded(message, retry_after=self._guess()) from None
@@ -85,9 +94,15 @@ class Gate:
         finally:
             self.leave()
 
-    async def _place(self) -> None:
+    def _before(self, place: asyncio.Future[None]) -> int:
+        """How many wait before a place."""
+        return self._waiting.index(place) if place in self._waiting else 0
+
+    async def _place(self, tell: Tell | None = None) -> None:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(place)
+        if tell is not None:
+            tell(partial(self._before, place))
         try:
             await place
         except asyncio.CancelledError:
@@ -97,6 +112,9 @@ class Gate:
             else:
                 self.leave()  # the place was given in the same moment, and is not wanted any more
             raise
+        finally:
+            if tell is not None:
+                tell(None)
 
     def leave(self) -> None:
         """What ran is over: the next one has its place."""

@@ -16,6 +16,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _FIRST = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _WHOLE = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _SPEED = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
+_PLACES = (0, 1, 2, 4, 8, 16, 32, 64)
 _SHARE = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 
 
@@ -96,6 +97,9 @@ class Metrics:
         self.requests = self._counter("requests", "Answered requests, by how they ended", *of_request, "status")
         self.running = self._gauge("running", "Requests that are being answered", *of_request)
         self.waiting = self._gauge("queue", "Requests that wait for a place", "model")
+        about = "How many waited before a request, when it began to wait"
+        self.queue_place = self._histogram("queue_place", about, _PLACES, "model")
+        self.queue_seconds = self._histogram("queue_seconds", "How long requests that had to wait did", _FIRST, "model")
         self.cancelled = self._counter("cancelled", "Answers that were broken off", *of_request, "reason")
         about = "From the request to the first text of the model"
         self.first_token = self._histogram("first_token_seconds", about, _FIRST, *of_request)
@@ -134,6 +138,11 @@ class Metrics:
     def _registered(self, metric: MetricT) -> MetricT:
         self._registry.register(metric)
         return metric
+
+    def note_waiting(self, model: str, place: int, seconds: float) -> None:
+        """A request that had to wait is over: where it stood first, and for how long it stood."""
+        self.queue_place.observe(place, model)
+        self.queue_seconds.observe(seconds, model)
 
     def count_each(self, counter: Numbers, first: str, found: Iterable[Kinded]) -> None:
         """Add one for each of what was found, by its kind."""

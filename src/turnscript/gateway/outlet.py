@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from turnscript.errors import TurnscriptError
 from turnscript.gateway.headers import RawHeaders
+from turnscript.sse import comment
 
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -38,12 +39,13 @@ class Frame(Protocol):
 class Outlet:
     """One stream to one client."""
 
-    __slots__ = ("_beat", "_renderer", "_send", "begun", "last", "over", "sending", "since")
+    __slots__ = ("_beat", "_renderer", "_send", "ahead", "begun", "last", "over", "sending", "since")
 
     def __init__(self, send: Send, renderer: Frame) -> None:
         self._send = send
         self._renderer = renderer
         self._beat: asyncio.Task[None] | None = None
+        self.ahead: Callable[[], int] | None = None  # how many requests wait before this one, as long as it waits
         self.begun = self.over = False
         self.sending = False
         self.last = self.since = monotonic()
@@ -51,7 +53,7 @@ class Outlet:
     async def begin(self, headers: RawHeaders) -> None:
         """Send the head of the answer, and the first event."""
         await self.head(headers)
-        await self.write(self._renderer.start())
+        await self.write(self._renderer.start() + self._waiting())
 
     async def head(self, headers: RawHeaders) -> None:
         """Send the head alone."""
@@ -82,11 +84,15 @@ class Outlet:
         finally:
             self.sending, self.last = False, monotonic()
 
+    def _waiting(self) -> bytes:
+        """A word about the place of a request that waits: a comment, which no client takes for an event."""
+        return b"" if self.ahead is None else comment(f"waiting, {self.ahead()} before you")
+
     def beat(self) -> None:
         """Send a sign of life, if the stream is at rest."""
         if self.begun and not self.over and not self.sending and self._beat is None:
             # Made here, not in the task: what is made from now on has a later number, and waits for it.
-            data = self._renderer.idle()
+            data = self._renderer.idle() + self._waiting()
             if data:
                 self._beat = asyncio.get_running_loop().create_task(self._beat_once(data))
 

@@ -23,7 +23,7 @@ from turnscript.gateway.config import Config, Limits, Model
 from turnscript.gateway.constraining import takes_grammars
 from turnscript.gateway.embedded import Embedded
 from turnscript.gateway.kinds import AUTO
-from turnscript.gateway.limits import Gate
+from turnscript.gateway.limits import Gate, Tell
 from turnscript.gateway.logs import say
 from turnscript.gateway.pool import Member, Pool
 from turnscript.gateway.recognizing import generic, taken_for
@@ -88,14 +88,20 @@ class Served:
         may change the answer that is made in that slot."""
         self.gate.change(self._limits, self._pool.capacity if self._pool is not None else None)
 
-    def turn(self, first: Gate) -> Turn:
-        """A context: inside, it is the turn of a request, that of its key, `first`, and then that of the model."""
-        return Turn(self, first)
+    def turn(self, first: Gate, tell: Tell | None = None) -> Turn:
+        """A context: inside, it is the turn of a request, that of its key, `first`, and then that of the model. `tell`
+        is told of its place while it waits for either."""
+        return Turn(self, first, tell)
 
     @property
     def waiting(self) -> int:
         """How many requests for it wait, whichever limit holds them up."""
         return self.held_up + self.gate.waiting
+
+    def say_waiting(self) -> None:
+        """Without this, a start that waits for a server that is mute looks like one that hangs."""
+        where = ", ".join(str(one) for one in self.model.backend)
+        say(logging.INFO, "waiting for the model", model=self.name, backend=where)
 
     def is_as(self, other: Served) -> bool:
         """Whether another one is configured in the same way. A format is what the settings say, made anew each time."""
@@ -353,25 +359,26 @@ class Turn:
     """The turn of a request: first in its key's gate, then in the model's. A class, because each request has one: a
     generator as a context costs as much as a dozen calls."""
 
-    __slots__ = ("_first", "_served")
+    __slots__ = ("_first", "_served", "_tell")
 
-    def __init__(self, served: Served, first: Gate) -> None:
+    def __init__(self, served: Served, first: Gate, tell: Tell | None = None) -> None:
         self._served = served
         self._first = first
+        self._tell = tell
 
     async def __aenter__(self) -> None:
         served = self._served
         if not self._first.passes():
             served.held_up += 1
             try:
-                await self._first.__aenter__()
+                await self._first.enter(self._tell)
             finally:
                 served.held_up -= 1
         let_in = served.gate.passes()
         if let_in:
             return
         try:
-            await served.gate.__aenter__()
+            await served.gate.enter(self._tell)
             let_in = True
         finally:
             if not let_in:

@@ -104,7 +104,7 @@ class Service:
 
     async def _get_ready(self, served: Served) -> TurnscriptError | None:
         """Ask a model's servers what they are. Returns why they cannot be asked."""
-        waited = asyncio.get_running_loop().call_later(PATIENCE, _say_waiting, served)
+        waited = asyncio.get_running_loop().call_later(PATIENCE, served.say_waiting)
         try:
             await served.ready()
         except TurnscriptError as error:
@@ -425,6 +425,8 @@ class Service:
         metrics.duration.observe(age, api, model)
         if prepared is not None:
             metrics.running.add(api, model, by=-1)
+        if visit.place is not None:
+            metrics.note_waiting(model, visit.place, visit.waited)
         if visit.ended_by not in ("", "itself") and not visit.follows:
             self.note_cancelled(visit, visit.ended_by)
         if generation is not None and generation.first is not None:
@@ -500,9 +502,3 @@ def _check(serving: Serving, request: Request, *, asks: bool) -> None:
         refused = serving.unasked(request)
     if refused is not None:
         raise refused
-
-
-def _say_waiting(served: Served) -> None:
-    """Without this, a start that waits for a server that is mute looks like one that hangs."""
-    where = ", ".join(str(one) for one in served.model.backend)
-    say(logging.INFO, "waiting for the model", model=served.name, backend=where)

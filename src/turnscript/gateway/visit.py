@@ -28,6 +28,7 @@ from turnscript.gateway.headers import (
     json_headers,
     new_request_id,
 )
+from turnscript.gateway.limits import Ahead
 from turnscript.gateway.outlet import Frame, Outlet, Receive, Send
 from turnscript.gateway.preparing import Prepared
 from turnscript.gateway.refusals import say_when
@@ -85,6 +86,7 @@ class Visit:
         "more_headers",
         "outlet",
         "path",
+        "place",
         "prepared",
         "reason",
         "renderer",
@@ -93,6 +95,7 @@ class Visit:
         "status",
         "strays",
         "told",
+        "waited",
     )
 
     def __init__(self, api: Api, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -116,6 +119,8 @@ class Visit:
         self.error: TurnscriptError | None = None
         self.reason: TurnscriptError | None = None
         self.ended_by = ""
+        self.place: int | None = None
+        self.waited = 0.0
         self.status = 200
         self._served: Served | None = None
         self._cut: Callable[[], None] = scope[CUT]
@@ -186,6 +191,15 @@ class Visit:
         served, self._served = self._served, None
         if served is not None:
             served.users -= 1
+
+    def waits(self, ahead: Ahead | None) -> None:
+        """The request begins to wait for its turn, or (None) waits no longer: a stream tells its place."""
+        if ahead is not None:
+            self.place, self.waited = ahead(), self.waited - monotonic()
+        else:
+            self.waited += monotonic()
+        if self.outlet is not None:
+            self.outlet.ahead = ahead
 
     def watch(self) -> None:
         """From now on the client's leaving ends the request."""
