@@ -81,7 +81,7 @@ def test_a_stream_that_waits_is_told_its_place(narrow: Stage, api: Api) -> None:
 
 @pytest.mark.parametrize("api", CHATS, ids=named)
 def test_who_need_not_wait_is_told_nothing_of_it(narrow: Stage, api: Api) -> None:
-    narrow.play(sse(piece("Hel"), piece("lo"), piece("", "stop"), "[DONE]", pause=0.3, end=(END,)))
+    narrow.play(sse(piece("He"), piece("llo"), piece("", "stop"), "[DONE]", pause=0.3, end=(END,)))
     told = narrow.ask(api, stream=True)
     assert ("Hello", False) == (told.text, b"waiting" in told.body)
     assert "turnscript_queue_place_count" not in narrow.client.get("/metrics").text
@@ -107,7 +107,7 @@ def test_the_sdks_take_no_word_of_it_for_an_answer(narrow: Stage) -> None:
 
     def slow(asked: Asked) -> Script:
         pause = 0.8 if "I was first" in str(asked.json["prompt"]) else 0.0
-        return sse(piece("Hel"), piece("lo"), piece("", "stop"), "[DONE]", pause=pause, end=(END,))
+        return sse(piece("He"), piece("llo"), piece("", "stop"), "[DONE]", pause=pause, end=(END,))
 
     narrow.play_by(slow)
     served = narrow.gateway.service.models()[0]

@@ -234,6 +234,7 @@ class Model(Struct, frozen=True, kw_only=True):
     preset: Annotated[str | None, PRESET] = None
     sampling: Annotated[Sampling, Section(Sampling)] = Sampling()
     context: Annotated[int | None, Whole(1)] = None
+    trained_context: Annotated[int | None, Whole(1)] = None
     max_tokens: Annotated[int | None, Whole(1)] = None
     max_tokens_limit: Annotated[int | None, Whole(1)] = None
     slots: Annotated[int | None, Whole(1)] = None

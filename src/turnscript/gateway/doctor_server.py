@@ -81,6 +81,7 @@ async def about(patient: Patient) -> Check:
         )
     else:
         found.say(f"a context of {patient.context} tokens")
+    _look_at_trained(found, model.trained_context, patient.context)
     if facts.slots is not None:
         found.say(f"{facts.slots} {'slot' if facts.slots == 1 else 'slots'}")
     found.figures = {"model": facts.model, "context": patient.context, "slots": facts.slots, "build": facts.build}
@@ -122,6 +123,19 @@ async def _states(patient: Patient, found: Findings) -> None:
         found.fault(str(error), "correct `state` in the configuration, or load that state in the model server")
     else:
         found.say(f"answers begin from {id_}")
+
+
+def _look_at_trained(found: Findings, trained: int | None, context: int | None) -> None:
+    """Whether anybody would be warned of a conversation that is longer than what the model was trained with."""
+    if trained is None:
+        return
+    if context is not None and trained >= context:
+        found.warn(
+            f"`trained_context` is {trained} and the context {context}, so nobody is warned before it is full",
+            "correct the smaller one in the configuration",
+        )
+    else:
+        found.say(f"trained with {trained} tokens, beyond which the gateway warns")
 
 
 def _told_besides(facts: Facts, format_: str) -> str:

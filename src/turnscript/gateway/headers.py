@@ -15,6 +15,7 @@ PREFIX = "x-turnscript-prefix"
 REPORT = "x-turnscript-report"
 POLICY = "x-turnscript-loss-policy"
 COUNTED = "x-turnscript-token-count"
+TRAINED = "x-turnscript-trained-context"
 
 NONE_LOST = {LOSSES: "0"}
 """What an answer has for which nothing was converted."""
@@ -31,7 +32,7 @@ ANSWER = "turnscript.answer"
 """The same: what sends a whole answer, given its status, headers and body, in one write. Where it is cut off while the
 client has no room for it, nothing of it was sent."""
 
-_LOSSES, _PREFIX, _REPORT = LOSSES.encode(), PREFIX.encode(), REPORT.encode()
+_LOSSES, _PREFIX, _REPORT, _TRAINED = LOSSES.encode(), PREFIX.encode(), REPORT.encode(), TRAINED.encode()
 _JSON = b"application/json"
 _EVENTS = b"text/event-stream; charset=utf-8"
 
@@ -53,12 +54,14 @@ def new_request_id() -> str:
 
 
 class Told(Struct):
-    """What the headers of an answer say of how it was made. `losses`: None where nobody is to be told of them."""
+    """What the headers of an answer say of how it was made. `losses`: None where nobody is to be told of them.
+    `trained`: the tokens of its prompt and those that its model was trained with, where these are fewer."""
 
     losses: int | None = 0
     reused: int = 0
     total: int = 0
     report: str = ""
+    trained: str = ""
 
     def raw(self) -> RawHeaders:
         """The headers."""
@@ -66,6 +69,8 @@ class Told(Struct):
         headers.append((_PREFIX, b"%d/%d" % (self.reused, self.total)))
         if self.report:
             headers.append((_REPORT, self.report.encode()))
+        if self.trained:
+            headers.append((_TRAINED, self.trained.encode()))
         return headers
 
 

@@ -21,7 +21,8 @@ _ENTRIES = 100_000
 
 class Reported(Struct):
     """What is known of one answer: places and sentences. Of the conversation they quote short pieces, such as an
-    argument that a schema refuses. `answer`: its id. `session`: the key of its session."""
+    argument that a schema refuses. `answer`: its id. `session`: the key of its session. `warnings`: what nothing
+    was lost by, and may still make it worse."""
 
     caller: str
     model: str
@@ -34,6 +35,7 @@ class Reported(Struct):
     finish_reason: str | None = None
     answer: str | None = None
     session: str = ""
+    warnings: Sequence[str] = ()
 
     @property
     def entries(self) -> int:

@@ -38,6 +38,7 @@ from turnscript.gateway.sessions import Prefixes, Sessions
 from turnscript.gateway.signing import former_keys, signing_key
 from turnscript.gateway.store import SCHEMA as STORE
 from turnscript.gateway.store import Store
+from turnscript.gateway.training import Trained, warnings
 from turnscript.gateway.unpacking import held, may_hold
 from turnscript.gateway.visit import GONE, Visit
 from turnscript.serving import ModelCard, Serving
@@ -49,7 +50,6 @@ STALL = 120.0
 STRAY = "stray_line"
 PATIENCE = 2.0
 """Seconds that a start may take without a word about what it waits for."""
-
 AGAIN = 5.0
 """Seconds until servers that did not answer are asked again."""
 _BROKEN = (InvalidInput, Unsupported)
@@ -84,6 +84,7 @@ class Service:
         self.sessions = Sessions()
         self.prefixes = Prefixes()
         self.diagnosis = Diagnosis()
+        self.trained = Trained()
         self.apart = Apart(self.keeping)
 
     # Its life.
@@ -352,6 +353,8 @@ class Service:
         told, text = prepared.told, prepared.ask.prompt
         told.report = PATH + visit.request_id
         prepared.note_losses()
+        if fits:
+            self.trained.warn(visit.request_id, prepared, told)
         if prepared.prompt is not None and isinstance(text, str) and fits:
             prefix = self.prefixes.measure(prepared.session.thread, text)
             told.reused, told.total = prefix.reused, prefix.total
@@ -491,6 +494,7 @@ class Service:
             finish_reason=generation.response.finish_reason,
             answer=prepared.reply.id,
             session=prepared.session.key,
+            warnings=warnings(prepared.told) if prepared.told.trained else (),
         )
         self.reports.keep(visit.request_id, reported)
 
