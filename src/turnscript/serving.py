@@ -173,3 +173,12 @@ class Serving(Struct, frozen=True, kw_only=True):
     summary: Callable[[Item], str | None] | None = None
     seals: Callable[[Request], bool] | None = None
     diagnosing: Diagnosing | None = None
+
+
+def refused_by(serving: Serving, request: Request, *, asks: bool) -> InvalidRequest | None:
+    """What an API has against a request: one that `asks` must ask something."""
+    for check in (serving.refusal, serving.unasked if asks else None):
+        refused = None if check is None else check(request)
+        if refused is not None:
+            return refused
+    return None

@@ -61,33 +61,33 @@ class Diagnosis:
 
     # What its own page tells.
 
-    def note(self, request_id: str, prepared: Prepared, prefix: Prefix, prefixes: Prefixes) -> None:
+    async def note(
+        self, request_id: str, prepared: Prepared, prefix: Prefix, prefixes: Prefixes, run: Run = here
+    ) -> None:
         """Keep how a prompt that does not go on from all that its session has said parts from that."""
-        text = str(prepared.ask.prompt)
-        if not prefix.whole:
-            self._note(request_id, prepared, text, prefix.known, prefix.reused)
-        elif prepared.session.source:
-            self._begun(request_id, prepared, text, prefixes)
-
-    def _note(self, request_id: str, prepared: Prepared, text: str, known: str, at: int) -> None:
-        assert prepared.prompt is not None
-        self._diverged[request_id] = divergence(known, text, at, prepared.prompt)
+        text, prompt = str(prepared.ask.prompt), prepared.prompt
+        known, at = (prefix.known, prefix.reused) if not prefix.whole else self._nearest(prepared, text, prefixes)
+        if prompt is None or not known:
+            return
+        find = partial(divergence, known, text, at, prompt)
+        self._diverged[request_id] = find() if run is here else await run(find)
         if len(self._diverged) > self._most_diverged:
             self._diverged.popitem(last=False)
 
-    def _begun(self, request_id: str, prepared: Prepared, text: str, prefixes: Prefixes) -> None:
-        """Keep how a conversation begins otherwise than those that its session had before. What stands before the first
-        answer tells one conversation from another, so it is the only one that has said nothing yet."""
+    def _nearest(self, prepared: Prepared, text: str, prefixes: Prefixes) -> tuple[str, int]:
+        """What was said in the session of a conversation that is new there and begins most as it does, and for how many
+        characters. What stands before the first answer tells one conversation from another."""
+        if not prepared.session.source:
+            return "", 0
         key, thread = prepared.session.key, prepared.session.thread
         threads = self._threads.setdefault(key, [])
         self._threads.move_to_end(key)
         if len(self._threads) > self._most_diverged:
             self._threads.popitem(last=False)
         known = [said for one in threads if one != thread for said in prefixes.said(one)]
-        if known:
-            nearest = max(known, key=lambda said: common(said, text))
-            self._note(request_id, prepared, text, nearest, common(nearest, text))
         threads[:] = [*(one for one in threads if one != thread), thread][-_THREADS:]
+        nearest = max(known, key=lambda said: common(said, text), default="")
+        return nearest, common(nearest, text)
 
     def page(self, reports: Reports, sessions: Sessions, owner: str, name: str, *, shown: bool) -> bytes:
         """How the prompt of a request goes on from what its session has said. `name`: the id of the request or of its

@@ -34,14 +34,14 @@ from turnscript.gateway.reports import PATH, Reported, Reports
 from turnscript.gateway.room import Room
 from turnscript.gateway.scoring import unscored
 from turnscript.gateway.served import Served, served_models
-from turnscript.gateway.sessions import Prefixes, Sessions
+from turnscript.gateway.sessions import Prefix, Prefixes, Sessions
 from turnscript.gateway.signing import former_keys, signing_key
 from turnscript.gateway.store import SCHEMA as STORE
 from turnscript.gateway.store import Store
 from turnscript.gateway.training import Trained, warnings
 from turnscript.gateway.unpacking import held, may_hold
 from turnscript.gateway.visit import GONE, Visit
-from turnscript.serving import ModelCard, Serving
+from turnscript.serving import ModelCard, Serving, refused_by
 
 CLIENT_GONE = 499
 """The status, in the log, of what nobody was there to be told."""
@@ -287,7 +287,9 @@ class Service:
         assert share is not None  # its body has been read
         parse = partial(visit.api.parse_request, body)
         request = parse() if len(body) < LARGE else await self.aside.run(len(body))(parse)
-        _check(serving, request, asks=fits)
+        refused = refused_by(serving, request, asks=fits)
+        if refused is not None:
+            raise refused
         if wish is not None:
             wish(request)
         settings = request.settings
@@ -331,7 +333,9 @@ class Service:
         )
         if prepared.keep and prepared.reply.id is not None:
             self.sessions.note(prepared.session, prepared.reply.id, caller.name)
-        self._measure(visit, prepared, fits)
+        prefix = self._measure(visit, prepared, fits)
+        if prefix is not None and prefix.parts:
+            await self.diagnosis.note(visit.request_id, prepared, prefix, self.prefixes, preparation.run)
         if serving.diagnosing is not None and fits:
             await self.diagnosis.answer(prepared, visit.api, serving.diagnosing, preparation.run)
         return prepared
@@ -348,7 +352,7 @@ class Service:
             raise TooLarge(self.config.server.max_body, what="the request, with what is sealed in it,")
         return replace(leaned, size=leaned.size + size) if size else leaned
 
-    def _measure(self, visit: Visit, prepared: Prepared, fits: bool) -> None:
+    def _measure(self, visit: Visit, prepared: Prepared, fits: bool) -> Prefix | None:
         """How much of the prompt was there before, for the headers."""
         told, text = prepared.told, prepared.ask.prompt
         told.report = PATH + visit.request_id
@@ -358,8 +362,8 @@ class Service:
         if prepared.prompt is not None and isinstance(text, str) and fits:
             prefix = self.prefixes.measure(prepared.session.thread, text)
             told.reused, told.total = prefix.reused, prefix.total
-            if prefix.reused < prefix.total and not (prefix.whole and prefix.reused):
-                self.diagnosis.note(visit.request_id, prepared, prefix, self.prefixes)
+            return prefix
+        return None
 
     async def tokens(self, prepared: Prepared) -> tuple[int, bool]:
         """How many tokens a prompt has, and whether that is exact."""
@@ -497,12 +501,3 @@ class Service:
             warnings=warnings(prepared.told) if prepared.told.trained else (),
         )
         self.reports.keep(visit.request_id, reported)
-
-
-def _check(serving: Serving, request: Request, *, asks: bool) -> None:
-    """Raises what an API has against a request: one that `asks` must ask something."""
-    refused = None if serving.refusal is None else serving.refusal(request)
-    if refused is None and asks and serving.unasked is not None:
-        refused = serving.unasked(request)
-    if refused is not None:
-        raise refused

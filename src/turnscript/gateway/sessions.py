@@ -203,6 +203,11 @@ class Prefix(Struct, frozen=True):
     whole: bool
     known: str = ""
 
+    @property
+    def parts(self) -> bool:
+        """Whether something stands in the prompt in the place of what was said, or nothing was said that it goes on."""
+        return self.reused < self.total and not (self.whole and self.reused)
+
     def __str__(self) -> str:
         return f"{self.reused}/{self.total}"
 
