@@ -169,8 +169,7 @@ class Reply(Struct, frozen=True):
     official one. `incomplete_as`: the status of an answer that met a limit; some clients take only `completed` for an
     end. `request_id`: that of errors, where a body holds one. `choice`: which of several answers to a request this is,
     for an API that numbers them. `any_stop`: a stop string that was met is the client's, though the request lists none.
-    `direct`: the model made its calls itself, and no program did for it, for an API that says so. `members`: what else
-    the answer says, as its API has it.
+    `direct`: the model made its calls itself, and no program did for it, for an API that says so. `members`: more.
     """
 
     id: str | None = None

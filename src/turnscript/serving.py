@@ -175,10 +175,10 @@ class Serving(Struct, frozen=True, kw_only=True):
     diagnosing: Diagnosing | None = None
 
 
-def refused_by(serving: Serving, request: Request, *, asks: bool) -> InvalidRequest | None:
-    """What an API has against a request: one that `asks` must ask something."""
-    for check in (serving.refusal, serving.unasked if asks else None):
-        refused = None if check is None else check(request)
-        if refused is not None:
-            return refused
-    return None
+def check(serving: Serving, request: Request, *, asks: bool) -> None:
+    """Raises what an API has against a request: one that `asks` must ask something."""
+    refused = None if serving.refusal is None else serving.refusal(request)
+    if refused is None and asks and serving.unasked is not None:
+        refused = serving.unasked(request)
+    if refused is not None:
+        raise refused

@@ -25,6 +25,7 @@ from turnscript.gateway.meaning import History
 from turnscript.gateway.preparing import Prepared
 from turnscript.gateway.reports import Reported, Reports
 from turnscript.gateway.sessions import Prefix, Prefixes, Sessions, common
+from turnscript.gateway.visit import Visit
 from turnscript.serving import CacheCause, CacheVerdict, Diagnosing, Serving
 
 MB = 1024 * 1024
@@ -58,6 +59,14 @@ class Diagnosis:
         self._asked: OrderedDict[tuple[str, str], Asked] = OrderedDict()
         self._diverged: OrderedDict[str, Divergence] = OrderedDict()
         self._threads: OrderedDict[str, list[str]] = OrderedDict()
+
+    async def look(self, visit: Visit, prepared: Prepared, prefix: Prefix, prefixes: Prefixes, run: Run = here) -> None:
+        """Look at how a prompt goes on, for the page and for clients whose API may ask for it."""
+        if prefix.parts:
+            await self.note(visit.request_id, prepared, prefix, prefixes, run)
+        diagnosing = visit.api.serving.diagnosing
+        if diagnosing is not None:
+            await self.answer(prepared, visit.api, diagnosing, run)
 
     # What its own page tells.
 

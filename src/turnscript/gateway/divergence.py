@@ -122,6 +122,6 @@ def _kind(items: list[Item], index: int) -> Kind:
         return "tools"
     if isinstance(item, ToolResult):
         return "result"
-    if isinstance(item, MODEL):
+    if type(item) in MODEL:
         return "answer"
     return "first" if leads else "message"

@@ -41,7 +41,7 @@ from turnscript.gateway.store import Store
 from turnscript.gateway.training import Trained, warnings
 from turnscript.gateway.unpacking import held, may_hold
 from turnscript.gateway.visit import GONE, Visit
-from turnscript.serving import ModelCard, Serving, refused_by
+from turnscript.serving import ModelCard, Serving, check
 
 CLIENT_GONE = 499
 """The status, in the log, of what nobody was there to be told."""
@@ -287,9 +287,7 @@ class Service:
         assert share is not None  # its body has been read
         parse = partial(visit.api.parse_request, body)
         request = parse() if len(body) < LARGE else await self.aside.run(len(body))(parse)
-        refused = refused_by(serving, request, asks=fits)
-        if refused is not None:
-            raise refused
+        check(serving, request, asks=fits)
         if wish is not None:
             wish(request)
         settings = request.settings
@@ -328,16 +326,12 @@ class Service:
         if serving.stored is not None:
             prepared.keep = serving.stored.asks(request)
             prepared.detached = serving.stored.detached(request) and fits
-        prepared.reply = prepared.head_of_answer(
-            f"{serving.id_prefix}{random_hex(16)}", caller.policy, visit.request_id
-        )
-        if prepared.keep and prepared.reply.id is not None:
-            self.sessions.note(prepared.session, prepared.reply.id, caller.name)
-        prefix = self._measure(visit, prepared, fits)
-        if prefix is not None and prefix.parts:
-            await self.diagnosis.note(visit.request_id, prepared, prefix, self.prefixes, preparation.run)
-        if serving.diagnosing is not None and fits:
-            await self.diagnosis.answer(prepared, visit.api, serving.diagnosing, preparation.run)
+        id_ = f"{serving.id_prefix}{random_hex(16)}"
+        prepared.reply = prepared.head_of_answer(id_, caller.policy, visit.request_id)
+        if prepared.keep:
+            self.sessions.note(prepared.session, id_, caller.name)
+        if (prefix := self._measure(visit, prepared, fits)) is not None and (serving.diagnosing or prefix.parts):
+            await self.diagnosis.look(visit, prepared, prefix, self.prefixes, preparation.run)
         return prepared
 
     async def _unpacked(self, request: Request, serving: Serving, leaned: Leaned) -> Leaned:
