@@ -331,6 +331,31 @@ def test_little_that_unpacks_to_much_waits_until_it_is_read() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("beyond", [0, 10 * READ_SIZE])
+def test_what_comes_behind_a_piece_that_is_just_full_is_read(beyond: int) -> None:
+    """As much as may be told at once was told, and nothing of it is left: that is not the end."""
+    packs = zlib.compressobj(level=0, wbits=31)
+    first = packs.compress(b"x" * 2 * READ_SIZE) + packs.flush(zlib.Z_SYNC_FLUSH)
+    last = packs.compress(b"y" * (beyond + 1)) + packs.flush()
+    size = b"%d" % (len(first) + len(last))
+
+    async def run() -> None:
+        begun = OK + b"content-encoding: gzip\r\ncontent-length: " + size + b"\r\n\r\n"
+        async with Scripted([begun + first, 0.1, last]) as server:
+            transport = HttpTransport(server.url, server.url)
+            reply = await transport.send(CALL)
+            await asyncio.sleep(0.05)
+            read = await reply.read()
+            assert 2 * READ_SIZE == len(read)
+            await asyncio.sleep(0.2)
+            async with asyncio.timeout(5):
+                assert beyond + 1 == len(await all_of(reply))
+            reply.close()
+            await transport.close()
+
+    asyncio.run(run())
+
+
 def test_what_is_packed_in_very_many_parts_is_given_up() -> None:
     with pytest.raises(aiohttp.ClientPayloadError, match="too many parts"):
         Unpacker(gzip=True).feed(gzip.compress(b"", mtime=0) * 5000)
@@ -389,6 +414,26 @@ def test_one_that_was_idle_for_too_long_carries_no_call(monkeypatch: pytest.Monk
         assert 2 == server.connections
 
     idle(test, -1.0, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("broken", "asked"),
+    [([], 2), ([b"HTTP/1.1 103 Early Hints\r\n\r\n", 0.02], 1), ([b"HTTP/1.1 200 O", 0.02], 1)],
+    ids=["nothing", "news", "a part of a head"],
+)
+def test_a_call_is_sent_once_more_and_not_if_anything_has_answered_it(broken: Sequence[Any], asked: int) -> None:
+    """The server may have begun with it, however many connections are idle."""
+
+    async def run() -> None:
+        async with Scripted(*[said("Hello")] * 4, [*broken, CLOSE]) as server:
+            transport = HttpTransport(server.url, server.url)
+            await _asked(transport, 4)
+            with pytest.raises(UpstreamError, match="closed the connection without an answer"):
+                await transport.send(CALL)
+            assert 4 + asked == len(server.asked)
+            await transport.close()
+
+    asyncio.run(run())
 
 
 def test_a_transport_that_is_closed_keeps_nothing() -> None:

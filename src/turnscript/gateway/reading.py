@@ -86,6 +86,11 @@ class HttpConnection(ResponseHandler):
         return data
 
     @property
+    def heard(self) -> bool:
+        """Whether anything has come that was not taken, be it no body."""
+        return self._size > 0
+
+    @property
     def waits(self) -> bool:
         """Whether something of the body is there."""
         return bool(self._body)

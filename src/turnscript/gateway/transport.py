@@ -161,13 +161,14 @@ class HttpTransport:
         self._sweeps: asyncio.TimerHandle | None = None
 
     async def send(self, call: HttpCall) -> HttpReply:
-        """Send a call. One that fails on a connection that the server had closed meanwhile is sent again."""
+        """Send a call. One that nothing answers on a connection that the server closes is sent once more, on a new one:
+        it is likely that it had closed the other one before."""
         head = self._heads.get((call.method, call.path))
         if head is None:
             head = self._heads[call.method, call.path] = self._head(call.method, URL(self._base + call.path))
         try:
+            kept = self._kept()
             while True:
-                kept = self._kept()
                 reply = HttpReply(self, kept or await self._connected(), self._name)
                 begun = False
                 try:
@@ -177,8 +178,9 @@ class HttpTransport:
                     begun = True
                     return reply
                 except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                    if kept is None:
+                    if kept is None or reply.heard:
                         raise
+                    kept = None
                 finally:
                     if not begun:
                         reply.close()
@@ -294,6 +296,11 @@ class HttpReply:
         self.status, self._lines, self._unpacks = protocol.status, protocol.lines, protocol.unpacks
         return True
 
+    @property
+    def heard(self) -> bool:
+        """Whether anything has come of an answer that has not begun."""
+        return self._protocol is not None and self._protocol.heard
+
     def news(self) -> asyncio.Future[None]:
         """What is done when more has come."""
         assert self._protocol is not None
@@ -333,7 +340,7 @@ class HttpReply:
     def _unpacked(self, unpacks: Unpacker, protocol: HttpConnection) -> bytes:
         """What is in what has come; no more is taken before all of that was told."""
         try:
-            return unpacks.feed(b"" if unpacks.full else protocol.take())
+            return (unpacks.full and unpacks.feed(b"")) or unpacks.feed(protocol.take())
         except aiohttp.ClientPayloadError:
             raise self._broken_off() from None
 
