@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnscript.api import Body, Rendering
-from turnscript.conversation import Request, Tool, ToolChoice, all_tools
+from turnscript.conversation import DECLARED_AS, Request, Tool, ToolChoice, all_tools
 from turnscript.jsontext import Json, excerpt, plain, read_list, read_object
 
 _CALLED = ("function", "custom")
@@ -125,7 +125,7 @@ def _allowed(rendering: Rendering, choice: ToolChoice, names: Names, lists: bool
     """The choice with the tools that are there. If none is, none may be called: never more than was allowed."""
     assert choice.tools is not None
     entries = read_list(choice.tools) if bytes(choice.tools).lstrip()[:1] == b"[" else []
-    there = [entry for entry in entries if name_of(entry) in names]
+    there = [entry for entry in entries if name_of(entry, rendering.request) in names]
     if not there and (entries or not lists):
         detail = "no tool that it allows has a form here: none may be called"
         rendering.lose_setting("tool_choice", "approximated", detail)
@@ -138,9 +138,9 @@ def _allowed(rendering: Rendering, choice: ToolChoice, names: Names, lists: bool
 
 def _entries(rendering: Rendering, entry: Json, names: Names) -> list[Any]:
     """One allowed tool with the names that it has here; none if it is not there. Both are reported."""
-    name = name_of(entry)
+    name = name_of(entry, rendering.request)
     written = names.get(name, []) if name is not None else []
-    if any(one["name"] == name for one in written):
+    if said_name(plain(entry)) == name and any(one["name"] == name for one in written):
         return [entry]
     if not written:
         rendering.lose_setting("tool_choice", "dropped", f"it allows {excerpt(entry, 100)}, which has no form here")
@@ -149,9 +149,17 @@ def _entries(rendering: Rendering, entry: Json, names: Names) -> list[Any]:
     return written
 
 
-def name_of(entry: Json) -> str | None:
-    """The name in an entry of a list of allowed tools, which is `{type, name}` or `{type, <type>: {name}}`."""
+def name_of(entry: Json, request: Request) -> str | None:
+    """The name of the tool in an entry of a list of allowed tools, be it said, or of what has that type."""
     said: Any = plain(entry)
+    name = said_name(said)
+    if name is None and isinstance(said, dict) and isinstance(kind := said.get("type"), str):
+        return next((tool.name for tool in all_tools(request) if tool.hints.get(DECLARED_AS) == kind), None)
+    return name
+
+
+def said_name(said: Any) -> str | None:
+    """The name in such an entry, which is `{type, name}` or `{type, <type>: {name}}`."""
     if not isinstance(said, dict):
         return None
     inner = said.get(str(said.get("type")))

@@ -152,6 +152,22 @@ def test_a_choice_by_type_comes_back_as_it_was_and_is_none_without_the_tool(type
     assert choice == ts.render(without, "openai-responses").value["tool_choice"]
 
 
+@pytest.mark.parametrize("type_", TYPES)
+def test_a_tool_that_is_allowed_by_its_type_is_allowed_in_every_api(type_: str) -> None:
+    entry, other = {"type": type_}, {"type": "function", "name": "other", "parameters": {"type": "object"}}
+    choice = {"type": "allowed_tools", "mode": "required", "tools": [entry]}
+    read = request(tools=[{**other, "name": type_}, *TOOLS, other], tool_choice=choice)
+    assert choice == ts.render(read, "openai-responses").value["tool_choice"]
+    named = f"{type_}_2"  # a function has the name
+    chat = ts.render(read, "openai-chat")
+    allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": named}}]}
+    assert {"type": "allowed_tools", "allowed_tools": allowed} == chat.value["tool_choice"]
+    assert ["renamed"] == [loss.kind for loss in chat.losses if loss.path == "$.tool_choice"]
+    messages = ts.render(read, "anthropic-messages").value
+    assert {"type": "any"} == messages["tool_choice"]
+    assert [named] == [tool["name"] for tool in messages["tools"]]
+
+
 def test_what_a_server_ran_stays_verbatim() -> None:
     read = request(SHELL | CONTAINER, SHELL_OUT, tools=DECLARED[-3:])
     assert ["shell"] * 3 == [tool.type for tool in read.tools]

@@ -110,7 +110,8 @@ class ToolWriter:
         if choice is None or choice.mode != "allowed" or choice.tools is None:
             return set()
         entries = read_list(choice.tools) if bytes(choice.tools)[:1] == b"[" else []
-        names = {name for name in map(name_of, entries) if name is not None}
+        named = [name_of(entry, self.rendering.request) for entry in entries]
+        names = {name for name in named if name is not None}
         return names if any(_named_in(tool, names) for tool in tools) else set()
 
     def _is_left_out(self, tool: Tool, at: str, namespace: str | None = None) -> bool:
