@@ -382,6 +382,18 @@ def test_another_model_is_a_reason_of_its_own() -> None:
         assert "model_changed" == told["diagnostics"]["cache_miss_reason"]["type"]
 
 
+@pytest.mark.parametrize("said", ["x", "世", "\N{ROCKET}"])
+def test_prompts_that_may_be_named_are_bounded_in_every_script(said: str) -> None:
+    with Stage() as stage:
+        stage.play(answer("Clear."))
+        diagnosis = stage.gateway.service.diagnosis
+        diagnosis._most = 20_000
+        for _ in range(30):
+            stage.client.post("/v1/responses", json=responses(instructions=said * 500))
+        assert 0 < diagnosis._held <= 20_000
+        assert sum(one.cost for one in diagnosis._asked.values()) == diagnosis._held
+
+
 def test_prompts_that_may_be_named_are_bounded_and_are_their_owners(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     anna, boris = ({"x-api-key": add_key(path, name).reveal()} for name in ("anna", "boris"))

@@ -6,13 +6,14 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import turnscript as ts
 from tests.growth import assert_grows_below
-from turnscript.gateway.sessions import Prefixes, Session, Sessions, Source, common
+from turnscript.gateway.sessions import Prefixes, Session, Sessions, Source, common, size_of
 
 FORMAT = ts.get_format("batuta-chatml")
 UUID = "0a1b2c3d-1111-2222-3333-444455556666"
@@ -267,6 +268,25 @@ def test_what_is_remembered_of_prompts_is_bounded(letter: str, length: int) -> N
     tracemalloc.stop()
     assert 20_000 < held < 110_000
     assert max(map(len, prefixes._said.values())) <= 8
+
+
+@pytest.mark.parametrize("text", ["x", "é", "世", "\N{ROCKET}", "x\N{ROCKET}", "", "ab世"])
+def test_a_text_that_was_sent_takes_no_more_than_before(text: str) -> None:
+    """Python keeps the bytes of a text with it, once somebody has asked for them. What it counted for before is what it
+    counts for when it goes; if that were more, ever more would be kept."""
+    made = "".join([text, text, text])
+    before = size_of(made)
+    msgspec.json.encode({"prompt": made})
+    assert before == size_of(made)
+    prefixes = Prefixes(held=100_000)
+    for number in range(500):
+        prompt = f"{number} {text * 1000}"
+        prefixes.measure(f"s{number}", prompt)
+        msgspec.json.encode({"prompt": prompt})
+        prefixes.answered(f"s{number}", prompt, "Yes")
+    assert 0 < prefixes._held <= 100_000
+    kept = [said for branches in prefixes._said.values() for said in branches]
+    assert sum(map(len, kept)) <= 100_000
 
 
 def test_a_prompt_longer_than_all_that_is_remembered_is_not() -> None:

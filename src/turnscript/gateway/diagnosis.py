@@ -6,7 +6,6 @@ An API may have its clients name an earlier answer: its prompt is kept where a c
 
 from __future__ import annotations
 
-import sys
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
@@ -24,7 +23,7 @@ from turnscript.gateway.divergence import Divergence, Place, divergence, opening
 from turnscript.gateway.meaning import History
 from turnscript.gateway.preparing import Prepared
 from turnscript.gateway.reports import Reported, Reports
-from turnscript.gateway.sessions import Prefix, Prefixes, Sessions, common
+from turnscript.gateway.sessions import Prefix, Prefixes, Sessions, common, size_of
 from turnscript.gateway.visit import Visit
 from turnscript.serving import CacheCause, CacheVerdict, Diagnosing, Serving
 
@@ -46,7 +45,7 @@ class Asked(Struct, frozen=True):
     @property
     def cost(self) -> int:
         """The bytes that it takes."""
-        return sys.getsizeof(self.text) + len(self.body) + _PLACE
+        return size_of(self.text) + len(self.body) + _PLACE
 
 
 class Diagnosis:
