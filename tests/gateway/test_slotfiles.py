@@ -256,6 +256,25 @@ def test_one_that_leaves_while_its_slot_is_made_ready_leaves_nothing_behind() ->
     assert 0 == done["failed"]
 
 
+def test_the_state_of_one_that_leaves_before_it_is_put_back_stays_in_its_file() -> None:
+    """What is in the slot then is that of somebody else, or nobody knows whose."""
+    server = Server(1, None, None, [HANG], None)
+
+    @served(server)
+    async def done(pool: Pool, files: SlotFiles) -> None:
+        await turns("A", "B")(pool, files)
+        waiting = asyncio.ensure_future(turn(pool, "A"))
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await until_written(pool)
+        await turns("A")(pool, files)
+
+    asked = ["A in 0", "save 0 0", "B in 0", "save 0 1", "restore 0 0", "restore 0 0", "A in 0", "save 0 0"]
+    assert asked == server.did
+    assert (3, 1, 0) == (done["saved"], done["restored"], done["failed"])
+
+
 # The configuration.
 
 

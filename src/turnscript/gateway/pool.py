@@ -154,8 +154,15 @@ class Lease:
     async def enter(self, session: str | None, ask: Completion) -> None:
         """Have what the server kept of the conversation in its place."""
         files, place = self.member.files, self._place
-        if files is not None and place is not None:
+        if files is None or place is None:
+            return
+        entered = False
+        try:
             await files.enter(place, self._before, session, len(ask.prompt))
+            entered = True
+        finally:
+            if not entered:  # nobody knows whose it is now: it must not be saved as that of this one
+                place.owner = None
 
     def failed(self, error: UpstreamError) -> None:
         """The request failed: a server that fails again and again is left out for a while."""
