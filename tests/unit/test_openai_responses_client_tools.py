@@ -234,7 +234,10 @@ def test_a_call_in_an_answer_reads_back_whole_and_in_pieces(type_: str) -> None:
         assert type_ == chat.value["choices"][0]["message"]["tool_calls"][0]["function"]["name"]
 
 
-@pytest.mark.parametrize("arguments", ["", "[1]", "null", "{}", '{"commands": [1]}', '{"commands": "ls"}', "{"])
+HALF = '{"commands": ["ls"], "timeout_ms": 1.5}'
+
+
+@pytest.mark.parametrize("arguments", ["", "[1]", "null", "{}", '{"commands": [1]}', '{"commands": "ls"}', "{", HALF])
 def test_what_is_no_action_is_told_as_the_call_of_a_function(arguments: str) -> None:
     call = ToolCall(name="shell", arguments=arguments)
     data = stream(answer(call), request())

@@ -16,11 +16,11 @@ who runs commands should not have to guess which.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta, Struct
 from msgspec import Raw as RawJson
-from msgspec import Struct
 
 from turnscript.api import Body, leftover
 from turnscript.apis.openai_responses.client_tools import is_local, says_local
@@ -50,19 +50,23 @@ _STATUSES = {_COMPLETED: None, _FAILED: "error"}
 _SAID = {PATCH_OUTPUT: (None, "ok", "error")}
 
 
+_Whole = int | Annotated[float, Meta(multiple_of=1)]
+"""An integer, which may be written `1e3`."""
+
+
 class _Exec(Struct):
     command: list[str]
     type: Literal["exec"] = "exec"
     env: dict[str, str] = {}
     working_directory: str | None = None
-    timeout_ms: int | float | None = None
+    timeout_ms: _Whole | None = None
     user: str | None = None
 
 
 class _Commands(Struct):
     commands: list[str]
-    timeout_ms: int | float | None = None
-    max_output_length: int | float | None = None
+    timeout_ms: _Whole | None = None
+    max_output_length: _Whole | None = None
 
 
 class _Written(Struct, tag_field="type", tag="create_file"):
