@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -273,6 +274,33 @@ def test_the_state_of_one_that_leaves_before_it_is_put_back_stays_in_its_file() 
     asked = ["A in 0", "save 0 0", "B in 0", "save 0 1", "restore 0 0", "restore 0 0", "A in 0", "save 0 0"]
     assert asked == server.did
     assert (3, 1, 0) == (done["saved"], done["restored"], done["failed"])
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["newest last", "newest first"])
+def test_of_two_files_of_one_conversation_the_newest_stays_and_the_other_is_free(order: Sequence[int]) -> None:
+    """It went on in another slot while the one before was being saved."""
+    may_end = [threading.Event(), threading.Event()]
+    server = Server(2, *([event, *said({"n_saved": 1})] for event in may_end), None)
+
+    @served(server, 3)
+    async def done(pool: Pool, files: SlotFiles) -> None:
+        await turn(pool, "A")
+        await turn(pool, "B")
+        newcomer = asyncio.ensure_future(turn(pool, "C"))  # which gets the slot that is being saved
+        while pool.running == 0:
+            await asyncio.sleep(0.001)
+        await turn(pool, "A")
+        while "save 1 1" not in server.did:
+            await asyncio.sleep(0.001)
+        for which in order:
+            may_end[which].set()
+            await asyncio.sleep(0.1)
+        await newcomer
+        await until_written(pool)
+        assert 1 == files._files["A"].slot
+        assert [0, 1, 2] == sorted([*files._free, *(file.number for file in files._files.values())])
+
+    assert 0 == done["failed"]
 
 
 # The configuration.

@@ -117,10 +117,13 @@ class SlotFiles:
             self._free.append(file.number)
             return
         self.done["saved"] += 1
-        if era == self._era:
-            self._files[session] = file
-        else:
+        known = self._files.get(session)  # it may have gone on in another slot, and have been saved from there
+        if era != self._era or (known is not None and known.used > file.used):
             self._free.append(file.number)
+            return
+        if known is not None:
+            self._free.append(self._files.pop(session).number)
+        self._files[session] = file
 
     def _number(self, session: str) -> int | None:
         """The file of a conversation, a new one, or that of the conversation which was here longest ago; None where all
