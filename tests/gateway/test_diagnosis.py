@@ -201,6 +201,17 @@ def test_texts_are_shown_where_the_log_shows_them_or_where_they_are_asked_for(re
         assert "$.messages[0]" in plain
 
 
+def test_strangers_are_shown_no_texts_of_each_other() -> None:
+    """Without keys everybody is the same, and the name of a session is soon guessed."""
+    with Stage(server={"public": True}) as stage:
+        for words in ("My secret is blue.", "Green"):
+            body = {"model": "m", "messages": [{"role": "user", "content": words}]}
+            stage.client.post(CHAT, json=body, headers=SESSION)
+        told = stage.client.get("/turnscript/prefixes/agents/one?excerpts=true")
+        assert (200, None) == (told.status_code, told.json()["differs"]["before"])
+        assert "blue" not in told.text
+
+
 def test_nobody_is_told_of_the_requests_of_others(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     anna, boris = (add_key(path, name).reveal() for name in ("anna", "boris"))

@@ -176,11 +176,13 @@ class Report(Endpoint):
 
 class PrefixPage(Endpoint):
     """How the prompt of one request goes on from what its session has said before. It shows no text of a conversation
-    where the log shows none, unless `?excerpts=true` asks for it."""
+    where the log shows none, unless `?excerpts=true` asks for it: in vain where all are strangers to each other."""
 
     async def respond(self, http: HttpRequest, headers: dict[str, str], api: Api | None) -> HttpResponse:
         service, caller = self.service, self.service.admit(headers, counted=False)
-        shown = http.query_params.get("excerpts") == "true" or not service.config.logs.redact
+        server = service.config.server
+        asked = http.query_params.get("excerpts") == "true" and not (server.public and server.keys is None)
+        shown = asked or not service.config.logs.redact
         name = http.path_params["name"]
         return as_json(service.diagnosis.page(service.reports, service.sessions, caller.name, name, shown=shown))
 
