@@ -9,7 +9,7 @@ import pytest
 
 from tests.gateway.stage import APIS, Stage, answer, body_of, connected, named, post
 from turnscript.api import Api
-from turnscript.gateway.server import Protocol
+from turnscript.gateway.connection import Protocol
 
 pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 

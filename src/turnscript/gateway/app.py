@@ -1,16 +1,15 @@
 """Owns the application: which path is answered by what. It knows no API by name; each brings its own paths.
 
-Starlette routes and turns what nobody expected into an answer; what answers are plain ASGI callables.
+Starlette routes; what answers are plain ASGI callables, and what nobody expected is turned into an answer, too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+import sys
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from starlette.middleware.errors import ServerErrorMiddleware
-from starlette.requests import Request as HttpRequest
 from starlette.responses import Response as HttpResponse
 from starlette.routing import BaseRoute, Route, Router
 
@@ -18,7 +17,7 @@ from turnscript.api import Api
 from turnscript.errors import TurnscriptError
 from turnscript.gateway.answers import AnswerRequests, CompactRequests
 from turnscript.gateway.counts import Count
-from turnscript.gateway.headers import by_name
+from turnscript.gateway.headers import BEGUN, by_name
 from turnscript.gateway.kept import Cancel, Delete, Fetch, InputItems, Upgrade
 from turnscript.gateway.listing import (
     Health,
@@ -55,11 +54,25 @@ class Application:
             route.path: route.app for route in self.routes if isinstance(route, Route) and "{" not in route.path
         }
         self._router = Router(self.routes, redirect_slashes=False, default=self._nothing_here)
-        guarded = ServerErrorMiddleware(self._route, handler=self._bug)
-        self._app = Pages(guarded, lambda: pages_told(service.config.server))
+        self._app = Pages(self._guarded, lambda: pages_told(service.config.server))
 
     def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
         return self._app(scope, receive, send)
+
+    @property
+    def paths(self) -> Collection[str]:
+        """All paths without a name in them."""
+        return self._plain.keys()
+
+    async def _guarded(self, scope: Any, receive: Any, send: Any) -> None:
+        """Have it answered whatever happens. Whoever serves this logs what nobody expected."""
+        answered = False
+        try:
+            await self._route(scope, receive, send)
+            answered = True
+        finally:
+            if not answered and isinstance(sys.exception(), Exception) and not scope[BEGUN]():
+                await self._bug(scope)(scope, receive, send)
 
     def _route(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
         """A path without a name in it is found at once; the patterns are for the others. No coroutine of its own: each
@@ -111,9 +124,9 @@ class Application:
         found = max(ends, key=len, default="")
         return f"/v1{found}" if found and f"/v1{found}" in self._plain else found
 
-    async def _bug(self, http: HttpRequest, error: Exception) -> HttpResponse:
+    def _bug(self, scope: Any) -> HttpResponse:
         """What nobody expected is told in the API's own words; the server logs the traceback."""
-        response = self._refusal(http.scope, TurnscriptError("the gateway has failed; its log says why"))
+        response = self._refusal(scope, TurnscriptError("the gateway has failed; its log says why"))
         response.headers["connection"] = "close"  # uvicorn will close it
         return response
 

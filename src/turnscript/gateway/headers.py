@@ -28,9 +28,11 @@ ARRIVED = "turnscript.arrived"
 """The same: what gives the body, once, where all of it has come; None where some of it is still to come."""
 LOOP = "turnscript.loop"
 """The same: the event loop, which Python else finds by a call of the operating system."""
+BEGUN = "turnscript.begun"
+"""The same: what tells whether the answer has begun, or is over."""
 ANSWER = "turnscript.answer"
-"""The same: what sends a whole answer, given its status, headers and body, in one write. Where it is cut off while the
-client has no room for it, nothing of it was sent."""
+"""The same: what sends a whole answer, given its status, headers and body, in one write. It gives what is to be awaited
+where the client has no room for it, else None. Cut off while it waits, nothing of it was sent."""
 
 _LOSSES, _PREFIX, _REPORT, _TRAINED = LOSSES.encode(), PREFIX.encode(), REPORT.encode(), TRAINED.encode()
 _JSON = b"application/json"

@@ -50,8 +50,9 @@ class Pages:
                 message = {**message, "headers": [*message["headers"], *told]}
             await send(message)
 
-        async def answering(status: int, headers: RawHeaders, body: bytes) -> None:
-            await answer(status, [*headers, *told], body)
+        def answering(status: int, headers: RawHeaders, body: bytes) -> Awaitable[None] | None:
+            waits: Awaitable[None] | None = answer(status, [*headers, *told], body)
+            return waits
 
         answer = scope[ANSWER]
         await self._app({**scope, ANSWER: answering}, receive, telling)

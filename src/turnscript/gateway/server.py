@@ -1,322 +1,32 @@
-"""Owns the HTTP server around the application: limits on connections, signals, and a shutdown that ends each answer.
+"""Owns the HTTP server around the application: what it listens on, signals, and a shutdown that ends each answer.
 
-uvicorn serves; what it leaves open is closed here. A connection that does not send its head in time, or sends too long
-a one, is cut. So is one whose client does not take its answer, and one that goes on sending a body whose request was
-answered long ago. After SIGTERM nothing new is accepted, answers have some seconds to finish, and those still going on
+uvicorn serves. After SIGTERM nothing new is accepted, answers have some seconds to finish, and those still going on
 then are ended with the right last event; a second signal ends them at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import socket
 import sys
 import threading
-from asyncio.events import TimerHandle
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-import httptools
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from turnscript.gateway.app import Application
-from turnscript.gateway.headers import ANSWER, ARRIVED, CUT, LOOP, NONE_LOST, WATCH, RawHeaders
-from turnscript.gateway.logs import say
+from turnscript.gateway.connection import Protocol
 from turnscript.gateway.service import Service
 
 if sys.platform != "win32":
     import resource
 
-_HEAD_LIMIT = 64 * 1024
-_READ = 256 * 1024
-"""The most that is read at once."""
-_LAST = "".join([f"{name}: {value}\r\n" for name, value in NONE_LOST.items()]).encode() + b"connection: close\r\n"
-_TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\n%bcontent-length: 0\r\n\r\n" % _LAST
-_NO_REQUEST = b"HTTP/1.1 400 Bad Request\r\n%bcontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n\r\n%b"
-_TLS = b"\x16\x03"
-"""How a client begins that was told https://. No head of HTTP begins so."""
-_LINGER = 5.0
-"""Seconds in which the rest of a body is read, and thrown away, whose request is answered already: a client that sends
-before it reads would else never see that answer."""
 _AFTER_GRACE = 5.0
 _LAST_WORDS = 0.3
 """Seconds in which clients may still take the ends of their answers when all else is over."""
-
-
-class Protocol(HttpToolsProtocol):
-    """A connection whose heads are bounded in size and in time, and which does not stay without a reason.
-
-    What each request passes calls uvicorn's class by its name: `super()` takes as long as what it calls.
-    """
-
-    head_timeout = 15.0
-    _head_timer: TimerHandle | None = None
-    _head_size = 0
-    _in_head = True
-    _unfinished = 0
-    _linger: TimerHandle | None = None
-    _untaken: TimerHandle | None = None
-    _offer: int | None = None
-    _held = False
-    _left: Callable[[], None] | None = None
-    _answered: RequestResponseCycle | None = None  # `cycle` is the last one that came
-    _in_scope: dict[str, Any]  # what each scope has of it beside uvicorn's members
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._in_scope = {CUT: transport.abort, WATCH: self._watch, ARRIVED: self._arrived}
-        self._in_scope |= {ANSWER: self._answer, LOOP: self.loop}
-        self._head_timer = self.loop.call_later(self.head_timeout, self._too_slow)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._disarm()
-        self._stop_lingering()
-        self._forget_untaken()
-        self._unset_keepalive_if_required()
-        self._in_scope = {}  # they hold the connection
-        super().connection_lost(exc)
-        self._tell_answered()
-        left, self._left = self._left, None
-        if left is not None:
-            left()
-
-    def _tell_answered(self) -> None:
-        """The client has gone. uvicorn tells that to the request that came last; the one that is being answered is
-        another, where a client did not wait for its answer."""
-        answered, self._answered = self._answered, None
-        if answered is not None and not answered.response_complete:
-            answered.disconnected = True
-            answered.message_event.set()
-
-    def _watch(self, left: Callable[[], None]) -> None:
-        """Call `left` when the client goes before its answer is whole; for the request that is answered now. Asking the
-        server for the next message would do the same, with a task of its own."""
-        if self.transport.is_closing():
-            self.loop.call_soon(left)
-            return
-        self.flow.resume_reading()
-        self._left = left
-
-    def _arrived(self) -> bytes | None:
-        """The body of the request that is answered now, once, where all of it has come. As the message that it is to
-        uvicorn, it would be waited for, and put into words."""
-        cycle = self._answered
-        if cycle is None or cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
-            return None
-        self.flow.resume_reading()
-        cycle.message_event.clear()
-        body, cycle.body = bytes(cycle.body), bytearray()
-        return body
-
-    async def _answer(self, status: int, headers: RawHeaders, body: bytes) -> None:
-        """Give the answer that is given now, whole. As the two messages that it is to uvicorn, it would cost a second
-        write, and wake its client twice."""
-        cycle = self._answered
-        if cycle is not None and self.flow.write_paused and not cycle.disconnected:
-            await self.flow.drain()
-        if cycle is None or cycle.disconnected:
-            return
-        parts = [STATUS_LINE[status]]
-        for name, value in headers:
-            parts += (name, b": ", value, b"\r\n")
-        if not cycle.keep_alive:
-            parts.append(b"connection: close\r\n")
-        head = b"".join(parts)
-        if cycle.response_started or head.count(b"\n") != len(headers) + 2 - cycle.keep_alive:
-            raise RuntimeError("an answer that was begun, or a header of several lines, cannot be sent")
-        cycle.response_started = cycle.response_complete = True
-        cycle.transport.write(b"%b\r\n%b" % (head, body))
-        cycle.message_event.set()
-        if not cycle.keep_alive:
-            cycle.transport.close()
-        cycle.on_response()
-
-    def data_received(self, data: bytes) -> None:
-        if self._in_head and not self._head_size and data.startswith(_TLS):
-            say(logging.WARNING, "TLS where there is none", hint="clients call http://, or a proxy in front")
-            self.transport.close()
-            return
-        HttpToolsProtocol.data_received(self, data)
-        while self._offer is not None:
-            data = self._pass_over(data)
-            super().data_received(data)
-        if not self._in_head and not self._is_idle():
-            self._unfinished = 0
-            return
-        self._unfinished += len(data)
-        if self._head_timer is None:  # most heads come at once, and need no clock
-            self._head_timer = self.loop.call_later(self.head_timeout, self._too_slow)
-        if self._unfinished > _HEAD_LIMIT and not self.transport.is_closing():
-            self._head_size = self._unfinished
-            self.send_400_response("")
-
-    def _is_idle(self) -> bool:
-        """Whether nothing has come since the last answer but blank lines, which belong to the next head."""
-        return self._answered is None and self._linger is None and self.timeout_keep_alive_task is None
-
-    def on_message_begin(self) -> None:
-        HttpToolsProtocol.on_message_begin(self)
-        self._unset_keepalive_if_required()  # it may be of the same read: the rest of a body was before this
-        self.scope.update(self._in_scope)  # type: ignore[typeddict-item]  # uvicorn's type knows none of these
-        self._head_size = 0
-        self._in_head = True
-
-    def on_url(self, url: bytes) -> None:
-        self._grow(len(url))
-        HttpToolsProtocol.on_url(self, url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._head_size += len(name) + len(value)
-        if self._head_size > _HEAD_LIMIT:
-            self._grow(0)
-        if self._in_head:  # behind a body, nobody on the way has seen what it says of keys, hosts and sessions
-            HttpToolsProtocol.on_header(self, name, value)
-
-    def on_headers_complete(self) -> None:
-        self._disarm()
-        self._in_head = False
-        # A tunnel is an offer without the header, and what follows it is no body.
-        offered = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
-        self._held = offered and _announces_body(self.headers)
-        if self._held:
-            return
-        HttpToolsProtocol.on_headers_complete(self)
-        if self.scope["http_version"] == "1.0":
-            self.cycle.chunked_encoding, self.cycle.expected_content_length = False, _Unsaid()
-        if not self.pipeline:
-            self._answered = self.cycle
-
-    def _grow(self, size: int) -> None:
-        self._head_size += size
-        if self._head_size > _HEAD_LIMIT:
-            raise ValueError("the head is too long")  # ends the parsing; `send_400_response` says why
-
-    def send_400_response(self, msg: str) -> None:
-        """What came is no request, or too long a one."""
-        if self._head_size <= _HEAD_LIMIT:
-            self.transport.write(_NO_REQUEST % (_LAST, len(msg), msg.encode()))
-        else:
-            self.transport.write(_TOO_LONG)
-        self.transport.close()
-
-    def _disarm(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _too_slow(self) -> None:
-        self._head_timer = None
-        if self._answered is not None:  # a head may be slow behind a request whose answer goes on
-            self._head_timer = self.loop.call_later(self.head_timeout, self._too_slow)
-            return
-        self.transport.close()
-        self._mind_untaken()
-
-    # Behind an answer.
-
-    def on_response_complete(self) -> None:
-        self._left = None
-        unread = self._answered is not None and self._answered.more_body
-        self._answered = self.pipeline[-1][0] if self.pipeline else None
-        HttpToolsProtocol.on_response_complete(self)
-        if unread and not self.transport.is_closing():
-            self._linger = self.loop.call_later(_LINGER, self.transport.abort)
-        if self.flow.write_paused or self.transport.is_closing():
-            self._mind_untaken()
-
-    def _mind_untaken(self) -> None:
-        """See to it that a client goes on to take its answer. The next one waits for that, and so does the end of the
-        connection."""
-        self._forget_untaken()
-        left = self.transport.get_write_buffer_size()
-        if left:
-            self._untaken = self.loop.call_later(self.timeout_keep_alive, self._look_at_untaken, left)
-
-    def _look_at_untaken(self, before: int) -> None:
-        if self.transport.get_write_buffer_size() < before:
-            self._mind_untaken()
-        else:
-            self.transport.abort()
-
-    def _forget_untaken(self) -> None:
-        if self._untaken is not None:
-            self._untaken.cancel()
-            self._untaken = None
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        if not self.transport.is_closing():
-            self._forget_untaken()
-
-    def on_message_complete(self) -> None:
-        self._unfinished = -_READ  # what was read with the end of a message is not the head behind it
-        if self._held:
-            return
-        HttpToolsProtocol.on_message_complete(self)
-        if self._linger is not None:
-            self._stop_lingering()
-            self._unset_keepalive_if_required()
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
-
-    def _stop_lingering(self) -> None:
-        if self._linger is not None:
-            self._linger.cancel()
-            self._linger = None
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Nothing came for a while. A client that has not even taken its last answer gets no more of it."""
-        if self.transport.get_write_buffer_size():
-            self.transport.abort()
-        else:
-            super().timeout_keep_alive_handler()
-
-    # Offers to go on in another protocol.
-
-    def _unsupported_upgrade_warning(self) -> None:
-        """The parser has stopped behind a head with such an offer. The application answers those that it cares for."""
-        offered = sys.exception()
-        assert isinstance(offered, httptools.HttpParserUpgrade)
-        self._offer = offered.args[0]
-
-    def _pass_over(self, data: bytes) -> bytes:
-        """Go on in this protocol; returns what is to be parsed. Java's client offers HTTP/2 with its first request, and
-        sends the body of that in this one. The parser takes the body for something of the other: a new parser reads it,
-        behind the head without the offer."""
-        rest, self._offer = data[self._offer :], None
-        if not self._held:
-            return rest
-        rest = self._head_without_offer() + rest
-        self._held = False
-        self.parser = httptools.HttpRequestParser(self)
-        return rest
-
-    def _head_without_offer(self) -> bytes:
-        version = self.parser.get_http_version().encode()
-        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
-        lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
-        return b"\r\n".join(lines) + b"\r\n\r\n"
-
-
-class _Unsaid(int):
-    """The length of a body that is not said, because its connection ends with it: all lengths are this one. HTTP/1.0
-    has nothing else for a stream; uvicorn would send chunks, which a client of that takes for text."""
-
-    def __lt__(self, other: int) -> bool:
-        return False
-
-    def __sub__(self, other: int) -> _Unsaid:
-        return self
-
-    def __ne__(self, other: object) -> bool:
-        return False
-
-    __hash__ = int.__hash__
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -326,12 +36,6 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     import uvloop  # noqa: PLC0415  (not on every system)
 
     return uvloop.new_event_loop()
-
-
-def _announces_body(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Whether a body follows a head."""
-    named = dict(headers)
-    return b"transfer-encoding" in named or named.get(b"content-length", b"0").strip(b"0") != b""
 
 
 def allow_open_files(most: int = 65_536) -> None:
@@ -351,10 +55,12 @@ class Server(uvicorn.Server):
         self, service: Service, on_ready: Callable[[Service, str], None] | None = None, **settings: Any
     ) -> None:
         config = service.config.server
-        protocol = type("Connection", (Protocol,), {"head_timeout": config.header_timeout})
+        application = Application(service)
+        paths = {path.encode(): path for path in application.paths}
+        protocol = type("Connection", (Protocol,), {"head_timeout": config.header_timeout, "paths": paths})
         super().__init__(
             uvicorn.Config(
-                Application(service),
+                application,
                 interface="asgi3",  # it would be looked for among coroutines
                 host=config.host,
                 port=config.port,

@@ -126,7 +126,7 @@ class Visit:
         self._cut: Callable[[], None] = scope[CUT]
         self._watch: Callable[[Callable[[], None]], None] = scope[WATCH]
         self._arrived: Callable[[], bytes | None] = scope[ARRIVED]
-        self._answer: Callable[[int, RawHeaders, bytes], Awaitable[None]] = scope[ANSWER]
+        self._answer: Callable[[int, RawHeaders, bytes], Awaitable[None] | None] = scope[ANSWER]
         self._answered = False
         self._receive = receive
         self._send = send
@@ -295,7 +295,9 @@ class Visit:
     async def _whole(self, status: int, headers: RawHeaders, body: bytes) -> None:
         if self._answered:
             raise RuntimeError("a request was answered twice")  # on its connection, that would be the next one's answer
-        await self._answer(status, headers, body)
+        waits = self._answer(status, headers, body)
+        if waits is not None:
+            await waits
         self._answered = True
 
     async def refuse(self, error: TurnscriptError) -> None:
