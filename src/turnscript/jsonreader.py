@@ -24,6 +24,7 @@ _BOM = b"\xef\xbb\xbf"
 _DONE = b"[DONE]"
 _QUOTE, _ESCAPE, _LF, _CR = b'"\\\n\r'  # as numbers, which are found many times as fast in bytes as bytes are
 _BLANK = b"\n\n"
+_FIELD, _QUOTED = b"data:", b'"'
 _SHORT = 16  # no event of a text has so few bytes
 
 
@@ -33,8 +34,7 @@ _MOST_LEARNT = 4
 
 def _is_text(piece: Piece) -> bool:
     """Whether a piece tells a text and nothing else."""
-    other = (piece.finish, piece.stop, piece.usage, piece.slot, piece.logprobs)
-    return other == (None,) * 5
+    return piece == Piece(piece.text)
 
 
 class JsonReader(ABC):
@@ -114,7 +114,10 @@ class JsonReader(ABC):
 
     def _feed(self, data: bytes, pieces: list[Piece]) -> None:
         if not self._started:
-            data = self._start(data)
+            if data[:5] == _FIELD and not self._held:
+                self._started = True
+            else:
+                data = self._start(data)
         if self._whole is not None:
             if not self._whole:
                 self._whole = data  # most come at once
@@ -155,7 +158,7 @@ class JsonReader(ABC):
         *events, held = lines[::2] if single else data.split(_BLANK)
         take = self._take
         for number, event in enumerate(events):
-            if event[:5] == b"data:" and (single or (b"\n" not in event and b"\r" not in event)):
+            if event[:5] == _FIELD and (single or (b"\n" not in event and b"\r" not in event)):
                 take(event[5:], pieces)
             elif event[:1] != b":" or b"\n" in event or b"\r" in event:  # no comment of one line, which says nothing
                 self._slowly(b"\n\n".join([*events[number:], held]), pieces)
@@ -169,7 +172,7 @@ class JsonReader(ABC):
         if self._around is None:
             end = data.find(_LF)
             first = data[5:end]
-            if end < 0 or data[:5] != b"data:" or data[end : end + 2] != _BLANK or _CR in first:
+            if end < 0 or data[:5] != _FIELD or data[end : end + 2] != _BLANK or _CR in first:
                 return data
             self._take(first, pieces)
             data = data[end + 2 :]
@@ -193,15 +196,15 @@ class JsonReader(ABC):
             at -= len(before)
         # Where one of the texts may be another one than it looks, each event is read by itself.
         try:
-            told = list(map(bytes.decode, texts))
+            said = _QUOTED.join(texts).decode()
         except UnicodeDecodeError:
             return data
-        said = "".join(told)
         if not said.isprintable() or "\\" in said or _CUT in said:
             return data
-        if said:
+        found = list(map(Piece, filter(None, said.split('"'))))
+        if found:
             self._learns = _MOST_LEARNT
-            pieces += map(Piece, filter(None, told))
+            pieces += found
         return data[at:]
 
     def _slowly(self, data: bytes, pieces: list[Piece]) -> None:
@@ -248,10 +251,10 @@ class JsonReader(ABC):
         if around is not None and data.startswith(around[0][5:]) and data.endswith(around[1][:-2]):
             return  # it is such an event, with a text that has escapes
         self._learns -= 1
-        before, *behind = data.split(self.member)
-        if len(behind) != 1 or _ESCAPE in data or data.find(self.unless) >= 0 or not _is_text(piece):
+        before, _, behind = data.partition(self.member)
+        if not behind or self.member in behind or _ESCAPE in data or self.unless in data or not _is_text(piece):
             return
-        gap, text, rest = (*behind[0].split(b'"', 2), b"", b"")[:3]
+        gap, text, rest = (*behind.split(_QUOTED, 2), b"", b"")[:3]
         if gap.strip() == b":" and text == piece.text.encode():
             start, end = b"".join((b"data:", before, self.member, gap, b'"')), b"".join((b'"', rest, _BLANK))
             self._around = start, end, end + start
