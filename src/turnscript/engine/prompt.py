@@ -99,7 +99,8 @@ class Prompt:
             forced = None
             self._seed, self.prefill, self._missing = continued(composer, request)
         else:
-            forced = None if thinks else _must_call(composer, request, offered)
+            free = thinks or request.settings.tool_choice is None
+            forced = None if free else _must_call(composer, request, offered)
             self._seed, self.prefill, self._missing = opened(composer, request, thinks, forced)
         self._count = len(out.pieces)
         generation = composer.document.generation
@@ -121,7 +122,8 @@ class Prompt:
     @property
     def client_stops(self) -> tuple[str, ...]:
         """The strings at which the client wants the text to end."""
-        return tuple(self._request.settings.stop or ())
+        stops = self._request.settings.stop
+        return tuple(stops) if stops else ()
 
     @property
     def text(self) -> str:
@@ -148,11 +150,12 @@ class Prompt:
     def parser(self) -> TurnParser:
         """A parser for exactly what a model writes after this prompt: it knows the prefill, the tools and the stops."""
         document = self._composer.document
-        names = _names(document, self.offered)
+        names = _names(document, self.offered) if self.offered else ()
         states = states_of(document, model_turn(document), False, self.client_stops, bool(self.offered), names)
         turn = TurnParser(states, self.offered)
         turn.stops, turn.lead = self.stops, self._missing or turn.lead
-        turn.seed(self._seed)
+        if self._seed:
+            turn.seed(self._seed)
         return turn
 
     def grammar(self, target: str) -> Constraint | None:
@@ -292,7 +295,8 @@ def begin_prompt(
         thinks = False
     tools = request.tools
     offered = _offered(request.items, request, _declared(tools) if tools else {})
-    if _forced(request, offered) is not None and ToolCall.kind not in composer.layout.places:
+    choice = request.settings.tool_choice
+    if choice is not None and _forced(request, offered) and ToolCall.kind not in composer.layout.places:
         composer.out.losses.append(Loss("$.tool_choice", "dropped", "this format has no place for calls"))
     composer.write(request, "reason" if thinks else None)
     if asked:

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
-from functools import partial
 from operator import is_
 from typing import Any, Literal
 
@@ -134,10 +133,10 @@ class Cleaned(Struct):
 def clean(request: Request, rules: Hygiene = HYGIENE) -> Cleaned:
     """The request as its prompt should be made from it, and what of it is not there any more."""
     volatile = volatile_of(rules.volatile)
-    clean_items = all(map(partial(_is_clean, volatile), request.items))
-    if clean_items and not request.tools:
-        return Cleaned(request, [], [])
-    return _Cleaning(request, rules, volatile).run(clean_items)
+    for item in request.conversation.items:
+        if not _is_clean(volatile, item):
+            return _Cleaning(request, rules, volatile).run(False)
+    return _Cleaning(request, rules, volatile).run(True) if request.conversation.tools else Cleaned(request, [], [])
 
 
 def _is_clean(volatile: Volatile, item: Item) -> bool:
@@ -474,8 +473,8 @@ def unread(request: Request, handled: Collection[str] = ()) -> list[Loss]:
         elif not _is_usual(key, plain(value)):
             losses += [Loss(f"$.{path}", "dropped", _NO_EFFECT) for path in unnamed({key: value}, request.words)]
     settings = request.settings
-    for field, said in (("verbosity", settings.verbosity), ("moderation", settings.moderation)):
-        if said is not None and not _is_usual(field, said):
+    for field in ("verbosity", "moderation"):
+        if (said := getattr(settings, field)) is not None and not _is_usual(field, said):
             losses.append(Loss(request.paths.get(field, f"$.{field}"), "dropped", _NO_EFFECT))
     return losses
 

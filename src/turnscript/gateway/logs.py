@@ -89,11 +89,29 @@ class Lines(_Formatter):
 
     def line(self, created: float, level: int, event: str, fields: Mapping[str, Any]) -> str:
         """What is told of an event."""
-        told = " ".join([f"{key}={value}" for key, value in fields.items() if value is not None])
-        line = f"{_second(int(created))[11:]} {_level(level):7} {event}"
-        line = f"{line} {told}" if told else line
-        # Looked at faster than the pattern does, and true of most.
-        return line if line.isprintable() else _UNSEEN.sub(_as_text, line)
+        said = {key: value for key, value in fields.items() if value is not None}
+        line = _shape(int(created), level, event, *said) % tuple(said.values())
+        return line if _is_seen(line) else _UNSEEN.sub(_as_text, line)
+
+
+@lru_cache(maxsize=16)
+def _shape(second: int, level: int, *said: str) -> str:
+    """The line of an event, and of what is known of it, to put the values into: all at once takes half the time."""
+    event, *keys = [one.replace("%", "%%") for one in said]
+    return " ".join([f"{_second(second)[11:]} {_level(level):7} {event}", *[f"{key}=%s" for key in keys]])
+
+
+def _is_seen(line: str) -> bool:
+    """Whether nothing in a line is `_UNSEEN`, as in most; looked at faster than the pattern does.
+
+    JSON writes what it does not escape as it stands, which is known many times as fast as what Python knows of each
+    character.
+    """
+    plain = line.isascii() and "\x7f" not in line and len(_as_json_text(line)) == len(line) + 2
+    return plain or line.isprintable()
+
+
+_as_json_text = msgspec.json.Encoder().encode
 
 
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -183,10 +183,12 @@ class Beginning(Struct, frozen=True, gc=False):
 
 def beginning_of(items: Sequence[Item]) -> Beginning:
     """How a conversation begins."""
-    length = 0
-    while length < len(items) and type(items[length]) not in MODEL:
-        length += 1
-    return Beginning(length, b"".join([_encode(_said(item)) for item in items[:length]]))
+    said: list[bytes] = []
+    for item in items:
+        if type(item) in MODEL:
+            break
+        said.append(_encode(_said(item)))
+    return Beginning(len(said), said[0] if len(said) == 1 else b"".join(said))
 
 
 class History:
@@ -225,7 +227,9 @@ def _said(item: Item) -> tuple[object, ...]:
     more: tuple[object, object]
     if type(item) is User or type(item) is System:
         role, name = item.role if type(item) is System else "", item.name
-        return item.kind, list(map(_part, item.content)), (role, _bytes(name) if name else b"")
+        content = item.content
+        told = [_part(content[0])] if len(content) == 1 else list(map(_part, content))
+        return item.kind, told, (role, _bytes(name) if name else b"")
     if type(item) is ToolResult:
         more = _bytes(item.id or ""), item.is_error
     elif type(item) is ToolsChange:
@@ -260,4 +264,7 @@ def _bytes_of(value: Any) -> bytes:
 
 def _bytes(text: str) -> bytes:
     """A text as bytes, half of a surrogate pair included."""
-    return text.encode("utf-8", "surrogatepass")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")

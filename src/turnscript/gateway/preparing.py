@@ -19,11 +19,11 @@ from msgspec.structs import asdict, replace
 
 from turnscript.api import PLAIN, Reply
 from turnscript.backend import Backend, Completion
-from turnscript.conversation import Request, ResponseFormat, System, Usage, User, text_content
+from turnscript.conversation import Request, ResponseFormat, System, Thinking, Usage, User, text_content
 from turnscript.engine.plaintext import TextParser
 from turnscript.engine.prompt import Prompt
 from turnscript.errors import ContextOverflow, InvalidRequest, LossyConversion, UpstreamError
-from turnscript.events import Event
+from turnscript.events import Event, PartEnd
 from turnscript.faults import room_said
 from turnscript.format import Format
 from turnscript.gateway import constraining, forcing, states, texts, thinking
@@ -137,16 +137,8 @@ class Prepared(Struct, kw_only=True):
     def head_of_answer(self, id_: str, policy: Policy, request_id: str) -> Reply:
         """What an answer says of itself besides what the model wrote."""
         ended = self.ended
-        return Reply(
-            id=id_,
-            created=int(time()),
-            completed=lambda: ended.at,
-            usage=Usage(input=self.tokens),
-            request_id=request_id,
-            reasoning_name=policy.reasoning_name,
-            incomplete_as=policy.incomplete_as,
-            direct=True,
-        )
+        begun, name, status = Usage(self.tokens), policy.reasoning_name, policy.incomplete_as
+        return Reply(id_, int(time()), lambda: ended.at, begun, name, status, request_id, direct=True)
 
     def choice(self, number: int) -> Prepared:
         """The same for one of its answers. What is lost on the way to any is lost for all of them."""
@@ -201,7 +193,10 @@ class Seals:
 
     def feed(self, events: list[Event]) -> list[Event]:
         """The events, with a seal on each thought that ends."""
-        return sealed(events, self._key)
+        for event in events:
+            if type(event) is PartEnd and type(event.part) is Thinking:
+                return sealed(events, self._key)
+        return events  # as most are
 
 
 class Preparation(Struct, kw_only=True):
@@ -235,13 +230,14 @@ class Preparation(Struct, kw_only=True):
         choices = self._choices(request, losses)
         plan = self._thinking(offered.request, format_)
         model = served.model
-        scope = f"{self.caller.name}\0{model.name}\0{format_.name}\0{model.variant or ''}\0{model.first_token or ''}"
-        recalled = await self.memory.recall(scope, offered.request, self.run, beginning)
+        names = (self.caller.name, model.name, format_.name, model.variant or "", model.first_token or "")
+        recalled = await self.memory.recall("\0".join(names), offered.request, self.run, beginning)
         if stays:
             prompt, text, lost = self._written(offered, plan.opens, recalled)
         else:
             prompt, text, lost = await self.run(partial(self._written, offered, plan.opens, recalled))
-        losses += [*lost, *plan.losses]
+        losses += lost
+        losses += plan.losses
         tokens, allowed = await self._fitted(request, text, losses)
         ask = self._completion(request, text, allowed, prompt.stops, losses, state)
         held = await self.hold(partial(self._held, prompt, losses)) if constraining.wants(prompt.request) else None
@@ -331,8 +327,10 @@ class Preparation(Struct, kw_only=True):
 
     def _thinking(self, request: Request, format_: Format) -> thinking.ThinkingPlan:
         model, limit = self.served.model, _limit_of(request)
-        budgets = {} if request.settings.effort is None else asdict(model.efforts)
-        default = _THINKS.get(model.thinking)
+        default, settings = _THINKS.get(model.thinking), request.settings
+        if settings.thinking is None and settings.effort is None and not default:
+            return thinking.ThinkingPlan(default, None, [])  # as most requests leave it
+        budgets = {} if settings.effort is None else asdict(model.efforts)
         return thinking.plan_thinking(request, format_, default=default, max_tokens=limit, budgets=budgets)
 
     def _choices(self, request: Request, losses: list[Loss]) -> int:

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from time import time
+from time import monotonic, time
 
 from msgspec.structs import replace
 
-from turnscript.conversation import Issue, Request
+from turnscript.conversation import Issue, Request, Usage
 from turnscript.errors import InvalidInput, Overloaded, TooLarge, TurnscriptError, Unsupported, UpstreamError
 from turnscript.gateway.apart import Apart
 from turnscript.gateway.aside import GRAMMAR_TAKES, LARGE, Aside
@@ -285,8 +285,8 @@ class Service:
         """A request ready to be answered, which its client's leaving ends; `wish` alters it. Raises what it is told."""
         serving, share, most = visit.api.serving, visit.share, self.config.server.max_body
         assert share is not None  # its body has been read
-        parse = partial(visit.api.parse_request, body)
-        request = parse() if len(body) < LARGE else await self.aside.run(len(body))(parse)
+        size, parse = len(body), visit.api.parse_request
+        request = parse(body) if size < LARGE else await self.aside.run(size)(partial(parse, body))
         check(serving, request, asks=fits)
         if wish is not None:
             wish(request)
@@ -299,13 +299,14 @@ class Service:
         visit.watch()  # not before: others wait for the same model to be ready
         if not settings.model:
             settings.model = served.name  # an answer says who gave it
-        leaned = Leaned(size=len(body))
+        leaned = Leaned({}, None, size)
         if serving.stored is not None:
             self.apart.check_over(caller.name, serving.stored.previous(request))
             leaned = await self.keeping.complete(serving.stored, request, caller.name, share, most)
         if leaned.size >= LARGE or may_hold(request):  # what is large is looked through elsewhere
             leaned = await self._unpacked(request, serving, leaned)
-        share.take(leaned.size)
+        if leaned.size > size:  # the body has its share already
+            share.take(leaned.size)
         preparation = Preparation(
             served=served,
             caller=caller,
@@ -321,7 +322,8 @@ class Service:
         )
         prepared = await (preparation.text(request) if serving.bare else preparation.conversation(request))
         prepared.leaned, prepared.body = leaned, body
-        prepared.call_ids = serving.call_ids is None or serving.call_ids(request)
+        if serving.call_ids is not None:
+            prepared.call_ids = serving.call_ids(request)
         prepared.streams = bool(settings.stream)
         if serving.stored is not None:
             prepared.keep = serving.stored.asks(request)
@@ -417,24 +419,23 @@ class Service:
 
     def note_end(self, visit: Visit) -> None:
         """Count and log a request that is over."""
-        prepared, generation, metrics = visit.prepared, visit.generation, self.metrics
+        prepared, generation = visit.prepared, visit.generation
         if visit.ended_by in GONE:
             visit.status = CLIENT_GONE
         api, model = visit.api.name, visit.model or "none"
-        age = visit.age
-        metrics.requests.add(api, model, str(visit.status))
-        metrics.duration.observe(age, api, model)
+        age, used = visit.age, None if generation is None else generation.used
+        counts = self.metrics.of(api, model)
+        counts.ended(visit.status, age)
         if prepared is not None:
-            metrics.running.add(api, model, by=-1)
+            counts.running.add(-1)
         if visit.place is not None:
-            metrics.note_waiting(model, visit.place, visit.waited)
+            self.metrics.note_waiting(model, visit.place, visit.waited)
         if visit.ended_by not in ("", "itself") and not visit.follows:
             self.note_cancelled(visit, visit.ended_by)
         if generation is not None and generation.first is not None:
-            metrics.first_token.observe(generation.first - visit.began, api, model)
+            counts.first_token.observe(generation.first - visit.began)
         if prepared is not None and generation is not None and not prepared.detached:
-            self.note_answer(visit, prepared, generation)
-        used = generation.used if generation is not None else None
+            self.note_answer(visit, prepared, generation, used)
         say(
             logging.INFO,
             "answered",
@@ -443,12 +444,12 @@ class Service:
             model=model,
             status=visit.status,
             by=visit.ended_by,
-            seconds=round(age, 4),
+            seconds=round(age * 10_000) / 10_000,  # to so many digits, Python's own takes twice the time
             input=used.input if used else None,
             output=used.output if used else None,
             losses=visit.told.losses,
             prefix=f"{visit.told.reused}/{visit.told.total}",
-            error=getattr(visit.error, "code", None),
+            error=None if visit.error is None else visit.error.code,
         )
 
     def note_cancelled(self, visit: Visit, reason: str) -> None:
@@ -460,38 +461,41 @@ class Service:
         owner, losses = prepared.caller.name, prepared.reported
         self.reports.keep(visit.request_id, Reported(owner, visit.model, losses, usage={"input": tokens}))
 
-    def note_answer(self, visit: Visit, prepared: Prepared, generation: Outcome) -> None:
-        """Count what an answer took, and keep its report."""
+    def note_answer(self, visit: Visit, prepared: Prepared, generation: Outcome, used: Usage | None = None) -> None:
+        """Count what an answer took, and keep its report. `used`: its tokens, if they are at hand."""
         text = prepared.ask.prompt
         if prepared.prompt is not None and isinstance(text, str):
             self.prefixes.answered(prepared.session.thread, text, generation.text)
-        metrics, model, usage = self.metrics, visit.model, generation.used
-        metrics.tokens.add(model, "input", by=usage.input)
-        metrics.tokens.add(model, "output", by=usage.output)
+        metrics, model, usage = self.metrics, visit.model, used or generation.used
+        counts = metrics.of(visit.api.name, model)
+        counts.input.add(usage.input)
+        counts.output.add(usage.output)
         prepared.caller.budget.use(usage.input + usage.output)
-        issues, losses = [*generation.response.issues, *visit.strays], prepared.reported
-        metrics.count_each(metrics.losses, visit.api.name, losses)
-        metrics.count_each(metrics.issues, model, issues)
-        metrics.count_each(metrics.findings, model, prepared.findings)
-        if prepared.told.total:
-            metrics.reuse.observe(prepared.told.reused / prepared.told.total, model)
-        took = visit.age - ((generation.first or visit.began) - visit.began)
+        response, told, findings = generation.response, prepared.told, prepared.findings
+        issues, losses = [*response.issues, *visit.strays], prepared.reported
+        if losses or issues or findings:
+            metrics.count_each(metrics.losses, visit.api.name, losses)
+            metrics.count_each(metrics.issues, model, issues)
+            metrics.count_each(metrics.findings, model, findings)
+        if told.total:
+            counts.reuse.observe(told.reused / told.total)
+        took = monotonic() - (generation.first or visit.began)
         if usage.output > 1 and took > 0:
-            metrics.speed.observe(usage.output / took, model)
+            counts.speed.observe(usage.output / took)
         if usage.input and isinstance(text, str) and generation.counted:
             prepared.served.learn_ratio(len(text), usage.input)
         reported = Reported(
             caller=prepared.caller.name,
             model=model,
             losses=losses,
-            findings=prepared.findings,
+            findings=findings,
             issues=issues,
-            reused=prepared.told.reused,
-            total=prepared.told.total,
+            reused=told.reused,
+            total=told.total,
             usage=usage,
-            finish_reason=generation.response.finish_reason,
+            finish_reason=response.finish_reason,
             answer=prepared.reply.id,
             session=prepared.session.key,
-            warnings=warnings(prepared.told) if prepared.told.trained else (),
+            warnings=warnings(told) if told.trained else (),
         )
         self.reports.keep(visit.request_id, reported)
