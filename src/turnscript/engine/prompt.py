@@ -283,7 +283,8 @@ def begin_prompt(
     """The prompt of a request. `spelling`: that of the JSON in calls and results; None: as they came."""
     composer = Composer.of(document, archive=False, policy=policy)
     composer.replays = replays
-    composer.out.losses += unfilled(request)
+    if request.extra:
+        composer.out.losses += unfilled(request)
     asked: list[Loss] = []
     if spelling is not None:
         request, asked = respelled(request, spelling)

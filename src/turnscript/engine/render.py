@@ -148,7 +148,8 @@ class Composer:
 
         Most say one text and nothing more. Those take a short way: what stands between two kinds is made once.
         """
-        self.past.note(items, start)
+        if self.layout.passing:
+            self.past.note(items, start)
         try:
             if self.replays and not any(item.open for item in items[:-1]):
                 self._write_around(items, start)

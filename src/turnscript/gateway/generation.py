@@ -157,11 +157,12 @@ class Generation:
         self.own = Response()
         self._prompt_tokens = prompt_tokens
         self.usage = Usage(input=prompt_tokens)
-        self.finish: str | None = None
-        self._stop: str | None = None
-        self.first: float | None = None
-        self.counted = False
         self.last: list[Event] = []
+
+    finish: str | None = None
+    first: float | None = None
+    counted = False
+    _stop: str | None = None
 
     @property
     def ended(self) -> bool:

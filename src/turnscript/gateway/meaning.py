@@ -191,6 +191,13 @@ def beginning_of(items: Sequence[Item]) -> Beginning:
     return Beginning(len(said), said[0] if len(said) == 1 else b"".join(said))
 
 
+def begun(beginning: Beginning, *start: str) -> blake2b:
+    """The hash of a `History` that has said no more than that."""
+    hashed = _begun(*start).copy()
+    hashed.update(beginning.said)
+    return hashed
+
+
 class History:
     """The digest of a conversation as it grows: what was said, and nothing of how.
 

@@ -321,10 +321,8 @@ class Service:
             hold=self.aside.run(leaned.size * GRAMMAR_TAKES),
         )
         prepared = await (preparation.text(request) if serving.bare else preparation.conversation(request))
-        prepared.leaned, prepared.body = leaned, body
-        if serving.call_ids is not None:
-            prepared.call_ids = serving.call_ids(request)
-        prepared.streams = bool(settings.stream)
+        prepared.leaned, prepared.body, prepared.streams = leaned, body, bool(settings.stream)
+        prepared.call_ids = serving.call_ids is None or serving.call_ids(request)
         if serving.stored is not None:
             prepared.keep = serving.stored.asks(request)
             prepared.detached = serving.stored.detached(request) and fits
@@ -386,7 +384,8 @@ class Service:
         """An answer is complete: what was found about it, and the model's own text, for when it comes back."""
         response = generation.response
         prepared.ended.at = int(time())
-        prepared.findings = [*generation.findings, *check_answer(response, prepared.shape)]
+        if prepared.shape is not None or generation.findings:
+            prepared.findings = [*generation.findings, *check_answer(response, prepared.shape)]
         if generation.scoring is not None:
             prepared.lose(unscored(prepared.request, response, generation.scoring))
         if prepared.prompt is not None and prepared.recalled is not None:
@@ -473,10 +472,9 @@ class Service:
         prepared.caller.budget.use(usage.input + usage.output)
         response, told, findings = generation.response, prepared.told, prepared.findings
         issues, losses = [*response.issues, *visit.strays], prepared.reported
-        if losses or issues or findings:
-            metrics.count_each(metrics.losses, visit.api.name, losses)
-            metrics.count_each(metrics.issues, model, issues)
-            metrics.count_each(metrics.findings, model, findings)
+        metrics.count_each(metrics.losses, visit.api.name, losses)
+        metrics.count_each(metrics.issues, model, issues)
+        metrics.count_each(metrics.findings, model, findings)
         if told.total:
             counts.reuse.observe(told.reused / told.total)
         took = monotonic() - (generation.first or visit.began)

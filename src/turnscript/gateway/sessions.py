@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from turnscript.conversation import Request, Settings
-from turnscript.gateway.meaning import Beginning, History, beginning_of, digest
+from turnscript.gateway.meaning import Beginning, beginning_of, begun, digest
 from turnscript.jsontext import Json
 
 MB = 1024 * 1024
@@ -105,10 +105,9 @@ class Sessions:
         """The session of a request of a client (`owner`: the name of its key). Header names are in small letters.
         `beginning`: that of its conversation, if it is at hand. `bare`: it is a text, which has no beginning that the
         next one of its conversation would repeat."""
-        start, extra = History(owner), request.extra
-        start.begin(beginning or beginning_of(request.items))
+        start, extra = begun(beginning or beginning_of(request.items), owner), request.extra
         if not self._may_name(headers, request):
-            key = start.digest.hex()
+            key = start.hexdigest()
             return Session(key, key)
         for source, members in self._sources:
             if source.header:
@@ -122,9 +121,9 @@ class Sessions:
             key = known or _short("name", owner, source.answer, name)
             # A thread of answers has one beginning, which later requests need not repeat.
             agent = next((headers[one] for one in AGENTS if one in headers), "")
-            thread = key if source.answer else _short("thread", key, agent, b"" if bare else start.digest)
+            thread = key if source.answer else _short("thread", key, agent, b"" if bare else start.digest())
             return Session(key, thread, source.header or source.member, source.single)
-        key = start.digest.hex()
+        key = start.hexdigest()
         return Session(key, key)
 
     def key_of(self, name: str, owner: str = "") -> str:
