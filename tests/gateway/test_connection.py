@@ -32,6 +32,7 @@ def test_a_connection_stays_from_its_last_answer_on_and_not_from_its_first() -> 
     request = post(APIS[0], body_of(APIS[0], stream=False))
 
     async def run(url: str) -> float:
+        last = 0.0
         async with connected(url) as (reader, writer), asyncio.timeout(20):
             for _ in range(3):
                 assert b"200" in await answered(reader, writer, request)
