@@ -72,8 +72,9 @@ def _read(file: BinaryIO, wanted: Callable[[str, int], bool]) -> dict[str, Value
         key = header.text(f"the key of pair {number}", MAX_KEY)
         what = f"the value of {key!r}"
         kind = header.number(4, what)
-        value = header.value(kind, what) if key not in values and wanted(key, kind) else header.skip(kind, what)
-        if value is not None:
+        if key in values or not wanted(key, kind):
+            header.skip(kind, what)
+        elif (value := header.value(kind, what)) is not None:
             values[key] = value
     return values
 
@@ -195,7 +196,7 @@ class _Header:
             self._absurd(what, self._steps, "elements", MAX_STEPS)
 
     def _strings(self, count: int, what: str, kept: list[bytes] | None) -> None:
-        """Step over so many strings, or keep them. It reads block by block, because a vocabulary has 65,000 and more."""
+        """Step over so many strings, or keep them, block by block: a vocabulary has 65,000 and more."""
         length_at = struct.Struct("<Q").unpack_from
         base, block, at = self._place, b"", 0  # `block` stands at `base` in the file, and `at` in the block
         for _ in range(count):
