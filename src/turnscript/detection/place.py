@@ -69,8 +69,8 @@ _STATEFUL = re.compile(
     r"|qwen3.?(?:next|5)|kimi.?linear|hybrid|xlstm|retnet|minimax(?!.?m[2-9])"
 )
 """The names of architectures that have a state in all layers or some of them; a state cannot go back."""
-_KEPT = re.compile(r"full|sliding|chunked|global|local|^attention$|sparse|dense|moe|mlp")
-"""The kinds of layers that keep what they read token by token."""
+_LAYER = re.compile(r"linear_attention|conv|mamba|hybrid|recurrent|rwkv|ssm")
+"""The kinds of layers that have a state."""
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?")
 _PART = re.compile(r"-(\d{5})-of-\d{5}$")
 
@@ -342,7 +342,7 @@ def _has_state(architectures: tuple[str, ...], config: Config | None = None) -> 
         return True
     layers = inner.get("layer_types") or (config.layer_types if config is not None else None)
     kinds = [kind for kind in layers if isinstance(kind, str)] if isinstance(layers, list) else []
-    return any(not _KEPT.search(kind) for kind in kinds)
+    return any(_LAYER.search(kind) for kind in kinds)
 
 
 def _context_of(config: Config) -> int | None:
