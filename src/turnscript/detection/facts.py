@@ -22,6 +22,7 @@ from turnscript.detection.modelfolder import (
     SUFFIX,
     TOKENIZER,
     Config,
+    called,
     gguf_texts,
     read_config,
     read_text,
@@ -118,7 +119,7 @@ def facts_of_gguf(path: str | PathLike[str], values: Mapping[str, Any]) -> Facts
 
 def facts_of_folder(folder: Path, config: Config, template: str) -> Facts:
     """Return what the name of a folder, its configuration and the chat template in it say."""
-    named = facts_of_name(os.path.abspath(folder))
+    named = facts_of_name(os.path.abspath(called(folder)))
     return Facts(
         stem=named.stem,
         names=_names([*named.names, config.origin or ""]),

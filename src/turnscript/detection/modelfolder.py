@@ -33,6 +33,8 @@ LEGACY = "chat_template.json"
 PROCESSOR = "processor_config.json"
 SUFFIX = ".jinja"
 DEFAULT = "default"
+HUB_PREFIX = "models--"
+"""So begin the folders of the Hugging Face cache: `models--owner--name/snapshots/commit`."""
 MAX_FILE = 64 * 1024 * 1024
 """The largest of these files have some 10 MB."""
 
@@ -88,11 +90,11 @@ def templates_of(folder: Path, *, strict: bool = False) -> Templates:
         files = sorted(path for path in more.iterdir() if path.suffix == SUFFIX and path.is_file())
         own |= {path.name.removesuffix(SUFFIX): read_text(path, strict=strict) for path in files}
     if own:
-        return Templates(own, f"{JINJA if DEFAULT in own else MORE_JINJA} in {folder}")
+        return Templates(own, f"{JINJA if DEFAULT in own else MORE_JINJA} in {called(folder)}")
     for name in (TOKENIZER, PROCESSOR, LEGACY):
         texts = templates_in(folder / name)
         if texts:
-            return Templates(texts, f"{name} in {folder}")
+            return Templates(texts, f"{name} in {called(folder)}")
     return Templates()
 
 
@@ -104,6 +106,15 @@ def templates_in(path: Path) -> dict[str, str]:
     elif not isinstance(given, dict):
         given = {DEFAULT: given or ""}
     return {name: text for name, text in given.items() if text}
+
+
+def called(folder: Path) -> str:
+    """Return what a model's folder is called: a snapshot in the Hugging Face cache as its model is, not as its commit."""
+    whole = Path(os.path.abspath(folder))
+    owner = whole.parent.parent.name
+    if whole.parent.name == "snapshots" and owner.startswith(HUB_PREFIX):
+        return owner.removeprefix(HUB_PREFIX).replace("--", "/")
+    return str(folder)
 
 
 def read_config(folder: Path) -> Config:

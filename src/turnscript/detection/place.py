@@ -29,6 +29,7 @@ from turnscript.detection.modelfolder import (
     CONFIG,
     DEFAULT,
     GGUF_TEMPLATE,
+    HUB_PREFIX,
     JINJA,
     LEGACY,
     MORE_JINJA,
@@ -37,6 +38,7 @@ from turnscript.detection.modelfolder import (
     TOKENIZER,
     Config,
     Templates,
+    called,
     gguf_values,
     read_config,
     read_text,
@@ -72,6 +74,7 @@ _STATEFUL = re.compile(
 _LAYER = re.compile(r"linear_attention|conv|mamba|hybrid|recurrent|rwkv|ssm")
 """The kinds of layers that have a state."""
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?")
+_LONGEST = 200
 _PART = re.compile(r"-(\d{5})-of-\d{5}$")
 
 
@@ -141,11 +144,16 @@ def of_server(
     )
 
 
+def is_place(name: str) -> bool:
+    """Tell whether there is something under a name that `read_place` can look at, whatever it may find there."""
+    return _place_of(name) is not None
+
+
 def in_hub_cache(repo_id: str) -> Path | None:
     """Return the folder of a model in the local Hugging Face cache, None if it is not there."""
     if not _REPO.fullmatch(repo_id):
         return None
-    folder = hub_cache() / f"models--{repo_id.replace('/', '--')}"
+    folder = hub_cache() / f"{HUB_PREFIX}{repo_id.replace('/', '--')}"
     try:
         revision = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
         snapshots = [path for path in (folder / "snapshots").iterdir() if path.is_dir()]
@@ -167,19 +175,26 @@ def hub_cache() -> Path:
 
 def _found(text: str) -> tuple[Path, str]:
     """Return the path of a place, and the name of the template that is chosen there, if any. Raises InvalidInput."""
+    found = _place_of(text)
+    if found is not None:
+        return found
+    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    message = (
+        f"{shown or 'an empty name'}: no such file or folder, and no model of that name in the Hugging Face cache "
+        f"({hub_cache()}); say {KINDS}"
+    )
+    raise InvalidInput(message, expected=KINDS, got=repr(shown))
+
+
+def _place_of(text: str) -> tuple[Path, str] | None:
     base, _, name = text.rpartition("#")
-    choices = [(text, ""), (base, name)] if base and name else [(text, "")]
-    for place, chosen in choices:
+    for place, chosen in [(text, ""), (base, name)] if base and name else [(text, "")]:
         if place and _is_there(place):
             return Path(place), chosen
         cached = in_hub_cache(place)
         if cached is not None:
             return cached, chosen
-    message = (
-        f"{text or 'an empty name'}: no such file or folder, and no model of that name in the Hugging Face cache "
-        f"({hub_cache()}); say {KINDS}"
-    )
-    raise InvalidInput(message, expected=KINDS, got=repr(text))
+    return None
 
 
 def _is_there(place: str) -> bool:
@@ -251,7 +266,7 @@ def _of_json(path: Path) -> TemplateSource:
     if not texts:
         message = f"{path}: has no chat_template; say the model's folder, or a {SUFFIX} file"
         raise InvalidInput(message, expected="a member chat_template", got="none")
-    return _source(path.parent, Templates(texts, f"{path.name} in {path.parent}"))
+    return _source(path.parent, Templates(texts, f"{path.name} in {called(path.parent)}"))
 
 
 def _source(folder: Path, templates: Templates) -> TemplateSource:

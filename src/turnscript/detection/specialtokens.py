@@ -30,9 +30,9 @@ GGUF_IDS = {
     "tokenizer.ggml.mask_token_id": "mask_token",
 }
 """The keys are as the files spell them."""
-_CONTROL = (2, 3)
-"""The types of the unknown token, which is matched in texts as control tokens are, and of these."""
 _USER_DEFINED = 4
+_TOLD = frozenset({2, 3, _USER_DEFINED})
+"""The types of tokens that are found in a text before all others: the unknown one, control tokens, added ones."""
 
 _MAP = "special_tokens_map.json"
 _ADDED = "added_tokens.json"
@@ -73,9 +73,10 @@ def tokens_of_folder(folder: Path) -> SpecialTokens:
         more += _more(older)
         added += [(text, False) for text in read_json(folder / _ADDED, dict)]
         added += [(token.content, token.special) for token in read_json(folder / _FAST, _Fast).added_tokens]
-    named = {name: text for name, text in named.items() if text is not None}
-    control = _once([*_strings(named.values()), *more, *(text for text, special in added if special)])
-    return SpecialTokens(_strung(named), control, _once(text for text, _ in added if text not in control))
+    texts = {name: text for name, text in named.items() if text is not None}
+    control = _once([*texts.values(), *more, *(text for text, special in added if special)])
+    known = set(control)
+    return SpecialTokens(texts, control, _once(text for text, _ in added if text not in known))
 
 
 def tokens_of_gguf(values: Mapping[str, Value]) -> SpecialTokens:
@@ -86,10 +87,10 @@ def tokens_of_gguf(values: Mapping[str, Value]) -> SpecialTokens:
         id_ = values.get(key)
         if isinstance(id_, int) and 0 <= id_ < len(tokens):
             named[name] = _decoded(tokens[id_])
-    typed = list(zip(tokens, types, strict=False))
-    control = _once([*named.values(), *(_decoded(token) for token, kind in typed if kind in _CONTROL)])
-    added = (_decoded(token) for token, kind in typed if kind == _USER_DEFINED)
-    return SpecialTokens(named, control, _once(text for text in added if text not in control))
+    told = [(_decoded(token), kind) for token, kind in zip(tokens, types, strict=False) if kind in _TOLD]
+    control = _once([*named.values(), *(text for text, kind in told if kind != _USER_DEFINED)])
+    known = set(control)
+    return SpecialTokens(named, control, _once(text for text, _ in told if text not in known))
 
 
 def _named(config: Mapping[str, Any], path: Path) -> dict[str, str | None]:
@@ -114,7 +115,8 @@ def _more(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield the special tokens that have no names."""
     for name in _MORE:
         value = config.get(name)
-        yield from _strings(_text(one) for one in (value if isinstance(value, list) else ()))
+        for one in value if isinstance(value, list) else ():
+            yield _text(one) or ""
 
 
 def _text(value: object) -> str | None:
@@ -129,14 +131,6 @@ def _token(value: object) -> tuple[str, bool]:
 
 def _values(found: object) -> Iterable[object]:
     return found.values() if isinstance(found, dict) else ()
-
-
-def _strings(texts: Iterable[str | None]) -> list[str]:
-    return [text for text in texts if text is not None]
-
-
-def _strung(named: Mapping[str, str | None]) -> dict[str, str]:
-    return {name: text for name, text in named.items() if text is not None}
 
 
 def _listed(value: Value | None) -> Sequence[Any]:
