@@ -109,7 +109,7 @@ def templates_in(path: Path) -> dict[str, str]:
 
 
 def called(folder: Path) -> str:
-    """Return what a model's folder is called: a snapshot in the Hugging Face cache as its model is, not as its commit."""
+    """Return what a model's folder is called: a snapshot in the Hugging Face cache as its model, not as its commit."""
     whole = Path(os.path.abspath(folder))
     owner = whole.parent.parent.name
     if whole.parent.name == "snapshots" and owner.startswith(HUB_PREFIX):
