@@ -110,7 +110,7 @@ def title_of(name: str) -> str:
 
 
 def openings(name: str) -> frozenset[str]:
-    """What opens the turns of a format that has a name, without white space around. For a model's, no table is built."""
+    """What opens the turns of a format that has a name, without white space around. No table is built for that."""
     known = _formats()
     if name in known:
         return frozenset(turn.open.strip() for turn in known[name].document.turns if turn.open)

@@ -7,12 +7,14 @@ one sentence.
 from __future__ import annotations
 
 import json
-import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from turnscript.detection.edges import head, space_before, tail
 from turnscript.detection.probes import (
     CALL,
     ONE_CALL,
@@ -28,10 +30,12 @@ from turnscript.detection.probes import (
 )
 from turnscript.detection.trials import Trial, Trials
 
-_TAG = re.compile(r"<\|[^|<>]*\|>|<[^<>\s]+>|\[[^\[\]\s{}\"]+\]|\S+")
+_TAG = re.compile(r"<\|[^|<>]*\|>|<[^<>\s]+>|\[[^\[\]\n{}\"]+\]|\S+")
 _EMPTY_THOUGHT = re.compile(r"<([^<>/\s]+)>\s*</\1>\s*|\[([^\[\]/\s]+)\]\s*\[/\2\]\s*")
 _CLOSE_TAG = re.compile(r"\s*</([^<>\s]+)>|\s*\[/([^\[\]\s]+)\]")
 _ARGUMENT = "glimfort"
+_OPPOSITES = (("/", ""), ("close", "open"), ("end", "begin"), ("end", "start"), ("END", "START"), ("END", "BEGIN"))
+_LONGEST = 80  # no closing of a thought is longer
 
 
 class Frame(Struct, frozen=True):
@@ -45,12 +49,19 @@ class Frame(Struct, frozen=True):
 
 
 class Thoughts(Struct, frozen=True):
-    """The literals around a thought, and the space behind it. `text_open`: what opens a text, where something does."""
+    """The literals around a thought, and the space behind it.
+
+    `text_open` and `text_close` stand around a text, where something does. `none` stands where there is no thought, and
+    `lead` is white space before a text.
+    """
 
     open: str = ""
     close: str = ""
     joint: str = ""
     text_open: str = ""
+    text_close: str = ""
+    none: str = ""
+    lead: str = ""
 
 
 class Calls(Struct, frozen=True):
@@ -68,7 +79,7 @@ class Calls(Struct, frozen=True):
     ends: tuple[str, ...] = ()
 
 
-class Unlearned(Exception):  # noqa: N818  (it says what was not learned, and is no failure)
+class Unlearned(Exception):
     """What could not be made out, in one sentence."""
 
 
@@ -77,17 +88,17 @@ def frame_of(trials: Trials) -> Frame:
     trial = trials.of(TEXT_ONLY)
     assert trial is not None
     end, followed, asked = trials.ended, trials.followed, trials.asked
-    tail = trial.plain[trial.after :] if trial.plain[: trial.after] == trial.whole[: trial.after] else ""
+    behind = trial.plain[trial.after :] if trial.plain[: trial.after] == trial.whole[: trial.after] else ""
     middle = trial.whole[trial.after : trial.whole.rfind(TEXT)]
     header = _header(trials, trial, middle)
-    user_close = tail if header.startswith(tail) else _prefix(tail, header)
+    user_close = behind if header.startswith(behind) else head(behind, header)
     open_ = header[len(user_close) :]
-    shared = followed if followed and end.startswith(followed) else _prefix(end, followed)
+    shared = followed if followed and end.startswith(followed) else head(end, followed)
     ends: tuple[str, ...] = ()
     if shared.strip():
         close, user_open = shared, followed[len(shared) :]
     else:
-        user_open = _suffix(asked, followed) or asked
+        user_open = tail(asked, followed) or asked
         if user_close.strip() and user_open.startswith(user_close):
             user_open = user_open[len(user_close) :]
         close = followed[: len(followed) - len(user_open)] if followed.endswith(user_open) else ""
@@ -104,66 +115,87 @@ def _header(trials: Trials, trial: Trial, middle: str) -> str:
         other = trials.of(probe)
         if other is not None and word in other.whole[other.after :]:
             rows.append(other.whole[other.after : other.whole.find(word, other.after)])
-    header = _at_tag_end(os.path.commonprefix(rows), rows)
+    header = head(*rows)
     empty = _EMPTY_THOUGHT.search(header)
     if empty is not None:
         return header[: empty.start()]
-    close = _closing_of_thought(trials)
-    for opening in (close.replace("/", "", 1),) if "/" in close else ():
+    for opening in _openings_of_thought(trials):
         if header.rstrip().endswith(opening):
             return header.rstrip().removesuffix(opening)
     return header
 
 
-def _closing_of_thought(trials: Trials) -> str:
-    """The tag right behind a thought."""
+def _openings_of_thought(trials: Trials) -> Iterator[str]:
+    """Give what may open a thought, made of what stands behind one: `<think>` of `</think>`."""
     for probe in (THOUGHT_TEXT, THOUGHT_CALL):
         trial = trials.of(probe)
         at = -1 if trial is None else trial.whole.rfind(THOUGHT)
-        found = None if trial is None or at < 0 else _CLOSE_TAG.match(trial.whole, at + len(THOUGHT))
-        if found is not None:
-            return found[0].strip()
-    return ""
+        behind = "" if trial is None or at < 0 else trial.whole[at + len(THOUGHT) :].lstrip()[:_LONGEST]
+        for tag in re.finditer(r"[>\]]", behind):
+            for closes, opens in _OPPOSITES:
+                if closes in behind[: tag.end()]:
+                    yield behind[: tag.end()].replace(closes, opens, 1)
 
 
 def thoughts_of(trials: Trials, frame: Frame) -> Thoughts:
     """Return the literals of thoughts, and of texts. Raises Unlearned where thoughts are shown and have none."""
     plain = trials.of(TEXT_ONLY)
     assert plain is not None
-    inside = _inside(plain, frame)
-    lead = _EMPTY_THOUGHT.sub("", plain.whole[inside : plain.whole.rfind(TEXT)])
-    text_open = lead if lead.strip() and not _CLOSE_TAG.fullmatch(lead.strip()) else ""
+    lead = plain.whole[_inside(plain, frame) : plain.whole.rfind(TEXT)]
     trial, follower = trials.of(THOUGHT_TEXT), TEXT
     if trial is None or THOUGHT not in trial.whole:
         trial, follower = trials.of(THOUGHT_CALL), CALL
     if trial is None or THOUGHT not in trial.whole:
-        return _opened_thought(plain, text_open)
-    inside, at = _inside(trial, frame), trial.whole.rfind(THOUGHT)
+        return _texts(_opened_thought(plain), lead, trials, frame)
+    at = trial.whole.rfind(THOUGHT)
     behind = trial.whole.find(follower, at)
     if behind < 0:
         raise Unlearned("a thought is written behind the text or without it")
-    opening, between = trial.whole[inside:at], trial.whole[at + len(THOUGHT) : behind]
-    if text_open and follower == TEXT and between.endswith(text_open):
-        close, joint = between[: len(between) - len(text_open)], ""
-    else:
-        found = _CLOSE_TAG.match(between) or re.match(rf"\s*(?:{_TAG.pattern})", between)
-        close = found[0] if found else ""
-        joint = between[len(close) :] if not between[len(close) :].strip() else "\n"
-    if not opening.strip() and (found := _CLOSE_TAG.match(close)):
-        opening = f"<{found[1]}>" if found[1] else f"[{found[2]}]"
+    opening, between = trial.whole[_inside(trial, frame) : at], trial.whole[at + len(THOUGHT) : behind]
+    shared = tail(between, lead) if lead.strip() and follower == TEXT else ""
+    found = _CLOSE_TAG.match(between) or re.match(rf"\s*(?:{_TAG.pattern})", between)
+    close = found[0] if found else ""
+    if shared.strip() and between[: len(between) - len(shared)].strip():
+        close = between[: len(between) - len(shared)]
+    if not opening.strip() and (tag := _CLOSE_TAG.match(close)):
+        opening = f"<{tag[1]}>" if tag[1] else f"[{tag[2]}]"
     if not opening.strip() or not close.strip():
         raise Unlearned("nothing marks where a thought begins and ends")
-    return Thoughts(opening.lstrip(), close.rstrip(), joint, text_open)
+    joint = space_before(between[len(close.rstrip()) :])
+    return _texts(Thoughts(opening.lstrip(), close.rstrip(), joint), lead, trials, frame)
 
 
-def _opened_thought(plain: Trial, text_open: str) -> Thoughts:
+def _texts(thoughts: Thoughts, lead: str, trials: Trials, frame: Frame) -> Thoughts:
+    """Return the same with what stands around texts. `lead`: what stands before a text without a thought."""
+    core, none = lead.strip(), ""
+    opens, closes = thoughts.open.strip(), thoughts.close.strip()
+    for begins in (opens, "") if closes else ():
+        found = re.match(rf"\s*{re.escape(begins)}\s*{re.escape(closes)}", lead)
+        if found is not None:
+            core, none = lead[found.end() :].strip(), found[0]
+            lead = lead[found.end() :]
+            break
+    else:
+        found = _EMPTY_THOUGHT.match(lead.lstrip())
+        if found is not None:
+            core, none, lead = core[found.end() :].strip(), found[0].rstrip(), space_before(lead[::-1])
+    if not core:
+        return replace(thoughts, none=none, lead=lead)
+    trial, close = trials.of(TEXT_CALL), ""
+    at = -1 if trial is None else trial.whole.rfind(TEXT)
+    if trial is not None and at >= 0:
+        close = head(trial.whole[at + len(TEXT) :], trials.ended)
+    return replace(thoughts, none=none, text_open=lead.lstrip(), text_close=close.rstrip())
+
+
+def _opened_thought(plain: Trial) -> Thoughts:
     """Return what a prompt tells of thoughts that the history never shows: the tag that it opens or closes."""
     found = re.search(r"(<([^<>/\s|]+)>|\[([^\[\]/\s]+)\])(\s*)(?:</\2>\s*|\[/\3\]\s*)?$", plain.ahead)
     if found is None or plain.continues or not (found[2] or found[3]):
-        return Thoughts(text_open=text_open)
+        return Thoughts()
     close = f"</{found[2]}>" if found[2] else f"[/{found[3]}]"
     space = "\n" if "\n" in found[4] else ""
-    return Thoughts(f"{found[1]}{space}", f"{space}{close}", space * 2, text_open)
+    return Thoughts(f"{found[1]}{space}", f"{space}{close}", space * 2)
 
 
 def _inside(trial: Trial, frame: Frame) -> int:
@@ -206,7 +238,7 @@ def calls_of(trials: Trials, frame: Frame, thoughts: Thoughts) -> Calls:
             open_, close, group, joint = _several(before, closing, text[first.end : second.start])
     elif before.rstrip().endswith("[") and closing.lstrip().startswith("]"):
         open_, close, group, joint = "", "", (before, closing), ", "
-    text_joint = _text_joint(trials, frame, group[0] if group else open_)
+    text_joint = _text_joint(trials)
     return Calls(unit.body, open_, close.rstrip(), group, joint, text_joint, ends)
 
 
@@ -282,8 +314,8 @@ def _closing(behind: str, frame: Frame) -> tuple[str, tuple[str, ...]]:
     """What closes a call, and what ends the turn where that is another string than elsewhere."""
     behind = behind.rstrip()
     for end in (frame.close.strip(), *frame.ends):
-        if end and behind.endswith(end):
-            return behind[: len(behind) - len(end)], ()
+        if end and end in behind:
+            return behind[: behind.find(end)], ()
     tags = [found[0] for found in _TAG.finditer(behind)]
     if frame.close.strip() and tags and re.fullmatch(r"<\|[^|]*\|>", tags[-1]):
         return behind[: len(behind) - len(tags[-1])], (tags[-1],)
@@ -292,8 +324,8 @@ def _closing(behind: str, frame: Frame) -> tuple[str, tuple[str, ...]]:
 
 def _several(before: str, closing: str, between: str) -> tuple[str, str, tuple[str, str] | None, str]:
     """Return opening and closing of one call, those of all, and what joins two."""
-    close = _prefix(closing, between)
-    open_ = _suffix(before, between[len(close) :])
+    close = head(closing, between)
+    open_ = tail(before, between[len(close) :])
     joint = between[len(close) : len(between) - len(open_)]
     if joint.strip() not in ("", ","):
         raise Unlearned(f"between two calls stands {between.strip()!r}, which no table can say")
@@ -305,14 +337,13 @@ def _several(before: str, closing: str, between: str) -> tuple[str, str, tuple[s
     raise Unlearned(f"what stands around all calls has one end only: {(outer or last).strip()!r}")
 
 
-def _text_joint(trials: Trials, frame: Frame, opening: str) -> str:
+def _text_joint(trials: Trials) -> str:
     """The white space between a text and a call."""
     trial = trials.of(TEXT_CALL)
     at = -1 if trial is None else trial.whole.rfind(TEXT)
     if trial is None or at < 0:
         return "\n"
-    behind = trial.whole[at + len(TEXT) :]
-    return behind[: len(behind) - len(behind.lstrip())]
+    return space_before(trial.whole[at + len(TEXT) :])
 
 
 def _tag_calls(trials: Trials, frame: Frame, thoughts: Thoughts) -> Calls:
@@ -334,33 +365,29 @@ def _tag_calls(trials: Trials, frame: Frame, thoughts: Thoughts) -> Calls:
         shown = re.sub(CALL, "NAME", region[name:end])
         raise Unlearned(f"no known payload is a call that is written as {shown!r}")
     closing, ends = _closing(region[end:], frame)
-    value_close = _prefix(region[behind_value:second], closing)
+    value_close = head(region[behind_value:second], closing)
     key_open = region[behind_value + len(value_close) : second]
-    head = region[behind_name:key]
-    if not head.endswith(key_open) or not value_close.strip():
+    named = region[behind_name:key]
+    if not named.endswith(key_open) or not value_close.strip():
         raise Unlearned("what stands around the arguments of a call differs from one to the next")
     before, rest = region[:name].lstrip(), closing[len(value_close) :]
-    body = {"name": "tag-call", "name_close": head[: len(head) - len(key_open)], "key_open": key_open}
+    body = {"name": "tag-call", "name_close": named[: len(named) - len(key_open)], "key_open": key_open}
     body |= {"value_open": value_open, "value_close": value_close}
-    return _tagged(trials, frame, thoughts, body, before, rest, ends)
-
-
-def _tagged(
-    trials: Trials,
-    frame: Frame,
-    thoughts: Thoughts,
-    body: dict[str, Any],
-    before: str,
-    rest: str,
-    ends: tuple[str, ...],
-) -> Calls:
-    """Return calls in tags with what stands around them: the tag of the name, of the call, and of all calls."""
-    two, joint = trials.of(TWO_CALLS), "\n"
-    open_, close, group = before, rest, None
+    two, text = trials.of(TWO_CALLS), ""
     if two is not None and OTHER in two.whole[two.after :]:
         text = _without_thought(two.whole[_inside(two, frame) :], thoughts)
-        at = text.find("yarrowby") + len("yarrowby")
-        between = text[at : text.find(OTHER, at)].removeprefix(body["value_close"])
+    return _tagged(text, body, before, rest, Calls({}, "", "", None, "\n", _text_joint(trials), ends))
+
+
+def _tagged(two: str, body: dict[str, Any], before: str, rest: str, known: Calls) -> Calls:
+    """Return calls in tags with what stands around them: the tag of the name, of the call, and of all calls.
+
+    `two`: an answer with two calls, empty where the template writes none. `known`: what is known already.
+    """
+    open_, close, group, joint = before, rest, None, known.joint
+    if two:
+        at = two.find("yarrowby") + len("yarrowby")
+        between = two[at : two.find(OTHER, at)].removeprefix(body["value_close"])
         open_, close, group, joint = _several(before, rest, between)
     last = max(open_.rfind("<"), open_.rfind("["))
     if last > 0 and open_[:last].strip():
@@ -368,35 +395,7 @@ def _tagged(
         found = re.match(r"\s*<[^<>]*>", close)
         if found is not None and close[found.end() :].strip():
             body["end"], close = found[0], close[found.end() :]
-    return Calls(body, open_, close.rstrip(), group, joint, _text_joint(trials, frame, open_), ends)
-
-
-def _prefix(one: str, other: str) -> str:
-    """The common beginning of two texts, no tag cut."""
-    return _at_tag_end(os.path.commonprefix([one, other]), [one, other])
-
-
-def _at_tag_end(text: str, rows: list[str]) -> str:
-    """A beginning of these texts without the half tag at its end."""
-    if all(text == row for row in rows):
-        return text
-    for begin, end in (("<", ">"), ("[", "]")):
-        at = text.rfind(begin)
-        if at > text.rfind(end) and any(end in row[at:] for row in rows):
-            text = text[:at]
-    return text
-
-
-def _suffix(one: str, other: str) -> str:
-    """The common end of two texts, no tag cut."""
-    found = os.path.commonprefix([one[::-1], other[::-1]])[::-1]
-    if found in (one, other) and one.endswith(other[-len(found) :] or "\0") and len(found) == max(len(one), len(other)):
-        return found
-    for begin, end in (("<", ">"), ("[", "]")):
-        at = found.find(end)
-        if at >= 0 and begin not in found[:at] and len(found) < max(len(one), len(other)):
-            found = found[at + 1 :]
-    return found
+    return replace(known, body=body, open=open_, close=close.rstrip(), group=group, joint=joint)
 
 
 __all__ = ["Calls", "Frame", "Thoughts", "Unlearned", "calls_of", "frame_of", "thoughts_of"]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnscript.detection.differences import Calls, Frame, Thoughts, Unlearned, calls_of, frame_of, thoughts_of
 from turnscript.detection.trials import Trials
@@ -52,11 +53,10 @@ def learn(trials: Trials, right: Callable[[Document], int]) -> Learned:
     best: tuple[int, Format, str] | None = None
     refused = ""
     for data in _tables(frame, thoughts, calls):
-        text = write_toml({"format": [data]})
         try:
-            format_ = read_formats(text, named_formats())[0]
+            text, format_ = _made(data)
         except InvalidFormat as error:
-            refused = str(error)
+            refused = refused or str(error)
             continue
         count = right(format_.document)
         if best is None or count > best[0]:
@@ -64,10 +64,46 @@ def learn(trials: Trials, right: Callable[[Document], int]) -> Learned:
     if best is None:
         raise InvalidInput(f"nothing in this template tells the turns of a conversation apart: {refused}")
     if calls is not None and not _has(best[1], "tool_call"):
-        unlearned.append("tool calls were not learned: a table with what was seen of them could not be read back")
+        unlearned.append(f"tool calls were not learned: no reader can be made of what was seen: {refused}")
     if thoughts.open and not _has(best[1], "thinking"):
-        unlearned.append("thoughts were not learned: a table with what was seen of them could not be read back")
+        unlearned.append(f"thoughts were not learned: no reader can be made of what was seen: {refused}")
     return Learned(best[1], best[2], tuple(unlearned))
+
+
+def _made(data: Data) -> tuple[str, Format]:
+    """Return a table as text and as a format. Literals that are no tags are protected one by one."""
+    text = write_toml({"format": [data]})
+    try:
+        return text, read_formats(text, named_formats())[0]
+    except InvalidFormat:
+        escape = _escape(data)
+        if not escape:
+            raise
+        text = write_toml({"format": [data | {"escape": escape}]})
+        return text, read_formats(text, named_formats())[0]
+
+
+def _escape(data: Data) -> list[Data]:
+    """Return rules that protect each literal of a table. One that ends as it begins is protected before its end."""
+    rules: dict[str, list[str]] = {}
+    for literal in _literals(data):
+        core = literal.strip()
+        rest = core[1:-1] if len(core) > 2 and core[-1] == core[0] else core[1:]
+        if rest and rest not in rules.setdefault(core[0], []):
+            rules[core[0]].append(rest)
+    return [{"lead": lead, "rest": rests} for lead, rests in rules.items() if rests]
+
+
+def _literals(data: Data) -> Iterator[str]:
+    """Give what a reader looks for: all that opens and closes something."""
+    for key, value in data.items():
+        if isinstance(value, str) and key in ("open", "close", "no_thought"):
+            yield value
+        elif key in ("turn", "segment"):
+            for inner in value:
+                yield from _literals(inner)
+        elif key == "group":
+            yield from _literals(value)
 
 
 def _has(format_: Format, kind: str) -> bool:
@@ -76,13 +112,13 @@ def _has(format_: Format, kind: str) -> bool:
 
 def _tables(frame: Frame, thoughts: Thoughts, calls: Calls | None) -> Iterator[Data]:
     """Give tables, the one that says most first."""
+    without = replace(thoughts, open="", close="")
     for with_calls in (calls, None) if calls else (None,):
-        for with_thoughts in (thoughts, Thoughts(text_open=thoughts.text_open)) if thoughts.open else (thoughts,):
+        for with_thoughts in (thoughts, without) if thoughts.open else (thoughts,):
             for turns in _frames(frame):
                 yield _table(turns, with_thoughts, with_calls)
-    if thoughts.text_open:
-        for turns in _frames(frame):
-            yield _table(turns, Thoughts(), None)
+    for turns in _frames(frame):
+        yield _table(turns, Thoughts(), None)
 
 
 def _frames(frame: Frame) -> Iterator[Frame]:
@@ -97,7 +133,7 @@ def _frames(frame: Frame) -> Iterator[Frame]:
 
 def _table(frame: Frame, thoughts: Thoughts, calls: Calls | None) -> Data:
     """Return the data of one table."""
-    ends = [end for end in (frame.close.strip(), *frame.ends, *(calls.ends if calls else ())) if end]
+    ends = [end for end in (_last(frame.close, thoughts), *frame.ends, *(calls.ends if calls else ())) if end]
     if not frame.close.strip() and frame.user_open.strip():
         ends.append(frame.user_open.strip())
     segments, joints = _segments(thoughts, calls, frame)
@@ -106,8 +142,15 @@ def _table(frame: Frame, thoughts: Thoughts, calls: Calls | None) -> Data:
         answer["open"] = frame.open
     else:
         answer["behind"] = ["start", "user", "assistant"]
-    if frame.close.strip():
-        answer["close"] = frame.close
+    close = frame.close
+    if thoughts.text_close and close.startswith(thoughts.text_close):
+        close = close[len(thoughts.text_close) :]
+    if close.strip():
+        answer["close"] = close
+    if thoughts.none and "open" in answer and not frame.open[-1:].isspace():
+        answer["no_thought"] = thoughts.none
+    if thoughts.lead:
+        answer["lead"] = thoughts.lead
     answer["segment"] = segments
     question: Data = {"role": "user", "open": frame.user_open if frame.user_open.strip() else _FAR}
     if frame.user_close.strip():
@@ -124,6 +167,11 @@ def _table(frame: Frame, thoughts: Thoughts, calls: Calls | None) -> Data:
     return data | {"turn": [question, answer], "joints": joints, "generation": generation}
 
 
+def _last(close: str, thoughts: Thoughts) -> str:
+    """What ends an answer: what closes a text does not, where a call may follow."""
+    return close.removeprefix(thoughts.text_close).strip() or close.strip()
+
+
 def _segments(thoughts: Thoughts, calls: Calls | None, frame: Frame) -> tuple[list[Data], dict[str, str]]:
     """Return the segments of the model's turn, and what joins them."""
     segments: list[Data] = []
@@ -135,8 +183,8 @@ def _segments(thoughts: Thoughts, calls: Calls | None, frame: Frame) -> tuple[li
     text: Data = {"kind": "assistant", "body": "text", "model": True}
     if thoughts.text_open:
         text["open"] = thoughts.text_open
-        if calls is not None and frame.close.strip():
-            text["close"] = frame.close.strip()
+        if thoughts.text_close:
+            text["close"] = thoughts.text_close
     segments.append(text)
     if calls is not None:
         segments.append(_call(calls))

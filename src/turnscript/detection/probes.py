@@ -103,7 +103,7 @@ _PARAMETERS = {
             "plover": {"type": "integer", "description": "A number"},
             "quillon": {"type": "number", "description": "A measure"},
             "sorrel": {"type": "boolean", "description": "A switch"},
-            "umbrix": {"type": "object", "description": "A thing", "properties": {}},
+            "umbrix": {"type": "object", "description": "A thing", "additionalProperties": {"type": "string"}},
             "wicket": {"type": "array", "description": "Things", "items": {"type": "string"}},
         }
     ),

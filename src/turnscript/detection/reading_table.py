@@ -15,8 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.conversation import Assistant, Item, Thinking, ToolCall, text_content
+from turnscript.detection.edges import pieces
 from turnscript.detection.learned_table import Learned, learn
-from turnscript.detection.probes import TEXT, TEXT_ONLY, THOUGHT, TOOLS, Probe
+from turnscript.detection.probes import TEXT, TEXT_CALL, TEXT_ONLY, THOUGHT, THOUGHT_CALL, TOOLS, Probe
 from turnscript.detection.trials import Render, Trial, Trials
 from turnscript.engine.states import model_turn
 from turnscript.engine.table import Document
@@ -25,8 +26,10 @@ from turnscript.events import fold
 from turnscript.format import Format
 from turnscript.registry import formats, get_format, model_formats, openings
 
-_HARMLESS = frozenset({"odd_call", "missing_close", "missing_open"})
+_HARMLESS = frozenset({"odd_call", "missing_close", "missing_open", "after_end", "foreign_turn"})
+"""Issues with which an answer is read whole: a server stops where a turn ends, and shows nothing of what follows."""
 _OPEN_TAG = re.compile(r"<([^<>/\s|]+)>\s*$|\[([^\[\]/\s]+)\]\s*$")
+_CLOSE_TAG = re.compile(r"(?:</[^<>\s|]+>|\[/[^\[\]\s]+\]|<\|(?:END|end)_[^<>\s|]+\|>)\s*$")
 OPENED = "a thought that the prompt opens"
 PASSED = "an answer behind a thought that the prompt closes"
 
@@ -91,7 +94,7 @@ def choose(render: Render, source: str = "", *, likely: str | None = None, own: 
     check_trials(trials)
     best: tuple[int, Format, tuple[Verdict, ...]] | None = None
     for format_ in candidates(trials, own, likely):
-        verdicts = judge(format_.document, trials, give_up=best is not None and best[0] or None)
+        verdicts = judge(format_.document, trials, give_up=best[0] if best else None)
         right = _count(verdicts, "exact")
         if not _count(verdicts, "differs"):
             return _reading(format_, verdicts, trials, None)
@@ -121,15 +124,13 @@ def candidates(trials: Trials, own: Iterable[Format] = (), likely: str | None = 
 
     Of equals, the likely one comes first, then formats of models, because a template is a model's.
     """
-    trial = trials.of(TEXT_ONLY)
-    assert trial is not None
-    sample = trial.whole + trials.followed + trial.prompt
-    written = "".join([trials.source, *(one.whole for _, one in trials.all if one is not None)])
+    shown = "".join(one.whole for _, one in trials.all if one is not None)
+    written = shown + trials.source
     yield from own
     found: list[tuple[int, bool, int, Format]] = []
     for order, name in enumerate([*model_formats(), *formats()]):
         opens = openings(name)
-        if sum(one in sample for one in opens) >= min(2, len(opens)):
+        if any(one in shown for one in opens):
             format_ = get_format(name)
             found.append((foreign(format_.document, written), name != likely, order, format_))
     for *_, format_ in sorted(found, key=lambda one: one[:3]):
@@ -143,8 +144,7 @@ def foreign(document: Document, written: str) -> int:
     for segment in turn.segments:
         literals += [segment.open, segment.close, *segment.body.literals]
         literals += [segment.group.open, segment.group.close] if segment.group else []
-    pieces = dict.fromkeys(piece for literal in literals for piece in literal.split())
-    return sum(piece not in written for piece in pieces)
+    return sum(piece not in written for piece in pieces(literals))
 
 
 def judge(document: Document, trials: Trials, give_up: int | None = None) -> tuple[Verdict, ...]:
@@ -174,7 +174,9 @@ def _verdict(document: Document, probe: Probe, trial: Trial | None, trials: Tria
         return Verdict(probe.shows, "refused", f"the template shows {calls} of {len(probe.calls)} calls")
     expected: list[Outline] = []
     expected += [("thought", probe.thought)] if probe.thought and thinks else []
-    expected += [("text", probe.text)] if speaks else []
+    if speaks:
+        as_thought = probe is TEXT_CALL and not trial.differs_from(trials.of(THOUGHT_CALL), TEXT, THOUGHT)
+        expected.append(("thought" if as_thought else "text", probe.text))  # some templates make no difference
     expected += [_call_outline(call.name, call.arguments) for call in probe.calls]
     if not expected:
         return Verdict(probe.shows, "refused", "the template shows nothing of this answer")
@@ -210,7 +212,8 @@ def _prefilled(document: Document, trials: Trials) -> Iterator[Verdict]:
         return
     opens = _OPEN_TAG.search(seed)
     if opens is None:
-        yield _compared(PASSED, [("text", TEXT)], document, seed, TEXT)
+        if _CLOSE_TAG.search(seed):
+            yield _compared(PASSED, [("text", TEXT)], document, seed, TEXT)
         return
     space = "\n" if seed.endswith("\n") else ""
     close = f"</{opens[1]}>" if opens[1] else f"[/{opens[2]}]"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
 import msgspec
 
+from turnscript.detection.edges import beginning, tail
 from turnscript.detection.probes import (
     CALL,
     DEFINITIONS,
@@ -58,7 +58,7 @@ class Trial:
         self.probe, self.plain, self.prompt, self.whole = probe, plain, prompt, whole
         last = str(probe.before[-1]["content"])
         self.after = whole.rfind(last) + len(last) if last in whole else 0
-        self.shared = len(os.path.commonprefix([plain, whole]))
+        self.shared = len(beginning(plain, whole))
 
     @property
     def start(self) -> int:
@@ -97,6 +97,10 @@ class Trial:
         last = str(self.probe.before[-1]["content"])
         return self.prompt[self.prompt.rfind(last) + len(last) :] if last in self.prompt else ""
 
+    def differs_from(self, other: Trial | None, word: str, instead: str) -> bool:
+        """Whether another trial is more than this one with one word in place of another."""
+        return other is None or self.whole.replace(word, instead) != other.whole
+
     def shown(self, start: int) -> tuple[bool, bool, int]:
         """Return whether thought and text stand behind a place, and how many of the calls."""
         region = self.whole[start:]
@@ -127,15 +131,17 @@ class Trials:
 
     def written(self, messages: Sequence[dict[str, Any]], tools: bool = False, prompt: bool = False) -> str | None:
         """Return other messages as the template writes them, None where it refuses."""
-        try:
-            return self._render(messages, list(DEFINITIONS) if tools else None, prompt)
-        except TurnscriptError:
-            return None
+        for offered in (tools, True):
+            try:
+                return self._render(messages, list(DEFINITIONS) if offered else None, prompt)
+            except TurnscriptError:
+                continue
+        return None
 
     @cached_property
     def followed(self) -> str:
         """What stands between the text of an answer and the next question; empty where that cannot be seen."""
-        messages = [*TEXT_ONLY.messages(self.manner), {"role": "user", "content": LATER}]
+        messages = [*TEXT_ONLY.messages(Manner()), {"role": "user", "content": LATER}]
         text = self.written(messages) or ""
         at, end = text.rfind(TEXT), text.rfind(LATER)
         return text[at + len(TEXT) : end] if 0 <= at < end else ""
@@ -192,7 +198,14 @@ class Trials:
         self.manner = msgspec.structs.replace(self.manner, thoughts="")
 
     def _tried(self, probe: Probe, manner: Manner) -> Trial | None:
-        tools = list(DEFINITIONS) if probe.tools else None
+        """Try a probe. A template that cannot do without tools gets them."""
+        trial = self._tried_with(probe, manner, offered=probe.tools)
+        if trial is None and not probe.tools:
+            trial = self._tried_with(probe, manner, offered=True)
+        return trial
+
+    def _tried_with(self, probe: Probe, manner: Manner, offered: bool) -> Trial | None:
+        tools = list(DEFINITIONS) if offered else None
         try:
             before = probe.messages(manner)[:-1]
             plain = self._render(before, tools, False)
@@ -201,7 +214,19 @@ class Trials:
         except TurnscriptError as error:
             self.refused[probe.shows] = str(error)
             return None
-        return Trial(probe, plain, prompt, whole)
+        self.refused.pop(probe.shows, None)
+        return Trial(probe, *self._without_opening(plain, prompt, whole))
+
+    def _without_opening(self, plain: str, prompt: str, whole: str) -> tuple[str, str, str]:
+        """Take away the opening of a next answer, which some templates write whether it is asked for or not."""
+        opening = tail(plain, whole) if plain == prompt else ""
+        if not opening.strip() or TEXT not in whole or self._ends_as_it_goes_on(whole):
+            return plain, prompt, whole
+        return plain[: -len(opening)], prompt, whole[: -len(opening)]
+
+    def _ends_as_it_goes_on(self, whole: str) -> bool:
+        """Whether what ends a conversation stands there too where it goes on."""
+        return self.followed.startswith(whole[whole.rfind(TEXT) + len(TEXT) :])
 
 
 __all__ = ["OTHER", "THOUGHT_KEYS", "Render", "Trial", "Trials"]
