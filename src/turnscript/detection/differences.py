@@ -80,7 +80,11 @@ class Calls(Struct, frozen=True):
 
 
 class Unlearned(Exception):
-    """What could not be made out, in one sentence."""
+    """What could not be made out, in one sentence, and what was made out all the same."""
+
+    def __init__(self, sentence: str, known: Thoughts | None = None) -> None:
+        super().__init__(sentence)
+        self.known = known
 
 
 def frame_of(trials: Trials) -> Frame:
@@ -150,7 +154,7 @@ def thoughts_of(trials: Trials, frame: Frame) -> Thoughts:
     at = trial.whole.rfind(THOUGHT)
     behind = trial.whole.find(follower, at)
     if behind < 0:
-        raise Unlearned("a thought is written behind the text or without it")
+        raise Unlearned("it stands behind the text", _texts(Thoughts(), lead, trials, frame))
     opening, between = trial.whole[_inside(trial, frame) : at], trial.whole[at + len(THOUGHT) : behind]
     shared = tail(between, lead) if lead.strip() and follower == TEXT else ""
     found = _CLOSE_TAG.match(between) or re.match(rf"\s*(?:{_TAG.pattern})", between)
@@ -160,7 +164,8 @@ def thoughts_of(trials: Trials, frame: Frame) -> Thoughts:
     if not opening.strip() and (tag := _CLOSE_TAG.match(close)):
         opening = f"<{tag[1]}>" if tag[1] else f"[{tag[2]}]"
     if not opening.strip() or not close.strip():
-        raise Unlearned("nothing marks where a thought begins and ends")
+        known = _texts(Thoughts(), lead, trials, frame)
+        raise Unlearned("nothing marks where a thought begins and ends", known)
     joint = space_before(between[len(close.rstrip()) :])
     return _texts(Thoughts(opening.lstrip(), close.rstrip(), joint), lead, trials, frame)
 

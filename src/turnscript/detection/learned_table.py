@@ -43,7 +43,7 @@ def learn(trials: Trials, right: Callable[[Document], int]) -> Learned:
     try:
         thoughts = thoughts_of(trials, frame)
     except Unlearned as reason:
-        thoughts = Thoughts()
+        thoughts = reason.known or Thoughts()
         unlearned.append(f"thoughts were not learned: {reason}")
     try:
         calls = calls_of(trials, frame, thoughts)
@@ -136,7 +136,25 @@ def _table(frame: Frame, thoughts: Thoughts, calls: Calls | None) -> Data:
     ends = [end for end in (_last(frame.close, thoughts), *frame.ends, *(calls.ends if calls else ())) if end]
     if not frame.close.strip() and frame.user_open.strip():
         ends.append(frame.user_open.strip())
-    segments, joints = _segments(thoughts, calls, frame)
+    segments, joints = _segments(thoughts, calls)
+    question: Data = {"role": "user", "open": frame.user_open if frame.user_open.strip() else _FAR}
+    if frame.user_close.strip():
+        question["close"] = frame.user_close
+    question["segment"] = [{"kind": "user", "body": "text"}]
+    data: Data = {"name": NAME, "title": "Learned from a chat template", "separator": ""}
+    if calls is not None:
+        data["results"] = "hidden"
+    generation: Data = {"stops": list(dict.fromkeys(ends)) or [_FAR]}
+    if thoughts.open:
+        generation["thinking_prefill"] = ""
+    if thoughts.text_open:
+        generation["answer_prefill"] = ""
+    answer = _answer(frame, thoughts) | {"segment": segments}
+    return data | {"turn": [question, answer], "joints": joints, "generation": generation}
+
+
+def _answer(frame: Frame, thoughts: Thoughts) -> Data:
+    """Return the model's turn without its segments."""
     answer: Data = {"role": "assistant"}
     if frame.open.strip():
         answer["open"] = frame.open
@@ -151,20 +169,7 @@ def _table(frame: Frame, thoughts: Thoughts, calls: Calls | None) -> Data:
         answer["no_thought"] = thoughts.none
     if thoughts.lead:
         answer["lead"] = thoughts.lead
-    answer["segment"] = segments
-    question: Data = {"role": "user", "open": frame.user_open if frame.user_open.strip() else _FAR}
-    if frame.user_close.strip():
-        question["close"] = frame.user_close
-    question["segment"] = [{"kind": "user", "body": "text"}]
-    data: Data = {"name": NAME, "title": "Learned from a chat template", "separator": ""}
-    if calls is not None:
-        data["results"] = "hidden"
-    generation: Data = {"stops": list(dict.fromkeys(ends)) or [_FAR]}
-    if thoughts.open:
-        generation["thinking_prefill"] = ""
-    if thoughts.text_open:
-        generation["answer_prefill"] = ""
-    return data | {"turn": [question, answer], "joints": joints, "generation": generation}
+    return answer
 
 
 def _last(close: str, thoughts: Thoughts) -> str:
@@ -172,7 +177,7 @@ def _last(close: str, thoughts: Thoughts) -> str:
     return close.removeprefix(thoughts.text_close).strip() or close.strip()
 
 
-def _segments(thoughts: Thoughts, calls: Calls | None, frame: Frame) -> tuple[list[Data], dict[str, str]]:
+def _segments(thoughts: Thoughts, calls: Calls | None) -> tuple[list[Data], dict[str, str]]:
     """Return the segments of the model's turn, and what joins them."""
     segments: list[Data] = []
     joints: dict[str, str] = {}

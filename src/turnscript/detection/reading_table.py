@@ -20,7 +20,7 @@ from turnscript.detection.learned_table import Learned, learn
 from turnscript.detection.probes import TEXT, TEXT_CALL, TEXT_ONLY, THOUGHT, THOUGHT_CALL, TOOLS, Probe
 from turnscript.detection.trials import Render, Trial, Trials
 from turnscript.engine.states import model_turn
-from turnscript.engine.table import Document
+from turnscript.engine.table import Document, Turn
 from turnscript.errors import InvalidInput
 from turnscript.events import fold
 from turnscript.format import Format
@@ -169,6 +169,7 @@ def _verdict(document: Document, probe: Probe, trial: Trial | None, trials: Tria
         if not turn.behind and (len(probe.before) == 1 or turn.open.strip() in trial.ahead):
             return Verdict(probe.shows, "differs", f"no turn begins with {turn.open.strip()!r}")
         inside = trial.start
+    inside += _no_thought(turn, trial.whole[inside:])
     thinks, speaks, calls = trial.shown(inside)
     if probe.calls and calls < len(probe.calls):
         return Verdict(probe.shows, "refused", f"the template shows {calls} of {len(probe.calls)} calls")
@@ -181,6 +182,8 @@ def _verdict(document: Document, probe: Probe, trial: Trial | None, trials: Tria
     if not expected:
         return Verdict(probe.shows, "refused", "the template shows nothing of this answer")
     seed, text = trial.cut(inside)
+    if not trials.ended.strip():  # white space behind a turn leads to the next one, and no model writes it
+        text = text.removesuffix(trials.ended)
     return _compared(probe.shows, expected, document, seed, text)
 
 
@@ -199,16 +202,10 @@ def _compared(shows: str, expected: list[Outline], document: Document, seed: str
 def _prefilled(document: Document, trials: Trials) -> Iterator[Verdict]:
     """Judge answers behind what only a prompt has: a thought that it opens, or one that it closes."""
     trial = trials.of(TEXT_ONLY)
-    turn = model_turn(document)
     if trial is None or trial.continues:
         return
-    core, ahead = turn.open.rstrip(), trial.ahead
-    at = ahead.rfind(core) if core else -1
-    if core and at < 0:
-        return
-    seed = ahead[at + len(core) :] if core else ahead
-    seed = seed.removeprefix(turn.open[len(core) :])
-    if not seed.strip():
+    seed = seed_of(document, trial.ahead)
+    if not seed:
         return
     opens = _OPEN_TAG.search(seed)
     if opens is None:
@@ -220,6 +217,28 @@ def _prefilled(document: Document, trials: Trials) -> Iterator[Verdict]:
     text = f"{THOUGHT}{space}{close}{space * 2}{TEXT}"
     verdict = _compared(OPENED, [("thought", THOUGHT), ("text", TEXT)], document, seed, text)
     yield verdict
+
+
+def seed_of(document: Document, ahead: str) -> str | None:
+    """Return what a prompt has written of the model's turn; None for nothing, or where the turn is not opened.
+
+    `ahead`: the end of a prompt, from the last content on. Its parser is `Format.parser(tools, prefill=seed)`.
+    """
+    turn = model_turn(document)
+    core = turn.open.rstrip()
+    at = ahead.rfind(core) if core else -1
+    if core and at < 0:
+        return None
+    seed = ahead[at + len(core) :].removeprefix(turn.open[len(core) :]) if core else ""
+    seed = seed[_no_thought(turn, seed) :]
+    return seed if seed.strip() else None
+
+
+def _no_thought(turn: Turn, written: str) -> int:
+    """How much of a turn is what stands in place of a thought, which no model writes."""
+    mark = turn.no_thought.strip()
+    start = len(written) - len(written.lstrip())
+    return start + len(mark) if mark and written.startswith(mark, start) else 0
 
 
 def _outline(item: Item) -> Outline | None:
@@ -274,4 +293,4 @@ def _reading(format_: Format, verdicts: tuple[Verdict, ...], trials: Trials, lea
     return replace(reading, sentence=told)
 
 
-__all__ = ["Reading", "Verdict", "candidates", "choose", "judge"]
+__all__ = ["Reading", "Verdict", "candidates", "choose", "judge", "seed_of"]

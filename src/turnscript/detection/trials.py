@@ -116,6 +116,8 @@ class Trials:
         self.manner = Manner()
         self.refused: dict[str, str] = {}
         self._known: dict[str, Trial | None] = {}
+        self._opens_always: bool | None = None
+        self._tried(TEXT_ONLY, self.manner)
         self._find_manner()
 
     def of(self, probe: Probe) -> Trial | None:
@@ -220,7 +222,11 @@ class Trials:
     def _without_opening(self, plain: str, prompt: str, whole: str) -> tuple[str, str, str]:
         """Take away the opening of a next answer, which some templates write whether it is asked for or not."""
         opening = tail(plain, whole) if plain == prompt else ""
-        if not opening.strip() or TEXT not in whole or self._ends_as_it_goes_on(whole):
+        if not opening.strip():
+            return plain, prompt, whole
+        if self._opens_always is None:
+            self._opens_always = TEXT in whole and not self._ends_as_it_goes_on(whole)
+        if not self._opens_always:
             return plain, prompt, whole
         return plain[: -len(opening)], prompt, whole[: -len(opening)]
 
