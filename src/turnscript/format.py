@@ -228,9 +228,12 @@ class Format(Struct, frozen=True):
         return write_response_template(self.document)
 
     def parser(
-        self, tools: Sequence[Tool] | None = None, *, prefill: str = "", stops: Sequence[str] = ()
+        self, tools: Sequence[Tool] | None = None, *, prefill: str | None = "", stops: Sequence[str] = ()
     ) -> TurnParser:
-        """A parser for a model's text without its prompt. `tools`: what was offered; None takes any call for one."""
+        """A parser for a model's text without its prompt. `tools`: what was offered; None takes any call for one.
+
+        `prefill`: what the prompt has written of the turn; if that is empty, what opens an answer; with None nothing.
+        """
         try:
             return bare_parser(self.document, tools, prefill, stops)
         except MISTAKES:

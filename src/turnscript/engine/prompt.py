@@ -255,15 +255,18 @@ class Prompt:
         return _extended(self, composer, raw, response, items)
 
 
-def bare_parser(document: Document, tools: Sequence[Tool] | None, prefill: str, stops: Sequence[str]) -> TurnParser:
-    """A parser for a turn of the model that begins with `prefill`."""
+def bare_parser(
+    document: Document, tools: Sequence[Tool] | None, prefill: str | None, stops: Sequence[str]
+) -> TurnParser:
+    """A parser for a turn of the model that begins with `prefill`: with None nothing of it is written yet, and an empty
+    one stands for what opens an answer."""
     if isinstance(stops, str):  # each letter would be one
         raise TypeError(f"stops are a list of strings: write [{stops!r}]")
     offered = None if tools is None else declared(tools)
     names = _names(document, offered or ())
     states = states_of(document, model_turn(document), False, tuple(stops), tools is None or len(tools) > 0, names)
     turn = TurnParser(states, offered)
-    turn.seed(prefill or answer_opening(document))
+    turn.seed("" if prefill is None else prefill or answer_opening(document))
     return turn
 
 
