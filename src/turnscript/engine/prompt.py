@@ -23,8 +23,8 @@ from turnscript.engine.continuing import answer_opening, continued, opened
 from turnscript.engine.correlate import names_of
 from turnscript.engine.escape import AUTO
 from turnscript.engine.fill import unfilled
-from turnscript.engine.names import name_line
 from turnscript.engine.layout import layout_of
+from turnscript.engine.names import name_line
 from turnscript.engine.numbering import ids_of
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.render import Composer

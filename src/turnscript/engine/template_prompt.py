@@ -28,7 +28,6 @@ from turnscript.engine.fill import unfilled
 from turnscript.engine.layout import layout_of, report_unshown
 from turnscript.engine.prompt import (
     Prompt,
-    asks_to_think,
     begin_prompt,
     continues,
     declared,
@@ -164,7 +163,9 @@ class TemplatePrompt(Prompt):
         out.marks += turns.marks[region.end :]
         out.losses += [loss for loss in written.losses if loss not in out.losses]
         _report(self._document, new, first, turns, out)
-        extended = Request(conversation=Conversation(new, request.tools), settings=request.settings, origin=request.origin)
+        extended = Request(
+            conversation=Conversation(new, request.tools), settings=request.settings, origin=request.origin
+        )
         return TemplatePrompt(
             self._document,
             template,
@@ -219,7 +220,11 @@ def _report(document: Document, items: Sequence[Item], start: int, turns: Turns,
         for at, item in enumerate(items, start):
             out.item, out.place = at, item.at or f"items[{at}]"
             if at in missing:
-                detail = "the template shows no thoughts here" if isinstance(item, Thinking) else "the template leaves it out"
+                detail = (
+                    "the template shows no thoughts here"
+                    if isinstance(item, Thinking)
+                    else "the template leaves it out"
+                )
                 out.lose("", "dropped", detail)
                 continue
             place = layout.place_for(item)
@@ -263,7 +268,9 @@ def begin_template_prompt(
         losses.append(_NO_TOOLS)
     first = replays[0][0] if replays and history == "generated" else None
     items = request.items if first is None else request.items[:first]
-    written = template.write(items, functions, asked, generation=first is not None or not goes_on, origin=request.origin)
+    written = template.write(
+        items, functions, asked, generation=first is not None or not goes_on, origin=request.origin
+    )
     turns = Turns(written.marked, template.traits, escape)
     turns.lay_out(written.pieces)
     replayed: list[int] = []
@@ -343,7 +350,10 @@ def _replayed(prompt: TemplatePrompt, request: Request, replays: Replays, forced
 def _called(document: Document, request: Request, opened: str) -> str:
     """Return how a call that must be made is opened, as the table writes it behind what is opened already."""
     question = [User(content=[Text(text="?")])]
-    asked = Request(conversation=Conversation(question, request.tools), settings=replace(request.settings, thinking=None, effort=None))
+    asked = Request(
+        conversation=Conversation(question, request.tools),
+        settings=replace(request.settings, thinking=None, effort=None),
+    )
     opening = begin_prompt(document, asked, False)._seed
     layout = layout_of(document)
     thought = layout.places.get("thinking")

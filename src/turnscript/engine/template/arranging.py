@@ -12,6 +12,24 @@ Arrangement = Callable[[Marked], list[Loss]]
 """Changes messages in place and tells what it changed; nothing where it has nothing to change."""
 
 
+def short_ids(marked: Marked) -> list[Loss]:
+    """Give calls the ids that Mistral's templates insist on: nine letters and digits."""
+    known: dict[str, str] = {}
+    losses = []
+    for at, message in enumerate(marked.messages):
+        calls = [dict(call) for call in message.get("tool_calls", ())]
+        for one, key in (*((call, "id") for call in calls), (message, "tool_call_id")):
+            if one is message and message["role"] != "tool":
+                continue
+            said = one.get(key) or f"\0{len(known)}"
+            one[key] = known.setdefault(said, f"{len(known) + 1:09d}")
+            if one[key] != said:
+                losses.append(_loss(marked, at, "the template refuses this id of a call; it is written as a number"))
+        if calls:
+            message["tool_calls"] = calls
+    return losses
+
+
 def developers(marked: Marked) -> list[Loss]:
     """Make the instructions of a developer those of the system."""
     return _renamed(marked, "developer", "system")
@@ -55,7 +73,9 @@ def _renamed(marked: Marked, role: str, other: str, first: int = 0) -> list[Loss
             message["role"] = other
             for key in ("name", "tool_call_id"):
                 message.pop(key, None)
-            losses.append(_loss(marked, at, f"the template refuses a message of the {role} here; it became the {other}'s"))
+            losses.append(
+                _loss(marked, at, f"the template refuses a message of the {role} here; it became the {other}'s")
+            )
     return losses
 
 
@@ -73,7 +93,11 @@ def _merged(marked: Marked, joins: Callable[[Message, Message, int], bool]) -> l
             before = messages[-1]
             before["content"] = _text(before.get("content")) + "\n\n" + _text(message.get("content"))
             spans[-1] = (spans[-1][0], span[1])
-            losses.append(_loss(marked, at, f"the template refuses two messages of the {message['role']} in a row; they became one"))
+            losses.append(
+                _loss(
+                    marked, at, f"the template refuses two messages of the {message['role']} in a row; they became one"
+                )
+            )
             continue
         messages.append(message)
         spans.append(span)
@@ -92,6 +116,7 @@ def _loss(marked: Marked, at: int, detail: str) -> Loss:
 
 
 ARRANGEMENTS: tuple[Arrangement, ...] = (
+    short_ids,
     developers,
     leading,
     later_system,

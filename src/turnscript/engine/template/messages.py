@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from turnscript.conversation import Assistant, Item, System, Thinking, ToolCall, ToolResult, ToolsChange, User
 from turnscript.engine.template.marks import mark
-from turnscript.engine.template.tools import Functions
+from turnscript.engine.template.tools import NO_FUNCTIONS, Functions
 from turnscript.losses import Loss
 from turnscript.readable import readable
 from turnscript.sources import message_path
@@ -27,10 +27,11 @@ _CHAT = "openai-chat"
 class Manner(Struct, frozen=True):
     """How a template wants its messages, where templates differ.
 
-    `arguments`: those of calls are `objects`, as transformers has them, or the `text` of JSON. `lists`: it takes a content
+    `names`: it does not look into those of called tools. `arguments`: those of calls are `objects`, as transformers has them, or the `text` of JSON. `lists`: it takes a content
     of several texts as parts. `null`: a message of calls alone may have no content; else it is the empty text.
     """
 
+    names: bool = True
     arguments: str = "objects"
     lists: bool = True
     null: bool = True
@@ -103,6 +104,13 @@ class Marked:
             self.spans.append((start + first, start + at))
             self.paths[start + first] = item.at
 
+    def copied(self) -> Marked:
+        """Return the same with messages of its own, which may be changed."""
+        other = Marked(self.manner, self.origin, NO_FUNCTIONS)
+        other.messages, other.spans = [dict(message) for message in self.messages], list(self.spans)
+        other.texts, other.owners, other.paths = self.texts, self.owners, self.paths
+        return other
+
     def path(self, at: int) -> str:
         """Return the place of a message in the source, or that of its first item."""
         first = self.spans[at][0]
@@ -157,10 +165,14 @@ class Marked:
         self.messages.append(message)
 
     def _call(self, call: ToolCall, position: int) -> Message:
-        function: Message = {"name": self.name(call.name, position), "arguments": self._arguments(call, position)}
+        function: Message = {"name": self._called(call, position), "arguments": self._arguments(call, position)}
         if call.id is None:
             return {"type": "function", "function": function}
         return {"id": self.name(call.id, position), "type": "function", "function": function}
+
+    def _called(self, call: ToolCall, position: int) -> str:
+        # A mark of its own tells the turn of a call without any text from what stands around it.
+        return self.content(call.name, position) if self.manner.names else self.name(call.name, position)
 
     def _arguments(self, call: ToolCall, position: int) -> Any:
         if self.manner.arguments == "text":

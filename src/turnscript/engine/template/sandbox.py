@@ -47,7 +47,7 @@ class Refusal(jinja2.TemplateError):
 class Names(Namespace):
     """A namespace whose names do not begin with an underscore."""
 
-    def __init__(*args: Any, **names: Any) -> None:  # noqa: N805 (a template may name a variable `self`)
+    def __init__(*args: Any, **names: Any) -> None:
         given = dict(*args[1:], **names)
         for name in given:
             _check_name(name)
@@ -168,7 +168,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
         return fill
 
-    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: B902, N805
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
         meter = __self.meter
         meter.tick()
         kind = type(__obj)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from itertools import takewhile
 from os.path import commonprefix
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from turnscript.engine.template.marks import mark, split
 from turnscript.engine.template.messages import Manner, Message
 from turnscript.engine.template.program import InvalidTemplate, TemplateRefused
 
@@ -148,7 +147,15 @@ class _Probe:
         parts = self.render([{"role": "user", "content": [_part(USER), _part(MORE)]}])
         lists = USER in parts and MORE in parts and "'text'" not in parts and '"text"' not in parts
         null = self.render([_user(), {**_answer(calls=1, manner=manner), "content": None}], tools=[_TOOL])
-        return Manner(arguments=manner.arguments, lists=lists, null=_VALUE in null and "None" not in null)
+        names = self._takes_any_name(manner)
+        return Manner(names=names, arguments=manner.arguments, lists=lists, null=_VALUE in null and "None" not in null)
+
+    def _takes_any_name(self, manner: Manner) -> bool:
+        """Return whether the name of a called tool is only written, and not looked into."""
+        answer = _answer(calls=1, manner=manner)
+        usual = self.render([_user(), answer, _result()], tools=[_TOOL])
+        odd = self.render([_user(), _renamed(answer, mark(0)), _result()], tools=[_TOOL])
+        return bool(usual) and bool(odd) and "".join(one + _NAME * (at >= 0) for one, at, _ in split(odd)) == usual
 
     def openings(self, switches: Sequence[Switch]) -> tuple[str, dict[str, str]]:
         """Find how the model's turn opens: what prompts and the answers behind them begin with, all alike."""
@@ -197,25 +204,35 @@ class _Probe:
         last, later = self.render(call, tools=[_TOOL]), self.render([*call, _result()], tools=[_TOOL])
         tail = commonprefix([_behind(last, _VALUE), _between(later, _VALUE, RESULT)])
         tags = [tag for tag in _TAG.findall(tail) if not tag.startswith("</")]
-        if tags and tail.rstrip().endswith(tags[-1]) and tags[-1] not in found and not any(one in tail for one in found):
+        if (
+            tags
+            and tail.rstrip().endswith(tags[-1])
+            and tags[-1] not in found
+            and not any(one in tail for one in found)
+        ):
             found.append(tags[-1])
         return tuple(found)
 
     def tails(self) -> tuple[str, ...]:
         """Return what stands behind the last content of an answer and of a call, where nothing follows."""
         call = _answer(calls=1, manner=self.manner_found)
-        found = [_behind(self.render([_user(), _answer()]), ANSWER), _behind(self.render([_user(), call], tools=[_TOOL]), _VALUE)]
+        found = [
+            _behind(self.render([_user(), _answer()]), ANSWER),
+            _behind(self.render([_user(), call], tools=[_TOOL]), _VALUE),
+        ]
         return tuple(dict.fromkeys(tail for tail in found if tail))
 
     def switches(self, names: Sequence[str]) -> tuple[Switch, ...]:
         """Find the variables that turn thoughts on and off, by what changes with them."""
         found = []
         for name in names:
-            if not re.search(r"think|reason", name) or re.search(r"effort|budget|content|mode|keep|preserve|clear|history", name):
+            if not re.search(r"think|reason", name) or re.search(
+                r"effort|budget|content|mode|keep|preserve|clear|history", name
+            ):
                 continue
             on, off = re.search(r"^(no|disable|skip|hide)_|_(off|disabled)$", name) is None, False
             if self.heeds(name, True, False):
-                found.append(Switch(name, on, not on if not on else off))
+                found.append(Switch(name, on, not on or off))
         return tuple(found)
 
     def efforts(self, names: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -244,7 +261,11 @@ class _Probe:
         """Return whether what follows an answer is the same behind a long conversation and a short one."""
         call = [_answer(calls=1, manner=self.manner_found), _result()]
         before = [_user(), *call, _answer(), _user(MORE), _answer(thought=True)]
-        for shown, tail in (([_TOOL], [_user("Next"), *call]), (None, [_user("Next"), _answer()]), ([_TOOL], [_user("Next")])):
+        for shown, tail in (
+            ([_TOOL], [_user("Next"), *call]),
+            (None, [_user("Next"), _answer()]),
+            ([_TOOL], [_user("Next")]),
+        ):
             long = self.render([*before, *tail, *tail], tools=shown, generation=True)
             short = self.render([_user(), _answer(), *tail, *tail], tools=shown, generation=True)
             if not long or not short or _tail(long) != _tail(short):
@@ -303,6 +324,11 @@ def _answer(thought: bool = False, calls: int = 0, manner: Manner = Manner()) ->
         ids = [f"call1234{number}" for number in range(1, calls + 1)]
         message["tool_calls"] = [{"id": one, "type": "function", "function": function} for one in ids]
     return message
+
+
+def _renamed(answer: Message, name: str) -> Message:
+    calls = [{**call, "function": {**call["function"], "name": name}} for call in answer["tool_calls"]]
+    return {**answer, "tool_calls": calls}
 
 
 def _result() -> Message:

@@ -23,7 +23,7 @@ from turnscript.conversation import Item, Request, Tool
 from turnscript.engine.escape import POLICIES, Escape, Rule, rules_of, tags_in
 from turnscript.engine.layout import layout_of
 from turnscript.engine.states import model_turn
-from turnscript.engine.table import Document
+from turnscript.engine.table import Document, Turn
 from turnscript.engine.template.arranging import ARRANGEMENTS
 from turnscript.engine.template.marks import Spell, split
 from turnscript.engine.template.messages import Marked, Message
@@ -67,7 +67,9 @@ class Template:
 
     `source` is used without tools, `tools_source` with them, if the model has one of its own for that. `tokens`: texts of
     special tokens by the names that templates know them by, such as `bos_token`. `control`: every control token of the
-    tokenizer. `told_by`: where it was found, for people.
+    tokenizer. `told_by`: where it was found, for people. Of the table that reads: `read_as` is its name, `learned` its TOML
+    text where it was learned from the template, `exact` whether it gives back all that the template writes, `sentence`
+    says so to people.
     """
 
     def __init__(
@@ -90,7 +92,9 @@ class Template:
         self._shapes: OrderedDict[tuple[Any, ...], Pieces] = OrderedDict()
         self._rules: tuple[Rule, ...] = ()
         self._escapes: dict[str, Escape] = {}
-        self._lead = ""
+        self._turn: Turn | None = None
+        self.read_as = self.learned = self.sentence = ""
+        self.exact = False
         both = source + tools_source
         self._dated = "strftime_now" in both
         self._timed = re.search(r"%-?[HIMSpXcTfsR]", both) is not None
@@ -135,12 +139,10 @@ class Template:
 
     def read_by(self, document: Document) -> Document:
         """Let a table read what models write behind these prompts. Returns it with what contents are protected against."""
-        opening, turn = self.traits.opening, model_turn(document).open.strip()
-        at = opening.rfind(turn) if turn else -1
-        self._lead = opening[at + len(turn) :].lstrip() if at >= 0 and opening[at + len(turn) :].strip() else ""
-        literals = [*self.control, *self.tokens.values(), opening, *self.traits.ends, *self.traits.literals]
+        literals = [*self.control, *self.tokens.values(), self.traits.opening, *self.traits.ends, *self.traits.literals]
         rules = [rule for rule in rules_of(literals) if rule[0] != _FENCE]
         self._rules = (*layout_of(document).escape.rules, *rules)
+        self._turn = model_turn(document)
         eos = self.tokens.get("eos_token", "")
         self.stops = (eos,) if eos else ()
         return replace(document, escape=Escape(*self._rules))
@@ -153,8 +155,17 @@ class Template:
         return known
 
     def seed(self, opened: str) -> str:
-        """Return what a parser begins with, where a prompt has `opened` this behind the opening of the turn."""
-        return f"{self._lead}{opened}"
+        """Return what a parser begins with, where a prompt has `opened` this behind the opening of the model's turn."""
+        turn, ahead = self._turn, f"{self.traits.opening}{opened}"
+        if turn is None:
+            return opened
+        core = turn.open.rstrip()
+        at = ahead.rfind(core) if core else -1
+        seed = ahead[at + len(core) :].removeprefix(turn.open[len(core) :]) if at >= 0 else opened
+        mark = turn.no_thought.strip()
+        if mark and seed.lstrip().startswith(mark):
+            seed = seed[seed.index(mark) + len(mark) :]
+        return seed if seed.strip() else ""
 
     def thinks(self, document: Document) -> bool:
         """Return whether there is a place for thoughts, here or in the table that reads."""
@@ -246,16 +257,26 @@ class Template:
         refusal: TemplateRefused | TemplateFailed,
     ) -> tuple[Pieces, list[Loss]]:
         """Change as little as makes the template take the messages. Raises what it said at first if nothing does."""
-        losses = list(marked.losses)
-        for arrange in ARRANGEMENTS:
-            changed = arrange(marked)
-            if not changed:
-                continue
-            losses += changed
+        if functions.shown is not None:
+            completed = functions.completed()
             try:
-                return self._pieces(marked, functions, asked, generation), losses
+                return self._pieces(marked, completed, asked, generation), marked.losses
             except (TemplateRefused, TemplateFailed):
-                continue
+                functions = completed
+        for arrangements in (*((one,) for one in ARRANGEMENTS), ARRANGEMENTS):
+            arranged = marked.copied()
+            losses = list(marked.losses)
+            for arrange in arrangements:
+                changed = arrange(arranged)
+                losses += changed
+                if not changed:
+                    continue
+                try:
+                    pieces = self._pieces(arranged, functions, asked, generation)
+                except (TemplateRefused, TemplateFailed):
+                    continue
+                marked.messages, marked.spans = arranged.messages, arranged.spans
+                return pieces, losses
         raise refusal
 
 

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from turnscript.conversation import Tool
 from turnscript.engine.escape import Escape
-from turnscript.engine.template.marks import holds_marks, mark
 from turnscript.engine.template.frozen import FrozenList, frozen
+from turnscript.engine.template.marks import holds_marks, mark
 from turnscript.losses import Loss
 
 
@@ -25,6 +25,15 @@ class Functions(Struct, frozen=True):
     key: tuple[Any, ...] = ()
     losses: tuple[Loss, ...] = ()
 
+    def completed(self) -> Functions:
+        """Return the same tools, each with a description and parameters, which some templates presume."""
+        return Functions(
+            FrozenList([frozen(_completed(tool)) for tool in self.shown or ()]),
+            self.texts,
+            ("completed", *self.key),
+            self.losses,
+        )
+
 
 NO_FUNCTIONS = Functions()
 
@@ -34,7 +43,13 @@ def functions_of(tools: Sequence[Tool], escape: Escape) -> Functions:
     if not tools:
         return NO_FUNCTIONS
     said = tuple(
-        (tool.name, tool.description, None if tool.parameters is None else bytes(tool.parameters), tool.strict, tool.type)
+        (
+            tool.name,
+            tool.description,
+            None if tool.parameters is None else bytes(tool.parameters),
+            tool.strict,
+            tool.type,
+        )
         for tool in tools
     )
     return _functions(said, escape)
@@ -47,7 +62,9 @@ def _functions(said: tuple[tuple[Any, ...], ...], escape: Escape) -> Functions:
     losses: list[Loss] = []
     for index, (name, description, parameters, strict, type_) in enumerate(said):
         if type_ != "function" or name is None:
-            losses.append(Loss(f"$.tools[{index}]", "dropped", f"a chat template has no place for tools of type {type_!r}"))
+            losses.append(
+                Loss(f"$.tools[{index}]", "dropped", f"a chat template has no place for tools of type {type_!r}")
+            )
             continue
         function: dict[str, Any] = {"name": name}
         if description is not None:
@@ -58,6 +75,17 @@ def _functions(said: tuple[tuple[Any, ...], ...], escape: Escape) -> Functions:
             function["strict"] = strict
         shown.append(frozen(_guarded({"type": "function", "function": function}, escape, texts)))
     return Functions(FrozenList(shown) if shown else None, tuple(texts), (*said, id(escape)), tuple(losses))
+
+
+def _completed(tool: dict[str, Any]) -> dict[str, Any]:
+    function = tool["function"]
+    parameters = {"type": "object", "properties": {}, **(function.get("parameters") or {})}
+    described = {
+        key: {"type": "string", "description": "", **one} if isinstance(one, dict) else one
+        for key, one in parameters["properties"].items()
+    }
+    whole = {"name": function["name"], "description": "", **function}
+    return {**tool, "function": {**whole, "parameters": {**parameters, "properties": described}}}
 
 
 def _guarded(value: Any, escape: Escape, texts: list[str]) -> Any:

@@ -35,7 +35,21 @@ class Turns:
     numbers of their marks.
     """
 
-    __slots__ = ("_ends", "_escape", "_marked", "_model", "_next", "_prompted", "_spans", "_traits", "marks", "pending", "pieces", "regions", "shown")
+    __slots__ = (
+        "_ends",
+        "_escape",
+        "_marked",
+        "_model",
+        "_next",
+        "_prompted",
+        "_spans",
+        "_traits",
+        "marks",
+        "pending",
+        "pieces",
+        "regions",
+        "shown",
+    )
 
     def __init__(self, marked: Marked, traits: Traits, escape: Escape) -> None:
         self.pieces: list[str] = []
