@@ -1,0 +1,43 @@
+"""Owns what differs between two texts at the first place where they part, told so that like causes have one name."""
+
+import re
+
+_SAME = 12  # so many characters alike are a place where two texts are together again
+_FAR = 1500
+_SHOWN = 48
+
+
+def cause(expected: str, actual: str) -> str:
+    """Return what is missing, what is written instead, and what stands before it. Numbers and marks are told alike."""
+    start = next((n for n, (a, b) in enumerate(zip(expected, actual, strict=False)) if a != b), None)
+    if start is None:
+        start = min(len(expected), len(actual))
+    missing, instead = _until_together(expected[start:], actual[start:])
+    before = _plain(expected[:start])[-16:]
+    return f"after {before!r}: {_told(missing)} is written as {_told(instead)}"
+
+
+def _until_together(expected: str, actual: str) -> tuple[str, str]:
+    """Return how each goes on before they are alike again; all of both where they never are."""
+    best: tuple[int, int] | None = None
+    for n in range(min(len(actual), _FAR)):
+        piece = actual[n : n + _SAME]
+        limit = _FAR if best is None else sum(best) - n + len(piece) - 1
+        found = expected.find(piece, 0, limit) if len(piece) == _SAME or n == 0 else -1
+        if found >= 0 and (best is None or found + n < sum(best)):
+            best = found, n
+        if best is not None and n >= sum(best):
+            break
+    if best is None:
+        return expected, actual
+    return expected[: best[0]], actual[: best[1]]
+
+
+def _told(text: str) -> str:
+    plain = _plain(text)
+    return repr(plain) if len(plain) <= _SHOWN else f"{plain[:_SHOWN]!r}..."
+
+
+def _plain(text: str) -> str:
+    """Tell numbers and characters of private use by one character each."""
+    return re.sub(r"\d+", "0", re.sub("[\ue000-\uf8ff\U000f0000-\U0010fffd]+", "\ue000", text))

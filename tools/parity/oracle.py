@@ -1,0 +1,47 @@
+"""Owns what transformers writes: a tokenizer made in memory with one template, and nothing of turnscript between."""
+
+from typing import Any
+
+from jinja2 import TemplateError
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+
+from tools.parity.conversations import Conversation
+from tools.parity.places import Place
+
+# What is told to a template about thinking; each says it in its own word, and most know one of the two.
+MODES: dict[str, dict[str, bool]] = {
+    "default": {},
+    "on": {"enable_thinking": True, "thinking": True},
+    "off": {"enable_thinking": False, "thinking": False},
+}
+
+# What a template raises: by its own wish, or because it meets what it does not expect.
+_FAILURES = (TemplateError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
+
+class Refused(Exception):
+    """A template does not take a conversation; the text is its own sentence, or that of the error it ran into."""
+
+
+class Oracle:
+    """transformers' writer of one template."""
+
+    def __init__(self, place: Place) -> None:
+        self._tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({})), **place.tokens)
+        self._tokenizer.chat_template = place.source
+
+    def text(self, conversation: Conversation, mode: str, generates: bool) -> str:
+        """Return the prompt, or the conversation as it stands where nothing is opened behind it. Raises Refused."""
+        wishes: dict[str, Any] = {"add_generation_prompt": generates} | MODES[mode]
+        try:
+            written = self._tokenizer.apply_chat_template(
+                conversation.messages, tools=conversation.tools, tokenize=False, **wishes
+            )
+        except _FAILURES as error:
+            raise Refused(_sentence(error)) from error
+        return str(written)
+
+
+def _sentence(error: BaseException) -> str:
+    return f"{error}".splitlines()[0][:120] if f"{error}" else type(error).__name__
