@@ -45,7 +45,7 @@ from turnscript.jinja import write_template
 from turnscript.jsontext import Json
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
-from turnscript.respelling import respelled
+from turnscript.respelling import respelled, shown
 from turnscript.response_template import write_response_template
 from turnscript.sources import in_source_words, unnamed
 
@@ -100,8 +100,9 @@ class Format(Struct, frozen=True):
     ) -> Rendered[str]:
         """The whole conversation as text.
 
-        `archive` keeps everything that the format can and reads back equal; `prompt` is what a model may see. Settings
-        are no part of a prompt and are listed among its losses. `strict` raises LossyConversion if anything is lost.
+        `archive` keeps everything that the format can and reads back equal; `prompt` is what a model may see, with
+        characters where JSON has them as escapes. Settings are no part of a prompt and are listed among its losses.
+        `strict` raises LossyConversion if anything is lost.
         `escape`: what to do with texts that hold the format's tags: `auto` breaks the tags, and a reader undoes that;
         `reject` raises InvalidConversation; `none` writes them as they are, and then a text can forge a turn.
         `normalize_json` writes what `normalized` gives; what that changes is among the losses, and is nothing that
@@ -146,9 +147,12 @@ class Format(Struct, frozen=True):
         """The same as the writer that wrote them, whose pieces are no objects, and which can tell what was lost."""
         if view not in VIEWS:
             raise UnknownName("view", view, VIEWS)
-        if self.template is not None and view == "prompt":
-            return write_with_template(self.document, self.template, request, _policy(escape))
-        return write_document(self.document, request, archive=view == "archive", policy=_policy(escape))
+        archive, policy = view == "archive", _policy(escape)
+        if self.template is not None and not archive:
+            return write_with_template(self.document, self.template, request, policy)
+        if not archive:
+            request = shown(request, layout_of(self.document, policy).escape.forges)
+        return write_document(self.document, request, archive, policy)
 
     def ends_late(self, item: Item) -> bool:
         """Whether nothing behind an item of the model ends its turn: only another's does, or the end of the text.

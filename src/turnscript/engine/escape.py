@@ -98,6 +98,10 @@ class Escape:
         """Whether `apply` would change the text."""
         return any(tag.search(text) is not None for *_, tag in self._tags)
 
+    def forges(self, text: str) -> bool:
+        """Whether the text, written with this, would hold a tag: never, but under a policy that protects nothing."""
+        return False
+
     def plus(self, *rules: Rule) -> Escape:
         """The same with more rules."""
         return type(self)(*self.rules, *rules)
@@ -113,6 +117,10 @@ class Verbatim(Escape):
     def in_json(self, text: str) -> str:
         """The text."""
         return text
+
+    def forges(self, text: str) -> bool:
+        """Whether the text holds a tag."""
+        return self.holds(text)
 
 
 class Rejecting(Escape):

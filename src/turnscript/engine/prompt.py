@@ -35,7 +35,7 @@ from turnscript.engine.table import Document
 from turnscript.errors import Unsupported
 from turnscript.grammar.notations import writer_of
 from turnscript.losses import Loss, summary
-from turnscript.respelling import Spelling, respelled, respelled_items
+from turnscript.respelling import Spelling, respelled, respelled_items, shown, shown_items
 from turnscript.sources import in_source_words
 
 _HARMLESS = frozenset({"unknown_tool", "odd_call", "missing_close", "ambiguous_close"})
@@ -299,6 +299,7 @@ def begin_prompt(
     asked: list[Loss] = []
     if spelling is not None:
         request, asked = respelled(request, spelling)
+    request = shown(request, composer.layout.escape.forges)
     thinks = asks_to_think(request, thinking)
     if thinks and document.generation.thinking_kind not in composer.layout.places:
         if thinking:
@@ -344,6 +345,7 @@ def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, 
     if prompt.spelling is not None:
         items, losses = respelled_items(items, prompt.spelling)
         out.losses += losses
+    items = shown_items(items, composer.layout.escape.forges)
     said = [*response.items, *items]
     out.names, out.ids = names_of(said, composer.document, earlier), ids_of(said, composer.document, earlier)
     composer.write_items(items, first + before)

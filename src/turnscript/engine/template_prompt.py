@@ -42,7 +42,7 @@ from turnscript.engine.template.tools import Functions
 from turnscript.engine.template.turns import Region, Turns
 from turnscript.errors import Unsupported
 from turnscript.losses import Loss
-from turnscript.respelling import Spelling, respelled
+from turnscript.respelling import Spelling, respelled, shown
 
 History = Literal["template", "generated"]
 """How turns of the model are kept in later prompts: as the `template` writes them then, or as they were `generated`."""
@@ -262,6 +262,7 @@ def begin_template_prompt(
         raise Unsupported("thinking", "a template that has no place for thoughts")
     losses += told
     escape = template.escape(policy)
+    request = shown(request, escape.forges)
     functions = template.functions(_tools(request), escape)
     losses += functions.losses
     if functions.shown and not template.traits.tools:
@@ -307,6 +308,7 @@ def write_with_template(document: Document, template: Template, request: Request
     """Write a whole conversation in the words of a template, without what opens an answer."""
     asked, losses = template.asked(request, None, False, None)
     escape = template.escape(policy)
+    request = shown(request, escape.forges)
     functions = template.functions(_tools(request), escape)
     losses += functions.losses
     if functions.shown and not template.traits.tools:
