@@ -9,7 +9,6 @@ changes is told as losses, though nothing but white space and escapes is ever an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import is_not
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -91,13 +90,15 @@ def shown_items(items: Sequence[Item], forges: Callable[[str], bool]) -> Sequenc
     """Do so with items; the sequence itself where there is nothing to change. Most have no JSON."""
     if _SPELLED.isdisjoint(map(type, items)):
         return items
-    escaped = [at for at, item in enumerate(items) if type(item) in _SPELLED and _may_have_escapes(item)]
-    if not escaped:
-        return items
-    found, spell = list(items), _characters(forges)
+    kinds = enumerate(map(type, items))
+    escaped = [at for at, kind in kinds if kind in _SPELLED and _may_have_escapes(items[at])]
+    spell, found = _characters(forges), items
     for at in escaped:
-        found[at], _ = _item(items[at], spell)
-    return found if any(map(is_not, found, items)) else items
+        again, _ = _item(items[at], spell)
+        if again is not items[at]:
+            found = list(items) if found is items else found
+            found[at] = again  # type: ignore[index]
+    return found
 
 
 def _characters(forges: Callable[[str], bool]) -> Spell:
