@@ -44,18 +44,26 @@ class Refusal(jinja2.TemplateError):
     """The template itself says that it cannot write a conversation."""
 
 
-class Names(Namespace):
-    """A namespace whose names do not begin with an underscore."""
+def _namespaces(meter: Meter) -> type[Namespace]:
+    """Make the type of a template's namespaces, whose names do not begin with an underscore."""
 
-    def __init__(*args: Any, **names: Any) -> None:  # noqa: N805 (a template may name a variable `self`)
-        given = dict(*args[1:], **names)
-        for name in given:
+    class Names(Namespace):
+        def __init__(*args: Any, **names: Any) -> None:
+            given = dict(*args[1:], **names)
+            for name in given:
+                _check_name(name)
+            Namespace.__init__(args[0], given)
+
+        def __setitem__(self, name: str, value: Any) -> None:
             _check_name(name)
-        Namespace.__init__(args[0], given)
+            super().__setitem__(name, value)
 
-    def __setitem__(self, name: str, value: Any) -> None:
-        _check_name(name)
-        super().__setitem__(name, value)
+        def __repr__(self) -> str:
+            # Namespaces are never weighed, because what is in them changes. So their text is counted while it is made.
+            meter.tick()
+            return super().__repr__()
+
+    return Names
 
 
 def _check_name(name: object) -> None:
@@ -109,13 +117,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def __init__(self, meter: Meter) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
         self.meter = meter
-        self.concat = _concat(meter)  # type: ignore[assignment,method-assign]
+        self._names = _namespaces(meter)
+        self.concat = _concat(meter)  # type: ignore[method-assign]
         del self.globals["lipsum"]
         self.globals |= {
             "raise_exception": _refuse,
             "strftime_now": _clock(meter),
             "dict": Dictionaries(),
-            "namespace": Names,
+            "namespace": self._names,
         }
         self.filters |= _guarded(ImmutableSandboxedEnvironment(), meter)
         self.filters["tojson"] = _to_json(meter, self.concat)
@@ -134,7 +143,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 return obj[attribute]
             except KeyError:
                 return self.undefined(obj={}, name=attribute)
-        if kind is Names and attribute[0] != "_":
+        if kind is self._names and attribute[0] != "_":
             try:
                 return getattr(obj, attribute)
             except AttributeError:
@@ -156,7 +165,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return None
         text, mapped = value.__self__, value.__name__ == "format_map"
         escape = getattr(text, "escape", None)
-        formatter = _Formatting(self) if escape is None else _Escaping(self, escape=escape)
+        escaping: Any = _Escaping  # its type says that it takes no options
+        formatter: Any = _Formatting(self) if escape is None else escaping(self, escape=escape)
         formatter.meter = self.meter
 
         def fill(*args: Any, **names: Any) -> str:
@@ -164,11 +174,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 if names or len(args) != 1:
                     return wrapped(*args, **names)  # it says what is wrong
                 args, names = (), args[0]
-            return type(text)(formatter.vformat(text, args, names))
+            filled: str = type(text)(formatter.vformat(text, args, names))
+            return filled
 
         return fill
 
-    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: B902, N805
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 (a template may give an argument any name)
         meter = __self.meter
         meter.tick()
         kind = type(__obj)
@@ -329,7 +340,7 @@ def _joined(meter: Meter, value: Any, args: tuple[Any, ...], names: dict[str, An
         total = len(value)
     else:
         members = list(value) if hasattr(type(value), "__iter__") and not isinstance(value, dict) else value
-        total = sum(map(meter._weight, members)) if hasattr(type(members), "__iter__") else 0
+        total = sum(map(meter.weight, members)) if hasattr(type(members), "__iter__") else 0
     meter.allow(total + between * bounds.length(members))
     return members
 
@@ -368,7 +379,7 @@ def _number(meter: Meter, value: Any, args: tuple[Any, ...], names: dict[str, An
 def _summed(meter: Meter, value: Any, args: tuple[Any, ...], names: dict[str, Any]) -> Any:
     if not isinstance(_option(args, names, 1, "start", 0), (int, float)):
         value = list(value)
-        meter.allow(len(value) * sum(map(meter._weight, value)))
+        meter.allow(len(value) * sum(map(meter.weight, value)))
     return value
 
 
