@@ -107,7 +107,8 @@ class Meter:
             return known[1]
         weight = NODE
         if isinstance(value, dict):
-            weight += sum(map(self.weight, value))
+            for key in value:
+                weight += NODE + len(key) if type(key) is str else self.weight(key)
             members: Any = value.values()
         else:
             members = value
@@ -139,6 +140,8 @@ class Meter:
     def result(self, value: Any) -> Any:
         """Count what a function returned, and let no stream of values run uncounted."""
         kind = type(value)
+        if kind is bool or value is None or kind is dict:
+            return value
         if isinstance(value, (str, list, tuple, bytes)):
             self.grow(len(value))
         elif kind is int:

@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.runtime import Context, LoopContext
+from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEscapeFormatter, SandboxedFormatter
 from jinja2.utils import Namespace
 
@@ -170,12 +170,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
         formatter.meter = self.meter
 
         def fill(*args: Any, **names: Any) -> str:
-            if mapped:
-                if names or len(args) != 1:
-                    return wrapped(*args, **names)  # it says what is wrong
-                args, names = (), args[0]
-            filled: str = type(text)(formatter.vformat(text, args, names))
-            return filled
+            if not mapped:
+                made: str = type(text)(formatter.vformat(text, args, names))
+            elif names or len(args) != 1:
+                made = wrapped(*args, **names)  # it says what is wrong
+            else:
+                made = type(text)(formatter.vformat(text, (), args[0]))
+            return made
 
         return fill
 
@@ -183,19 +184,33 @@ class Sandbox(ImmutableSandboxedEnvironment):
         meter = __self.meter
         meter.tick()
         kind = type(__obj)
+        if kind is Macro:
+            kwargs.pop("_loop_vars", None)
+            kwargs.pop("_block_vars", None)
+            return __obj(__context.eval_ctx, *args, **kwargs)  # its text was counted where it was joined
         if kind is BuiltinMethodType or kind is MethodType:
-            check = METHODS.get(__obj.__name__)
-            if check is not None:
-                names = {name: value for name, value in kwargs.items() if name not in ("_loop_vars", "_block_vars")}
-                if __obj.__name__ == "join" and args and isinstance(args[0], Iterator):
-                    args = (list(meter.steadily(args[0])), *args[1:])
-                check(meter, __obj.__self__, args, names)
+            name = __obj.__name__
+            if kind is BuiltinMethodType and type(__obj.__self__) in _FREE:
+                kwargs.pop("_loop_vars", None)
+                kwargs.pop("_block_vars", None)
+                if name not in METHODS:
+                    made = __obj(*args, **kwargs)
+                    return made if name == "get" else meter.result(made)
+            if name in METHODS:
+                args = __self._looked_at(__obj, args, kwargs)
         elif kind is LoopContext and args:
             args = (meter.counted(args[0]), *args[1:])
         elif args and kind is type:
             meter.weigh(args)
-        made = super().call(__context, __obj, *args, **kwargs)
-        return made if kind is BuiltinMethodType and __obj.__name__ == "get" else meter.result(made)
+        return meter.result(super().call(__context, __obj, *args, **kwargs))
+
+    def _looked_at(self, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Look at what a method is given, which may make much of it."""
+        names = {name: value for name, value in kwargs.items() if name not in ("_loop_vars", "_block_vars")}
+        if method.__name__ == "join" and args and isinstance(args[0], Iterator):
+            args = (list(self.meter.steadily(args[0])), *args[1:])
+        METHODS[method.__name__](self.meter, method.__self__, args, names)
+        return args
 
 
 _OPERATORS: dict[str, Callable[[Meter, Any, Any], None]] = {
@@ -223,6 +238,10 @@ def _concat(meter: Meter) -> Callable[[Iterable[str]], str]:
     """Make what joins the pieces of a template's output, a thousand at a time."""
 
     def concat(pieces: Iterable[str]) -> str:
+        if type(pieces) is list:  # of a macro: each loop and call in it was counted
+            total = sum(map(len, pieces))
+            meter.grow(total)
+            return "".join(pieces)
         texts: list[str] = []
         total, source = 0, iter(pieces)
         while some := list(islice(source, _CHUNKS)):
@@ -303,7 +322,19 @@ def _guard(plain: jinja2.Environment, meter: Meter, name: str) -> Callable[..., 
     @jinja2.pass_context
     def run(context: Context, value: Any, *args: Any, **names: Any) -> Any:
         meter.tick(0)
-        if isinstance(value, Iterator):
+        kind = type(value)
+        if kind is str:
+            if name == "string":
+                return value
+            if name == "replace" and len(args) == 2 and not names and type(args[0]) is type(args[1]) is str:
+                bounds.replaced(meter, value, *args)
+                made = value.replace(*args)
+                meter.grow(len(made))
+                return made
+        elif kind in _FREE:
+            if name == "items" and kind is not list and not args and not names:
+                return iter(value.items())
+        elif isinstance(value, Iterator):
             value = meter.steadily(value)
         if check is not None:
             value = check(meter, value, args, names)
