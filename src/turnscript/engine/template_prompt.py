@@ -42,7 +42,7 @@ from turnscript.engine.template.tools import Functions
 from turnscript.engine.template.turns import Region, Turns
 from turnscript.errors import Unsupported
 from turnscript.losses import Loss
-from turnscript.respelling import Spelling, respelled, shown
+from turnscript.respelling import Spelling, respelled, shown, shown_items
 
 History = Literal["template", "generated"]
 """How turns of the model are kept in later prompts: as the `template` writes them then, or as they were `generated`."""
@@ -134,6 +134,7 @@ class TemplatePrompt(Prompt):
         """
         template, earlier = self._template, self._earlier.then(self._items)
         first = earlier.count
+        items = shown_items(items, template.escape(self._policy).forges)
         new = [*said, *items]
         before = _window(earlier) if template.traits.local else earlier.all()
         functions = self._functions
