@@ -1,10 +1,10 @@
 r"""Owns marks: what stands in place of a content while a chat template runs, and how the content is put in afterwards.
 
-A template is a stranger's program that looks at contents and writes them where it likes: as they are, as JSON, as JSON in
-a string of JSON, as Python spells them. It is given marks instead. A mark is a number in characters that no text has,
-with a quote of each kind and a backslash behind it; how these three come out tells how the template spells a content at
-that place, so that the real one can be spelled likewise. A content never takes part in what the template decides, so it
-cannot pass for anything that it is not.
+A template is a stranger's program that looks at contents and writes them where it likes: as they are, as JSON, as JSON
+in a string of JSON, as Python spells them. It is given marks instead. A mark is a number in characters that no text
+has, with a quote of each kind and a backslash behind it; how these three come out tells how the template spells a
+content at that place, so that the real one can be spelled likewise. A content never takes part in what the template
+decides, so it cannot pass for anything that it is not.
 """
 
 from __future__ import annotations

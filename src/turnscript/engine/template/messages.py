@@ -1,4 +1,4 @@
-"""Owns the messages that a chat template is given: items as transformers passes them, marks in place of their contents."""
+"""Owns the messages that a chat template is given: as transformers passes them, with marks in place of contents."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class Manner(Struct, frozen=True):
     """How a template wants its messages, where templates differ.
 
     `names`: it does not look into those of called tools. `signs`: characters that it looks for in arguments, and writes
-    around those that have one. `arguments`: those of calls are `objects`, as transformers has them, or the `text` of JSON. `lists`: it takes a content
-    of several texts as parts. `null`: a message of calls alone may have no content; else it is the empty text.
+    something around those that have one. `arguments`: those of calls are `objects`, as transformers has them, or the
+    `text` of JSON. `lists`: it takes a content of several texts as parts. `null`: a message of calls alone may have no
+    content; else it is the empty text.
     """
 
     names: bool = True

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from os.path import commonprefix
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -189,7 +188,7 @@ class _Probe:
         behind = {"user": self._opening([_user()], USER, switches)}
         after = [*self.called(), _result()]
         behind["tool"] = self._opening(after, RESULT, switches, tools=[_TOOL])
-        return behind["user"][len(_whole_tags(commonprefix([closed, behind["user"]]))) :], behind
+        return behind["user"][len(_whole_tags(_common([closed, behind["user"]]))) :], behind
 
     def _opening(self, before: list[Message], word: str, switches: Sequence[Switch], tools: Any = None) -> str:
         """Return what stands behind a content before all answers, whatever they begin with."""
@@ -208,7 +207,7 @@ class _Probe:
             for later in ([], [_user(MORE)]):
                 text = _behind(self.render([*before, answer, *later], tools=given), word)
                 seen.append(_up_to(text, (ANSWER, THOUGHT, _NAME, _VALUE)))
-        return _whole_tags(commonprefix([one for one in seen if one]))
+        return _whole_tags(_common([one for one in seen if one]))
 
     def ends(self, eos: str) -> tuple[str, ...]:
         """Find what ends the model's turns: the last tag behind an answer that is not of the turn behind it."""
@@ -224,11 +223,11 @@ class _Probe:
         for one in (eos if eos and eos in end else "", *reversed(_TAG.findall(end)), end.strip()):
             if one and not found:
                 found.append(one)
-        last = _TAG.findall(_behind(self.render([_user(), _answer()]), ANSWER))
-        found += [tag for tag in last[-1:] if tag not in found and not any(one in last for one in found)]
+        tags = _TAG.findall(_behind(self.render([_user(), _answer()]), ANSWER))
+        found += [tag for tag in tags[-1:] if tag not in found and not any(one in tags for one in found)]
         call = [_user(), _answer(calls=1, manner=self.manner_found)]
         last, later = self.render(call, tools=[_TOOL]), self.render([*call, _result()], tools=[_TOOL])
-        tail = commonprefix([_behind(last, _VALUE), _between(later, _VALUE, RESULT)])
+        tail = _common([_behind(last, _VALUE), _between(later, _VALUE, RESULT)])
         tags = [tag for tag in _TAG.findall(tail) if not tag.startswith("</")]
         if (
             tags
@@ -390,8 +389,18 @@ def _closed_tag(text: str, end: int) -> str:
     return text[: tag.end() if tag else end]
 
 
+def _common(texts: Sequence[str]) -> str:
+    """Return what all texts begin with."""
+    if not texts:
+        return ""
+    first, last = min(texts), max(texts)
+    return first[
+        : next((at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
+    ]
+
+
 def _common_end(first: str, second: str) -> str:
-    return commonprefix([first[::-1], second[::-1]])[::-1]
+    return _common([first[::-1], second[::-1]])[::-1]
 
 
 def _whole_tags(text: str) -> str:

@@ -142,12 +142,9 @@ class Template:
     def read_by(self, document: Document) -> Document:
         """Let a table read what models write behind these prompts. Returns it with what contents are protected against."""
         literals = [*self.control, *self.tokens.values(), self.traits.opening, *self.traits.ends, *self.traits.literals]
-        rules = [
-            (lead, [rest for rest in rests if _WORD.search(rest)])
-            for lead, rests in rules_of(literals)
-            if lead != _FENCE
-        ]
-        self._rules = (*layout_of(document).escape.rules, *rules)
+        found = [(lead, [rest for rest in rests if _WORD.search(rest)]) for lead, rests in rules_of(literals)]
+        rules = [(lead, rests) for lead, rests in found if rests and lead != _FENCE]
+        self._rules = (*layout_of(document).escape.rules, *rules, *self.traits.labels)
         self._turn = model_turn(document)
         eos = self.tokens.get("eos_token", "")
         self.stops = (eos,) if eos else ()
