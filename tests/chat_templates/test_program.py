@@ -1,4 +1,4 @@
-"""Owns what a chat template writes: the settings of transformers, the errors, and what is remembered between prompts."""
+"""Owns what a chat template writes: the settings of transformers, the errors, and what is remembered."""
 
 import pickle
 import sys
@@ -37,8 +37,10 @@ def write(source: str, now: datetime | None = None, **variables: Any) -> str:
         ("(true)", PLAIN.replace("城市", "\\u57ce\\u5e02")),
         (
             "(indent=1)",
-            '{\n "name": "search",\n "parameters": {\n  "b": [\n   1,\n   2.0,\n   null\n  ],\n'
-            '  "a": "<城市 & \'x\'>"\n }\n}',
+            (
+                '{\n "name": "search",\n "parameters": {\n  "b": [\n   1,\n   2.0,\n   null\n  ],\n'
+                '  "a": "<城市 & \'x\'>"\n }\n}'
+            ),
         ),
     ],
 )

@@ -21,7 +21,7 @@ _PART = (nodes.Getattr, nodes.Getitem)
 
 
 _NODES = 12_000
-"""Of a template: three times as many as the largest one that is known has."""
+"""Of a template: nine times as many as the largest one that is known has."""
 _DEEP = 120
 """Nodes within nodes: four times as many. jinja2 takes the square of it to compile a template."""
 
