@@ -119,7 +119,7 @@ def _plain(node: nodes.Node) -> bool:
     if isinstance(node, nodes.Filter):
         return node.name in CHEAP and all(_plain(one) for one in node.iter_child_nodes())
     if isinstance(node, (nodes.List, nodes.Tuple, nodes.Dict)):
-        return not any(node.iter_child_nodes())
+        return all(isinstance(one, nodes.Const) for one in node.iter_child_nodes())
     return isinstance(node, _SCALAR)
 
 
