@@ -45,6 +45,8 @@ def learn(trials: Trials, right: Callable[[Document], int]) -> Learned:
     except Unlearned as reason:
         thoughts = reason.known or Thoughts()
         unlearned.append(f"thoughts were not learned: {reason}")
+    if thoughts.text_close:
+        frame = replace(frame, close=frame.close.removeprefix(thoughts.text_close))
     try:
         calls = calls_of(trials, frame, thoughts)
     except Unlearned as reason:
@@ -133,7 +135,7 @@ def _frames(frame: Frame) -> Iterator[Frame]:
 
 def _table(frame: Frame, thoughts: Thoughts, calls: Calls | None) -> Data:
     """Return the data of one table."""
-    ends = [end for end in (_last(frame.close, thoughts), *frame.ends, *(calls.ends if calls else ())) if end]
+    ends = [end for end in (frame.close.strip(), *frame.ends, *(calls.ends if calls else ())) if end]
     if not frame.close.strip() and frame.user_open.strip():
         ends.append(frame.user_open.strip())
     segments, joints = _segments(thoughts, calls)
@@ -160,21 +162,13 @@ def _answer(frame: Frame, thoughts: Thoughts) -> Data:
         answer["open"] = frame.open
     else:
         answer["behind"] = ["start", "user", "assistant"]
-    close = frame.close
-    if thoughts.text_close and close.startswith(thoughts.text_close):
-        close = close[len(thoughts.text_close) :]
-    if close.strip():
-        answer["close"] = close
+    if frame.close.strip():
+        answer["close"] = frame.close
     if thoughts.none and "open" in answer and not frame.open[-1:].isspace():
         answer["no_thought"] = thoughts.none
     if thoughts.lead:
         answer["lead"] = thoughts.lead
     return answer
-
-
-def _last(close: str, thoughts: Thoughts) -> str:
-    """What ends an answer: what closes a text does not, where a call may follow."""
-    return close.removeprefix(thoughts.text_close).strip() or close.strip()
 
 
 def _segments(thoughts: Thoughts, calls: Calls | None) -> tuple[list[Data], dict[str, str]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
 import msgspec
 
-from turnscript.detection.edges import beginning, tail
+from turnscript.detection.edges import beginning, head
 from turnscript.detection.probes import (
     CALL,
     DEFINITIONS,
@@ -28,6 +28,7 @@ from turnscript.detection.probes import (
     Manner,
     Probe,
 )
+from turnscript.engine.template.program import Program
 from turnscript.errors import TurnscriptError
 
 THOUGHT_KEYS = ("reasoning_content", "thinking", "reasoning")
@@ -46,6 +47,22 @@ class Render(Protocol):
     ) -> str:
         """Return the text of a conversation."""
         ...
+
+
+def rendered_by(program: Program, *, bos: str = "", eos: str = "", tokens: Mapping[str, str] = {}) -> Render:
+    """Return a compiled template as a function. `bos`, `eos` and `tokens`: texts that it knows by name."""
+    named = {"bos_token": bos, "eos_token": eos, **tokens}
+
+    def render(
+        messages: Sequence[dict[str, Any]],
+        tools: Sequence[dict[str, Any]] | None = None,
+        add_generation_prompt: bool = False,
+        **variables: Any,
+    ) -> str:
+        given = {"messages": list(messages), "tools": tools, "documents": None}
+        return program.render(named | given | {"add_generation_prompt": add_generation_prompt} | variables)
+
+    return render
 
 
 class Trial:
@@ -116,7 +133,7 @@ class Trials:
         self.manner = Manner()
         self.refused: dict[str, str] = {}
         self._known: dict[str, Trial | None] = {}
-        self._opens_always: bool | None = None
+        self._opening: str | None = None  # what it writes behind each turn; not known yet
         self._tried(TEXT_ONLY, self.manner)
         self._find_manner()
 
@@ -221,18 +238,16 @@ class Trials:
 
     def _without_opening(self, plain: str, prompt: str, whole: str) -> tuple[str, str, str]:
         """Take away the opening of a next answer, which some templates write whether it is asked for or not."""
-        opening = tail(plain, whole) if plain == prompt else ""
-        if not opening.strip():
+        if plain != prompt:
             return plain, prompt, whole
-        if self._opens_always is None:
-            self._opens_always = TEXT in whole and not self._ends_as_it_goes_on(whole)
-        if not self._opens_always:
+        if self._opening is None and TEXT in whole:
+            ended = whole[whole.rfind(TEXT) + len(TEXT) :]
+            opening = ended[len(head(ended, self.followed)) :] if self.followed else ""
+            self._opening = opening if opening.strip() and plain.endswith(opening) else ""
+        opening = self._opening or ""
+        if not opening or not (plain.endswith(opening) and whole.endswith(opening)):
             return plain, prompt, whole
         return plain[: -len(opening)], prompt, whole[: -len(opening)]
 
-    def _ends_as_it_goes_on(self, whole: str) -> bool:
-        """Whether what ends a conversation stands there too where it goes on."""
-        return self.followed.startswith(whole[whole.rfind(TEXT) + len(TEXT) :])
 
-
-__all__ = ["OTHER", "THOUGHT_KEYS", "Render", "Trial", "Trials"]
+__all__ = ["OTHER", "THOUGHT_KEYS", "Render", "Trial", "Trials", "rendered_by"]

@@ -1,0 +1,1 @@
+"""Chat templates as programs that write: what they write, and which table reads it."""
