@@ -161,6 +161,8 @@ def thoughts_of(trials: Trials, frame: Frame) -> Thoughts:
     close = found[0] if found else ""
     if shared.strip() and between[: len(between) - len(shared)].strip():
         close = between[: len(between) - len(shared)]
+    if not opening.strip():
+        opening = trial.opening(_inside(trial, frame))
     if not opening.strip() and (tag := _CLOSE_TAG.match(close)):
         opening = f"<{tag[1]}>" if tag[1] else f"[{tag[2]}]"
     if not opening.strip() or not close.strip():
@@ -190,6 +192,8 @@ def _texts(thoughts: Thoughts, lead: str, trials: Trials, frame: Frame) -> Thoug
     at = -1 if trial is None else trial.whole.rfind(TEXT)
     if trial is not None and at >= 0:
         close = head(trial.whole[at + len(TEXT) :], trials.ended)
+        if trial.whole.rstrip().endswith(close.strip()):  # then it closes the turn
+            close = ""
     return replace(thoughts, none=none, text_open=lead.lstrip(), text_close=close.rstrip())
 
 
@@ -249,9 +253,16 @@ def calls_of(trials: Trials, frame: Frame, thoughts: Thoughts) -> Calls:
 
 def _without_thought(region: str, thoughts: Thoughts) -> str:
     """What an answer says behind an empty thought, and behind an empty text where those have marks."""
-    region = _EMPTY_THOUGHT.sub("", region, count=1) if _EMPTY_THOUGHT.match(region.lstrip()) else region
-    core = thoughts.close.strip()
-    return region.lstrip()[len(core) :] if core and region.lstrip().startswith(core) else region
+    for opens, closes in (
+        (thoughts.open, thoughts.close),
+        ("", thoughts.close),
+        (thoughts.text_open, thoughts.text_close),
+    ):
+        if closes.strip():
+            found = re.match(rf"\s*{re.escape(opens.strip())}\s*{re.escape(closes.strip())}", region)
+            region = region[found.end() :] if found else region
+    found = _EMPTY_THOUGHT.match(region.lstrip())
+    return region.lstrip()[found.end() :] if found else region
 
 
 def _unit(text: str, name: str, argument: str, start: int = 0) -> _Unit | None:

@@ -22,15 +22,15 @@ def head(*texts: str) -> str:
         shared = beginning(shared, text)
     for opens, closes in _BRACKETS:
         at = shared.rfind(opens)
-        if at > shared.rfind(closes) and any(_goes_on(text[len(shared) :], opens, closes) for text in texts):
+        if at > shared.rfind(closes) and any(_goes_on(text, at + 1, len(shared), opens, closes) for text in texts):
             shared = shared[:at]
     return shared
 
 
-def _goes_on(rest: str, opens: str, closes: str) -> bool:
-    """Whether a tag that is open is closed in what follows, before another begins."""
-    closed, opened = rest.find(closes), rest.find(opens)
-    return closed >= 0 and not 0 <= opened < closed
+def _goes_on(text: str, inside: int, end: int, opens: str, closes: str) -> bool:
+    """Whether a tag that is open at `end` is closed behind it, on the same line and before another begins."""
+    closed, opened = text.find(closes, end), text.find(opens, end)
+    return closed >= 0 and not 0 <= opened < closed and "\n" not in text[inside:closed]
 
 
 def tail(one: str, other: str) -> str:

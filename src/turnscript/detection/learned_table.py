@@ -164,8 +164,9 @@ def _answer(frame: Frame, thoughts: Thoughts) -> Data:
         answer["behind"] = ["start", "user", "assistant"]
     if frame.close.strip():
         answer["close"] = frame.close
-    if thoughts.none and "open" in answer and not frame.open[-1:].isspace():
-        answer["no_thought"] = thoughts.none
+    if thoughts.none and "open" in answer:
+        core = frame.open.rstrip()
+        answer |= {"open": core, "no_thought": f"{frame.open[len(core) :]}{thoughts.none}"}
     if thoughts.lead:
         answer["lead"] = thoughts.lead
     return answer

@@ -97,11 +97,17 @@ class Trial:
     def cut(self, inside: int) -> tuple[str, str]:
         """Return what the prompt has of the answer already, and the rest.
 
-        Where a prompt opens or closes a thought that the history does not have, the answer is that of the history.
+        Where a prompt opens or closes a thought that the history does not have, the answer is that of the history;
+        where the history has the thought and not what opens it, that is the prompt's.
         """
         if self.continues and len(self.prompt) >= inside:
             return self.prompt[inside:], self.whole[len(self.prompt) :]
-        return "", self.whole[inside:]
+        answer = self.whole[inside:]
+        return (self.opening(inside), answer.lstrip()) if answer.lstrip().startswith(THOUGHT) else ("", answer)
+
+    def opening(self, inside: int) -> str:
+        """Return what the prompt has behind the opening of the turn."""
+        return self.prompt[inside:] if self.prompt[:inside] == self.whole[:inside] else ""
 
     @property
     def continues(self) -> bool:
