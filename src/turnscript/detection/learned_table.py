@@ -45,7 +45,7 @@ def learn(trials: Trials, right: Callable[[Document], int]) -> Learned:
     except Unlearned as reason:
         thoughts = reason.known or Thoughts()
         unlearned.append(f"thoughts were not learned: {reason}")
-    if thoughts.text_close:
+    if thoughts.text_close and not thoughts.several:
         frame = replace(frame, close=frame.close.removeprefix(thoughts.text_close))
     try:
         calls = calls_of(trials, frame, thoughts)
@@ -162,6 +162,8 @@ def _answer(frame: Frame, thoughts: Thoughts) -> Data:
         answer["open"] = frame.open
     else:
         answer["behind"] = ["start", "user", "assistant"]
+    if thoughts.several:
+        return answer | {"several": True}
     if frame.close.strip():
         answer["close"] = frame.close
     if thoughts.none and "open" in answer:
@@ -176,7 +178,7 @@ def _segments(thoughts: Thoughts, calls: Calls | None) -> tuple[list[Data], dict
     """Return the segments of the model's turn, and what joins them."""
     segments: list[Data] = []
     joints: dict[str, str] = {}
-    if thoughts.open:
+    if thoughts.open and thoughts.open != thoughts.text_open:
         thought = {"kind": "thinking", "body": "text", "open": thoughts.open, "close": thoughts.close, "model": True}
         segments.append(thought)
         joints["thinking assistant"] = thoughts.joint
@@ -190,8 +192,10 @@ def _segments(thoughts: Thoughts, calls: Calls | None) -> tuple[list[Data], dict
         segments.append(_call(calls))
         if thoughts.open:
             joints["thinking tool_call"] = thoughts.joint
-        joints |= {"assistant tool_call": calls.text_joint, "tool_call tool_call": calls.joint}
-    return segments, joints
+        joints["tool_call tool_call"] = calls.joint
+        if "open" not in text or "close" in text:  # else a call stands in a turn of its own
+            joints["assistant tool_call"] = calls.text_joint
+    return segments, {} if thoughts.several else joints
 
 
 def _call(calls: Calls) -> Data:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
@@ -33,6 +34,9 @@ from turnscript.errors import TurnscriptError
 
 THOUGHT_KEYS = ("reasoning_content", "thinking", "reasoning")
 """Members of a message under which templates look for its thought, the usual one first."""
+
+
+_OPENED = re.compile(r"<([^<>/\s|]+)>\s*$")
 
 
 class Render(Protocol):
@@ -166,7 +170,7 @@ class Trials:
     @cached_property
     def followed(self) -> str:
         """What stands between the text of an answer and the next question; empty where that cannot be seen."""
-        messages = [*TEXT_ONLY.messages(Manner()), {"role": "user", "content": LATER}]
+        messages = [*TEXT_ONLY.messages(self.manner), {"role": "user", "content": LATER}]
         text = self.written(messages) or ""
         at, end = text.rfind(TEXT), text.rfind(LATER)
         return text[at + len(TEXT) : end] if 0 <= at < end else ""
@@ -220,7 +224,18 @@ class Trials:
                     self.manner = manner
                     return
         self.refused.clear()
-        self.manner = msgspec.structs.replace(self.manner, thoughts="")
+        closes = self._closing_in_content()
+        self.manner = msgspec.structs.replace(self.manner, thoughts="", closes=closes)
+
+    def _closing_in_content(self) -> str:
+        """Return what ends a thought within a content, where the template opens one before each."""
+        plain = self._tried(TEXT_ONLY, self.manner)
+        found = _OPENED.search(plain.prompt) if plain is not None else None
+        if plain is None or found is None or not plain.whole.startswith(plain.prompt + TEXT):
+            return ""
+        closing = f"</{found[1]}>"
+        is_turn = closing in plain.whole[len(plain.prompt) :] or closing not in self.source
+        return "" if is_turn else f"\n{closing}\n\n"
 
     def _tried(self, probe: Probe, manner: Manner) -> Trial | None:
         """Try a probe. A template that cannot do without tools gets them."""
