@@ -34,8 +34,8 @@ class Learned(Struct, frozen=True):
     unlearned: tuple[str, ...]
 
 
-def learn(trials: Trials, right: Callable[[Document], int]) -> Learned:
-    """Return the learned table that reads most. `right` counts how many probes a table reads exactly.
+def learn(trials: Trials, judged: Callable[[Document], tuple[int, int]]) -> Learned:
+    """Return the learned table that reads most. `judged` counts how many probes a table reads, and how many not.
 
     Raises InvalidInput where not even the turns of a plain conversation can be told apart.
     """
@@ -60,9 +60,11 @@ def learn(trials: Trials, right: Callable[[Document], int]) -> Learned:
         except InvalidFormat as error:
             refused = refused or str(error)
             continue
-        count = right(format_.document)
+        count, wrong = judged(format_.document)
         if best is None or count > best[0]:
             best = (count, format_, text)
+        if not wrong:
+            break
     if best is None:
         raise InvalidInput(f"nothing in this template tells the turns of a conversation apart: {refused}")
     if calls is not None and not _has(best[1], "tool_call"):
@@ -188,6 +190,8 @@ def _segments(thoughts: Thoughts, calls: Calls | None) -> tuple[list[Data], dict
         if thoughts.text_close:
             text["close"] = thoughts.text_close
     segments.append(text)
+    if calls is not None and not calls.open.strip() and calls.group is None:
+        text["protects"] = [{"lead": "{", "rest": [_first_key(calls.body)]}]
     if calls is not None:
         segments.append(_call(calls))
         if thoughts.open:
@@ -196,6 +200,13 @@ def _segments(thoughts: Thoughts, calls: Calls | None) -> tuple[list[Data], dict
         if "open" not in text or "close" in text:  # else a call stands in a turn of its own
             joints["assistant tool_call"] = calls.text_joint
     return segments, {} if thoughts.several else joints
+
+
+def _first_key(body: Data) -> str:
+    """The key that a call begins with which nothing opens: a text that begins so would be one."""
+    argued = body.get("arguments_first")
+    key = body.get("arguments", "arguments") if argued else body.get("name_key", "name")
+    return f'"{key}":{" " if body.get("spaced") else ""}'
 
 
 def _call(calls: Calls) -> Data:
