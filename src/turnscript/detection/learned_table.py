@@ -47,14 +47,23 @@ def learn(trials: Trials, judged: Callable[[Document], tuple[int, int]]) -> Lear
         unlearned.append(f"thoughts were not learned: {reason}")
     if thoughts.text_close and not thoughts.several:
         frame = replace(frame, close=frame.close.removeprefix(thoughts.text_close))
+    calls: Calls | None = None
     try:
         calls = calls_of(trials, frame, thoughts)
     except Unlearned as reason:
-        calls = None
         unlearned.append(f"tool calls were not learned: {reason}")
+    format_, text, refused = _best(_tables(frame, thoughts, calls), judged)
+    for what, kind, seen in (("tool calls", "tool_call", calls), ("thoughts", "thinking", thoughts.open)):
+        if seen and not _has(format_, kind):
+            unlearned.append(f"{what} were not learned: no reader can be made of what was seen: {refused}")
+    return Learned(format_, text, tuple(unlearned))
+
+
+def _best(tables: Iterator[Data], judged: Callable[[Document], tuple[int, int]]) -> tuple[Format, str, str]:
+    """Return the table that reads most, as a format and as text, and why the first that is none is refused."""
     best: tuple[int, Format, str] | None = None
     refused = ""
-    for data in _tables(frame, thoughts, calls):
+    for data in tables:
         try:
             text, format_ = _made(data)
         except InvalidFormat as error:
@@ -67,11 +76,7 @@ def learn(trials: Trials, judged: Callable[[Document], tuple[int, int]]) -> Lear
             break
     if best is None:
         raise InvalidInput(f"nothing in this template tells the turns of a conversation apart: {refused}")
-    if calls is not None and not _has(best[1], "tool_call"):
-        unlearned.append(f"tool calls were not learned: no reader can be made of what was seen: {refused}")
-    if thoughts.open and not _has(best[1], "thinking"):
-        unlearned.append(f"thoughts were not learned: no reader can be made of what was seen: {refused}")
-    return Learned(best[1], best[2], tuple(unlearned))
+    return best[1], best[2], refused
 
 
 def _made(data: Data) -> tuple[str, Format]:
