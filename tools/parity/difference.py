@@ -14,7 +14,10 @@ def cause(expected: str, actual: str) -> str:
         start = min(len(expected), len(actual))
     missing, instead = _until_together(expected[start:], actual[start:])
     before = _plain(expected[:start])[-16:]
-    return f"after {before!r}: {_told(missing)} is written as {_told(instead)}"
+    plain = _plain(missing), _plain(instead)
+    if plain[0] == plain[1]:
+        plain = missing, instead
+    return f"after {before!r}: {_short(plain[0])} is written as {_short(plain[1])}"
 
 
 def _until_together(expected: str, actual: str) -> tuple[str, str]:
@@ -33,9 +36,8 @@ def _until_together(expected: str, actual: str) -> tuple[str, str]:
     return expected[: best[0]], actual[: best[1]]
 
 
-def _told(text: str) -> str:
-    plain = _plain(text)
-    return repr(plain) if len(plain) <= _SHOWN else f"{plain[:_SHOWN]!r}..."
+def _short(text: str) -> str:
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
 
 
 def _plain(text: str) -> str:
