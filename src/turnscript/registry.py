@@ -109,6 +109,15 @@ def title_of(name: str) -> str:
     return known[name].title if name in known else _tables()[name].outline.title
 
 
+def openings(name: str) -> frozenset[str]:
+    """What opens the turns of a format that has a name, without white space around. No table is built for that."""
+    known = _formats()
+    if name in known:
+        return frozenset(turn.open.strip() for turn in known[name].document.turns if turn.open)
+    outline = _tables()[name].outline
+    return frozenset(outline.openings) | (openings(outline.based_on) if outline.based_on else frozenset())
+
+
 def load_formats(source: str | Path) -> list[Format]:
     """The formats that a TOML text, or the file at a path, declares. Raises InvalidFormat with the key."""
     if isinstance(source, str) and ("\n" in source or not source.endswith(_SUFFIX)):

@@ -101,6 +101,8 @@ class _Template:
             )
         if ToolCall.kind in self._layout.places:
             out.lose("$.tool_choice", "a template is not told of it, so it opens no call that must be made", "dropped")
+        if ToolCall.kind in self._layout.places or ToolResult.kind in self._layout.places:
+            out.lose("$.messages[]", "JSON that is a string keeps the escapes of its characters, such as `\\u00e9`")
         return sorted(out.losses, key=lambda one: one.path)
 
     def lines(self) -> list[str]:

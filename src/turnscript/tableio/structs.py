@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnscript.clues import Clue
 from turnscript.conversation import Item
@@ -46,17 +47,25 @@ def read_format(table: Table) -> Format:
 
 
 class Outline(Struct, frozen=True):
-    """What a format is called, and what tells that a model wants it: all of it but what is written and read."""
+    """What a format is called, and what tells that a model wants it: all of it but what is written and read.
+
+    `openings`: what opens the turns that it declares itself, by which a text can be seen not to be of it; `based_on`
+    names the format that has the others.
+    """
 
     name: str
     title: str
     clues: tuple[Clue, ...]
+    openings: tuple[str, ...] = ()
+    based_on: str = ""
 
 
 def read_outline(table: Table) -> Outline:
     """The outline of the format that a table declares. What else stands in the table is not looked at."""
     keys = keys_of(Format)
-    return _outline(_Reader().members(keys, Table({key: table[key] for key in keys if key in table}, table.path)))
+    outline = _outline(_Reader().members(keys, Table({key: table[key] for key in keys if key in table}, table.path)))
+    openings = tuple(turn["open"].strip() for turn in table.get("turn", ()) if turn.get("open"))
+    return replace(outline, openings=openings, based_on=table.get("based_on", ""))
 
 
 def _outline(given: Mapping[str, Any]) -> Outline:

@@ -1,0 +1,215 @@
+"""Owns tables that are learned: built as data from the differences between probes, read as TOML, and tried.
+
+Several tables are made, from the most that was seen down to a text and its end. The one that reads most probes is used,
+so `turnscript learn` prints exactly what reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from turnscript.detection.differences import Calls, Frame, Thoughts, Unlearned, calls_of, frame_of, thoughts_of
+from turnscript.detection.trials import Trials
+from turnscript.engine.table import Document
+from turnscript.errors import InvalidInput
+from turnscript.format import Format
+from turnscript.registry import named_formats
+from turnscript.tableio import InvalidFormat, read_formats
+from turnscript.tableio.writing import write_toml
+
+NAME = "learned"
+_FAR = "<|never-written|>"
+Data = dict[str, Any]
+
+
+class Learned(Struct, frozen=True):
+    """A learned table: the format, its TOML text, and what could not be learned, a sentence each."""
+
+    format: Format
+    text: str
+    unlearned: tuple[str, ...]
+
+
+def learn(trials: Trials, right: Callable[[Document], int]) -> Learned:
+    """Return the learned table that reads most. `right` counts how many probes a table reads exactly.
+
+    Raises InvalidInput where not even the turns of a plain conversation can be told apart.
+    """
+    frame, unlearned = frame_of(trials), list[str]()
+    try:
+        thoughts = thoughts_of(trials, frame)
+    except Unlearned as reason:
+        thoughts = reason.known or Thoughts()
+        unlearned.append(f"thoughts were not learned: {reason}")
+    try:
+        calls = calls_of(trials, frame, thoughts)
+    except Unlearned as reason:
+        calls = None
+        unlearned.append(f"tool calls were not learned: {reason}")
+    best: tuple[int, Format, str] | None = None
+    refused = ""
+    for data in _tables(frame, thoughts, calls):
+        try:
+            text, format_ = _made(data)
+        except InvalidFormat as error:
+            refused = refused or str(error)
+            continue
+        count = right(format_.document)
+        if best is None or count > best[0]:
+            best = (count, format_, text)
+    if best is None:
+        raise InvalidInput(f"nothing in this template tells the turns of a conversation apart: {refused}")
+    if calls is not None and not _has(best[1], "tool_call"):
+        unlearned.append(f"tool calls were not learned: no reader can be made of what was seen: {refused}")
+    if thoughts.open and not _has(best[1], "thinking"):
+        unlearned.append(f"thoughts were not learned: no reader can be made of what was seen: {refused}")
+    return Learned(best[1], best[2], tuple(unlearned))
+
+
+def _made(data: Data) -> tuple[str, Format]:
+    """Return a table as text and as a format. Literals that are no tags are protected one by one."""
+    text = write_toml({"format": [data]})
+    try:
+        return text, read_formats(text, named_formats())[0]
+    except InvalidFormat:
+        escape = _escape(data)
+        if not escape:
+            raise
+        text = write_toml({"format": [data | {"escape": escape}]})
+        return text, read_formats(text, named_formats())[0]
+
+
+def _escape(data: Data) -> list[Data]:
+    """Return rules that protect each literal of a table. One that ends as it begins is protected before its end."""
+    rules: dict[str, list[str]] = {}
+    for literal in _literals(data):
+        core = literal.strip()
+        rest = core[1:-1] if len(core) > 2 and core[-1] == core[0] else core[1:]
+        if rest and rest not in rules.setdefault(core[0], []):
+            rules[core[0]].append(rest)
+    return [{"lead": lead, "rest": rests} for lead, rests in rules.items() if rests]
+
+
+def _literals(data: Data) -> Iterator[str]:
+    """Give what a reader looks for: all that opens and closes something."""
+    for key, value in data.items():
+        if isinstance(value, str) and key in ("open", "close", "no_thought"):
+            yield value
+        elif key in ("turn", "segment"):
+            for inner in value:
+                yield from _literals(inner)
+        elif key == "group":
+            yield from _literals(value)
+
+
+def _has(format_: Format, kind: str) -> bool:
+    return any(segment.kind == kind for turn in format_.document.turns for segment in turn.segments)
+
+
+def _tables(frame: Frame, thoughts: Thoughts, calls: Calls | None) -> Iterator[Data]:
+    """Give tables, the one that says most first."""
+    without = replace(thoughts, open="", close="")
+    for with_calls in (calls, None) if calls else (None,):
+        for with_thoughts in (thoughts, without) if thoughts.open else (thoughts,):
+            for turns in _frames(frame):
+                yield _table(turns, with_thoughts, with_calls)
+    for turns in _frames(frame):
+        yield _table(turns, Thoughts(), None)
+
+
+def _frames(frame: Frame) -> Iterator[Frame]:
+    """Give the frame as it was seen, then with what a reader needs to tell turns apart."""
+    if frame.open.strip():
+        yield frame
+        return
+    yield frame
+    if frame.user_close.strip():
+        yield Frame(frame.user_open, "", frame.user_close.lstrip(), frame.close, frame.ends)
+
+
+def _table(frame: Frame, thoughts: Thoughts, calls: Calls | None) -> Data:
+    """Return the data of one table."""
+    ends = [end for end in (_last(frame.close, thoughts), *frame.ends, *(calls.ends if calls else ())) if end]
+    if not frame.close.strip() and frame.user_open.strip():
+        ends.append(frame.user_open.strip())
+    segments, joints = _segments(thoughts, calls)
+    question: Data = {"role": "user", "open": frame.user_open if frame.user_open.strip() else _FAR}
+    if frame.user_close.strip():
+        question["close"] = frame.user_close
+    question["segment"] = [{"kind": "user", "body": "text"}]
+    data: Data = {"name": NAME, "title": "Learned from a chat template", "separator": ""}
+    if calls is not None:
+        data["results"] = "hidden"
+    generation: Data = {"stops": list(dict.fromkeys(ends)) or [_FAR]}
+    if thoughts.open:
+        generation["thinking_prefill"] = ""
+    if thoughts.text_open:
+        generation["answer_prefill"] = ""
+    answer = _answer(frame, thoughts) | {"segment": segments}
+    return data | {"turn": [question, answer], "joints": joints, "generation": generation}
+
+
+def _answer(frame: Frame, thoughts: Thoughts) -> Data:
+    """Return the model's turn without its segments."""
+    answer: Data = {"role": "assistant"}
+    if frame.open.strip():
+        answer["open"] = frame.open
+    else:
+        answer["behind"] = ["start", "user", "assistant"]
+    close = frame.close
+    if thoughts.text_close and close.startswith(thoughts.text_close):
+        close = close[len(thoughts.text_close) :]
+    if close.strip():
+        answer["close"] = close
+    if thoughts.none and "open" in answer and not frame.open[-1:].isspace():
+        answer["no_thought"] = thoughts.none
+    if thoughts.lead:
+        answer["lead"] = thoughts.lead
+    return answer
+
+
+def _last(close: str, thoughts: Thoughts) -> str:
+    """What ends an answer: what closes a text does not, where a call may follow."""
+    return close.removeprefix(thoughts.text_close).strip() or close.strip()
+
+
+def _segments(thoughts: Thoughts, calls: Calls | None) -> tuple[list[Data], dict[str, str]]:
+    """Return the segments of the model's turn, and what joins them."""
+    segments: list[Data] = []
+    joints: dict[str, str] = {}
+    if thoughts.open:
+        thought = {"kind": "thinking", "body": "text", "open": thoughts.open, "close": thoughts.close, "model": True}
+        segments.append(thought)
+        joints["thinking assistant"] = thoughts.joint
+    text: Data = {"kind": "assistant", "body": "text", "model": True}
+    if thoughts.text_open:
+        text["open"] = thoughts.text_open
+        if thoughts.text_close:
+            text["close"] = thoughts.text_close
+    segments.append(text)
+    if calls is not None:
+        segments.append(_call(calls))
+        if thoughts.open:
+            joints["thinking tool_call"] = thoughts.joint
+        joints |= {"assistant tool_call": calls.text_joint, "tool_call tool_call": calls.joint}
+    return segments, joints
+
+
+def _call(calls: Calls) -> Data:
+    call: Data = {"kind": "tool_call", "body": calls.body}
+    if calls.open.strip():
+        call["open"] = calls.open
+        if calls.close.strip():
+            call["close"] = calls.close
+    elif calls.group is None:
+        call["tentative"] = True
+    if calls.group is not None:
+        call["group"] = {"open": calls.group[0], "close": calls.group[1]}
+    return call | {"model": True}
+
+
+__all__ = ["NAME", "Learned", "learn"]

@@ -1,0 +1,296 @@
+"""Owns the choice of the table that reads what a chat template writes: it is tried on probes, and not guessed.
+
+Each probe is written by the template, and the answer in it goes through the reader of a table. The table whose reader
+gives exactly what went in is the one. Where none does, `learned_table` makes one from the differences between probes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from turnscript.conversation import Assistant, Item, Thinking, ToolCall, text_content
+from turnscript.detection.edges import pieces
+from turnscript.detection.learned_table import Learned, learn
+from turnscript.detection.probes import TEXT, TEXT_CALL, TEXT_ONLY, THOUGHT, THOUGHT_CALL, TOOLS, Probe
+from turnscript.detection.trials import Render, Trial, Trials
+from turnscript.engine.states import model_turn
+from turnscript.engine.table import Document, Turn
+from turnscript.errors import InvalidInput
+from turnscript.events import fold
+from turnscript.format import Format
+from turnscript.registry import formats, get_format, model_formats, openings
+
+_HARMLESS = frozenset({"odd_call", "missing_close", "missing_open", "after_end", "foreign_turn"})
+"""Issues with which an answer is read whole: a server stops where a turn ends, and shows nothing of what follows."""
+_OPEN_TAG = re.compile(r"<([^<>/\s|]+)>\s*$|\[([^\[\]/\s]+)\]\s*$")
+_CLOSE_TAG = re.compile(r"(?:</[^<>\s|]+>|\[/[^\[\]\s]+\]|<\|(?:END|end)_[^<>\s|]+\|>)\s*$")
+OPENED = "a thought that the prompt opens"
+PASSED = "an answer behind a thought that the prompt closes"
+
+Outline = tuple[str, ...]
+"""An item as it is compared: its kind, and what it says."""
+
+
+class Verdict(Struct, frozen=True):
+    """What became of one probe: `exact`, `differs` or `refused`, and in one sentence what differed."""
+
+    probe: str
+    result: str
+    sentence: str = ""
+
+
+class Reading(Struct, frozen=True):
+    """The table that reads what a template writes, and how well.
+
+    `format` is a format with a name, or a learned one, whose TOML text is `learned`. `exact`: all that the template
+    writes is read as it went in. `stops`: what ends an answer. `takes`: what the template has a place for. `thoughts`:
+    the key of a message under which it takes them. `text_arguments`: it takes arguments as JSON text, and no objects.
+    `unlearned`: what could not be learned, a sentence each. `sentence` tells people all of it in one.
+    """
+
+    format: Format
+    exact: bool
+    verdicts: tuple[Verdict, ...]
+    stops: tuple[str, ...]
+    takes: dict[str, bool]
+    learned: str = ""
+    unlearned: tuple[str, ...] = ()
+    thoughts: str = ""
+    text_arguments: bool = False
+    sentence: str = ""
+
+    @property
+    def right(self) -> int:
+        """How many probes are read exactly."""
+        return _count(self.verdicts, "exact")
+
+    @property
+    def asked(self) -> int:
+        """How many probes the template wrote."""
+        return len(self.verdicts) - _count(self.verdicts, "refused")
+
+    @property
+    def calls(self) -> bool:
+        """Whether each tool call that the template writes is read."""
+        wrong = [one for one in self.verdicts if one.result == "differs" and "call" in one.probe]
+        return self.takes["calls"] and not wrong
+
+
+def choose(render: Render, source: str = "", *, likely: str | None = None, own: Sequence[Format] = ()) -> Reading:
+    """Return the table that reads what a template writes.
+
+    `render` is the template as a function of messages, tools and `add_generation_prompt`; it raises a TurnscriptError
+    for what the template refuses. `source` is its text, if that is known. `likely`: the name of the format that other
+    signs speak for, which decides between equals. `own`: formats to try before all others.
+    Raises InvalidInput for a template that does not write the text of a plain conversation.
+    """
+    trials = Trials(render, source)
+    check_trials(trials)
+    best: tuple[int, Format, tuple[Verdict, ...]] | None = None
+    for format_ in candidates(trials, own, likely):
+        verdicts = judge(format_.document, trials, give_up=best[0] if best else None)
+        right = _count(verdicts, "exact")
+        if not _count(verdicts, "differs"):
+            return _reading(format_, verdicts, trials, None)
+        if best is None or right > best[0]:
+            best = (right, format_, verdicts)
+    learned = learn(trials, lambda document: _count(judge(document, trials), "exact"))
+    verdicts = judge(learned.format.document, trials)
+    if best is not None and best[0] > _count(verdicts, "exact"):
+        return _reading(best[1], best[2], trials, None)
+    return _reading(learned.format, verdicts, trials, learned)
+
+
+def check_trials(trials: Trials) -> None:
+    """Raise InvalidInput where a template does not even write a question and its answer."""
+    trial = trials.of(TEXT_ONLY)
+    if trial is None:
+        reason = trials.refused.get(TEXT_ONLY.shows, "")
+        message = f"this template refuses a question and its answer: {reason}"
+        raise InvalidInput(message, expected="a template that writes a conversation of user and assistant")
+    if TEXT not in trial.whole:
+        message = "this template writes nothing of an answer's text"
+        raise InvalidInput(message, expected="a template that writes the content of each message")
+
+
+def candidates(trials: Trials, own: Iterable[Format] = (), likely: str | None = None) -> Iterator[Format]:
+    """Give the formats that may read what a template writes, those with the fewest literals foreign to it first.
+
+    Of equals, the likely one comes first, then formats of models, because a template is a model's.
+    """
+    shown = "".join(one.whole for _, one in trials.all if one is not None)
+    written = shown + trials.source
+    yield from own
+    found: list[tuple[int, bool, int, Format]] = []
+    for order, name in enumerate([*model_formats(), *formats()]):
+        opens = openings(name)
+        if any(one in shown for one in opens):
+            format_ = get_format(name)
+            found.append((foreign(format_.document, written), name != likely, order, format_))
+    for *_, format_ in sorted(found, key=lambda one: one[:3]):
+        yield format_
+
+
+def foreign(document: Document, written: str) -> int:
+    """Count the literals of the model's turn that stand nowhere in a template or in what it writes."""
+    turn = model_turn(document)
+    literals = [turn.open, turn.close, turn.no_thought]
+    for segment in turn.segments:
+        literals += [segment.open, segment.close, *segment.body.literals]
+        literals += [segment.group.open, segment.group.close] if segment.group else []
+    return sum(piece not in written for piece in pieces(literals))
+
+
+def judge(document: Document, trials: Trials, give_up: int | None = None) -> tuple[Verdict, ...]:
+    """Return what becomes of each probe. `give_up`: stop where no more than so many can be read exactly."""
+    found: list[Verdict] = []
+    for index, (probe, trial) in enumerate(trials.all):
+        found.append(_verdict(document, probe, trial, trials))
+        rest = len(trials.all) - index - 1
+        if give_up is not None and _count(found, "exact") + rest + 2 <= give_up:
+            return tuple(found)
+    found += _prefilled(document, trials)
+    return tuple(found)
+
+
+def _verdict(document: Document, probe: Probe, trial: Trial | None, trials: Trials) -> Verdict:
+    if trial is None:
+        reason = trials.refused.get(probe.shows, "")
+        return Verdict(probe.shows, "refused", f"the template refuses this: {reason}")
+    turn = model_turn(document)
+    inside = trial.opened(turn.open) if turn.open else trial.start
+    if inside is None:
+        if not turn.behind and (len(probe.before) == 1 or turn.open.strip() in trial.ahead):
+            return Verdict(probe.shows, "differs", f"no turn begins with {turn.open.strip()!r}")
+        inside = trial.start
+    inside += _no_thought(turn, trial.whole[inside:])
+    thinks, speaks, calls = trial.shown(inside)
+    if probe.calls and calls < len(probe.calls):
+        return Verdict(probe.shows, "refused", f"the template shows {calls} of {len(probe.calls)} calls")
+    expected: list[Outline] = []
+    expected += [("thought", probe.thought)] if probe.thought and thinks else []
+    if speaks:
+        as_thought = probe is TEXT_CALL and not trial.differs_from(trials.of(THOUGHT_CALL), TEXT, THOUGHT)
+        expected.append(("thought" if as_thought else "text", probe.text))  # some templates make no difference
+    expected += [_call_outline(call.name, call.arguments) for call in probe.calls]
+    if not expected:
+        return Verdict(probe.shows, "refused", "the template shows nothing of this answer")
+    seed, text = trial.cut(inside)
+    if not trials.ended.strip():  # white space behind a turn leads to the next one, and no model writes it
+        text = text.removesuffix(trials.ended)
+    return _compared(probe.shows, expected, document, seed, text)
+
+
+def _compared(shows: str, expected: list[Outline], document: Document, seed: str, text: str) -> Verdict:
+    parser = Format("", "", document).parser(TOOLS, prefill=seed or None)
+    response = fold([*parser.feed(text), *parser.close()])
+    found = [outline for item in response.items if (outline := _outline(item)) is not None]
+    if found == expected:
+        bad = [issue for issue in response.issues if issue.kind not in _HARMLESS]
+        if not bad:
+            return Verdict(shows, "exact")
+        return Verdict(shows, "differs", f"it is read with the issue {bad[0].kind}")
+    return Verdict(shows, "differs", _difference(expected, found))
+
+
+def _prefilled(document: Document, trials: Trials) -> Iterator[Verdict]:
+    """Judge answers behind what only a prompt has: a thought that it opens, or one that it closes."""
+    trial = trials.of(TEXT_ONLY)
+    if trial is None or trial.continues:
+        return
+    seed = seed_of(document, trial.ahead)
+    if not seed:
+        return
+    opens = _OPEN_TAG.search(seed)
+    if opens is None:
+        if _CLOSE_TAG.search(seed):
+            yield _compared(PASSED, [("text", TEXT)], document, seed, TEXT)
+        return
+    space = "\n" if seed.endswith("\n") else ""
+    close = f"</{opens[1]}>" if opens[1] else f"[/{opens[2]}]"
+    text = f"{THOUGHT}{space}{close}{space * 2}{TEXT}"
+    verdict = _compared(OPENED, [("thought", THOUGHT), ("text", TEXT)], document, seed, text)
+    yield verdict
+
+
+def seed_of(document: Document, ahead: str) -> str | None:
+    """Return what a prompt has written of the model's turn; None for nothing, or where the turn is not opened.
+
+    `ahead`: the end of a prompt, from the last content on. Its parser is `Format.parser(tools, prefill=seed)`.
+    """
+    turn = model_turn(document)
+    core = turn.open.rstrip()
+    at = ahead.rfind(core) if core else -1
+    if core and at < 0:
+        return None
+    seed = ahead[at + len(core) :].removeprefix(turn.open[len(core) :]) if core else ""
+    seed = seed[_no_thought(turn, seed) :]
+    return seed if seed.strip() else None
+
+
+def _no_thought(turn: Turn, written: str) -> int:
+    """How much of a turn is what stands in place of a thought, which no model writes."""
+    mark = turn.no_thought.strip()
+    start = len(written) - len(written.lstrip())
+    return start + len(mark) if mark and written.startswith(mark, start) else 0
+
+
+def _outline(item: Item) -> Outline | None:
+    if isinstance(item, ToolCall):
+        return _call_outline(item.name, json.loads(item.arguments))
+    if isinstance(item, Thinking | Assistant):
+        text = text_content(item.content)
+        return ("thought" if isinstance(item, Thinking) else "text", text) if text.strip() else None
+    return (item.kind, "")
+
+
+def _call_outline(name: str, arguments: Any) -> Outline:
+    return "call", name, json.dumps(arguments, ensure_ascii=False, sort_keys=True)
+
+
+def _difference(expected: list[Outline], found: list[Outline]) -> str:
+    wanted, kinds = ([one[0] for one in row] for row in (expected, found))
+    if wanted != kinds:
+        return f"it is read as {' and '.join(kinds) or 'nothing'}, and not as {' and '.join(wanted)}"
+    said, read = next((one, other) for one, other in zip(expected, found, strict=True) if one != other)
+    return f"the {said[0]} is read as {_short(read[1:])}, and not as {_short(said[1:])}"
+
+
+def _short(said: Sequence[str]) -> str:
+    text = " ".join(said)
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+def _count(verdicts: Iterable[Verdict], result: str) -> int:
+    return sum(one.result == result for one in verdicts)
+
+
+def _reading(format_: Format, verdicts: tuple[Verdict, ...], trials: Trials, learned: Learned | None) -> Reading:
+    exact = not _count(verdicts, "differs")
+    generation = format_.document.generation
+    reading = Reading(
+        format=format_,
+        exact=exact,
+        verdicts=verdicts,
+        stops=tuple(dict.fromkeys([*generation.stops, *generation.stops_with_tools])),
+        takes=trials.takes,
+        learned=learned.text if learned else "",
+        unlearned=learned.unlearned if learned else (),
+        thoughts=trials.manner.thoughts,
+        text_arguments=trials.manner.text_arguments,
+    )
+    what = "a table that was learned from it" if learned else f"the table {format_.name!r}"
+    told = f"what this template writes is read by {what}: {reading.right} of {reading.asked} probes exactly"
+    wrong = [one for one in verdicts if one.result == "differs"]
+    if wrong:
+        told += f"; {wrong[0].probe}: {wrong[0].sentence}"
+    return replace(reading, sentence=told)
+
+
+__all__ = ["Reading", "Verdict", "candidates", "choose", "judge", "seed_of"]

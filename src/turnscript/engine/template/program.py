@@ -1,0 +1,178 @@
+"""Owns a chat template as a program: compiled once, and run as transformers runs it, in bounds.
+
+The sandbox needs jinja2, which comes with the extras `cli`, `serve` and `data`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cached_property
+from threading import Lock
+from types import TracebackType
+from typing import Any
+
+from turnscript.engine.template.meter import Limits, Meter, Stop
+from turnscript.errors import InvalidInput, Unsupported
+
+LONGEST = 262_144
+"""Characters of a template. The longest known one has less than a tenth."""
+
+
+class InvalidTemplate(InvalidInput):
+    """A chat template that cannot be compiled: `name` says which, `line` where."""
+
+    code = "invalid_template"
+    name = ""
+
+    @property
+    def where(self) -> str:
+        return f"{self.name}, line {self.line}" if self.line else self.name
+
+
+class TemplateFailed(InvalidTemplate):
+    """An error in a chat template while it wrote a conversation."""
+
+    code = "template_failed"
+
+
+class TemplateLimit(InvalidTemplate):
+    """A chat template that takes too many steps, characters or seconds."""
+
+    code = "template_limit"
+
+
+class TemplateRefused(Unsupported):
+    """A chat template says itself that it cannot write a conversation: `said` is what it says, word for word."""
+
+    code = "template_refused"
+
+    def __init__(self, said: str, name: str, line: int = 0) -> None:
+        where = f"{name}, line {line}" if line else name
+        super().__init__("this conversation", name, f"{where}: the template refuses this conversation: {said}")
+        self.args = (said, name, line)
+        self.said = said
+        self.name = name
+        self.line = line
+
+
+class Program:
+    """A chat template, compiled. Two threads may render it; one waits for the other.
+
+    It is to be given plain JSON data (dict, list, str, int, float, bool, None), as transformers gives it: members of
+    messages that are None left out, `reasoning_content` filled from `thinking` or `reasoning`, and `thinking` from it,
+    arguments of calls as objects, and always `messages`, `tools`, `documents` (None where there are none) and
+    `add_generation_prompt`. What is given is never changed. Tools should be `frozen`: then their JSON is written once.
+
+    Raises InvalidTemplate for what is no template, Unsupported where jinja2 is not installed.
+    """
+
+    def __init__(self, source: str, *, name: str = "the chat template", limits: Limits = Limits()) -> None:
+        self.source = source
+        self.name = name
+        self._limits = limits
+        self._meter = Meter(limits)
+        self._lock = Lock()
+        if len(source) > LONGEST:
+            words = f"a chat template of more than {LONGEST} characters is not read; give the one of the model"
+            raise _error(InvalidTemplate, words, name, 0)
+        sandbox, self._bounding, self._jinja = _library()
+        self._sandbox: Any = sandbox
+        self._environment: Any = sandbox.Sandbox(self._meter)
+        self._meter.start(None)
+        try:
+            tree = self._bounding.Bounds().visit(self._environment.parse(source))
+            code = self._environment.compile(tree, name, _FILE)
+        except self._jinja.TemplateSyntaxError as error:
+            words = f"{error.message}; mend the template there, or take the one that the model came with"
+            raise _error(InvalidTemplate, words, name, error.lineno) from None
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            words = f"the template cannot be compiled ({error}): it is nested too deeply, or holds a number that is too long"
+            raise _error(InvalidTemplate, words, name, 0) from None
+        make = self._environment.template_class.from_code
+        self._template: Any = make(self._environment, code, self._environment.make_globals(None))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _again, (self.source, self.name, self._limits)
+
+    @cached_property
+    def variables(self) -> frozenset[str]:
+        """The names that it reads and does not set itself, without the functions that it is given."""
+        with self._lock:
+            self._meter.start(None)
+            found = self._jinja.meta.find_undeclared_variables(self._environment.parse(self.source))
+        return frozenset(found) - self._sandbox.FUNCTIONS
+
+    def render(self, variables: Mapping[str, Any], *, now: datetime | None = None) -> str:
+        """Write a conversation. `now` is the time that `strftime_now` tells, the clock's if None.
+
+        Raises TemplateRefused, TemplateFailed or TemplateLimit.
+        """
+        with self._lock:
+            self._meter.start(now)
+            try:
+                made: str = self._template.render(variables)
+            except self._sandbox.Refusal as error:
+                raise TemplateRefused(str(error), self.name, _line(error.__traceback__)) from None
+            except Stop as error:
+                raise self._stopped(str(error), error) from None
+            except (RecursionError, MemoryError) as error:
+                raise self._stopped("it calls itself too deeply, or needs too much memory", error) from None
+            except (self._jinja.TemplateError, *_FAILURES) as error:
+                words = f"the template fails on this conversation ({type(error).__name__}: {error}); "
+                words += "it may want another order of turns, or values that the conversation does not have"
+                raise _error(TemplateFailed, words, self.name, _line(error.__traceback__)) from None
+            finally:
+                self._meter.weights = {}
+        return made
+
+    def _stopped(self, words: str, error: BaseException) -> TemplateLimit:
+        message = f"the template was stopped: {words}; use another template, or allow it more (Limits)"
+        found = _error(TemplateLimit, message, self.name, _line(error.__traceback__))
+        assert isinstance(found, TemplateLimit)
+        return found
+
+
+_FILE = "<chat template>"
+_FAILURES = (
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RuntimeError,
+    NameError,
+    AssertionError,
+)
+
+
+def _library() -> tuple[Any, Any, Any]:
+    try:
+        jinja = importlib.import_module("jinja2")
+        importlib.import_module("jinja2.meta")
+    except ImportError as error:
+        message = f"a model's own chat template needs jinja2 ({error}): pip install 'turnscript[cli]'"
+        raise Unsupported("a chat template", "this installation", message) from None
+    package = __name__.rpartition(".")[0]
+    return importlib.import_module(f"{package}.sandbox"), importlib.import_module(f"{package}.bounding"), jinja
+
+
+def _line(traceback: TracebackType | None) -> int:
+    """Return the line of the template where an error came up: jinja2 names the template's lines in its traceback."""
+    line = 0
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == _FILE:
+            line = traceback.tb_lineno
+        traceback = traceback.tb_next
+    return line
+
+
+def _error(cls: type[InvalidTemplate], message: str, name: str, line: int) -> InvalidTemplate:
+    error = cls(message, line=line)
+    error.name = name
+    return error
+
+
+def _again(source: str, name: str, limits: Limits) -> Program:
+    return Program(source, name=name, limits=limits)
