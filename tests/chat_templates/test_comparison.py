@@ -40,14 +40,15 @@ def test_each_kind_of_turn_is_there() -> None:
 @pytest.mark.parametrize(
     ("expected", "actual", "told"),
     [
-        ("<a>one<b>and some more", "<a><b>and some more", "after '<a>': 'one' is written as ''"),
-        ("<a><b>and some more", "<a>7 of 12<b>and some more", "after '<a>': '' is written as '0 of 0'"),
-        ("<a>x", "<a>", "after '<a>': 'x' is written as ''"),
-        ("today 12", "today 13", "after 'today 0': '2' is written as '3'"),
+        ("<a>one<b>and some more", "<a><b>and some more", "'one' is written as ''"),
+        ("<a><b>and some more", "<a>7 of 12<b>and some more", "'' is written as '0 of 0'"),
+        ("<a>see get_time<b>and some more", "<a><b>and some more", "'see <name>' is written as ''"),
+        ("<a>x", "<a>", "'x' is written as ''"),
+        ("today 12, and some more", "today 13, and some more", "'2' is written as '3'"),
     ],
 )
 def test_a_cause_is_what_is_missing_and_what_is_there_instead(expected: str, actual: str, told: str) -> None:
-    assert told == cause(expected, actual)
+    assert told == cause(expected, actual, ["get_time"])
 
 
 def test_a_page_is_written_between_its_markers_alone() -> None:
