@@ -9,7 +9,6 @@ changes is told as losses, though nothing but white space and escapes is ever an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import is_not
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -40,6 +39,7 @@ SPACED, COMPACT = Spelling(", ", ": "), Spelling(",", ":")
 
 RESPELLED = "its JSON is spelled in one way, because normalize_json asks for it"
 _SPACE = " \t\r\n"
+_BEGINNINGS = frozenset(f"{_SPACE}{{[")
 _SPELLED = frozenset({ToolCall, ToolResult, ToolsChange})
 
 Spell = Callable[[str], str]
@@ -80,7 +80,7 @@ def shown(request: Request, forges: Callable[[str], bool]) -> Request:
     then stays as it came. The request is given back where there is nothing to change.
     """
     items, tools = shown_items(request.items, forges), request.tools
-    listed = [_tool(tool, _characters(forges)) for tool in tools] if any(map(_has_escapes, tools)) else tools
+    listed = [_tool(tool, _characters(forges)) for tool in tools] if _have_escapes(tools) else tools
     if items is request.items and listed is tools:
         return request
     return replace(request, conversation=Conversation(list(items), listed))
@@ -90,9 +90,15 @@ def shown_items(items: Sequence[Item], forges: Callable[[str], bool]) -> Sequenc
     """Do so with items; the sequence itself where there is nothing to change. Most have no JSON."""
     if _SPELLED.isdisjoint(map(type, items)):
         return items
-    spell = _characters(forges)
-    found = [_item(item, spell)[0] if _may_have_escapes(item) else item for item in items]
-    return found if any(map(is_not, found, items)) else items
+    kinds = enumerate(map(type, items))
+    escaped = [at for at, kind in kinds if kind in _SPELLED and _may_have_escapes(items[at])]
+    spell, found = _characters(forges), items
+    for at in escaped:
+        again, _ = _item(items[at], spell)
+        if again is not items[at]:
+            found = list(items) if found is items else found
+            found[at] = again  # type: ignore[index]
+    return found
 
 
 def _characters(forges: Callable[[str], bool]) -> Spell:
@@ -108,7 +114,11 @@ def _may_have_escapes(item: Item) -> bool:
     kind = type(item)
     if kind is ToolCall:
         return "\\u" in item.arguments  # type: ignore[attr-defined]
-    return kind in _SPELLED
+    if kind is ToolResult:
+        for part in item.content:  # type: ignore[attr-defined]
+            if type(part) is Text and part.text[:1] in _BEGINNINGS and "\\u" in part.text:
+                return True
+    return kind is ToolsChange
 
 
 def _item(item: Item, spell: Spell) -> tuple[Item, list[str]]:
@@ -119,7 +129,7 @@ def _item(item: Item, spell: Spell) -> tuple[Item, list[str]]:
         return _call(item, spell)
     if isinstance(item, ToolResult):
         return _result(item, spell)
-    if isinstance(item, ToolsChange) and any(map(_has_escapes, item.added)):
+    if isinstance(item, ToolsChange) and _have_escapes(item.added):
         return replace(item, added=[_tool(tool, spell) for tool in item.added]), []
     return item, []
 
@@ -149,9 +159,9 @@ def _text(text: str, spell: Spell, begins: str) -> str:
     return spell(text) if first and first in begins else text
 
 
-def _has_escapes(tool: Tool) -> bool:
-    schemas = [bytes(schema) for schema in (tool.parameters, tool.format) if schema is not None]
-    return any(b"\\u" in schema for schema in schemas) or any(map(_has_escapes, tool.tools))
+def _have_escapes(tools: Sequence[Tool]) -> bool:
+    schemas = [schema for tool in tools for schema in (tool.parameters, tool.format) if schema is not None]
+    return b"\\u" in b"".join(schemas) or any(_have_escapes(tool.tools) for tool in tools if tool.tools)
 
 
 def _tool(tool: Tool, spell: Spell) -> Tool:

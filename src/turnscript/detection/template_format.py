@@ -1,4 +1,4 @@
-"""Owns formats that come with a template: the template of a model writes, and the table that reads it is found by trying."""
+"""Owns formats that come with a template: it writes, and the table that reads what it writes is found by trying."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 from turnscript.detection.place import TemplateSource, in_hub_cache, read_place
 from turnscript.detection.reading_table import choose
 from turnscript.engine.template.template import Template
-from turnscript.errors import UnknownName
 from turnscript.format import Format
 from turnscript.registry import get_format as registered
 from turnscript.registry import is_format
@@ -23,9 +22,9 @@ _SUFFIXES = (".jinja", ".jinja2", ".j2", ".json", ".gguf")
 def get_format(name: str | PathLike[str]) -> Format:
     """Return the format of a name, of a TOML file, or of a place where a model's own chat template is.
 
-    A place is a .jinja file, a tokenizer_config.json, a model's folder, a .gguf file, or the name of a model in the local
-    Hugging Face cache, with `#NAME` behind it for one of several templates. Raises UnknownName with the nearest names,
-    and InvalidInput for a file that is not as it should be.
+    A place is a .jinja file, a tokenizer_config.json, a model's folder, a .gguf file, or the name of a model in the
+    local Hugging Face cache, with `#NAME` behind it for one of several templates. Raises UnknownName with the nearest
+    names, and InvalidInput for a file that is not as it should be.
     """
     text = os.fspath(name) if isinstance(name, PathLike) else name
     if not is_place(text):
@@ -36,7 +35,7 @@ def get_format(name: str | PathLike[str]) -> Format:
 
 def is_place(name: str) -> bool:
     """Return whether a name is that of a place where a template may be, and not that of a format."""
-    if not isinstance(name, str) or not name or is_format(name):
+    if not name or is_format(name):
         return False
     path = name.partition("#")[0]
     if path.lower().endswith(_SUFFIXES) or os.path.exists(path):
@@ -52,8 +51,8 @@ def _of_place(place: str, changed: int) -> Format:
 def format_of(source: TemplateSource, *, own: Sequence[Format] = (), history: str | None = None) -> Format:
     """Return the format of a template: it writes, and the table that reads back what it writes reads.
 
-    `own`: formats that are tried before all others. `history`: how turns of the model are kept in prompts; by default as
-    they were generated where the model has a state that cannot go back, else as the template writes them.
+    `own`: formats that are tried before all others. `history`: how turns of the model are kept in prompts; by default
+    as they were generated where the model has a state that cannot go back, else as the template writes them.
     """
     template = Template(
         source.text or source.tools_text,
@@ -73,6 +72,3 @@ def format_of(source: TemplateSource, *, own: Sequence[Format] = (), history: st
     kept = history or ("generated" if source.recurrent else "template")
     name = next(iter(source.names), "") or "template"
     return Format(name=name, title=source.told_by, document=document, template=template, history=kept)  # type: ignore[arg-type]
-
-
-__all__ = ["UnknownName", "format_of", "get_format", "is_place"]

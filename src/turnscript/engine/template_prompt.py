@@ -42,7 +42,7 @@ from turnscript.engine.template.tools import Functions
 from turnscript.engine.template.turns import Region, Turns
 from turnscript.errors import Unsupported
 from turnscript.losses import Loss
-from turnscript.respelling import Spelling, respelled, shown
+from turnscript.respelling import Spelling, respelled, shown, shown_items
 
 History = Literal["template", "generated"]
 """How turns of the model are kept in later prompts: as the `template` writes them then, or as they were `generated`."""
@@ -134,6 +134,7 @@ class TemplatePrompt(Prompt):
         """
         template, earlier = self._template, self._earlier.then(self._items)
         first = earlier.count
+        items = shown_items(items, template.escape(self._policy).forges)
         new = [*said, *items]
         before = _window(earlier) if template.traits.local else earlier.all()
         functions = self._functions
@@ -202,7 +203,7 @@ def _window(earlier: Earlier) -> list[Item]:
 
 
 def _closing(turns: Turns, region: Region, text: str, said: Sequence[Item]) -> str:
-    """Return what closes the last block of a turn where its text does not: what a client's stop or a server took away."""
+    """Return what closes the last block of a turn where its text does not: a stop of the client may have cut it."""
     closing = "".join(turns.pieces[region.last : region.end])
     core = closing.strip()
     if not core or not said or not isinstance(said[-1], ToolCall) or text.rstrip().endswith(core):
@@ -212,7 +213,7 @@ def _closing(turns: Turns, region: Region, text: str, said: Sequence[Item]) -> s
 
 
 def _report(document: Document, items: Sequence[Item], start: int, turns: Turns, out: Writer) -> None:
-    """Book what the template does not show: contents that it left out, when somebody asks, and members without a place."""
+    """Book what the template does not show, once somebody asks: contents that it left out, members without a place."""
     missing = turns.missing(start)
     layout = layout_of(document)
 
@@ -280,7 +281,7 @@ def begin_template_prompt(
             if turns.replay(begin, end, generated.opening, generated.text):
                 replayed.insert(0, begin)
     out = Writer(escape, archive=False)
-    out.pieces, out.marks, out.losses = turns.pieces, turns.marks, [*losses, *written.losses]
+    out.pieces, out.marks, out.losses = turns.pieces, [*turns.marks], [*losses, *written.losses]
     _report(document, items, 0, turns, out)
     opened = turns.opened(goes_on and first is None)
     if forced is not None and first is None:
@@ -317,7 +318,7 @@ def write_with_template(document: Document, template: Template, request: Request
     turns = Turns(written.marked, template.traits, escape)
     turns.lay_out(written.pieces)
     out = Writer(escape, archive=False)
-    out.pieces, out.marks, out.losses = turns.pieces, turns.marks, [*losses, *written.losses]
+    out.pieces, out.marks, out.losses = turns.pieces, [*turns.marks], [*losses, *written.losses]
     _report(document, request.items, 0, turns, out)
     return out
 
@@ -351,7 +352,7 @@ def _replayed(prompt: TemplatePrompt, request: Request, replays: Replays, forced
 
 def _called(document: Document, request: Request, opened: str) -> str:
     """Return how a call that must be made is opened, as the table writes it behind what is opened already."""
-    question = [User(content=[Text(text="?")])]
+    question: list[Item] = [User(content=[Text(text="?")])]
     asked = Request(
         conversation=Conversation(question, request.tools),
         settings=replace(request.settings, thinking=None, effort=None),

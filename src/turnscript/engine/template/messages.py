@@ -1,4 +1,4 @@
-"""Owns the messages that a chat template is given: items as transformers passes them, marks in place of their contents."""
+"""Owns the messages that a chat template is given: as transformers passes them, with marks in place of contents."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ _CHAT = "openai-chat"
 class Manner(Struct, frozen=True):
     """How a template wants its messages, where templates differ.
 
-    `names`: it does not look into those of called tools. `arguments`: those of calls are `objects`, as transformers has them, or the `text` of JSON. `lists`: it takes a content
-    of several texts as parts. `null`: a message of calls alone may have no content; else it is the empty text.
+    `names`: it does not look into those of called tools. `signs`: characters that it looks for in arguments, and writes
+    something around those that have one. `arguments`: those of calls are `objects`, as transformers has them, or the
+    `text` of JSON. `lists`: it takes a content of several texts as parts. `null`: a message of calls alone may have no
+    content; else it is the empty text.
     """
 
     names: bool = True
+    signs: str = ""
     arguments: str = "objects"
     lists: bool = True
     null: bool = True
@@ -56,15 +59,16 @@ class Marked:
         self.spans: list[tuple[int, int]] = []
         self.losses: list[Loss] = []
 
-    def content(self, text: str, owner: int) -> str:
+    def content(self, text: str, owner: int, signs: str = "") -> str:
         """Return what the template is given for a content: its mark, between the white space around the content.
 
-        White space stays, because templates trim it; a content without anything else is given as it is.
+        White space stays, because templates trim it; a content without anything else is given as it is. `signs`:
+        characters that the template looks for, which the mark has where the content does.
         """
         core = text.strip()
         if not core:
             return text
-        written = mark(len(self.texts))
+        written = mark(len(self.texts), "".join([sign for sign in signs if sign in core]) if signs else "")
         self.texts.append(core)
         self.owners.append(owner)
         if len(core) == len(text):
@@ -79,7 +83,7 @@ class Marked:
     def value(self, value: Any, owner: int) -> Any:
         """Return a value of JSON with marks in place of its strings."""
         if isinstance(value, str):
-            return self.content(value, owner)
+            return self.content(value, owner, self.manner.signs)
         if isinstance(value, dict):
             return {self.name(key, owner): self.value(one, owner) for key, one in value.items()}
         if isinstance(value, list):

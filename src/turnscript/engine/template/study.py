@@ -6,8 +6,7 @@ Nothing of it is listed by model: small conversations are rendered, and what the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from os.path import commonprefix
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -42,6 +41,13 @@ _UNCLOSED = re.compile(r"(?:<[^<>]*|\[/?[A-Z_]*)?\Z")
 _THOUGHT = re.compile(r"<[^<>\s]*think[^<>\s]*>|<\|[^<>|]*think[^<>|]*\|>[^<]*|\[/?THINK\]", re.IGNORECASE)
 
 
+_SIGNS = "\n<&{["
+_SWITCH = re.compile(r"think|reason")
+_DIAL = re.compile(r"effort|strength|level|budget|content|mode|keep|preserve|clear|history|truncat|prefix|format|style")
+_NEGATED = re.compile(r"^(no|disable|skip|hide)_|_(off|disabled)$")
+_EFFORT = re.compile(r"effort|(think|reason)\w*_(strength|level)")
+
+
 class Switch(NamedTuple):
     """A variable by which a template is told whether to think."""
 
@@ -58,7 +64,8 @@ class Traits(Struct, frozen=True, kw_only=True):
     stands behind the last content of an answer at the end of all. `switches`, `effort`, `efforts`,
     `budget`: the variables by which it is told of thoughts. `thoughts`, `calls`, `results`, `tools`, `system`: what it
     shows. `local`: what it writes behind an answer depends on nothing far before it. `grows`: why a prompt may not
-    begin the next one; empty if it does.
+    begin the next one; empty if it does. `literals`: what stands around contents. `labels`: what opens turns without a
+    tag, as rules of an escape.
     """
 
     manner: Manner = Manner()
@@ -78,6 +85,7 @@ class Traits(Struct, frozen=True, kw_only=True):
     local: bool = False
     grows: str = ""
     literals: tuple[str, ...] = ()
+    labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 def study(run: Run, variables: Iterable[str], eos: str = "", tokens: Iterable[str] = ()) -> Traits:
@@ -107,6 +115,7 @@ def study(run: Run, variables: Iterable[str], eos: str = "", tokens: Iterable[st
         local=probe.is_local(),
         grows=probe.grows(),
         literals=probe.literals(),
+        labels=tuple(probe.labels()),
     )
 
 
@@ -148,7 +157,23 @@ class _Probe:
         lists = USER in parts and MORE in parts and "'text'" not in parts and '"text"' not in parts
         null = self.render([_user(), {**_answer(calls=1, manner=manner), "content": None}], tools=[_TOOL])
         names = self._takes_any_name(manner)
-        return Manner(names=names, arguments=manner.arguments, lists=lists, null=_VALUE in null and "None" not in null)
+        signs = self._signs(manner) if manner.arguments == "objects" else ""
+        return Manner(
+            names=names,
+            signs=signs,
+            arguments=manner.arguments,
+            lists=lists,
+            null=_VALUE in null and "None" not in null,
+        )
+
+    def _signs(self, manner: Manner) -> str:
+        """Return the characters of an argument that change what stands around it."""
+        usual = self.render([_user(), _answer(calls=1, manner=manner)], tools=[_TOOL])
+        return "".join(one for one in _SIGNS if not self._is_blind(one, manner, usual))
+
+    def _is_blind(self, sign: str, manner: Manner, usual: str) -> bool:
+        odd = self.render([_user(), _answer(calls=1, manner=manner, value=mark(0, sign))], tools=[_TOOL])
+        return not odd or "".join(one + _VALUE * (at >= 0) for one, at, _ in split(odd)) == usual
 
     def _takes_any_name(self, manner: Manner) -> bool:
         """Return whether the name of a called tool is only written, and not looked into."""
@@ -163,7 +188,7 @@ class _Probe:
         behind = {"user": self._opening([_user()], USER, switches)}
         after = [*self.called(), _result()]
         behind["tool"] = self._opening(after, RESULT, switches, tools=[_TOOL])
-        return behind["user"][len(_whole_tags(commonprefix([closed, behind["user"]]))) :], behind
+        return behind["user"][len(_whole_tags(_common([closed, behind["user"]]))) :], behind
 
     def _opening(self, before: list[Message], word: str, switches: Sequence[Switch], tools: Any = None) -> str:
         """Return what stands behind a content before all answers, whatever they begin with."""
@@ -182,7 +207,7 @@ class _Probe:
             for later in ([], [_user(MORE)]):
                 text = _behind(self.render([*before, answer, *later], tools=given), word)
                 seen.append(_up_to(text, (ANSWER, THOUGHT, _NAME, _VALUE)))
-        return _whole_tags(commonprefix([one for one in seen if one]))
+        return _whole_tags(_common([one for one in seen if one]))
 
     def ends(self, eos: str) -> tuple[str, ...]:
         """Find what ends the model's turns: the last tag behind an answer that is not of the turn behind it."""
@@ -198,11 +223,11 @@ class _Probe:
         for one in (eos if eos and eos in end else "", *reversed(_TAG.findall(end)), end.strip()):
             if one and not found:
                 found.append(one)
-        last = _TAG.findall(_behind(self.render([_user(), _answer()]), ANSWER))
-        found += [tag for tag in last[-1:] if tag not in found and not any(one in last for one in found)]
+        tags = _TAG.findall(_behind(self.render([_user(), _answer()]), ANSWER))
+        found += [tag for tag in tags[-1:] if tag not in found and not any(one in tags for one in found)]
         call = [_user(), _answer(calls=1, manner=self.manner_found)]
         last, later = self.render(call, tools=[_TOOL]), self.render([*call, _result()], tools=[_TOOL])
-        tail = commonprefix([_behind(last, _VALUE), _between(later, _VALUE, RESULT)])
+        tail = _common([_behind(last, _VALUE), _between(later, _VALUE, RESULT)])
         tags = [tag for tag in _TAG.findall(tail) if not tag.startswith("</")]
         if (
             tags
@@ -226,36 +251,42 @@ class _Probe:
         """Find the variables that turn thoughts on and off, by what changes with them."""
         found = []
         for name in names:
-            if not re.search(r"think|reason", name) or re.search(
-                r"effort|budget|content|mode|keep|preserve|clear|history", name
-            ):
+            if not _SWITCH.search(name) or _DIAL.search(name) or not self.heeds(name, True, False):
                 continue
-            on, off = re.search(r"^(no|disable|skip|hide)_|_(off|disabled)$", name) is None, False
-            if self.heeds(name, True, False):
-                found.append(Switch(name, on, not on or off))
+            on = _NEGATED.search(name) is None
+            found.append(Switch(name, on, not on))
         return tuple(found)
 
     def efforts(self, names: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-        """Find the variable for the effort, and the words for it that change something."""
+        """Find the variable for the effort, and the words for it that change something.
+
+        A template that writes whatever word it is told knows the three that all have.
+        """
         for name in names:
-            if "effort" not in name:
+            if not _EFFORT.search(name):
                 continue
             texts = {word: self._heard(**{name: word}) for word in _EFFORTS}
-            nonsense = self._heard(**{name: "Zyx"})
-            known = [word for word, text in texts.items() if text and text != nonsense.replace("Zyx", word)]
-            spelled = [word for word, text in texts.items() if word in text and text.replace(word, "Zyx") == nonsense]
-            words = tuple(known or spelled)
-            if words:
-                return name, words
+            nonsense, unsaid = self._heard(**{name: "Zyx"}), self._heard()
+            if any("Zyx" in one for one in nonsense):
+                return name, _EFFORTS[:3]
+            known = tuple(word for word, heard in texts.items() if any(heard) and heard not in (nonsense, unsaid))
+            if known:
+                return name, known
         return "", ()
 
     def heeds(self, name: str, first: Any, second: Any) -> bool:
-        """Return whether a variable changes anything between two values."""
-        return self._heard(**{name: first}) != self._heard(**{name: second})
+        """Return whether a variable changes anything between two values, both of which the template takes."""
+        heard = self._heard(**{name: first}), self._heard(**{name: second})
+        return any(one and other and one != other for one, other in zip(*heard, strict=True))
 
-    def _heard(self, **told: Any) -> str:
-        asked = [_system(), _user()]
-        return self.render(asked, generation=True, **told) or self.render([_user()], generation=True, **told)
+    def _heard(self, **told: Any) -> tuple[str, ...]:
+        """Return what it writes of a question, with instructions before it and without, and with a thought behind it."""
+        asked = [_user()]
+        return (
+            self.render([_system(), *asked], generation=True, **told),
+            self.render(asked, generation=True, **told),
+            self.render([*asked, _answer(thought=True)], **told),
+        )
 
     def is_local(self) -> bool:
         """Return whether what follows an answer is the same behind a long conversation and a short one."""
@@ -301,6 +332,15 @@ class _Probe:
         cut = re.compile("|".join((*words, _NAME, _KEY, "Grizzelda")))
         return tuple(dict.fromkeys(piece for text in texts for piece in cut.split(text) if piece.strip()))
 
+    def labels(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Give what opens turns and is no tag, such as `User:` behind a blank line, as what leads to it and the label."""
+        text = self.render([_system(), _user(), _answer(), _user(MORE)])
+        for literal in (_between(text, SYSTEM, USER), _between(text, USER, ANSWER), _between(text, ANSWER, MORE)):
+            core = literal.strip()
+            lead = literal[: literal.find(core)]
+            if re.search(r"\w", core) and lead and not _TAG.search(core):
+                yield lead, (core,)
+
 
 def _system() -> Message:
     return {"role": "system", "content": SYSTEM}
@@ -314,12 +354,12 @@ def _part(text: str) -> Message:
     return {"type": "text", "text": text}
 
 
-def _answer(thought: bool = False, calls: int = 0, manner: Manner = Manner()) -> Message:
+def _answer(thought: bool = False, calls: int = 0, manner: Manner = Manner(), value: str = _VALUE) -> Message:
     message: Message = {"role": "assistant", "content": "" if calls else ANSWER}
     if thought:
         message["reasoning_content"] = message["thinking"] = THOUGHT
     if calls:
-        arguments: Any = {_KEY: _VALUE} if manner.arguments == "objects" else f'{{"{_KEY}": "{_VALUE}"}}'
+        arguments: Any = {_KEY: value} if manner.arguments == "objects" else f'{{"{_KEY}": "{_VALUE}"}}'
         function = {"name": _NAME, "arguments": arguments}
         ids = [f"call1234{number}" for number in range(1, calls + 1)]
         message["tool_calls"] = [{"id": one, "type": "function", "function": function} for one in ids]
@@ -349,8 +389,18 @@ def _closed_tag(text: str, end: int) -> str:
     return text[: tag.end() if tag else end]
 
 
+def _common(texts: Sequence[str]) -> str:
+    """Return what all texts begin with."""
+    if not texts:
+        return ""
+    first, last = min(texts), max(texts)
+    return first[
+        : next((at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
+    ]
+
+
 def _common_end(first: str, second: str) -> str:
-    return commonprefix([first[::-1], second[::-1]])[::-1]
+    return _common([first[::-1], second[::-1]])[::-1]
 
 
 def _whole_tags(text: str) -> str:

@@ -34,6 +34,8 @@ from turnscript.losses import Loss
 
 Pieces = list[tuple[str, int, Spell]]
 _FENCE = "```"
+_WORD = re.compile(r"\w\w")
+"""What a control string has behind its first character; less would be in every other text."""
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _SHAPES = 256
 """How many shapes of conversations are kept."""
@@ -140,8 +142,9 @@ class Template:
     def read_by(self, document: Document) -> Document:
         """Let a table read what models write behind these prompts. Returns it with what contents are protected against."""
         literals = [*self.control, *self.tokens.values(), self.traits.opening, *self.traits.ends, *self.traits.literals]
-        rules = [rule for rule in rules_of(literals) if rule[0] != _FENCE]
-        self._rules = (*layout_of(document).escape.rules, *rules)
+        found = [(lead, [rest for rest in rests if _WORD.search(rest)]) for lead, rests in rules_of(literals)]
+        rules = [(lead, rests) for lead, rests in found if rests and lead != _FENCE]
+        self._rules = (*layout_of(document).escape.rules, *rules, *self.traits.labels)
         self._turn = model_turn(document)
         eos = self.tokens.get("eos_token", "")
         self.stops = (eos,) if eos else ()
@@ -193,7 +196,7 @@ class Template:
             told = {one.variable: one.on if wanted else one.off for one in traits.switches}
         if effort is not None and traits.effort:
             told[traits.effort] = _nearest(effort, traits.efforts)
-        elif wanted is False and "none" in traits.efforts:
+        elif wanted is False and not traits.switches and "none" in traits.efforts:
             told[traits.effort] = "none"
         if mode is not None and mode.budget is not None and traits.budget:
             told[traits.budget] = mode.budget
