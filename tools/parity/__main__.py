@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     results = _compared(chosen, wishes.workers)
     table = report.table(results)
     print(f"{table}\n{report.causes(results, wishes.causes)}\nturns not shown:\n{report.unshown(results)}")
-    if not wishes.only:
+    if fixtures.known(chosen) and not wishes.only:
         print(f"turns of canitoolcall:\n{report.fixtures(*fixtures.judged({place.name: place for place in found}))}")
     if wishes.write is not None:
         page = wishes.write.read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from pathlib import Path
 import turnscript as ts
 from tools.parity import reader, writer
 from tools.parity.conversations import Conversation, conversations
-from tools.parity.difference import cause
+from tools.parity.difference import before, cause
 from tools.parity.oracle import MODES, Oracle, Refused
 from tools.parity.places import Place
 
@@ -79,7 +79,9 @@ def _compare(result: Result, oracle: Oracle, fmt: ts.Format, conversation: Conve
         result.equal += 1
     else:
         result.other += 1
-        result._note(cause(expected, actual), _case(conversation, how))
+        names = [tool["function"]["name"] for tool in conversation.tools or []]
+        case = f"{_case(conversation, how)}, after {before(expected, actual)}"
+        result._note(cause(expected, actual, names), case)
 
 
 def _case(conversation: Conversation, how: tuple[str, bool]) -> str:

@@ -1,20 +1,29 @@
 """Owns what differs between two texts at the first place where they part, told so that like causes have one name."""
 
 import re
+from collections.abc import Collection
 
 _SAME = 12  # so many characters alike are a place where two texts are together again
 _FAR = 1500
 _SHOWN = 48
 
 
-def cause(expected: str, actual: str) -> str:
-    """Return what is missing, what is written instead, and what stands before it. Numbers and marks are told alike."""
+def cause(expected: str, actual: str, names: Collection[str] = ()) -> str:
+    """Return what is missing, and what is written instead. Numbers, marks, and `names` of tools are told alike."""
     start = next((n for n, (a, b) in enumerate(zip(expected, actual, strict=False)) if a != b), None)
     if start is None:
         start = min(len(expected), len(actual))
     missing, instead = _until_together(expected[start:], actual[start:])
-    before = _plain(expected[:start])[-16:]
-    return f"after {before!r}: {_told(missing)} is written as {_told(instead)}"
+    plain = _plain(missing, names), _plain(instead, names)
+    if plain[0] == plain[1]:
+        plain = missing, instead
+    return f"{_short(plain[0])} is written as {_short(plain[1])}"
+
+
+def before(expected: str, actual: str) -> str:
+    """Return what stands before the place where they part."""
+    start = next((n for n, (a, b) in enumerate(zip(expected, actual, strict=False)) if a != b), len(expected))
+    return repr(expected[max(0, start - 24) : start])
 
 
 def _until_together(expected: str, actual: str) -> tuple[str, str]:
@@ -33,11 +42,12 @@ def _until_together(expected: str, actual: str) -> tuple[str, str]:
     return expected[: best[0]], actual[: best[1]]
 
 
-def _told(text: str) -> str:
-    plain = _plain(text)
-    return repr(plain) if len(plain) <= _SHOWN else f"{plain[:_SHOWN]!r}..."
+def _short(text: str) -> str:
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
 
 
-def _plain(text: str) -> str:
-    """Tell numbers and characters of private use by one character each."""
+def _plain(text: str, names: Collection[str]) -> str:
+    """Tell numbers and characters of private use by one character each, and names by a word."""
+    for name in names:
+        text = text.replace(name, "<name>")
     return re.sub(r"\d+", "0", re.sub("[\ue000-\uf8ff\U000f0000-\U0010fffd]+", "\ue000", text))

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,6 +33,11 @@ _TEMPLATES = (
     ("Qwen/Qwen3-Coder-30B", "Qwen3-Coder"),
     ("Qwen/Qwen3.5", "Qwen3.5-4B"),
 )
+
+
+def known(places: Iterable[Place]) -> bool:
+    """Say if any of the templates is that of a fixture's model."""
+    return any(place.name == name for place in places for _, name in _TEMPLATES)
 
 
 def judged(places: Mapping[str, Place]) -> tuple[Counter[tuple[str, str]], dict[tuple[str, str], str]]:

@@ -4,7 +4,6 @@ from typing import Any
 
 from jinja2 import TemplateError
 from tokenizers import Tokenizer, models
-from transformers import PreTrainedTokenizerFast
 
 from tools.parity.conversations import Conversation
 from tools.parity.places import Place
@@ -28,6 +27,8 @@ class Oracle:
     """transformers' writer of one template."""
 
     def __init__(self, place: Place) -> None:
+        from transformers import PreTrainedTokenizerFast  # noqa: PLC0415 (it is in one environment alone, and takes long)
+
         self._tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({})), **place.tokens)
         self._tokenizer.chat_template = place.source
 

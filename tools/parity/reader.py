@@ -88,8 +88,8 @@ def _judged(turns: Turns, oracle: Oracle, fmt: ts.Format, conversation: Conversa
     try:
         written = _written(oracle, conversation, at)
         behind = writer.prompt(fmt, conversation.until(at), written.mode)
-        answer = _until_stop(written.answer, behind.stops)
-        expected = _expected(message, answer)
+        answer, stop = _until_stop(written.answer, behind.stops)
+        expected = _expected(message, written.answer)
         if written.thought is not None:
             expected = replace(expected, thought=written.thought)
         if message.get("tool_calls") and not conversation.tools:
@@ -100,7 +100,11 @@ def _judged(turns: Turns, oracle: Oracle, fmt: ts.Format, conversation: Conversa
         return ""
     except writer.Failed as error:
         return f"fails: {error}"
-    return _wrong(expected, _found(response.items), answer) or _complaint(response)
+    wrong = _wrong(expected, _found(response.items), answer)
+    said = (expected.text, expected.thought, *(name for name, _ in expected.calls))
+    if wrong is not None and any(one not in answer for one in said):
+        return f"{wrong}, cut too early at {stop!r}"
+    return wrong or _complaint(response)
 
 
 def _written(oracle: Oracle, conversation: Conversation, at: int) -> _Written:
@@ -144,9 +148,10 @@ def _closing(opening: str) -> str:
     return f"\n{closing}\n\n" if opening.endswith("\n") else closing
 
 
-def _until_stop(written: str, stops: Sequence[str]) -> str:
-    ends = [end for stop in stops if stop and (end := written.find(stop)) >= 0]
-    return written[: min(ends)] if ends else written
+def _until_stop(written: str, stops: Sequence[str]) -> tuple[str, str]:
+    """Return the text before the first stop string, and that string."""
+    ends = [(end, stop) for stop in stops if stop and (end := written.find(stop)) >= 0]
+    return (written[: min(ends)[0]], min(ends)[1]) if ends else (written, "")
 
 
 def _expected(message: Message, answer: str) -> _Said:

@@ -62,10 +62,12 @@ def read(behind: ts.Prompt, answer: str) -> ts.Response:
 
 def reading(fmt: ts.Format) -> str:
     """Name the table that reads what a model of this template writes."""
-    found = getattr(fmt.template, "reading", None) if hasattr(fmt, "template") else None
-    return str(getattr(found, "name", found) or fmt.name)
+    template = fmt.template
+    if template is None:
+        return fmt.name
+    return "learned from it" if template.learned else template.read_as
 
 
 def _told(error: BaseException) -> str:
-    sentence = f"{error}".splitlines()[0][:120] if f"{error}" else ""
+    sentence = f"{error}".partition(": chat_template.jinja in ")[0].splitlines()[0][:120] if f"{error}" else ""
     return sentence if isinstance(error, ts.TurnscriptError) else f"{type(error).__name__}: {sentence}"
