@@ -1,0 +1,1 @@
+"""Owns the tests of chat templates that models bring: where they come from, and what is made of them."""
