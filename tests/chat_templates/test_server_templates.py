@@ -7,7 +7,7 @@ import pytest
 
 from tests.gateway import tinygguf
 from tests.modelfiles import folder
-from turnscript.backend import Facts
+from turnscript.backend import Completion, Facts
 from turnscript.backends.completions import Completions
 from turnscript.backends.llamacpp import LlamaCpp
 from turnscript.gateway.embedded import Embedded
@@ -26,6 +26,8 @@ def test_the_real_llamacpp_shows_its_templates_and_names_its_file(tmp_path: Path
 
     async def facts(url: str) -> Facts:
         async with Upstream(url, LlamaCpp()) as upstream:
+            async with upstream.open(Completion(prompt="Hi", max_tokens=1)) as answer:
+                assert [pieces async for pieces in answer]  # so its loop has begun, and can be ended
             return await upstream.facts()
 
     with Embedded(path, context=256, parallel=1, threads=1) as model:
