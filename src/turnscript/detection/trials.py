@@ -119,6 +119,11 @@ class Trial:
         return self.whole.startswith(self.prompt)
 
     @property
+    def written(self) -> str:
+        """What stands between the last content and the answer in the whole, as far as a prompt has it too."""
+        return self.whole[self.after : len(self.prompt)] if self.continues else ""
+
+    @property
     def ahead(self) -> str:
         """What stands between the last content and the answer in its prompt."""
         last = str(self.probe.before[-1]["content"])
