@@ -151,7 +151,10 @@ def thoughts_of(trials: Trials, frame: Frame) -> Thoughts:
     if trial is None or THOUGHT not in trial.whole:
         trial, follower = trials.of(THOUGHT_CALL), CALL
     if trial is None or THOUGHT not in trial.whole:
-        return _texts(_opened_thought(plain), lead, trials)
+        thought = _opened_thought(plain)
+        if trials.taken_out and not thought.open:
+            thought = Thoughts(f"<{trials.taken_out}>\n", f"\n</{trials.taken_out}>", "\n\n")
+        return _texts(thought, lead, trials)
     at = trial.whole.rfind(THOUGHT)
     behind = trial.whole.find(follower, at)
     if behind < 0:

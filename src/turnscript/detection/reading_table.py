@@ -31,6 +31,7 @@ _HARMLESS = frozenset({"odd_call", "missing_close", "missing_open", "after_end",
 _OPEN_TAG = re.compile(r"<([^<>/\s|]+)>\s*$|\[([^\[\]/\s]+)\]\s*$")
 _CLOSE_TAG = re.compile(r"(?:</[^<>\s|]+>|\[/[^\[\]\s]+\]|<\|(?:END|end)_[^<>\s|]+\|>)\s*$")
 OPENED = "a thought that the prompt opens"
+TAKEN_OUT = "a thought that the template takes out of contents"
 PASSED = "an answer behind a thought that the prompt closes"
 
 Outline = tuple[str, ...]
@@ -200,12 +201,15 @@ def _compared(shows: str, expected: list[Outline], document: Document, seed: str
 
 
 def _prefilled(document: Document, trials: Trials) -> Iterator[Verdict]:
-    """Judge answers behind what only a prompt has: a thought that it opens, or one that it closes."""
+    """Judge answers with thoughts that no history shows: that a prompt opens or closes, or contents may hold."""
     trial = trials.of(TEXT_ONLY)
-    if trial is None or trial.continues:
+    if trial is None:
         return
     seed = seed_of(document, trial.ahead)
-    if not seed:
+    if not seed and trials.taken_out:
+        text = f"<{trials.taken_out}>\n{THOUGHT}\n</{trials.taken_out}>\n\n{TEXT}"
+        yield _compared(TAKEN_OUT, [("thought", THOUGHT), ("text", TEXT)], document, "", text)
+    if not seed or trial.continues:
         return
     opens = _OPEN_TAG.search(seed)
     if opens is None:
