@@ -80,3 +80,8 @@ def test_a_closing_that_openings_begin_with_leaves_texts_and_a_sentence() -> Non
     texts = [one.result for one in reading.verdicts if one.probe in ("a text", "a text of several lines")]
     assert ["exact", "exact"] == texts
     assert any("could confuse them" in sentence for sentence in reading.unlearned)
+
+
+def test_instructions_that_only_a_prompt_has_are_no_part_of_the_turn() -> None:
+    reading = reading_of(reading_samples.REMINDERS)
+    assert (True, "<~assistant>\n") == (reading.exact, reading.format.document.turns[1].open)
