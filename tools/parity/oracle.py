@@ -2,14 +2,19 @@
 
 from typing import Any
 
-from jinja2 import TemplateError
+from jinja2 import Environment, TemplateError
+from jinja2.ext import Extension, loopcontrols
+from jinja2.meta import find_undeclared_variables
+from jinja2.nodes import Node
+from jinja2.parser import Parser
 from tokenizers import Tokenizer, models
 
 from tools.parity.conversations import Conversation
 from tools.parity.places import Place
 
-# What is told to a template about thinking; each says it in its own word, and most know one of the two.
-MODES: dict[str, dict[str, bool]] = {
+# What is told to a template about thinking; each has its own word, and most know one of the two. One that knows neither
+# and has an effort is told that there is none.
+MODES: dict[str, dict[str, Any]] = {
     "default": {},
     "on": {"enable_thinking": True, "thinking": True},
     "off": {"enable_thinking": False, "thinking": False},
@@ -23,6 +28,17 @@ class Refused(Exception):
     """A template does not take a conversation; the text is its own sentence, or that of the error it ran into."""
 
 
+class _Marked(Extension):
+    """The tag around what the model writes, which changes nothing here."""
+
+    tags = {"generation"}  # noqa: RUF012 (as the class above has it)
+
+    def parse(self, parser: Parser) -> list[Node]:
+        """Return what stands in it."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
 class Oracle:
     """transformers' writer of one template."""
 
@@ -31,10 +47,12 @@ class Oracle:
 
         self._tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({})), **place.tokens)
         self._tokenizer.chat_template = place.source
+        known = find_undeclared_variables(Environment(extensions=[_Marked, loopcontrols]).parse(place.source))
+        self._modes = MODES | ({} if known & MODES["off"].keys() else {"off": {"reasoning_effort": "none"}})
 
     def text(self, conversation: Conversation, mode: str, generates: bool) -> str:
         """Return the prompt, or the conversation as it stands where nothing is opened behind it. Raises Refused."""
-        wishes: dict[str, Any] = {"add_generation_prompt": generates} | MODES[mode]
+        wishes: dict[str, Any] = {"add_generation_prompt": generates} | self._modes[mode]
         try:
             written = self._tokenizer.apply_chat_template(
                 conversation.messages, tools=conversation.tools, tokenize=False, **wishes

@@ -1,6 +1,7 @@
 """Owns what turnscript writes and reads with one template."""
 
 import json
+import re
 from pathlib import Path
 
 import turnscript as ts
@@ -10,6 +11,9 @@ _THINKING = {"default": None, "on": "enabled", "off": "disabled"}
 
 # A fault of ours is a line of the table and does not end it.
 _FAULTS = (ts.TurnscriptError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
+# The folder that the template was written to, which is another one each time.
+_FOLDER = re.compile(r" in \S*/parity-[\w-]+/\S+")
 
 
 class Failed(Exception):
@@ -69,5 +73,5 @@ def reading(fmt: ts.Format) -> str:
 
 
 def _told(error: BaseException) -> str:
-    sentence = f"{error}".partition(": chat_template.jinja in ")[0].splitlines()[0][:120] if f"{error}" else ""
+    sentence = _FOLDER.sub("", f"{error}".splitlines()[0])[:160] if f"{error}" else ""
     return sentence if isinstance(error, ts.TurnscriptError) else f"{type(error).__name__}: {sentence}"
