@@ -1,1 +1,1 @@
-"""Owns chat templates as programs: what they write, and how they are held in bounds."""
+"""Tests of models' own chat templates: as programs, as writers, and the tables that read what they write."""

@@ -27,8 +27,8 @@ ENDLESS = {
     "{% endfor %}",
     "arguments of a macro": "{% macro f(d) %}{{ f(d - 1, varargs, varargs) if d else varargs }}{% endmacro %}"
     "{{ f(60, 1, 1) }}",
-    "what a loop is called with": "{% for x in [[1, 1]] recursive %}{% if loop.depth < 60 %}{{ loop([[x, x]]) }}{% else %}"
-    "{{ x }}{% endif %}{% endfor %}",
+    "what a loop is called with": "{% for x in [[1, 1]] recursive %}{% if loop.depth < 60 %}{{ loop([[x, x]]) }}"
+    "{% else %}{{ x }}{% endif %}{% endfor %}",
     "defaults of a map": "{% set n = namespace(x=1) %}{% for i in range(90) %}"
     "{% set n.x = [0, 0]|map('default', n.x, true)|list %}{% endfor %}",
     "many names": "{% set a0 = [1, 1] %}" + "".join(f"{{% set a{i + 1} = [a{i}, a{i}] %}}" for i in range(60)),
@@ -36,7 +36,8 @@ ENDLESS = {
     "quotes of quotes": "{% set n = namespace(x='\\'\"') %}{% for i in range(90) %}{% set n.x = [n.x]|string %}"
     "{% endfor %}",
     "a macro that calls itself": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
-    "a macro that calls itself twice": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    "a macro that calls itself twice": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}"
+    "{% endmacro %}{{ f(60) }}",
     "a block in itself": "{% block a %}{{ self.a() }}{% endblock %}",
     "a loop that calls itself": "{% for x in [[1]] recursive %}{{ loop([x]) }}{% endfor %}",
     "a cycler without end": "{% set c = cycler(1, 2) %}{% for i in range(9999) %}{% for j in range(9999) %}"

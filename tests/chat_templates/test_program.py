@@ -1,4 +1,4 @@
-"""Owns what a chat template writes: the settings of transformers, the errors, and what is remembered between prompts."""
+"""Owns what a chat template writes: the settings of transformers, the errors, and what is remembered."""
 
 import pickle
 import sys
@@ -37,8 +37,10 @@ def write(source: str, now: datetime | None = None, **variables: Any) -> str:
         ("(true)", PLAIN.replace("城市", "\\u57ce\\u5e02")),
         (
             "(indent=1)",
-            '{\n "name": "search",\n "parameters": {\n  "b": [\n   1,\n   2.0,\n   null\n  ],\n'
-            '  "a": "<城市 & \'x\'>"\n }\n}',
+            (
+                '{\n "name": "search",\n "parameters": {\n  "b": [\n   1,\n   2.0,\n   null\n  ],\n'
+                '  "a": "<城市 & \'x\'>"\n }\n}'
+            ),
         ),
     ],
 )
@@ -121,7 +123,10 @@ def test_a_member_is_found_before_and_behind_the_methods_of_its_dictionary() -> 
 
 
 def test_text_is_taken_apart_by_pythons_methods() -> None:
-    source = "{{ c.split('</think>')[-1].lstrip('\\n') }}|{{ c[::-1][:2] }}|{{ c.startswith('<') }}|{{ '{}-{x}'.format(1, x=2) }}|{{ '%03d' % 7 }}"
+    source = (
+        "{{ c.split('</think>')[-1].lstrip('\\n') }}|{{ c[::-1][:2] }}|{{ c.startswith('<') }}|"
+        "{{ '{}-{x}'.format(1, x=2) }}|{{ '%03d' % 7 }}"
+    )
     assert "so|os|True|1-2|007" == write(source, c="<think>hm</think>\n\nso")
 
 
@@ -149,9 +154,9 @@ def test_a_refusal_is_told_in_the_templates_own_words() -> None:
 
 
 def test_an_error_names_the_template_and_the_line() -> None:
-    with pytest.raises(InvalidTemplate, match="my.jinja, line 2: .*endfor"):
+    with pytest.raises(InvalidTemplate, match=r"my\.jinja, line 2: .*endfor"):
         Program("a\n{% endfor %}", name="my.jinja")
-    with pytest.raises(TemplateFailed, match="my.jinja, line 3: .*TypeError"):
+    with pytest.raises(TemplateFailed, match=r"my\.jinja, line 3: .*TypeError"):
         Program("a\n\n{{ 1 + 'a' }}", name="my.jinja").render({})
 
 

@@ -21,6 +21,7 @@ from turnscript.cli.export import export
 from turnscript.cli.failures import INTERRUPTED, OK, PIPE_CLOSED, USAGE, Failed, trouble
 from turnscript.cli.keys import keys
 from turnscript.cli.launch import launch
+from turnscript.cli.learn import learn
 from turnscript.cli.output import STREAM, Files
 from turnscript.cli.playground import playground
 from turnscript.cli.prompt import prompt
@@ -129,6 +130,7 @@ group.add_command(doctor)
 group.add_command(export)
 group.add_command(keys)
 group.add_command(launch)
+group.add_command(learn)
 group.add_command(playground)
 group.add_command(prompt)
 group.add_command(read)

@@ -52,7 +52,7 @@ class Thoughts(Struct, frozen=True):
     """The literals around a thought, and the space behind it.
 
     `text_open` and `text_close` stand around a text, where something does. `none` stands where there is no thought, and
-    `lead` is white space before a text.
+    `lead` is white space before a text. `several`: what follows a thought stands in a turn of its own.
     """
 
     open: str = ""
@@ -62,6 +62,7 @@ class Thoughts(Struct, frozen=True):
     text_close: str = ""
     none: str = ""
     lead: str = ""
+    several: bool = False
 
 
 class Calls(Struct, frozen=True):
@@ -150,27 +151,42 @@ def thoughts_of(trials: Trials, frame: Frame) -> Thoughts:
     if trial is None or THOUGHT not in trial.whole:
         trial, follower = trials.of(THOUGHT_CALL), CALL
     if trial is None or THOUGHT not in trial.whole:
-        return _texts(_opened_thought(plain), lead, trials, frame)
+        return _texts(_opened_thought(plain), lead, trials)
     at = trial.whole.rfind(THOUGHT)
     behind = trial.whole.find(follower, at)
     if behind < 0:
-        raise Unlearned("it stands behind the text", _texts(Thoughts(), lead, trials, frame))
+        raise Unlearned("it stands behind the text", _texts(Thoughts(), lead, trials))
     opening, between = trial.whole[_inside(trial, frame) : at], trial.whole[at + len(THOUGHT) : behind]
-    shared = tail(between, lead) if lead.strip() and follower == TEXT else ""
-    found = _CLOSE_TAG.match(between) or re.match(rf"\s*(?:{_TAG.pattern})", between)
-    close = found[0] if found else ""
-    if shared.strip() and between[: len(between) - len(shared)].strip():
-        close = between[: len(between) - len(shared)]
+    opening = opening if opening.strip() else trial.opening(_inside(trial, frame))
+    again = between.find(frame.open.strip()) if frame.open.strip() else -1
+    if again > 0 and opening.strip() and follower == TEXT:
+        known = Thoughts(opening.strip(), between[:again].strip(), several=True, text_open=lead.strip())
+        return replace(known, text_close=frame.close.strip())
+    close = _closing_of(opening, between, lead if follower == TEXT else "")
     if not opening.strip() and (tag := _CLOSE_TAG.match(close)):
         opening = f"<{tag[1]}>" if tag[1] else f"[{tag[2]}]"
     if not opening.strip() or not close.strip():
-        known = _texts(Thoughts(), lead, trials, frame)
+        known = _texts(Thoughts(), lead, trials)
         raise Unlearned("nothing marks where a thought begins and ends", known)
     joint = space_before(between[len(close.rstrip()) :])
-    return _texts(Thoughts(opening.lstrip(), close.rstrip(), joint), lead, trials, frame)
+    return _texts(Thoughts(opening.lstrip(), close.rstrip(), joint), lead, trials)
 
 
-def _texts(thoughts: Thoughts, lead: str, trials: Trials, frame: Frame) -> Thoughts:
+def _closing_of(opening: str, between: str, lead: str) -> str:
+    """What closes a thought, of what stands between it and what follows. `lead`: what stands before a text alone."""
+    for closes, opens in _OPPOSITES:
+        core = opening.strip()
+        mirror = core.replace("<", "</", 1) if not opens else core.replace(opens, closes, 1)
+        if mirror != core and between.lstrip().startswith(mirror):
+            return space_before(between) + mirror
+    found = _CLOSE_TAG.match(between) or re.match(rf"\s*(?:{_TAG.pattern})", between)
+    shared = tail(between, lead) if lead.strip() else ""
+    if shared.strip() and between[: len(between) - len(shared)].strip():
+        return between[: len(between) - len(shared)]
+    return found[0] if found else ""
+
+
+def _texts(thoughts: Thoughts, lead: str, trials: Trials) -> Thoughts:
     """Return the same with what stands around texts. `lead`: what stands before a text without a thought."""
     core, none = lead.strip(), ""
     opens, closes = thoughts.open.strip(), thoughts.close.strip()
@@ -190,6 +206,8 @@ def _texts(thoughts: Thoughts, lead: str, trials: Trials, frame: Frame) -> Thoug
     at = -1 if trial is None else trial.whole.rfind(TEXT)
     if trial is not None and at >= 0:
         close = head(trial.whole[at + len(TEXT) :], trials.ended)
+        if trial.whole.rstrip().endswith(close.strip()):  # then it closes the turn
+            close = ""
     return replace(thoughts, none=none, text_open=lead.lstrip(), text_close=close.rstrip())
 
 
@@ -240,7 +258,12 @@ def calls_of(trials: Trials, frame: Frame, thoughts: Thoughts) -> Calls:
         first = _unit(text, CALL, _ARGUMENT)
         second = _unit(text, OTHER, "fennimore", first.end if first else 0)
         if first is not None and second is not None:
-            open_, close, group, joint = _several(before, closing, text[first.end : second.start])
+            between = text[first.end : second.start]
+            again = between.find(frame.open.strip()) if thoughts.several else -1
+            if again >= 0:
+                open_, close = between[again + len(frame.open.strip()) :].lstrip(), between[:again]
+            else:
+                open_, close, group, joint = _several(before, closing, between)
     elif before.rstrip().endswith("[") and closing.lstrip().startswith("]"):
         open_, close, group, joint = "", "", (before, closing), ", "
     text_joint = _text_joint(trials)
@@ -249,9 +272,16 @@ def calls_of(trials: Trials, frame: Frame, thoughts: Thoughts) -> Calls:
 
 def _without_thought(region: str, thoughts: Thoughts) -> str:
     """What an answer says behind an empty thought, and behind an empty text where those have marks."""
-    region = _EMPTY_THOUGHT.sub("", region, count=1) if _EMPTY_THOUGHT.match(region.lstrip()) else region
-    core = thoughts.close.strip()
-    return region.lstrip()[len(core) :] if core and region.lstrip().startswith(core) else region
+    for opens, closes in (
+        (thoughts.open, thoughts.close),
+        ("", thoughts.close),
+        (thoughts.text_open, thoughts.text_close),
+    ):
+        if closes.strip():
+            found = re.match(rf"\s*{re.escape(opens.strip())}\s*{re.escape(closes.strip())}", region)
+            region = region[found.end() :] if found else region
+    found = _EMPTY_THOUGHT.match(region.lstrip())
+    return region.lstrip()[found.end() :] if found else region
 
 
 def _unit(text: str, name: str, argument: str, start: int = 0) -> _Unit | None:
@@ -269,22 +299,28 @@ def _unit(text: str, name: str, argument: str, start: int = 0) -> _Unit | None:
                 return _Unit(at, end, _object_body(value, text[at:end], name, argument))
             return _named_unit(text, name, start, at, end)
         at = text.find("{", end)
-    return None
+    found = re.compile(rf"{name}\({argument}=(['\"])\w+\1\)").search(text, start)
+    return _Unit(found.start(), found.end(), {"name": "function-call"}) if found else None
 
 
 def _object_body(value: Any, text: str, name: str, argument: str) -> dict[str, Any]:
     inner = value.get("function") if isinstance(value.get("function"), dict) else value
-    key = next((key for key, one in inner.items() if key != "name" and argument in json.dumps(one)), "")
-    if inner.get("name") != name or not key:
+    named = next((key for key, one in inner.items() if one == name), "")
+    key = next((key for key, one in inner.items() if argument in json.dumps(one)), "")
+    if not named or not key:
         shown = text.replace(name, "NAME")
         raise Unlearned(f"no known payload is a call that is written as {shown!r}")
     keys = list(inner)
     body: dict[str, Any] = {"name": "json-call"}
     if key != "arguments":
         body["arguments"] = key
+    if named != "name":
+        body["name_key"] = named
+    if inner.get(keys[0]) in (0, 1, "0", "1"):
+        body["index_key"] = keys[0]
     if '": ' in text:
         body["spaced"] = True
-    if keys.index(key) < keys.index("name"):
+    if keys.index(key) < keys.index(named):
         body["arguments_first"] = True
     if "id" in inner:
         body["ids"] = True
@@ -332,7 +368,7 @@ def _several(before: str, closing: str, between: str) -> tuple[str, str, tuple[s
     close = head(closing, between)
     open_ = tail(before, between[len(close) :])
     joint = between[len(close) : len(between) - len(open_)]
-    if joint.strip() not in ("", ","):
+    if not re.fullmatch(r"\s*[^\w\s]?\s*", joint):
         raise Unlearned(f"between two calls stands {between.strip()!r}, which no table can say")
     outer, last = before[: len(before) - len(open_)], closing[len(close) :]
     if not outer.strip() and not last.strip():

@@ -22,20 +22,25 @@ def head(*texts: str) -> str:
         shared = beginning(shared, text)
     for opens, closes in _BRACKETS:
         at = shared.rfind(opens)
-        if at > shared.rfind(closes) and any(closes in text[at:] for text in texts):
+        if at > shared.rfind(closes) and any(_goes_on(text, at + 1, len(shared), opens, closes) for text in texts):
             shared = shared[:at]
     return shared
+
+
+def _goes_on(text: str, inside: int, end: int, opens: str, closes: str) -> bool:
+    """Whether a tag that is open at `end` is closed behind it, on the same line and before another begins."""
+    closed, opened = text.find(closes, end), text.find(opens, end)
+    return closed >= 0 and not 0 <= opened < closed and "\n" not in text[inside:closed]
 
 
 def tail(one: str, other: str) -> str:
     """Return the common end of two texts without half a tag at its beginning."""
     shared = beginning(one[::-1], other[::-1])[::-1]
-    if one == other:
-        return shared
     for opens, closes in _BRACKETS:
         at = shared.find(closes)
-        longer = any(len(text) > len(shared) for text in (one, other))
-        if at >= 0 and opens not in shared[:at] and longer:
+        before = [text[: len(text) - len(shared)] for text in (one, other)]
+        halved = any(text.rfind(opens) > text.rfind(closes) for text in before)
+        if halved and at >= 0 and opens not in shared[:at]:
             shared = shared[at + 1 :]
     return shared
 

@@ -34,8 +34,8 @@ class Learned(Struct, frozen=True):
     unlearned: tuple[str, ...]
 
 
-def learn(trials: Trials, right: Callable[[Document], int]) -> Learned:
-    """Return the learned table that reads most. `right` counts how many probes a table reads exactly.
+def learn(trials: Trials, judged: Callable[[Document], tuple[int, int]]) -> Learned:
+    """Return the learned table that reads most. `judged` counts how many probes a table reads, and how many not.
 
     Raises InvalidInput where not even the turns of a plain conversation can be told apart.
     """
@@ -45,29 +45,38 @@ def learn(trials: Trials, right: Callable[[Document], int]) -> Learned:
     except Unlearned as reason:
         thoughts = reason.known or Thoughts()
         unlearned.append(f"thoughts were not learned: {reason}")
+    if thoughts.text_close and not thoughts.several:
+        frame = replace(frame, close=frame.close.removeprefix(thoughts.text_close))
+    calls: Calls | None = None
     try:
         calls = calls_of(trials, frame, thoughts)
     except Unlearned as reason:
-        calls = None
         unlearned.append(f"tool calls were not learned: {reason}")
+    format_, text, refused = _best(_tables(frame, thoughts, calls), judged)
+    for what, kind, seen in (("tool calls", "tool_call", calls), ("thoughts", "thinking", thoughts.open)):
+        if seen and not _has(format_, kind):
+            unlearned.append(f"{what} were not learned: no reader can be made of what was seen: {refused}")
+    return Learned(format_, text, tuple(unlearned))
+
+
+def _best(tables: Iterator[Data], judged: Callable[[Document], tuple[int, int]]) -> tuple[Format, str, str]:
+    """Return the table that reads most, as a format and as text, and why the first that is none is refused."""
     best: tuple[int, Format, str] | None = None
     refused = ""
-    for data in _tables(frame, thoughts, calls):
+    for data in tables:
         try:
             text, format_ = _made(data)
         except InvalidFormat as error:
             refused = refused or str(error)
             continue
-        count = right(format_.document)
+        count, wrong = judged(format_.document)
         if best is None or count > best[0]:
             best = (count, format_, text)
+        if not wrong:
+            break
     if best is None:
         raise InvalidInput(f"nothing in this template tells the turns of a conversation apart: {refused}")
-    if calls is not None and not _has(best[1], "tool_call"):
-        unlearned.append(f"tool calls were not learned: no reader can be made of what was seen: {refused}")
-    if thoughts.open and not _has(best[1], "thinking"):
-        unlearned.append(f"thoughts were not learned: no reader can be made of what was seen: {refused}")
-    return Learned(best[1], best[2], tuple(unlearned))
+    return best[1], best[2], refused
 
 
 def _made(data: Data) -> tuple[str, Format]:
@@ -133,7 +142,7 @@ def _frames(frame: Frame) -> Iterator[Frame]:
 
 def _table(frame: Frame, thoughts: Thoughts, calls: Calls | None) -> Data:
     """Return the data of one table."""
-    ends = [end for end in (_last(frame.close, thoughts), *frame.ends, *(calls.ends if calls else ())) if end]
+    ends = [end for end in (frame.close.strip(), *frame.ends, *(calls.ends if calls else ())) if end]
     if not frame.close.strip() and frame.user_open.strip():
         ends.append(frame.user_open.strip())
     segments, joints = _segments(thoughts, calls)
@@ -160,28 +169,23 @@ def _answer(frame: Frame, thoughts: Thoughts) -> Data:
         answer["open"] = frame.open
     else:
         answer["behind"] = ["start", "user", "assistant"]
-    close = frame.close
-    if thoughts.text_close and close.startswith(thoughts.text_close):
-        close = close[len(thoughts.text_close) :]
-    if close.strip():
-        answer["close"] = close
-    if thoughts.none and "open" in answer and not frame.open[-1:].isspace():
-        answer["no_thought"] = thoughts.none
+    if thoughts.several:
+        return answer | {"several": True}
+    if frame.close.strip():
+        answer["close"] = frame.close
+    if thoughts.none and "open" in answer:
+        core = frame.open.rstrip()
+        answer |= {"open": core, "no_thought": f"{frame.open[len(core) :]}{thoughts.none}"}
     if thoughts.lead:
         answer["lead"] = thoughts.lead
     return answer
-
-
-def _last(close: str, thoughts: Thoughts) -> str:
-    """What ends an answer: what closes a text does not, where a call may follow."""
-    return close.removeprefix(thoughts.text_close).strip() or close.strip()
 
 
 def _segments(thoughts: Thoughts, calls: Calls | None) -> tuple[list[Data], dict[str, str]]:
     """Return the segments of the model's turn, and what joins them."""
     segments: list[Data] = []
     joints: dict[str, str] = {}
-    if thoughts.open:
+    if thoughts.open and thoughts.open != thoughts.text_open:
         thought = {"kind": "thinking", "body": "text", "open": thoughts.open, "close": thoughts.close, "model": True}
         segments.append(thought)
         joints["thinking assistant"] = thoughts.joint
@@ -191,12 +195,23 @@ def _segments(thoughts: Thoughts, calls: Calls | None) -> tuple[list[Data], dict
         if thoughts.text_close:
             text["close"] = thoughts.text_close
     segments.append(text)
+    if calls is not None and not calls.open.strip() and calls.group is None:
+        text["protects"] = [{"lead": "{", "rest": [_first_key(calls.body)]}]
     if calls is not None:
         segments.append(_call(calls))
         if thoughts.open:
             joints["thinking tool_call"] = thoughts.joint
-        joints |= {"assistant tool_call": calls.text_joint, "tool_call tool_call": calls.joint}
-    return segments, joints
+        joints["tool_call tool_call"] = calls.joint
+        if "open" not in text or "close" in text:  # else a call stands in a turn of its own
+            joints["assistant tool_call"] = calls.text_joint
+    return segments, {} if thoughts.several else joints
+
+
+def _first_key(body: Data) -> str:
+    """The key that a call begins with which nothing opens: a text that begins so would be one."""
+    argued = body.get("arguments_first")
+    key = body.get("arguments", "arguments") if argued else body.get("name_key", "name")
+    return f'"{key}":{" " if body.get("spaced") else ""}'
 
 
 def _call(calls: Calls) -> Data:

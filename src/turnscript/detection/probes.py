@@ -42,12 +42,14 @@ class Manner(Struct, frozen=True):
     """How a template takes what an answer says.
 
     `thoughts` is the key of a message's thought, empty where it takes none. `text_arguments`: arguments are JSON text
-    and no objects. `named_ids`: it writes the id of a call in place of its name, as in `functions.f:0`.
+    and no objects. `named_ids`: it writes the id of a call in place of its name, as in `functions.f:0`. `closes`: where
+    it opens a thought before each content, what ends the thought there, because the content then begins inside it.
     """
 
     thoughts: str = "reasoning_content"
     text_arguments: bool = False
     named_ids: bool = False
+    closes: str = ""
 
 
 class Probe(Struct, frozen=True):
@@ -65,8 +67,11 @@ class Probe(Struct, frozen=True):
 
     def messages(self, manner: Manner) -> list[dict[str, Any]]:
         """Return the conversation for a template: new messages each time, because a template may change them."""
-        answer: dict[str, Any] = {"role": "assistant", "content": self.text, "calls": self.calls}
-        if self.thought and manner.thoughts:
+        said = self.text
+        if manner.closes and (self.text or self.thought):
+            said = f"{self.thought}{manner.closes}{self.text}"
+        answer: dict[str, Any] = {"role": "assistant", "content": said, "calls": self.calls}
+        if self.thought and manner.thoughts and not manner.closes:
             answer[manner.thoughts] = self.thought
         ids: dict[str, str] = {}
         return [_written(message, manner, ids) for message in (*self.before, answer)]

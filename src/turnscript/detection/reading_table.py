@@ -100,7 +100,7 @@ def choose(render: Render, source: str = "", *, likely: str | None = None, own: 
             return _reading(format_, verdicts, trials, None)
         if best is None or right > best[0]:
             best = (right, format_, verdicts)
-    learned = learn(trials, lambda document: _count(judge(document, trials), "exact"))
+    learned = learn(trials, lambda document: _counts(judge(document, trials)))
     verdicts = judge(learned.format.document, trials)
     if best is not None and best[0] > _count(verdicts, "exact"):
         return _reading(best[1], best[2], trials, None)
@@ -166,7 +166,7 @@ def _verdict(document: Document, probe: Probe, trial: Trial | None, trials: Tria
     turn = model_turn(document)
     inside = trial.opened(turn.open) if turn.open else trial.start
     if inside is None:
-        if not turn.behind and (len(probe.before) == 1 or turn.open.strip() in trial.ahead):
+        if not turn.behind and len(probe.before) == 1:
             return Verdict(probe.shows, "differs", f"no turn begins with {turn.open.strip()!r}")
         inside = trial.start
     inside += _no_thought(turn, trial.whole[inside:])
@@ -269,6 +269,11 @@ def _short(said: Sequence[str]) -> str:
 
 def _count(verdicts: Iterable[Verdict], result: str) -> int:
     return sum(one.result == result for one in verdicts)
+
+
+def _counts(verdicts: Iterable[Verdict]) -> tuple[int, int]:
+    told = list(verdicts)
+    return _count(told, "exact"), _count(told, "differs")
 
 
 def _reading(format_: Format, verdicts: tuple[Verdict, ...], trials: Trials, learned: Learned | None) -> Reading:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
 import msgspec
 
-from turnscript.detection.edges import beginning, tail
+from turnscript.detection.edges import beginning, head
 from turnscript.detection.probes import (
     CALL,
     DEFINITIONS,
@@ -28,10 +29,14 @@ from turnscript.detection.probes import (
     Manner,
     Probe,
 )
+from turnscript.engine.template.program import Program
 from turnscript.errors import TurnscriptError
 
 THOUGHT_KEYS = ("reasoning_content", "thinking", "reasoning")
 """Members of a message under which templates look for its thought, the usual one first."""
+
+
+_OPENED = re.compile(r"<([^<>/\s|]+)>\s*$")
 
 
 class Render(Protocol):
@@ -46,6 +51,22 @@ class Render(Protocol):
     ) -> str:
         """Return the text of a conversation."""
         ...
+
+
+def rendered_by(program: Program, *, bos: str = "", eos: str = "", tokens: Mapping[str, str] = {}) -> Render:
+    """Return a compiled template as a function. `bos`, `eos` and `tokens`: texts that it knows by name."""
+    named = {"bos_token": bos, "eos_token": eos, **tokens}
+
+    def render(
+        messages: Sequence[dict[str, Any]],
+        tools: Sequence[dict[str, Any]] | None = None,
+        add_generation_prompt: bool = False,
+        **variables: Any,
+    ) -> str:
+        given = {"messages": list(messages), "tools": tools, "documents": None}
+        return program.render(named | given | {"add_generation_prompt": add_generation_prompt} | variables)
+
+    return render
 
 
 class Trial:
@@ -80,11 +101,17 @@ class Trial:
     def cut(self, inside: int) -> tuple[str, str]:
         """Return what the prompt has of the answer already, and the rest.
 
-        Where a prompt opens or closes a thought that the history does not have, the answer is that of the history.
+        Where a prompt opens or closes a thought that the history does not have, the answer is that of the history;
+        where the history has the thought and not what opens it, that is the prompt's.
         """
         if self.continues and len(self.prompt) >= inside:
             return self.prompt[inside:], self.whole[len(self.prompt) :]
-        return "", self.whole[inside:]
+        answer = self.whole[inside:]
+        return (self.opening(inside), answer.lstrip()) if answer.lstrip().startswith(THOUGHT) else ("", answer)
+
+    def opening(self, inside: int) -> str:
+        """Return what the prompt has behind the opening of the turn."""
+        return self.prompt[inside:] if self.prompt[:inside] == self.whole[:inside] else ""
 
     @property
     def continues(self) -> bool:
@@ -116,7 +143,7 @@ class Trials:
         self.manner = Manner()
         self.refused: dict[str, str] = {}
         self._known: dict[str, Trial | None] = {}
-        self._opens_always: bool | None = None
+        self._opening: str | None = None  # what it writes behind each turn; not known yet
         self._tried(TEXT_ONLY, self.manner)
         self._find_manner()
 
@@ -143,7 +170,7 @@ class Trials:
     @cached_property
     def followed(self) -> str:
         """What stands between the text of an answer and the next question; empty where that cannot be seen."""
-        messages = [*TEXT_ONLY.messages(Manner()), {"role": "user", "content": LATER}]
+        messages = [*TEXT_ONLY.messages(self.manner), {"role": "user", "content": LATER}]
         text = self.written(messages) or ""
         at, end = text.rfind(TEXT), text.rfind(LATER)
         return text[at + len(TEXT) : end] if 0 <= at < end else ""
@@ -197,7 +224,18 @@ class Trials:
                     self.manner = manner
                     return
         self.refused.clear()
-        self.manner = msgspec.structs.replace(self.manner, thoughts="")
+        closes = self._closing_in_content()
+        self.manner = msgspec.structs.replace(self.manner, thoughts="", closes=closes)
+
+    def _closing_in_content(self) -> str:
+        """Return what ends a thought within a content, where the template opens one before each."""
+        plain = self._tried(TEXT_ONLY, self.manner)
+        found = _OPENED.search(plain.prompt) if plain is not None else None
+        if plain is None or found is None or not plain.whole.startswith(plain.prompt + TEXT):
+            return ""
+        closing = f"</{found[1]}>"
+        is_turn = closing in plain.whole[len(plain.prompt) :] or closing not in self.source
+        return "" if is_turn else f"\n{closing}\n\n"
 
     def _tried(self, probe: Probe, manner: Manner) -> Trial | None:
         """Try a probe. A template that cannot do without tools gets them."""
@@ -221,18 +259,16 @@ class Trials:
 
     def _without_opening(self, plain: str, prompt: str, whole: str) -> tuple[str, str, str]:
         """Take away the opening of a next answer, which some templates write whether it is asked for or not."""
-        opening = tail(plain, whole) if plain == prompt else ""
-        if not opening.strip():
+        if plain != prompt:
             return plain, prompt, whole
-        if self._opens_always is None:
-            self._opens_always = TEXT in whole and not self._ends_as_it_goes_on(whole)
-        if not self._opens_always:
+        if self._opening is None and TEXT in whole:
+            ended = whole[whole.rfind(TEXT) + len(TEXT) :]
+            opening = ended[len(head(ended, self.followed)) :] if self.followed else ""
+            self._opening = opening if opening.strip() and plain.endswith(opening) else ""
+        opening = self._opening or ""
+        if not opening or not (plain.endswith(opening) and whole.endswith(opening)):
             return plain, prompt, whole
         return plain[: -len(opening)], prompt, whole[: -len(opening)]
 
-    def _ends_as_it_goes_on(self, whole: str) -> bool:
-        """Whether what ends a conversation stands there too where it goes on."""
-        return self.followed.startswith(whole[whole.rfind(TEXT) + len(TEXT) :])
 
-
-__all__ = ["OTHER", "THOUGHT_KEYS", "Render", "Trial", "Trials"]
+__all__ = ["OTHER", "THOUGHT_KEYS", "Render", "Trial", "Trials", "rendered_by"]

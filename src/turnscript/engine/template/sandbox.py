@@ -26,6 +26,8 @@ CHEAP = frozenset(
     {"abs", "attr", "capitalize", "count", "d", "default", "first", "float", "last", "length", "lower", "trim", "upper"}
 )
 """Filters whose result is no larger than what they are given."""
+_ALONE = frozenset({"e", "escape", "int", "reverse", "round", "safe", "string", "title", "wordcount"})
+"""Filters that take nothing of their environment, so that they may be called at once."""
 FUNCTIONS = frozenset({"range", "dict", "cycler", "joiner", "namespace", "raise_exception", "strftime_now"})
 _CHUNKS = 1000
 _DICTS = frozenset({dict, FrozenDict})
@@ -317,7 +319,7 @@ def _guarded(plain: jinja2.Environment, meter: Meter) -> dict[str, Callable[...,
 
 
 def _guard(plain: jinja2.Environment, meter: Meter, name: str) -> Callable[..., Any]:
-    check = _FILTERS.get(name)
+    check, function = _FILTERS.get(name), plain.filters[name] if name in _ALONE else None
 
     @jinja2.pass_context
     def run(context: Context, value: Any, *args: Any, **names: Any) -> Any:
@@ -338,6 +340,8 @@ def _guard(plain: jinja2.Environment, meter: Meter, name: str) -> Callable[..., 
             value = meter.steadily(value)
         if check is not None:
             value = check(meter, value, args, names)
+        if function is not None:
+            return meter.result(function(value, *args, **names))
         return meter.result(plain.call_filter(name, value, args, names, context=context))
 
     return run

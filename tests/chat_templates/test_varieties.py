@@ -1,0 +1,22 @@
+"""Whatever marks turns, thoughts and calls, what a template writes of them is read back."""
+
+import pytest
+
+from tests.chat_templates.varieties import CALLS, FRAMES, THOUGHTS, template
+from turnscript.detection.reading_table import choose
+from turnscript.detection.trials import rendered_by
+from turnscript.engine.template.program import Program
+
+PAIRS = [
+    *((frame, "none", calls) for frame in FRAMES for calls in CALLS),
+    *((frame, thought, "objects in tags") for frame in FRAMES for thought in THOUGHTS if thought != "none"),
+    *(("tags", thought, calls) for thought in THOUGHTS for calls in CALLS if thought != "none"),
+]
+
+
+@pytest.mark.parametrize(("frame", "thought", "calls"), PAIRS)
+def test_what_is_written_in_any_marks_is_read_back(frame: str, thought: str, calls: str) -> None:
+    source = template(frame, thought, calls)
+    reading = choose(rendered_by(Program(source)), source)
+    assert [] == [(one.probe, one.sentence) for one in reading.verdicts if one.result == "differs"]
+    assert (thought != "none", calls != "none") == (reading.takes["thoughts"], reading.takes["calls"])
