@@ -11,7 +11,6 @@ from typing import Any
 
 import jinja2
 from jinja2.ext import Extension, loopcontrols
-from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -48,7 +47,6 @@ class Template:
     """A chat template."""
 
     def __init__(self, source: str) -> None:
-        self.source = source
         self._environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[Marker, loopcontrols]
         )
@@ -64,10 +62,6 @@ class Template:
         for block in self._template.generate(**given | inputs):
             self._marker.blocks.append(block)
         return "".join(self._marker.blocks)
-
-    def reads(self, *names: str) -> bool:
-        """Whether it reads any of these inputs."""
-        return not find_undeclared_variables(self._environment.parse(self.source)).isdisjoint(names)
 
     @property
     def spans(self) -> list[tuple[int, int]]:

@@ -25,8 +25,6 @@ def written(template: Template, conversation: Conversation, mode: str, generates
     """Return what a template writes, and None where it does not take the conversation."""
     body = {"messages": [_prepared(one) for one in conversation.messages], "tools": conversation.tools}
     inputs: dict[str, Any] = TOKENS | MODES[mode]
-    if mode == "disabled" and not template.reads(*MODES[mode]):
-        inputs["reasoning_effort"] = "none"  # an effort is the only word that it has for this
     try:
         return template.render(body, documents=None, add_generation_prompt=generates, **inputs)
     except REFUSALS:

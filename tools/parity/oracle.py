@@ -13,8 +13,7 @@ from tokenizers import Tokenizer, models
 from tools.parity.conversations import Conversation
 from tools.parity.places import Place
 
-# What is told to a template about thinking; each has its own word, and most know one of the two. One that knows neither
-# and has an effort is told that there is none.
+# What is told to a template about thinking; most know one of the two words.
 MODES: dict[str, dict[str, Any]] = {
     "default": {},
     "on": {"enable_thinking": True, "thinking": True},
@@ -50,8 +49,14 @@ class Oracle:
             tokenizer_object=Tokenizer(models.WordLevel({})), **place.tokens
         )
         self._tokenizer.chat_template = place.source
-        known = find_undeclared_variables(Environment(extensions=[_Marked, loopcontrols]).parse(place.source))
-        self._modes = MODES | ({} if known & MODES["off"].keys() else {"off": {"reasoning_effort": "none"}})
+        self._modes = dict(MODES)
+
+    def tell(self, mode: str, variables: dict[str, Any]) -> None:
+        """Use another word in a mode, if the template reads neither of the usual ones: what turnscript found there."""
+        source = self._tokenizer.chat_template
+        known = find_undeclared_variables(Environment(extensions=[_Marked, loopcontrols]).parse(source))
+        if known.isdisjoint(MODES["on"]):
+            self._modes[mode] = MODES[mode] | variables
 
     def text(self, conversation: Conversation, mode: str, generates: bool) -> str:
         """Return the prompt, or the conversation as it stands where nothing is opened behind it. Raises Refused."""

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import turnscript as ts
 from tools.parity.conversations import Conversation
@@ -34,6 +35,13 @@ def asked(conversation: Conversation, mode: str) -> ts.Request:
     wish = _THINKING[mode]
     request.settings.thinking = None if wish is None else ts.ThinkingMode(mode=wish)
     return request
+
+
+def wishes(fmt: ts.Format, mode: str) -> dict[str, Any]:
+    """Return the variables in which a template is told of a wish about thinking, as turnscript found them."""
+    anything = Conversation("any", [{"role": "user", "content": "Hi."}])
+    asked_for = None if fmt.template is None else fmt.template.asked(asked(anything, mode), None, False, None)
+    return {} if asked_for is None else dict(asked_for[0].told)
 
 
 def text(fmt: ts.Format, conversation: Conversation, mode: str, generates: bool) -> str:
