@@ -105,6 +105,7 @@ class Meter:
         known = self.weights.get(id(value))
         if known is not None:
             return known[1]
+        self.allow(NODE * len(value))
         weight = NODE
         if isinstance(value, dict):
             for key in value:
