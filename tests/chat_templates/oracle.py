@@ -10,7 +10,7 @@ from tools.parity.conversations import Conversation, Message
 
 SAMPLES = sorted((Path(__file__).parent / "samples").glob("*.jinja"))
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
-MODES: dict[str, dict[str, bool]] = {
+MODES: dict[str, dict[str, Any]] = {
     "default": {},
     "enabled": {"enable_thinking": True, "thinking": True},
     "disabled": {"enable_thinking": False, "thinking": False},

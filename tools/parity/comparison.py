@@ -49,6 +49,8 @@ def compared(place: Place) -> Result:
             result.reading = f"none: {error}"
             return result
         result.reading = writer.reading(fmt)
+        for mode in MODES:
+            oracle.tell(mode, writer.wishes(fmt, mode))
         for conversation in conversations():
             for mode in MODES:
                 for generates in (True, False):

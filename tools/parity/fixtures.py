@@ -12,6 +12,7 @@ import turnscript as ts
 from tools.parity import writer
 from tools.parity.conversations import Conversation, Message
 from tools.parity.difference import cause
+from tools.parity.oracle import Oracle, Refused
 from tools.parity.places import Place
 
 # Which template at hand is that of a fixture's model; the first that fits. A copy may be of another revision.
@@ -34,6 +35,8 @@ _TEMPLATES = (
     ("Qwen/Qwen3.5", "Qwen3.5-4B"),
 )
 
+_ASKED = {"role": "user", "content": "Please."}
+
 
 def known(places: Iterable[Place]) -> bool:
     """Say if any of the templates is that of a fixture's model."""
@@ -44,7 +47,7 @@ def judged(places: Mapping[str, Place]) -> tuple[Counter[tuple[str, str]], dict[
     """Return how many turns each model's fixtures have of each verdict, and one fixture to try each with."""
     found: Counter[tuple[str, str]] = Counter()
     cases: dict[tuple[str, str], str] = {}
-    loaded: dict[str, ts.Format] = {}
+    loaded: dict[str, tuple[Oracle, ts.Format]] = {}
     with TemporaryDirectory(prefix="parity-") as root:
         for fixture in _fixtures():
             model = fixture["models"][0]
@@ -56,8 +59,8 @@ def judged(places: Mapping[str, Place]) -> tuple[Counter[tuple[str, str]], dict[
             else:
                 try:
                     if place.name not in loaded:
-                        loaded[place.name] = writer.loaded(place.folder(Path(root)))
-                    verdict = _verdict(loaded[place.name], fixture)
+                        loaded[place.name] = Oracle(place), writer.loaded(place.folder(Path(root)))
+                    verdict = _verdict(*loaded[place.name], fixture)
                 except writer.Failed as error:
                     verdict = f"fails: {error}"
             found[model, verdict] += 1
@@ -74,22 +77,38 @@ def _fixtures() -> Iterator[dict[str, Any]]:
                 yield fixture
 
 
-def _verdict(fmt: ts.Format, fixture: dict[str, Any]) -> str:
-    turn = _turn(fixture["expected"])
-    asked = {"role": "user", "content": "Please."}
-    said = Conversation(fixture["id"], [asked, turn], fixture["tools"])
+def _verdict(oracle: Oracle, fmt: ts.Format, fixture: dict[str, Any]) -> str:
+    """Return how our turn compares; where transformers does not write it with this template, that is the cause."""
+    said = Conversation(fixture["id"], [_ASKED, _turn(fixture["expected"])], fixture["tools"])
     thinking = fixture.get("thinking")
     mode = "default" if thinking is None else "on" if thinking else "off"
     written = writer.text(fmt, said, mode, False)
+    verdict = _found(written, fixture, said)
+    if verdict is not None:
+        return verdict
+    try:
+        theirs = oracle.text(said, mode, False)
+    except Refused as error:
+        return f"fixture's: this template refuses it in transformers ({error})"
+    if _found(theirs, fixture, said) is None:
+        same = "as we do" if written == theirs else f"and so do we: {cause(theirs, written)}"
+        return f"fixture's: transformers writes it otherwise with this template, {same}"
+    if any("marker" in tag or "control-token" in tag for tag in fixture["tags"]):
+        return "other: control strings in its contents are protected"
+    return f"other: {cause(theirs, written)}"
+
+
+def _found(written: str, fixture: dict[str, Any], said: Conversation) -> str | None:
+    """Return how a fixture's turn stands in a text, if it does."""
+    turn = said.messages[-1]
     # What a prompt has opened already belongs to the turn as the history has it.
     opened = fixture.get("generation_prompt", "")
     for expected in (opened + fixture["raw_output"], fixture["raw_output"]):
         before, met, behind = written.rpartition(expected)
-        if met and not _says(behind, turn) and not _says(before.rpartition(asked["content"])[2], turn):
+        if met and not _says(behind, turn) and not _says(before.rpartition(_ASKED["content"])[2], turn):
             whole = not opened or expected != fixture["raw_output"]
             return "equal" if whole else "equal, and its prompt opens what the history leaves out"
-    turn_alone = written.removeprefix(writer.text(fmt, said.until(1), mode, False))
-    return f"other: {cause(fixture['raw_output'], turn_alone)}"
+    return None
 
 
 def _turn(expected: dict[str, Any]) -> Message:

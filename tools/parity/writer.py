@@ -1,7 +1,9 @@
 """Owns what turnscript writes and reads with one template."""
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import turnscript as ts
 from tools.parity.conversations import Conversation
@@ -10,6 +12,9 @@ _THINKING = {"default": None, "on": "enabled", "off": "disabled"}
 
 # A fault of ours is a line of the table and does not end it.
 _FAULTS = (ts.TurnscriptError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
+# The folder that the template was written to, which is another one each time.
+_FOLDER = re.compile(r" in \S*/parity-[\w-]+/\S+")
 
 
 class Failed(Exception):
@@ -30,6 +35,13 @@ def asked(conversation: Conversation, mode: str) -> ts.Request:
     wish = _THINKING[mode]
     request.settings.thinking = None if wish is None else ts.ThinkingMode(mode=wish)
     return request
+
+
+def wishes(fmt: ts.Format, mode: str) -> dict[str, Any]:
+    """Return the variables in which a template is told of a wish about thinking, as turnscript found them."""
+    anything = Conversation("any", [{"role": "user", "content": "Hi."}])
+    asked_for = None if fmt.template is None else fmt.template.asked(asked(anything, mode), None, False, None)
+    return {} if asked_for is None else dict(asked_for[0].told)
 
 
 def text(fmt: ts.Format, conversation: Conversation, mode: str, generates: bool) -> str:
@@ -69,5 +81,5 @@ def reading(fmt: ts.Format) -> str:
 
 
 def _told(error: BaseException) -> str:
-    sentence = f"{error}".partition(": chat_template.jinja in ")[0].splitlines()[0][:120] if f"{error}" else ""
+    sentence = _FOLDER.sub("", f"{error}".splitlines()[0])[:160] if f"{error}" else ""
     return sentence if isinstance(error, ts.TurnscriptError) else f"{type(error).__name__}: {sentence}"
