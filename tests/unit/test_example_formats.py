@@ -140,6 +140,9 @@ def test_an_empty_text_before_a_call_is_seen_or_told(example: Format) -> None:
         ("openai/gpt-oss-20b", "harmony"),
         ("gpt-oss-120b-mxfp4-00001-of-00003.gguf", "harmony"),
         ("DeepSeek-V3.1", "deepseek"),
+        ("deepseek-ai/DeepSeek-V3.2", "deepseek-v32"),
+        ("DeepSeek-V4-Flash-Q2_K.gguf", "deepseek-v4"),
+        ("deepseek-ai/DeepSeek-V4.1-Flash", "deepseek-v41"),
         ("DeepSeek-R1-Distill-Qwen-7B", "deepseek-r1"),
         ("DeepSeek-V3-0324", "deepseek-r1"),
         ("Mistral-7B-Instruct-v0.3", None),
@@ -187,6 +190,9 @@ TEMPLATES = {
     "kimi": "<|im_user|>user<|im_middle|> <|im_system|>tool_declare<|im_middle|>",
     "kimi-thinking": "<|im_user|>user<|im_middle|> <think></think>",
     "deepseek": "'<｜User｜>' + text + '<｜Assistant｜></think>' + answer + name + '<｜tool▁sep｜>' + arguments",
+    "deepseek-v32": "'<｜User｜>' + text + '<｜Assistant｜></think>' + answer + '<｜DSML｜function_calls>'",
+    "deepseek-v4": "'<｜User｜>' + text + '<｜Assistant｜></think>' + answer + '<｜DSML｜tool_calls>'",
+    "deepseek-v41": "'<｜User｜>' + text + '<｜Assistant｜></think>' + answer + '<｜DSML｜ calls>'",
     "deepseek-r1": "'<｜User｜>' + text + '<｜Assistant｜>' + answer + type + '<｜tool▁sep｜>' + name + '\\n```json'",
 }
 """What of a model's template tells it: tags that stand in it."""
@@ -208,7 +214,6 @@ FOREIGN = {
     "functiongemma": ("<start_of_turn>developer <start_function_declaration>", None),
     "functionary 3.1": ("<|start_header_id|>ipython<|end_header_id|> <function=", "batuta-llama3"),
     "glm-5.1": ("[gMASK]<sop><|observation|><tool_response> <arg_key> <think> </think> defer_loading", None),
-    "deepseek-v3.2": ("<｜Assistant｜></think> <｜DSML｜function_calls>", None),
 }
 """Of templates of their relatives the same, and the format whose turns they have in common with others."""
 

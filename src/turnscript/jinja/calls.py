@@ -82,16 +82,33 @@ def _python(body: PythonCall, out: Payloads) -> None:
 def _xml(body: XmlParameters, out: Payloads) -> None:
     out.lose(ARGUMENTS, STRINGS)
     _need_object(out)
-    opening, close = body.literals
+    opening, close = body.literals[:2]
     example = Writer(out.escape, archive=False)
     body.write(ToolCall(name="f", arguments='{"a": 1}'), example)
     indent = example.pieces[0].partition(opening)[0]
     with out.code.block("for key, value in arguments|items"):
-        out.control(f"{indent}{opening} name=")
+        out.control(f"{indent}{opening} {body.key}=")
         out.code.say(out.library.call("attribute", "key"), out.of_model)
-        out.control(">")
-        _value(out)
-        out.control(f"{close}\n")
+        _type(body, out)
+        out.control(body.head_end)
+        if body.flag or body.type:
+            out.content("(value if value is string else value|tojson)")
+        else:
+            _value(out)
+        out.control(f"{close}{body.behind}")
+
+
+def _type(body: XmlParameters, out: Payloads) -> None:
+    """What a tag says of its value, between quotes."""
+    said = out.library.call("type_of", "value")
+    if body.flag:
+        out.control(f' {body.flag}="')
+        out.code.say(f'("true" if {said} == "string" else "false")', out.of_model)
+        out.control('"')
+    if body.type:
+        out.control(f' {body.type}="')
+        out.code.say(said, out.of_model)
+        out.control('"')
 
 
 def _tags(body: TagCall, out: Payloads) -> None:

@@ -254,6 +254,19 @@ MACROS = {
 {%- endmacro -%}""",
         ("looks",),
     ),
+    # The type that a tag says of an argument.
+    "type_of": Macro(
+        """\
+{%- macro type_of(value) -%}
+  {%- if value is string -%}{{- "string" -}}
+  {%- elif value is boolean -%}{{- "boolean" -}}
+  {%- elif value is none -%}{{- "null" -}}
+  {%- elif value is mapping -%}{{- "object" -}}
+  {%- elif value is sequence -%}{{- "array" -}}
+  {%- else -%}{{- "number" -}}
+  {%- endif -%}
+{%- endmacro -%}"""
+    ),
     # A name or a key in tags: a JSON string if it is no single word.
     "word": Macro(
         """\
