@@ -222,10 +222,11 @@ class States:
         yield core, Action(Do.LEAVE, len(core))
         for place in self.places:
             if place.segment.group is group:
-                core, ahead = (place.open.strip(), 0) if place.open else (place.body.begins[:1], 1)
+                begins, ahead = ((place.open.strip(),), 0) if place.open else (_first_characters(place), 1)
                 comma = self.joint(place.kind, place.kind).strip()
-                for before in ("", *(f"{comma}{space}" for space in ("", " ", "\n"))) if comma else ("",):
-                    yield before + core, Action(Do.OPEN, len(before + core), place, ahead)
+                for before in ("", *(f"{comma}{space}" for space in _SPACES)) if comma else ("",):
+                    for core in begins:
+                        yield before + core, Action(Do.OPEN, len(before + core), place, ahead)
 
     def _closes(self, place: Place) -> dict[str, Action]:
         found: dict[str, Action] = {}
@@ -288,6 +289,7 @@ class States:
 
 
 _TEXTS = ("thinking", "assistant")
+_SPACES = ("", " ", "\n", "\n  ", "\n    ")  # behind the comma between two calls
 
 
 def _opening(place: Place, strict: bool) -> tuple[str, Action]:
@@ -301,6 +303,12 @@ def _opening(place: Place, strict: bool) -> tuple[str, Action]:
         return core, Action(Do.OPEN, len(core), place, len(core) - len(place.open.strip()))
     core = place.open.strip()
     return core, Action(Do.OPEN, len(core), place)
+
+
+def _first_characters(place: Place) -> tuple[str, ...]:
+    """What a payload that nothing opens may begin with."""
+    openings = (place.body.begins,) if place.body.begins else place.body.openings
+    return tuple(dict.fromkeys(one[:1] for one in openings))
 
 
 def _tails(space: str) -> Iterable[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from turnscript.conversation import ToolCall
 from turnscript.engine.bodies import CallArguments
+from turnscript.engine.functioncalls import FunctionCall
 from turnscript.engine.jsoncalls import JsonCall
 from turnscript.engine.namedcalls import NamedCall
 from turnscript.engine.pythoncalls import PythonCall
@@ -77,6 +78,18 @@ def _python(body: PythonCall, out: Payloads) -> None:
             out.content('", "', flat=True)
         out.content('key|tojson ~ "=" ~ value|tojson', flat=True)
     out.control(")")
+
+
+def _function(body: FunctionCall, out: Payloads) -> None:
+    code = out.code
+    _need_object(out)
+    out.content(out.library.call("python_name", "name") + ' ~ "("')
+    with code.block("for key, value in arguments|items"):
+        with code.block("if not loop.first"):
+            out.content('", "', flat=True)
+        said, written = out.library.call("python_name", "key"), out.library.call("python", "value")
+        out.content(f'{said} ~ "=" ~ {written}')
+    out.content('")"', flat=True)
 
 
 def _xml(body: XmlParameters, out: Payloads) -> None:
@@ -148,6 +161,7 @@ _WRITERS: dict[type[Any], Callable[[Any, Payloads], None]] = {
     JsonCall: _json,
     NamedCall: _named,
     PythonCall: _python,
+    FunctionCall: _function,
     XmlParameters: _xml,
     TagCall: _tags,
 }

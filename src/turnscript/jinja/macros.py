@@ -267,6 +267,39 @@ MACROS = {
   {%- endif -%}
 {%- endmacro -%}"""
     ),
+    # A name or a key of Python's: a JSON string if it is none.
+    "python_name": Macro(
+        """\
+{%- macro python_name(name) -%}
+  {%- set letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_" -%}
+  {%- if name and not name.strip(letters ~ "0123456789.-") and not name[:1].strip(letters) -%}{{- name -}}
+  {%- else -%}{{- name|tojson -}}
+  {%- endif -%}
+{%- endmacro -%}"""
+    ),
+    # A value as Python writes it.
+    "python": Macro(
+        """\
+{%- macro python(value) -%}
+  {%- if value is string -%}{{- value|tojson -}}
+  {%- elif value is boolean -%}{{- "True" if value else "False" -}}
+  {%- elif value is none -%}{{- "None" -}}
+  {%- elif value is mapping -%}
+    {{- "{" -}}
+    {%- for key, inner in value|items -%}
+      {{- (", " if not loop.first else "") ~ key|tojson ~ ": " ~ python(inner) -}}
+    {%- endfor -%}
+    {{- "}" -}}
+  {%- elif value is sequence -%}
+    {{- "[" -}}
+    {%- for inner in value -%}
+      {{- (", " if not loop.first else "") ~ python(inner) -}}
+    {%- endfor -%}
+    {{- "]" -}}
+  {%- else -%}{{- value|tojson -}}
+  {%- endif -%}
+{%- endmacro -%}"""
+    ),
     # A name or a key in tags: a JSON string if it is no single word.
     "word": Macro(
         """\
