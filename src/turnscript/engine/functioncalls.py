@@ -12,7 +12,7 @@ import json
 import re
 import string
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from turnscript.conversation import ToolCall
@@ -22,8 +22,9 @@ from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.names import name_of_line
 from turnscript.engine.recent import MB, recent
 from turnscript.engine.repeats import lose_difference
-from turnscript.engine.scanner import Unescaper
+from turnscript.engine.scanner import Look
 from turnscript.engine.spans import Writer
+from turnscript.engine.structures import LONGEST_WORD, SPACE, StructureMachine, may_be
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
 from turnscript.grammar.nodes import EMPTY, Literal, Node, sequence
@@ -32,7 +33,6 @@ from turnscript.grammar.rules import COMMA, VALUE, separated
 from turnscript.grammar.schema import Member
 from turnscript.jsontext import is_object, json_string, read_object, respace, safe_json_string, text_of
 
-_SPACE = re.compile(r"[ \t\r\n]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 _NAME_CHARS = re.compile(r"[A-Za-z0-9_.\-]*")
 _WORD = re.compile(r"[A-Za-z0-9_.+\-]*")
@@ -44,8 +44,6 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|true|false|null', re.DOTALL)
 _BEHIND_ARGUMENT = re.compile(
     r"\s*+(?:\)|,\s*+(?:[\")]|[A-Za-z_][A-Za-z0-9_.\-]*+\s*+=)|((?:,\s*+(?:[A-Za-z_][A-Za-z0-9_.\-]*+\s*+)?)?\Z))"
 )
-_CLOSING = {"[": "]", "{": "}", "(": ")"}
-_LONGEST_NAME = 1024
 _FURTHEST = 256  # white space behind a quote is looked over no further than this
 _IN_STRING = {quote: re.compile(rf"[^\\{quote}]*+(?:\\.[^\\{quote}]*+)*+", re.DOTALL) for quote in ('"', "'")}
 _ESCAPED = re.compile(
@@ -172,60 +170,38 @@ def _read(call: str) -> str:
 _NO_ESCAPE = Escape()
 
 
-class _FunctionMachine(Machine):
+class _FunctionMachine(StructureMachine):
     """Reads the name, then one argument after the other, up to the closing parenthesis."""
 
-    def __init__(self, reading: Reading) -> None:
-        super().__init__()
-        self._unescaper = Unescaper(reading.escape)
-        self._escape = reading.escape
-        self._tentative = reading.tentative
-        self._step: Callable[[str, int], int] = self._name
-        self._open: list[str] = []  # of the structures in the argument that is going on
-        self._first: list[bool] = [True]  # whether nothing stands in them yet, and in the call
-        self._key = True  # whether what comes in the innermost structure is a key
-        self._quote = ""
-        self._into: list[str] | None = None  # where the text of a string goes that is a name or a key of an argument
-        self._begun = ""  # an escape of Python's that goes on
+    closings: Mapping[str, str] = {"[": "]", "{": "}", "(": ")"}
 
-    def feed(self, text: str, start: int) -> int:
-        position = start
-        while position < len(text) and not (self.done or self.failed):
-            if self._step != self._inside:
-                position = _SPACE.match(text, position).end()  # type: ignore[union-attr]
-                if position == len(text):
-                    break
-            step, before, known = self._step, position, self.name
-            position = step(text, position)
-            if position == before and self._step == step:
-                break
-            if self._tentative and self.name is not known:
-                break
-        return position
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(reading, "'")
+        self._inside = self._in_string
+        self._quote = ""
+        self._begun = ""  # an escape of Python's that goes on
 
     def fields(self) -> dict[str, Any] | None:
         arguments = "".join(self.said)
         return {"name": self.name, "arguments": arguments} if self.name and is_object(arguments) else None
 
-    def _say(self, text: str) -> None:
-        if text:
-            self.said.append(text)
-            self.deltas.append(text)
+    def look(self) -> Look | None:
+        return None if self._begun else super().look()
 
     # The name, and the keys of arguments.
 
-    def _name(self, text: str, position: int) -> int:
+    def _start(self, text: str, position: int) -> int:
         return self._word(text, position, self._behind_name)
 
     def _word(self, text: str, position: int, behind: Callable[[str, int], int]) -> int:
         """A name or key. `behind`: the step that comes after it."""
         if text[position] == '"':
-            self._into, self._quote, self._step = [], '"', self._inside
+            self._into, self._quote, self._step = [], '"', self._in_string
             self._behind_string = behind
             return position + 1
         end = _NAME_CHARS.match(text, position).end()  # type: ignore[union-attr]
         if end == len(text):
-            self.failed = end - position > _LONGEST_NAME
+            self.failed = end - position > LONGEST_WORD
             return position
         word = text[position:end]
         self.failed = _NAME.fullmatch(word) is None
@@ -234,11 +210,11 @@ class _FunctionMachine(Machine):
         return position if self.failed else end
 
     def _behind_name(self, text: str, position: int) -> int:
-        self.failed = text[position] != "("
+        name = "".join(self._into or ())
+        self.failed = text[position] != "(" or not name
         if not self.failed:
-            self.name = "".join(self._into or ())
+            self.name = name
             self._into, self._step = None, self._before_key
-            self.failed = not self.name
         return position + (not self.failed)
 
     def _before_key(self, text: str, position: int) -> int:
@@ -256,80 +232,27 @@ class _FunctionMachine(Machine):
             self._into, self._first[0], self._step = None, False, self._value
         return position + (not self.failed)
 
+    def _behind(self, text: str, position: int) -> int:
+        if text[position] == ",":
+            self._step = self._before_key
+            return position + 1
+        self.failed = text[position] != ")"
+        return position if self.failed else self._before_key(text, position)
+
     # Values.
 
-    def _value(self, text: str, position: int) -> int:
-        """A value, or what ends the structure that it would stand in."""
-        char = text[position]
-        if self._open and char == _CLOSING[self._open[-1]]:
-            return self._end_structure(position)
-        if char in _CLOSING:
-            self._element()
-            self.failed = bool(self._open) and self._key and self._open[-1] == "{"
-            self._say("{" if char == "{" else "[")
-            self._open.append(char)
-            self._first.append(True)
-            self._key = True
-            return position + 1
-        if char in "\"'":
+    def _scalar(self, text: str, position: int) -> int:
+        if text[position] in "\"'":
             return self._begin_string(text, position)
         end = _WORD.match(text, position).end()  # type: ignore[union-attr]
         if end == len(text):
-            self.failed = end - position > _LONGEST_NAME
+            self.failed = end - position > LONGEST_WORD
             return position
-        word = _value_of(text[position:end])
+        word = value_of(text[position:end])
         self.failed = word is None
         if word is not None:
-            self._element()
-            self._say(word if not self._is_key() or word[0] == '"' else json_string(word))
-            self._step = self._behind_value
+            self._say_word(word)
         return position if self.failed else end
-
-    def _is_key(self) -> bool:
-        return bool(self._open) and self._open[-1] == "{" and self._key
-
-    def _element(self) -> None:
-        """One more element begins in the innermost structure."""
-        if self._open and (self._open[-1] != "{" or self._key):
-            if not self._first[-1]:
-                self._say(", ")
-            self._first[-1] = False
-
-    def _end_structure(self, position: int) -> int:
-        if self._open[-1] == "{" and not self._key:
-            self.failed = True
-            return position
-        self._say("}" if self._open.pop() == "{" else "]")
-        self._first.pop()
-        self._key = False  # a structure is the value of a key, or no member at all
-        self._step = self._behind_value
-        return position + 1
-
-    def _behind_value(self, text: str, position: int) -> int:
-        """Behind a value: a comma, a colon behind a key, or the end of what it stands in."""
-        char = text[position]
-        if not self._open:
-            if char == ",":
-                self._step = self._before_key
-                return position + 1
-            self.failed = char != ")"
-            return position if self.failed else self._before_key(text, position)
-        in_object = self._open[-1] == "{"
-        if in_object and self._key:
-            self.failed = char != ":"
-            self._say("" if self.failed else ": ")
-            self._key, self._step = False, self._value
-            return position + (not self.failed)
-        if char == ",":
-            self._key, self._step = True, self._value
-            return position + 1
-        self.failed = char != _CLOSING[self._open[-1]]
-        if self.failed:
-            return position
-        self._key = True
-        return self._end_structure(position)
-
-    # Strings.
 
     def _begin_string(self, text: str, position: int) -> int:
         """The quote before a string, or three of them."""
@@ -340,10 +263,10 @@ class _FunctionMachine(Machine):
         self._quote = quote * 3 if whole == quote * 3 else quote
         self._element()
         self._say('"')
-        self._behind_string, self._step = self._behind_value, self._inside
+        self._behind_string, self._step = self._behind_value, self._in_string
         return position + len(self._quote)
 
-    def _inside(self, text: str, position: int) -> int:
+    def _in_string(self, text: str, position: int) -> int:
         """The text of a string, up to a quote that ends it."""
         quote = self._quote
         end = _IN_STRING[quote[0]].match(text, position).end()  # type: ignore[union-attr]
@@ -351,7 +274,7 @@ class _FunctionMachine(Machine):
         if end == len(text) or text[end] == "\\":  # what that escapes is still to come
             return end
         if not text.startswith(quote, end):
-            if quote.startswith(text[end:]):
+            if may_be(quote, text, end):
                 return end
             self._take(text[end])
             return end + 1
@@ -374,12 +297,12 @@ class _FunctionMachine(Machine):
             found = _BEHIND_ARGUMENT.match(text, after, after + _FURTHEST)
             waits = found is not None and found[1] is not None
             return None if waits and len(text) - after < _FURTHEST else found is not None and not waits
-        follows = _SPACE.match(text, after, after + _FURTHEST).end()  # type: ignore[union-attr]
+        follows = SPACE.match(text, after, after + _FURTHEST).end()  # type: ignore[union-attr]
         if follows == len(text):
             return None if follows - after < _FURTHEST else False
-        if self._is_key():
+        if self._is_key:
             return text[follows] == ":"
-        return text[follows] in (",", _CLOSING[self._open[-1]])
+        return text[follows] in (",", self.closings[self._open[-1]])
 
     def _take(self, piece: str, last: bool = False) -> None:
         """A piece of a string's text, as Python writes it, to be JSON."""
@@ -417,7 +340,7 @@ def _escaped(found: re.Match[str]) -> str:
     return _OTHERS[kind] if kind in _OTHERS else "\\\\" + _ESCAPED.sub(_escaped, token[1:])
 
 
-def _value_of(word: str) -> str | None:
+def value_of(word: str) -> str | None:
     """The JSON text of a word or number; None if it is none."""
     if word in _JSON_WORDS:
         return _JSON_WORDS[word]

@@ -11,6 +11,7 @@ from typing import Any
 
 from turnscript.conversation import ToolCall
 from turnscript.engine.bodies import CallArguments
+from turnscript.engine.bracedcalls import BracedCall
 from turnscript.engine.functioncalls import FunctionCall
 from turnscript.engine.jsoncalls import JsonCall
 from turnscript.engine.namedcalls import NamedCall
@@ -92,6 +93,14 @@ def _function(body: FunctionCall, out: Payloads) -> None:
     out.content('")"', flat=True)
 
 
+def _braced(body: BracedCall, out: Payloads) -> None:
+    _need_object(out)
+    mark, code = quoted(body.mark), out.code
+    out.control(body.prefix)
+    code.say(out.library.call_protecting("braced_name", out.escape, "name", mark), out.of_model)
+    code.say(out.library.call_protecting("braced", out.escape, "arguments", mark), out.of_model)
+
+
 def _xml(body: XmlParameters, out: Payloads) -> None:
     out.lose(ARGUMENTS, STRINGS)
     _need_object(out)
@@ -162,6 +171,7 @@ _WRITERS: dict[type[Any], Callable[[Any, Payloads], None]] = {
     NamedCall: _named,
     PythonCall: _python,
     FunctionCall: _function,
+    BracedCall: _braced,
     XmlParameters: _xml,
     TagCall: _tags,
 }
