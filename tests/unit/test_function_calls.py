@@ -133,10 +133,10 @@ def test_a_result_in_the_turn_of_the_model_says_its_tool() -> None:
     items = [ts.User(content=[ts.Text(text="q")]), *calls, *results]
     text = str(format_.render(ts.Request(conversation=ts.Conversation(items=items))).value)
     again = [item for item in format_.parse(text).items if isinstance(item, ts.ToolResult)]
-    assert RESULTS == [(item.name, "".join(part.text for part in item.content)) for item in again]  # type: ignore[union-attr]
+    assert RESULTS == [(item.name, "".join(part.text for part in item.content)) for item in again]  # type: ignore[attr-defined]
     other = text.replace('{value:<|"|>rain<|"|>}', '{sky:<|"|>grey<|"|>,wet:true}')
     [first, *_] = [item for item in format_.parse(other).items if isinstance(item, ts.ToolResult)]
-    assert '{"sky": "grey", "wet": true}' == "".join(part.text for part in first.content)  # type: ignore[union-attr]
+    assert '{"sky": "grey", "wet": true}' == "".join(part.text for part in first.content)  # type: ignore[attr-defined]
 
 
 RESULTS = [("f", "rain"), ("x y{", '<|"|>}<tool_response|>'), ("g", ""), ("h", '{"a": 1}\n')]

@@ -167,6 +167,14 @@ def _read(call: str) -> str:
     return "".join(machine.said)
 
 
+def json_of_python(text: str) -> str | None:
+    """Return the JSON text of a literal of Python's; None if it is none."""
+    machine = _FunctionMachine(Reading(_NO_ESCAPE))
+    machine.feed(f"f(a={text})", 0)
+    made = "".join(machine.said)
+    return made[len('{"a": ') : -1] if machine.done and not machine.issues and is_object(made) else None
+
+
 _NO_ESCAPE = Escape()
 
 

@@ -22,6 +22,7 @@ from turnscript.conversation import ToolCall
 from turnscript.engine.attributes import attribute_text, scan_attributes
 from turnscript.engine.callrules import KEY, CallRules
 from turnscript.engine.escape import tags_in
+from turnscript.engine.functioncalls import json_of_python
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.recent import MB, recent
 from turnscript.engine.repeats import joined, lose_difference
@@ -344,10 +345,14 @@ class ParameterReader(Machine):
 
 
 def argument_text(shown: str, kind: Kind) -> str:
-    """The JSON text that a parameter's text stands for."""
+    """The JSON text that a parameter's text stands for.
+
+    Seed-OSS's template writes a dict or a list as Python does, so where a schema wants one, that is read, too.
+    """
     if kind != "string" and is_json(shown):
         return shown
-    return safe_json_string(shown)
+    literal = json_of_python(shown) if kind == "json" and shown.strip()[:1] in ("[", "{") else None
+    return safe_json_string(shown) if literal is None else literal
 
 
 def _type_of(value: str) -> str:

@@ -132,8 +132,8 @@ def _check_opening(segment: Segment, place: Table) -> None:
     _check_marks(segment, place)
     if (segment.attributes or segment.head_end) and not segment.head_end.strip():
         raise unfit(place.at("head_end"), "an opening that takes attributes needs a `head_end`", 'such as ">\\n"')
-    if re.search(r"[<\n]", segment.head_end.rstrip()):
-        message = "attributes end at the next `<` or line break, so `head_end` holds none"
+    if re.search(r"\n|.<", segment.head_end.rstrip()):
+        message = "attributes end at the next `<` or line break, so `head_end` may begin with a `<` and holds no other"
         raise unfit(place.at("head_end"), message, 'such as ">\\n"', repr(segment.head_end))
     if segment.head_end and "\n" in segment.open:
         message = "between `open` and `head_end` stand attributes, on one line; move the line break into `head_end`"
