@@ -97,6 +97,36 @@ def test_what_is_no_call_stays_text(around: str, call: str) -> None:
         assert response.issues
 
 
+CITY = ("weather", '{"city": "Oslo"}')
+BARE = [
+    ("calls alone", '[weather(city="Oslo"), now()]<|eot|>', "", [CITY, ("now", "{}")]),
+    ("in the model's own tags", '<|python_start|>[weather(city="Oslo")]<|python_end|><|eot|>', "", [CITY]),
+    ("behind white space, not closed", '\n[weather(city="Oslo")', "", [CITY]),
+    ("a tool that nobody offers", '[other(city="Oslo")]', '[other(city="Oslo")]', []),
+    ("a link", "[weather](https://example.org)", "[weather](https://example.org)", []),
+    ("no literal", "[weather(city=Oslo)] is a call.", "[weather(city=Oslo)] is a call.", []),
+    ("words behind a call", '[weather(city="Oslo"), or so] it is', ", or so] it is", [CITY]),
+    ("bare JSON", '{"name": "weather", "parameters": {"city": "Oslo"}}<|eot|>', "", [CITY]),
+]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4096])
+@pytest.mark.parametrize(("text", "said", "calls"), [row[1:] for row in BARE], ids=[row[0] for row in BARE])
+def test_a_list_that_nothing_opens_holds_calls_of_offered_tools(
+    text: str, said: str, calls: list[tuple[str, str]], size: int
+) -> None:
+    """Llama 4 leaves its tags out."""
+    parser = ts.get_format("llama4").parser([ts.Tool(name="weather"), ts.Tool(name="now")])
+    events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
+    events += parser.close()
+    assert text == raw_text(events)
+    items = ts.fold(events).items
+    assert calls == [(item.name, item.arguments) for item in items if isinstance(item, ts.ToolCall)]
+    texts = [part.text for item in items if isinstance(item, ts.Assistant) for part in item.content]  # type: ignore[attr-defined]
+    assert said == "".join(texts)
+    assert len(texts) == bool(said)
+
+
 @pytest.mark.parametrize("name", ["lfm2", "gemma4"])
 @pytest.mark.parametrize(
     "arguments",

@@ -210,6 +210,11 @@ class States:
             for literal in (place.body.begins,) if self.strict else place.body.openings:
                 yield literal, Action(Do.OPEN, len(literal), place, len(literal))
             return
+        if place.segment.lists_names:
+            for name in self._names:
+                literal = f"{place.group_open.strip()}{name}("
+                yield literal, Action(Do.GROUP, len(literal), place, len(name) + 1)
+            return
         core, action = _opening(place, self.strict)
         if not place.segment.named:
             yield core, action
@@ -338,6 +343,11 @@ def named_call(turn: Turn) -> Segment | None:
     return next((segment for segment in turn.segments if segment.named), None)
 
 
+def looks_for_names(turn: Turn) -> bool:
+    """Tell whether the names of offered tools are looked for in what a model writes of a turn."""
+    return any(segment.named or segment.lists_names for segment in (*turn.segments, *turn.also_read))
+
+
 @lru_cache(maxsize=64)
 def model_turn(document: Document) -> Turn:
     """The turn that the model writes."""
@@ -345,4 +355,4 @@ def model_turn(document: Document) -> Turn:
     return next(turn for turn in document.turns if any(one.kind == kind for one in turn.segments))
 
 
-__all__ = ["Action", "Do", "Segment", "State", "States", "model_turn", "named_call", "states_of"]
+__all__ = ["Action", "Do", "Segment", "State", "States", "looks_for_names", "model_turn", "named_call", "states_of"]

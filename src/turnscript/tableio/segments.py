@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from msgspec import Struct
 
 from turnscript.conversation import Extra, Hints, Item, System, Thinking, ToolCall, User
+from turnscript.engine.functioncalls import FunctionCall
 from turnscript.engine.namedcalls import BLANKS, NamedCall
 from turnscript.engine.speakers import SPOKEN
 from turnscript.engine.table import Attribute, Document, Segment, Turn
@@ -191,7 +192,8 @@ def _check_unopened(segment: Segment, place: Table) -> None:
         message = "a call without an `open` begins as a JSON text does, so it counts only if it is one"
         raise unfit(place.at("tentative"), message, "true", "false")
     for key in ("close", "head_end", "attributes", "also_closed_by", "named", "tentative"):
-        if getattr(segment, key) and (key != "tentative" or segment.group is not None):
+        listed = segment.group is not None and not isinstance(segment.body, FunctionCall)
+        if getattr(segment, key) and (key != "tentative" or listed):
             raise unfit(place.at(key), f"a call with a {key!r} needs an `open`", "an `open`")
 
 
