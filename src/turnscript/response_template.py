@@ -215,8 +215,9 @@ def _arguments(export: _Export, place: Place, body: CallArguments) -> dict[str, 
 def _xml(export: _Export, place: Place, body: XmlParameters) -> dict[str, Any]:
     attributes, known = _attributes(place)
     function = known | {"arguments": "{content}"}
-    opening, close = map(re.escape, body.literals)
-    pattern = rf'{opening}\s+name="(?P<key>[^"]*)"\s*>(?P<value>.*?){close}'
+    opening, close = map(re.escape, body.literals[:2])
+    typed = r"[^<>\n]*?" if body.flag or body.type else r"\s*"
+    pattern = rf'{opening}\s+{body.key}="(?P<key>[^"]*)"{typed}{re.escape(body.head_end)}(?P<value>.*?){close}'
     content = {"content": "xml-inline", "content_args": {"tag_pattern": pattern}}
     return export.field(export.opening(place, attributes), export.closing(place), content, function)
 

@@ -404,7 +404,9 @@ class TurnParser(CallSteps):
         self._within = self._state if self._step == self._text else None
         if self._within is not None and self._within.kind == Assistant.kind and self._states.bare is None:
             self._issues.append(Issue("missing_close", "a call inside an answer", self._opened, self._opened))
-        if do is Do.GROUP:
+        if place.segment.lists_names:
+            self._group = place.segment.group
+        elif do is Do.GROUP:
             if self._within is not None and self._within.kind == "thinking":
                 self._issues.append(Issue("unclosed_thinking", "calls inside a thought", self._opened, self._opened))
             self._group, self._group_raw = place.segment.group, [generated]

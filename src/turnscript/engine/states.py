@@ -210,6 +210,11 @@ class States:
             for literal in (place.body.begins,) if self.strict else place.body.openings:
                 yield literal, Action(Do.OPEN, len(literal), place, len(literal))
             return
+        if place.segment.lists_names:
+            for name in self._names:
+                literal = f"{place.group_open.strip()}{name}("
+                yield literal, Action(Do.GROUP, len(literal), place, len(name) + 1)
+            return
         core, action = _opening(place, self.strict)
         if not place.segment.named:
             yield core, action
@@ -222,10 +227,11 @@ class States:
         yield core, Action(Do.LEAVE, len(core))
         for place in self.places:
             if place.segment.group is group:
-                core, ahead = (place.open.strip(), 0) if place.open else (place.body.begins[:1], 1)
+                begins, ahead = ((place.open.strip(),), 0) if place.open else (_first_characters(place), 1)
                 comma = self.joint(place.kind, place.kind).strip()
-                for before in ("", *(f"{comma}{space}" for space in ("", " ", "\n"))) if comma else ("",):
-                    yield before + core, Action(Do.OPEN, len(before + core), place, ahead)
+                for before in ("", *(f"{comma}{space}" for space in _SPACES)) if comma else ("",):
+                    for core in begins:
+                        yield before + core, Action(Do.OPEN, len(before + core), place, ahead)
 
     def _closes(self, place: Place) -> dict[str, Action]:
         found: dict[str, Action] = {}
@@ -288,6 +294,7 @@ class States:
 
 
 _TEXTS = ("thinking", "assistant")
+_SPACES = ("", " ", "\n", "\n  ", "\n    ")  # behind the comma between two calls
 
 
 def _opening(place: Place, strict: bool) -> tuple[str, Action]:
@@ -301,6 +308,12 @@ def _opening(place: Place, strict: bool) -> tuple[str, Action]:
         return core, Action(Do.OPEN, len(core), place, len(core) - len(place.open.strip()))
     core = place.open.strip()
     return core, Action(Do.OPEN, len(core), place)
+
+
+def _first_characters(place: Place) -> tuple[str, ...]:
+    """What a payload that nothing opens may begin with."""
+    openings = (place.body.begins,) if place.body.begins else place.body.openings
+    return tuple(dict.fromkeys(one[:1] for one in openings))
 
 
 def _tails(space: str) -> Iterable[str]:
@@ -330,6 +343,11 @@ def named_call(turn: Turn) -> Segment | None:
     return next((segment for segment in turn.segments if segment.named), None)
 
 
+def looks_for_names(turn: Turn) -> bool:
+    """Tell whether the names of offered tools are looked for in what a model writes of a turn."""
+    return any(segment.named or segment.lists_names for segment in (*turn.segments, *turn.also_read))
+
+
 @lru_cache(maxsize=64)
 def model_turn(document: Document) -> Turn:
     """The turn that the model writes."""
@@ -337,4 +355,4 @@ def model_turn(document: Document) -> Turn:
     return next(turn for turn in document.turns if any(one.kind == kind for one in turn.segments))
 
 
-__all__ = ["Action", "Do", "Segment", "State", "States", "model_turn", "named_call", "states_of"]
+__all__ = ["Action", "Do", "Segment", "State", "States", "looks_for_names", "model_turn", "named_call", "states_of"]

@@ -11,6 +11,8 @@ from typing import Any
 
 from turnscript.conversation import ToolCall
 from turnscript.engine.bodies import CallArguments
+from turnscript.engine.bracedcalls import BracedCall
+from turnscript.engine.functioncalls import FunctionCall
 from turnscript.engine.jsoncalls import JsonCall
 from turnscript.engine.namedcalls import NamedCall
 from turnscript.engine.pythoncalls import PythonCall
@@ -79,19 +81,56 @@ def _python(body: PythonCall, out: Payloads) -> None:
     out.control(")")
 
 
+def _function(body: FunctionCall, out: Payloads) -> None:
+    code = out.code
+    _need_object(out)
+    out.content(out.library.call("python_name", "name") + ' ~ "("')
+    with code.block("for key, value in arguments|items"):
+        with code.block("if not loop.first"):
+            out.content('", "', flat=True)
+        said, written = out.library.call("python_name", "key"), out.library.call("python", "value")
+        out.content(f'{said} ~ "=" ~ {written}')
+    out.content('")"', flat=True)
+
+
+def _braced(body: BracedCall, out: Payloads) -> None:
+    _need_object(out)
+    mark, code = quoted(body.mark), out.code
+    out.control(body.prefix)
+    code.say(out.library.call_protecting("braced_name", out.escape, "name", mark), out.of_model)
+    code.say(out.library.call_protecting("braced", out.escape, "arguments", mark), out.of_model)
+
+
 def _xml(body: XmlParameters, out: Payloads) -> None:
     out.lose(ARGUMENTS, STRINGS)
     _need_object(out)
-    opening, close = body.literals
+    opening, close = body.literals[:2]
     example = Writer(out.escape, archive=False)
     body.write(ToolCall(name="f", arguments='{"a": 1}'), example)
     indent = example.pieces[0].partition(opening)[0]
     with out.code.block("for key, value in arguments|items"):
-        out.control(f"{indent}{opening} name=")
+        out.control(f"{indent}{opening} {body.key}=")
         out.code.say(out.library.call("attribute", "key"), out.of_model)
-        out.control(">")
-        _value(out)
-        out.control(f"{close}\n")
+        _type(body, out)
+        out.control(body.head_end)
+        if body.flag or body.type:
+            out.content("(value if value is string else value|tojson)")
+        else:
+            _value(out)
+        out.control(f"{close}{body.behind}")
+
+
+def _type(body: XmlParameters, out: Payloads) -> None:
+    """What a tag says of its value, between quotes."""
+    said = out.library.call("type_of", "value")
+    if body.flag:
+        out.control(f' {body.flag}="')
+        out.code.say(f'("true" if {said} == "string" else "false")', out.of_model)
+        out.control('"')
+    if body.type:
+        out.control(f' {body.type}="')
+        out.code.say(said, out.of_model)
+        out.control('"')
 
 
 def _tags(body: TagCall, out: Payloads) -> None:
@@ -131,6 +170,8 @@ _WRITERS: dict[type[Any], Callable[[Any, Payloads], None]] = {
     JsonCall: _json,
     NamedCall: _named,
     PythonCall: _python,
+    FunctionCall: _function,
+    BracedCall: _braced,
     XmlParameters: _xml,
     TagCall: _tags,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turnscript.conversation import Assistant, System, Thinking, ToolCall, ToolResult, User
+from turnscript.engine.bracedcalls import BracedResult
 from turnscript.engine.correlate import shows
 from turnscript.engine.escape import AUTO
 from turnscript.engine.jsoncalls import JsonResult
@@ -273,7 +274,7 @@ class _Template:
             return
         code.variable("id", "message.tool_call_id")
         self._set_text("content")
-        label = getattr(place.body, "label", "name" if isinstance(place.body, JsonResult) else "")
+        label = getattr(place.body, "label", "name" if isinstance(place.body, JsonResult | BracedResult) else "")
         fields = {label, *[field for one in place.segment.attributes_shown for field in (one.path, one.fallback)]}
         if fields & {"id", "name"}:
             self._out.lose("$.messages[].tool_call_id", "a result without one is not paired with a call by their order")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from turnscript.engine.bodies import Parts, ResultContent, Thought
+from turnscript.engine.bracedcalls import BracedResult
 from turnscript.engine.jsoncalls import JsonResult
 from turnscript.engine.parts import NEXT_TEXT, PART_TAG
 from turnscript.engine.texts import IndentedText, JsonText, LabelledText, PlainText
@@ -89,6 +90,16 @@ def _json_result(body: JsonResult, out: Payloads) -> None:
     out.content(concatenated(head, name, between, said, Text("\n}")), flat=True)
 
 
+def _braced_result(body: BracedResult, out: Payloads) -> None:
+    out.control(body.prefix)
+    with out.code.block("if label is string"):
+        word = out.library.call_protecting("braced_name", out.escape, "label", quoted(body.mark))
+        out.code.say(word, out.of_model)
+    out.control(f"{{value:{body.mark}")
+    out.content("text", flat=True)
+    out.control(f"{body.mark}}}")
+
+
 _WRITERS: dict[type[Any], Callable[[Any, Payloads], None]] = {
     PlainText: _plain,
     IndentedText: _indented,
@@ -98,4 +109,5 @@ _WRITERS: dict[type[Any], Callable[[Any, Payloads], None]] = {
     Thought: _thought,
     ResultContent: _parts,
     JsonResult: _json_result,
+    BracedResult: _braced_result,
 }
