@@ -163,13 +163,13 @@ def _json(export: _Export, place: Place, body: JsonCall) -> dict[str, Any]:
     group = place.segment.group
     in_array = group is not None and not place.open and group.open.rstrip().endswith("[")
     root = "" if in_array else "content."
-    function = {"name": f"{{{root}name}}", "arguments": f"{{{root}{key}}}"}
+    function = {"name": f"{{{root}{body.name_key}}}", "arguments": f"{{{root}{key}}}"}
     if "id" in body.carries:
-        function["id"] = f"{{{root}id}}"
+        function["id"] = f"{{{root}{body.id_key}}}"
     if in_array:
         return export.array(place, function)
     # What opens a call may be ordinary text, too, as a fence is, or nothing at all.
-    ahead = r'\s*(?=\{\s*"(?:name|' + re.escape(key) + r')")' if place.segment.tentative else ""
+    ahead = rf'\s*(?=\{{\s*"(?:{re.escape(body.name_key)}|{re.escape(key)})")' if place.segment.tentative else ""
     attributes, known = _attributes(place)
     return export.field(
         export.opening(place, attributes + ahead), export.closing(place), {"content": "json"}, known | function

@@ -140,6 +140,9 @@ def test_an_empty_text_before_a_call_is_seen_or_told(example: Format) -> None:
         ("openai/gpt-oss-20b", "harmony"),
         ("gpt-oss-120b-mxfp4-00001-of-00003.gguf", "harmony"),
         ("DeepSeek-V3.1", "deepseek"),
+        ("CohereLabs/command-a-03-2025", "command-a"),
+        ("c4ai-command-r7b-12-2024-Q4_K_M.gguf", "command-r7b"),
+        ("c4ai-command-r-plus-08-2024", "command-r"),
         ("DeepSeek-R1-Distill-Qwen-7B", "deepseek-r1"),
         ("DeepSeek-V3-0324", "deepseek-r1"),
         ("Mistral-7B-Instruct-v0.3", None),
@@ -187,6 +190,9 @@ TEMPLATES = {
     "kimi": "<|im_user|>user<|im_middle|> <|im_system|>tool_declare<|im_middle|>",
     "kimi-thinking": "<|im_user|>user<|im_middle|> <think></think>",
     "deepseek": "'<｜User｜>' + text + '<｜Assistant｜></think>' + answer + name + '<｜tool▁sep｜>' + arguments",
+    "command-a": "<|CHATBOT_TOKEN|> <|START_THINKING|> <|START_ACTION|> <|START_TEXT|>",
+    "command-r7b": "<|CHATBOT_TOKEN|> <|START_THINKING|> <|START_ACTION|> <|START_RESPONSE|>",
+    "command-r": "<|CHATBOT_TOKEN|> Action: <results>",
     "deepseek-r1": "'<｜User｜>' + text + '<｜Assistant｜>' + answer + type + '<｜tool▁sep｜>' + name + '\\n```json'",
 }
 """What of a model's template tells it: tags that stand in it."""

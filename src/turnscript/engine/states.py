@@ -185,7 +185,7 @@ class States:
     def _openings(self, kind: str, *, spaced: bool) -> Iterator[tuple[str, Action]]:
         """The openings that may follow a kind; at the start of a turn, all."""
         for place in self.places:
-            joint = "" if not kind or self.bare is None else self._joints.get((kind, place.kind))
+            joint = self._joints.get((kind, place.kind), "" if self.bare is None else None) if kind else ""
             if joint is None or place.segment.bare or not (self.strict or place.model):
                 continue
             # A name must fill its line: with less white space before it, it would be the end of another word.
@@ -193,6 +193,8 @@ class States:
             for core, action in self._cores(place):
                 for space in spaces if spaced else ("",):
                     yield space + core, action
+                for before in () if spaced else _behind_mark(joint + place.indent):
+                    yield before + core, action._replace(core=len(before) + action.core)
 
     def _implied(self, place: Place) -> Iterator[tuple[str, Action]]:
         """Openings of calls inside a text that has not been closed."""
@@ -223,8 +225,8 @@ class States:
         for place in self.places:
             if place.segment.group is group:
                 core, ahead = (place.open.strip(), 0) if place.open else (place.body.begins[:1], 1)
-                comma = self.joint(place.kind, place.kind).strip()
-                for before in ("", *(f"{comma}{space}" for space in ("", " ", "\n"))) if comma else ("",):
+                space = place.open[: len(place.open) - len(place.open.lstrip())]
+                for before in ("", *_behind_mark(self.joint(place.kind, place.kind) + space)):
                     yield before + core, Action(Do.OPEN, len(before + core), place, ahead)
 
     def _closes(self, place: Place) -> dict[str, Action]:
@@ -301,6 +303,13 @@ def _opening(place: Place, strict: bool) -> tuple[str, Action]:
         return core, Action(Do.OPEN, len(core), place, len(core) - len(place.open.strip()))
     core = place.open.strip()
     return core, Action(Do.OPEN, len(core), place)
+
+
+def _behind_mark(joint: str) -> Iterable[str]:
+    """The mark of a joint, with the white space that may follow it; nothing where it has none."""
+    mark = joint.strip()
+    spaces = dict.fromkeys(("", " ", "\n", joint[len(joint.rstrip()) :]))
+    return [f"{mark}{space}" for space in spaces] if mark else []
 
 
 def _tails(space: str) -> Iterable[str]:

@@ -48,11 +48,17 @@ def _json(body: JsonCall, out: Payloads) -> None:
     literals = _AROUND.split(body.written("f", "{}")[0])
     opening, between, end = map(Text, literals)
     first, second = (argued, "name|tojson") if body.name_last else ("name|tojson", argued)
-    identified = ""
+    before = behind = ""
     if "id" in body.carries:
-        said = quoted(',"id":' if body.compact else ', "id": ')
-        identified = f'(({said} ~ id|tojson) if id is string else "")'
-    out.content(concatenated(opening, first, between, second, identified, end), flat=True)
+        comma, said = body.id_spelled()
+        identified = "label" if body.numbering is not None else "id"
+        if body.ids_first:
+            opening = Text(literals[0][1:])
+            told = f'(({quoted(said)} ~ {identified}|tojson ~ {quoted(comma)}) if {identified} is string else "")'
+            before = concatenated(Text("{"), told)
+        else:
+            behind = f'(({quoted(comma + said)} ~ {identified}|tojson) if {identified} is string else "")'
+    out.content(concatenated(before, opening, first, between, second, behind, end), flat=True)
 
 
 def _named(body: NamedCall, out: Payloads) -> None:

@@ -134,6 +134,29 @@ MACROS = {
 {%- endmacro -%}""",
         ("numbered",),
     ),
+    # An id that is a number alone: one that was given, or the number of the call.
+    "indexed": Macro(
+        """\
+{%- macro indexed(id, number) -%}
+  {%- if id is string and digits(id) -%}{{- id -}}{%- else -%}{{- number -}}{%- endif -%}
+{%- endmacro -%}""",
+        ("digits",),
+    ),
+    # The same for a result, which has the id of its call.
+    "reindexed": Macro(
+        """\
+{%- macro reindexed(before, id) -%}
+  {%- set ns = namespace(id=id, number=0) -%}
+  {%- for message in before -%}
+    {%- for entry in (message.tool_calls if message.tool_calls else []) -%}
+      {%- if entry.id == id -%}{%- set ns.id = indexed(id, ns.number) -%}{%- endif -%}
+      {%- set ns.number = ns.number + 1 -%}
+    {%- endfor -%}
+  {%- endfor -%}
+  {{- ns.id if ns.id is string else "" -}}
+{%- endmacro -%}""",
+        ("indexed",),
+    ),
     # Whether a text is digits and nothing else.
     "digits": Macro(
         """\

@@ -51,7 +51,7 @@ def _labelled(body: LabelledText, out: Payloads) -> None:
     label = "label if label is string and " + f'{mark} not in label and not label.endswith("\\r") else ""'
     out.content(f"({label})")
     out.control(body.mark)
-    out.content("text", flat=True)
+    out.content("text|tojson" if body.json else "text", flat=not body.json)
 
 
 def _parts(body: Parts | Thought, out: Payloads) -> None:

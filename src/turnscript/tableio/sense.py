@@ -86,9 +86,8 @@ def _check_joints(document: Document, table: Table) -> None:
                 if kind not in turns:
                     raise not_among(path, "no segment is of the kind", kind, turns)
             joint = pairs[before, after]
-            array = key == "joints" and before == after and document.segment(before).group is not None
-            if joint.strip() not in ("", "," if array else "") or len(joint) > _WIDEST:
-                message = "what joins two segments is white space, and not much; a tag belongs to one of them"
+            if (joint.strip() and document.segment(after).bare) or len(joint) > _WIDEST:
+                message = "what leads to the plain text of a turn is white space, and no joint is long"
                 raise unfit(path, message, "line breaks or spaces", repr(joint))
             if turns[before] != turns[after]:
                 message = f"{before!r} and {after!r} stand in different turns, so nothing joins them"
