@@ -38,9 +38,9 @@ class JsonCall(PlainBody):
     """A call as one JSON object.
 
     `arguments` is the key of the arguments, `name_key` that of the tool's name; `spaced` puts a space after colons and
-    commas; `arguments_first` is their order. `ids`: a call says its id, behind the rest, or before it with `ids_first`;
-    `id_key` is its key. `indexed`: ids are numbers, each call has the next one. Read: the keys in any order, other
-    words for the arguments, arguments that are a string of JSON, or none.
+    commas; `arguments_first` is their order. `ids`: a call says its id, behind the rest. `index_key`: it says its number
+    as an id, by this key and before the rest. Read: the keys in any order, other words for the arguments, arguments
+    that are a string of JSON, or none.
     """
 
     carries: tuple[str, ...] = ("name", "arguments")
@@ -55,13 +55,12 @@ class JsonCall(PlainBody):
         ids: bool = False,
         *,
         name_key: str = "name",
-        id_key: str = "id",
-        ids_first: bool = False,
-        indexed: bool = False,
+        index_key: str = "",
     ) -> None:
-        self._ids, self._indexed, self.ids_first = ids, indexed, ids_first
-        self.name_key, self.id_key = name_key, id_key
-        self.numbering = Indices() if indexed else None
+        ids = ids or bool(index_key)
+        self._ids, self._index_key, self.ids_first = ids, index_key, bool(index_key)
+        self.name_key, self.id_key = name_key, index_key or "id"
+        self.numbering = Indices() if index_key else None
         self.carries = (*self.carries, "id") if ids else self.carries
         self._spaced, self.compact = spaced, not spaced
         self._arguments_first = self.name_last = arguments_first
@@ -70,8 +69,10 @@ class JsonCall(PlainBody):
         named, argued = f"{json_string(name_key)}{colon}", f"{json_string(arguments)}{colon}"
         first, second = (argued, named) if arguments_first else (named, argued)
         self._literals = (f"{{{first}", f"{comma}{second}", "}")
-        self.begins = "{" if ids_first else self._literals[0]
-        first_keys = dict.fromkeys((name_key, "name", "type", "function", arguments, *([id_key] if ids_first else [])))
+        self.begins = "{" if index_key else self._literals[0]
+        first_keys = dict.fromkeys(
+            (name_key, "name", "type", "function", arguments, *([index_key] if index_key else []))
+        )
         self.openings = tuple(f'{{{space}"{key}"' for key in first_keys for space in _SPACES)
 
     def write(self, item: ToolCall, out: Writer) -> None:
@@ -145,7 +146,7 @@ class JsonCall(PlainBody):
         name = sequence(f"{json_string(self.name_key)}:", WS, call.protect(json_string(call.name)))
         arguments = sequence(f"{json_string(self._key)}:", WS, call.schema.arguments())
         first, second = (arguments, name) if self._arguments_first else (name, arguments)
-        id_ = NUMBER if self._indexed else IDENTIFIER
+        id_ = NUMBER if self._index_key else IDENTIFIER
         said = sequence(f"{json_string(self.id_key)}:", WS, '"', id_, '"') if self._ids else EMPTY
         before = optional(sequence(said, ",", WS)) if self._ids and self.ids_first else EMPTY
         behind = optional(sequence(",", WS, said)) if self._ids and not self.ids_first else EMPTY

@@ -14,7 +14,6 @@ from turnscript.conversation import Item, ToolCall, ToolResult
 from turnscript.engine.earlier import NOTHING, Earlier
 from turnscript.engine.table import Document
 
-
 _INDEX = re.compile(r"[0-9]+")
 
 

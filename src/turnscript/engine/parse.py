@@ -242,7 +242,7 @@ class TurnParser(CallSteps):
         return position + dropped
 
     def _begin_unopened(self, text: str, position: int, space: int) -> int:
-        """A model begins with a text that no opening stands before, or goes on so behind a thought: it is its answer."""
+        """A model begins with a text without an opening, or goes on so behind a thought: it is its answer."""
         place = self._states.layout.places[Assistant.kind]
         self._issue("missing_open", f"a text without {place.open}{place.head_end}", space)
         self._read(text[position:space])
