@@ -38,9 +38,9 @@ class JsonCall(PlainBody):
     """A call as one JSON object.
 
     `arguments` is the key of the arguments, `name_key` that of the tool's name; `spaced` puts a space after colons and
-    commas; `arguments_first` is their order. `ids`: a call says its id, behind the rest. `index_key`: it says its number
-    as an id, by this key and before the rest. Read: the keys in any order, other words for the arguments, arguments
-    that are a string of JSON, or none.
+    commas; `arguments_first` is their order. `ids`: a call says its id, behind the rest. `index_key`: it says its
+    number as an id, by this key and before the rest. Read: the keys in any order, other words for the arguments,
+    arguments that are a string of JSON, or none.
     """
 
     carries: tuple[str, ...] = ("name", "arguments")
@@ -70,10 +70,8 @@ class JsonCall(PlainBody):
         first, second = (argued, named) if arguments_first else (named, argued)
         self._literals = (f"{{{first}", f"{comma}{second}", "}")
         self.begins = "{" if index_key else self._literals[0]
-        first_keys = dict.fromkeys(
-            (name_key, "name", "type", "function", arguments, *([index_key] if index_key else []))
-        )
-        self.openings = tuple(f'{{{space}"{key}"' for key in first_keys for space in _SPACES)
+        first_keys = dict.fromkeys((name_key, "name", "type", "function", arguments, index_key))
+        self.openings = tuple(f'{{{space}"{key}"' for key in first_keys if key for space in _SPACES)
 
     def write(self, item: ToolCall, out: Writer) -> None:
         """Write the object. Arguments that are no JSON object are written as a string."""

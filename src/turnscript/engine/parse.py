@@ -365,6 +365,8 @@ class TurnParser(CallSteps):
             self._enter_gap(place.kind, self._group)
         elif do is Do.NEXT:
             self._next_text()
+        elif do is Do.NONE:
+            self._enter_gap("")
         elif do is Do.ON:
             self._go_on(start)
         elif do is Do.LEAVE:

@@ -31,6 +31,7 @@ class Do(Enum):
     ON = "the model goes on in another turn of its own"
     STOP = "the client's own stop string"
     AGAIN = "the opening of the segment once more"
+    NONE = "there is no thought"
 
 
 class Action(NamedTuple):
@@ -114,6 +115,9 @@ class States:
         state = self._gaps.get(key)
         if state is None:
             literals = dict(self._in_group(group) if group else self._openings(kind, spaced=False))
+            sign = "" if kind or group or self.strict else self.turn.no_thought.strip()
+            if sign and not any(sign.startswith(one) for one in literals):
+                literals[sign] = Action(Do.NONE, len(sign))
             state = self._gaps[key] = State(literals | self._ends(), kind, self.layout.escape)
         return state
 

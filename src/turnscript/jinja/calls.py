@@ -11,6 +11,7 @@ from typing import Any
 
 from turnscript.conversation import ToolCall
 from turnscript.engine.bodies import CallArguments
+from turnscript.engine.elementcalls import ElementCall
 from turnscript.engine.jsoncalls import JsonCall
 from turnscript.engine.namedcalls import NamedCall
 from turnscript.engine.pythoncalls import PythonCall
@@ -115,6 +116,26 @@ def _tags(body: TagCall, out: Payloads) -> None:
     out.control(body.end)
 
 
+def _elements(body: ElementCall, out: Payloads) -> None:
+    out.lose(ARGUMENTS, STRINGS)
+    out.lose(ARGUMENTS, "what a reference in a schema leads to is not looked up")
+    _need_object(out)
+    protect = out.library.protected("text", out.escape).removesuffix("(text)")
+    if protect == "text":
+        protect = out.library.call("same").removesuffix("()")
+    told = out.library.call("argument", "tools", "name", "key", "value", quoted(body.mark), protect)
+    whole = out.library.call("shown_whole", "value", out.library.call("kind", "tools", "name", "key"))
+    with out.code.block("for key, value in arguments|items"):
+        out.code.variable("word", f'{out.library.call("word", "key")} if key[:1] != "/" else attribute(key)')
+        out.control(f"{body.mark}<")
+        out.content("word")
+        out.control(">")
+        out.code.say(f"({protect}({whole}) if whole else {told})", out.of_model)
+        out.control(f"{body.mark}</")
+        out.content("word")
+        out.control(">")
+
+
 def _value(out: Payloads) -> None:
     kind = out.library.call("kind", "tools", "name", "key")
     shown, whole = out.library.call("shown", "value", kind), out.library.call("shown_whole", "value", kind)
@@ -139,4 +160,5 @@ _WRITERS: dict[type[Any], Callable[[Any, Payloads], None]] = {
     PythonCall: _python,
     XmlParameters: _xml,
     TagCall: _tags,
+    ElementCall: _elements,
 }

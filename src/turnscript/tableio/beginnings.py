@@ -70,8 +70,8 @@ def _check_alone(turn: Turn, taken: dict[str, Table], place: Table) -> None:
 
 
 def _check_no_thought(turn: Turn, place: Table) -> None:
-    if not turn.open or turn.open[-1:].isspace() or turn.head_end:
-        message = "`no_thought` stands right behind an `open` that ends in no white space"
+    if not turn.open or turn.open.rstrip("\n")[-1:].isspace() or turn.head_end:
+        message = "`no_thought` stands right behind an `open` that ends in no white space but line ends"
         raise unfit(place.at("no_thought"), message, "an `open` such as <assistant>", turn.no_thought)
     if not turn.no_thought.strip():
         raise unfit(place.at("no_thought"), "white space alone marks nothing", "some text", repr(turn.no_thought))

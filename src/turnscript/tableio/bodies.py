@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from turnscript.engine.bodies import CallArguments, Parts, Record, ResultContent, Thought
+from turnscript.engine.elementcalls import ElementCall
 from turnscript.engine.jsoncalls import JsonCall, JsonResult
 from turnscript.engine.namedcalls import NamedCall
 from turnscript.engine.pretty import indented, pretty
@@ -35,6 +36,7 @@ BODIES: Names = {
     "labelled": (LabelledText, ("tool_result",)),
     "xml-parameters": (XmlParameters, ("tool_call",)),
     "tag-call": (TagCall, ("tool_call",)),
+    "element-call": (ElementCall, ("tool_call",)),
     "parts": (Parts, ("system", "user", "assistant", "tools_change")),
     "thought": (Thought, ("thinking",)),
     "call-arguments": (CallArguments, ("tool_call",)),
