@@ -290,7 +290,8 @@ MACROS = {
     {%- set ns.fits = levels > 0 and value and type != "array" and kind != "string" -%}
     {%- for key, one in value|items -%}
       {%- set plain = word(key) == key and "/" not in key and "\\\\" not in key -%}
-      {%- if not plain or (key == "item" and type != "object") or not fits(one, known[key] if key in known else more, levels - 1) -%}
+      {%- set inner = known[key] if key in known else more -%}
+      {%- if not plain or (key == "item" and type != "object") or not fits(one, inner, levels - 1) -%}
         {%- set ns.fits = false -%}
       {%- endif -%}
     {%- endfor -%}
