@@ -277,7 +277,8 @@ class States:
     def _foreign(self) -> Iterator[str]:
         document = self.layout.document
         for turn in document.turns:
-            if turn.open:
+            # Where a closing ends the model's turn, words that its texts may hold begin no other.
+            if turn.open and not (self.turn.close and not self.layout.escape.holds(turn.open.strip())):
                 ends_others = document.flattened and not turn.close
                 yield document.separator + turn.open.rstrip() if ends_others else turn.open.rstrip()
             if turn is not self.turn and turn.speaks:

@@ -46,7 +46,10 @@ def check_literals(document: Document, table: Table) -> None:
     looked_for = _Literals(openings)
     for turn, place in turns_of(document, table):
         ends = [_Literal(turn.close.strip(), place.at("close"))] if turn.close else []
-        _Literals([*ends, *_openings(turn, place, document.tag_end if document.anchored else "")], looked_for)
+        # What is only read may begin with the turn's closing: a model's text is looked at for the longer one.
+        also = {one.open.strip() for one in turn.also_read if turn.close and one.open.startswith(turn.close.strip())}
+        opened = _openings(turn, place, document.tag_end if document.anchored else "")
+        _Literals([*ends, *(one for one in opened if one.text not in also)], looked_for)
         until = _Literals(ends, looked_for)
         for segment, inner in segments_of(turn, place):
             closings = [_Literal(segment.close.strip(), inner.at("close"))] if segment.close else []
