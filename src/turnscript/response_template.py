@@ -181,7 +181,10 @@ def _named(export: _Export, place: Place, body: NamedCall) -> dict[str, Any]:
     name = rf"\s*{re.escape(body.prefix)}(?P<name>{_WORD})"
     if body.number_mark:
         name, function["id"] = rf"\s*(?P<id>{name[3:]}{re.escape(body.number_mark)}\d+)", "{id}"
-    if body.id_mark:
+    if body.id_first:
+        name = rf"\s*(?:(?P<id>{_WORD}){re.escape(body.id_mark)})?{name[3:]}"
+        function["id"] = "{id}"
+    elif body.id_mark:
         name += rf"{re.escape(body.id_mark)}(?P<id>{_WORD})"
         function["id"] = "{id}"
     marks = [one for one in (body.mark, body.also_mark) if one]

@@ -63,11 +63,15 @@ def _json(body: JsonCall, out: Payloads) -> None:
 
 
 def _named(body: NamedCall, out: Payloads) -> None:
+    if body.id_first:
+        with out.code.block("if id is string"):
+            out.content("id")
+            out.control(body.id_mark)
     if body.numbering is None:
         out.content(concatenated(Text(body.prefix), "name"))
     else:
         out.content("label")
-    if body.id_mark:
+    if body.id_mark and not body.id_first:
         with out.code.block("if id is string"):
             out.control(body.id_mark)
             out.content("id")
