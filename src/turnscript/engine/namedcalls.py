@@ -33,7 +33,7 @@ _WORD = re.compile(r"(?:(?!<\|)\S)*")
 class NamedCall(PlainBody):
     """A call as name, `mark`, arguments. `id_mark`: what stands before an id, where calls have one.
 
-    `id_first`: the id stands before `id_mark`, and the name behind it. `number_mark`: what stands before a number, where
+    `id_first`: the id stands before `id_mark`, and the name behind. `number_mark`: what stands before a number, where
     `prefix`, name and number together are the id.
     `also_mark`: what a model may write in place of `mark`. Between it and the name other words may stand.
     """

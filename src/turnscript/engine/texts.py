@@ -134,13 +134,14 @@ class JsonText(PlainText):
 class LabelledText(PlainText):
     """The text of a result behind its id, or behind the name of its tool, and a mark: `a1b2c3d4e[TOOL_CONTENT]rain`.
 
-    `json`: the text is one JSON string, and any other JSON there is read as it stands.
+    `json`: the text is one JSON string, and any other JSON there is read as it stands. `last`: the text comes first,
+    and the label behind the mark.
     """
 
     plain = False
 
-    def __init__(self, mark: str, label: str = "id", json: bool = False) -> None:
-        self.mark, self.label, self.json = mark, label, json
+    def __init__(self, mark: str, label: str = "id", json: bool = False, last: bool = False) -> None:
+        self.mark, self.label, self.json, self.last = mark, label, json, last
         self.literals = (mark,)
         self.carries = (label,)
 
@@ -159,8 +160,16 @@ class LabelledText(PlainText):
             detail = f"an empty one, or one that holds {self.mark!r} or ends with a line end, reads as another"
             out.lose(f".{self.label}", "dropped", detail)
             label = None
-        out.content(label or "")
-        out.control(self.mark)
+        if self.last:
+            self._write_text(item, out)
+            out.control(self.mark)
+            out.content(label or "")
+        else:
+            out.content(label or "")
+            out.control(self.mark)
+            self._write_text(item, out)
+
+    def _write_text(self, item: Any, out: Writer) -> None:
         if self.json:
             out.content(safe_json_string(self.text(item, out)))
         else:
@@ -172,7 +181,9 @@ class LabelledText(PlainText):
 
     def read(self, payload: Payload) -> dict[str, Any]:
         """Label and text."""
-        label, mark, text = payload.escape.remove(payload.text).partition(self.mark)
+        said = payload.escape.remove(payload.text)
+        first, mark, second = said.rpartition(self.mark) if self.last else said.partition(self.mark)
+        label, text = (second, first) if self.last else (first, second)
         if not mark:
             message = f"a result must begin with its {self.label} and {self.mark}"
             raise InvalidTranscript(message, line=payload.line, column=1, expected=self.mark)

@@ -198,7 +198,8 @@ def _check_lodged(document: Document, table: Table, place: Table) -> None:
         message = "instructions in the user's turn stand before the user's text; say what joins the two"
         raise unfit(place.path, message, f'"{System.kind} {User.kind}" in `joints`')
     for key in ("tools", "flags", "always_system"):
-        if table.get(key):
+        apart = key == "tools" and document.tools_place is not None and document.tools_place.apart
+        if table.get(key) and not apart:
             message = f"{key!r} is read in a system turn, and here the instructions stand in the user's"
             raise unfit(table.at(key), message, "a turn of their own for instructions")
 
