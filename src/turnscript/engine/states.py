@@ -31,6 +31,7 @@ class Do(Enum):
     ON = "the model goes on in another turn of its own"
     STOP = "the client's own stop string"
     AGAIN = "the opening of the segment once more"
+    NONE = "there is no thought"
 
 
 class Action(NamedTuple):
@@ -114,6 +115,9 @@ class States:
         state = self._gaps.get(key)
         if state is None:
             literals = dict(self._in_group(group) if group else self._openings(kind, spaced=False))
+            sign = "" if kind or group or self.strict else self.turn.no_thought.strip()
+            if sign and not any(sign.startswith(one) for one in literals):
+                literals[sign] = Action(Do.NONE, len(sign))
             state = self._gaps[key] = State(literals | self._ends(), kind, self.layout.escape)
         return state
 
@@ -185,7 +189,7 @@ class States:
     def _openings(self, kind: str, *, spaced: bool) -> Iterator[tuple[str, Action]]:
         """The openings that may follow a kind; at the start of a turn, all."""
         for place in self.places:
-            joint = "" if not kind or self.bare is None else self._joints.get((kind, place.kind))
+            joint = self._joints.get((kind, place.kind), "" if self.bare is None else None) if kind else ""
             if joint is None or place.segment.bare or not (self.strict or place.model):
                 continue
             # A name must fill its line: with less white space before it, it would be the end of another word.
@@ -193,6 +197,8 @@ class States:
             for core, action in self._cores(place):
                 for space in spaces if spaced else ("",):
                     yield space + core, action
+                for before in () if spaced else _behind_mark(joint + place.indent):
+                    yield before + core, action._replace(core=len(before) + action.core)
 
     def _implied(self, place: Place) -> Iterator[tuple[str, Action]]:
         """Openings of calls inside a text that has not been closed."""
@@ -228,8 +234,8 @@ class States:
         for place in self.places:
             if place.segment.group is group:
                 begins, ahead = ((place.open.strip(),), 0) if place.open else (_first_characters(place), 1)
-                comma = self.joint(place.kind, place.kind).strip()
-                for before in ("", *(f"{comma}{space}" for space in _SPACES)) if comma else ("",):
+                space = place.open[: len(place.open) - len(place.open.lstrip())]
+                for before in ("", *_behind_mark(self.joint(place.kind, place.kind) + space)):
                     for core in begins:
                         yield before + core, Action(Do.OPEN, len(before + core), place, ahead)
 
@@ -277,7 +283,8 @@ class States:
     def _foreign(self) -> Iterator[str]:
         document = self.layout.document
         for turn in document.turns:
-            if turn.open:
+            # Where a closing ends the model's turn, words that its texts may hold begin no other.
+            if turn.open and not (self.turn.close and not self.layout.escape.holds(turn.open.strip())):
                 ends_others = document.flattened and not turn.close
                 yield document.separator + turn.open.rstrip() if ends_others else turn.open.rstrip()
             if turn is not self.turn and turn.speaks:
@@ -314,6 +321,13 @@ def _first_characters(place: Place) -> tuple[str, ...]:
     """What a payload that nothing opens may begin with."""
     openings = (place.body.begins,) if place.body.begins else place.body.openings
     return tuple(dict.fromkeys(one[:1] for one in openings))
+
+
+def _behind_mark(joint: str) -> Iterable[str]:
+    """The mark of a joint, with the white space that may follow it; nothing where it has none."""
+    mark = joint.strip()
+    spaces = dict.fromkeys(("", " ", "\n", joint[len(joint.rstrip()) :]))
+    return [f"{mark}{space}" for space in spaces] if mark else []
 
 
 def _tails(space: str) -> Iterable[str]:

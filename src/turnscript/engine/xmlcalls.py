@@ -383,10 +383,11 @@ def _kinds(schema: bytes) -> Mapping[str, Kind]:
     except (ValueError, RecursionError):
         return {}
     properties = read.get("properties") if isinstance(read, dict) else None
-    return {key: _kind(value) for key, value in properties.items()} if isinstance(properties, dict) else {}
+    return {key: kind_of(value) for key, value in properties.items()} if isinstance(properties, dict) else {}
 
 
-def _kind(schema: Any) -> Kind:
+def kind_of(schema: Any) -> Kind:
+    """What a schema says of a value: its text is a string, JSON, or either."""
     declared = schema.get("type") if isinstance(schema, dict) else None
     if declared is None and isinstance(schema, dict) and isinstance(schema.get("enum"), list):
         return "string" if all(isinstance(one, str) for one in schema["enum"]) else "either"

@@ -12,6 +12,7 @@ from typing import Any
 from turnscript.conversation import ToolCall
 from turnscript.engine.bodies import CallArguments
 from turnscript.engine.bracedcalls import BracedCall
+from turnscript.engine.elementcalls import ElementCall
 from turnscript.engine.functioncalls import FunctionCall
 from turnscript.engine.jsoncalls import JsonCall
 from turnscript.engine.namedcalls import NamedCall
@@ -50,19 +51,29 @@ def _json(body: JsonCall, out: Payloads) -> None:
     literals = _AROUND.split(body.written("f", "{}")[0])
     opening, between, end = map(Text, literals)
     first, second = (argued, "name|tojson") if body.name_last else ("name|tojson", argued)
-    identified = ""
+    before = behind = ""
     if "id" in body.carries:
-        said = quoted(',"id":' if body.compact else ', "id": ')
-        identified = f'(({said} ~ id|tojson) if id is string else "")'
-    out.content(concatenated(opening, first, between, second, identified, end), flat=True)
+        comma, said = body.id_spelled()
+        identified = "label" if body.numbering is not None else "id"
+        if body.ids_first:
+            opening = Text(literals[0][1:])
+            told = f'(({quoted(said)} ~ {identified}|tojson ~ {quoted(comma)}) if {identified} is string else "")'
+            before = concatenated(Text("{"), told)
+        else:
+            behind = f'(({quoted(comma + said)} ~ {identified}|tojson) if {identified} is string else "")'
+    out.content(concatenated(before, opening, first, between, second, behind, end), flat=True)
 
 
 def _named(body: NamedCall, out: Payloads) -> None:
+    if body.id_first:
+        with out.code.block("if id is string"):
+            out.content("id")
+            out.control(body.id_mark)
     if body.numbering is None:
         out.content(concatenated(Text(body.prefix), "name"))
     else:
         out.content("label")
-    if body.id_mark:
+    if body.id_mark and not body.id_first:
         with out.code.block("if id is string"):
             out.control(body.id_mark)
             out.content("id")
@@ -148,6 +159,26 @@ def _tags(body: TagCall, out: Payloads) -> None:
     out.control(body.end)
 
 
+def _elements(body: ElementCall, out: Payloads) -> None:
+    out.lose(ARGUMENTS, STRINGS)
+    out.lose(ARGUMENTS, "what a reference in a schema leads to is not looked up")
+    _need_object(out)
+    protect = out.library.protected("text", out.escape).removesuffix("(text)")
+    if protect == "text":
+        protect = out.library.call("same").removesuffix("()")
+    told = out.library.call("argument", "tools", "name", "key", "value", quoted(body.mark), protect)
+    whole = out.library.call("shown_whole", "value", out.library.call("kind", "tools", "name", "key"))
+    with out.code.block("for key, value in arguments|items"):
+        out.code.variable("word", f'{out.library.call("word", "key")} if key[:1] != "/" else attribute(key)')
+        out.control(f"{body.mark}<")
+        out.content("word")
+        out.control(">")
+        out.code.say(f"({protect}({whole}) if whole else {told})", out.of_model)
+        out.control(f"{body.mark}</")
+        out.content("word")
+        out.control(">")
+
+
 def _value(out: Payloads) -> None:
     kind = out.library.call("kind", "tools", "name", "key")
     shown, whole = out.library.call("shown", "value", kind), out.library.call("shown_whole", "value", kind)
@@ -174,4 +205,5 @@ _WRITERS: dict[type[Any], Callable[[Any, Payloads], None]] = {
     BracedCall: _braced,
     XmlParameters: _xml,
     TagCall: _tags,
+    ElementCall: _elements,
 }

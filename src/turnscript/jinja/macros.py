@@ -134,6 +134,29 @@ MACROS = {
 {%- endmacro -%}""",
         ("numbered",),
     ),
+    # An id that is a number alone: one that was given, or the number of the call.
+    "indexed": Macro(
+        """\
+{%- macro indexed(id, number) -%}
+  {%- if id is string and digits(id) -%}{{- id -}}{%- else -%}{{- number -}}{%- endif -%}
+{%- endmacro -%}""",
+        ("digits",),
+    ),
+    # The same for a result, which has the id of its call.
+    "reindexed": Macro(
+        """\
+{%- macro reindexed(before, id) -%}
+  {%- set ns = namespace(id=id, number=0) -%}
+  {%- for message in before -%}
+    {%- for entry in (message.tool_calls if message.tool_calls else []) -%}
+      {%- if entry.id == id -%}{%- set ns.id = indexed(id, ns.number) -%}{%- endif -%}
+      {%- set ns.number = ns.number + 1 -%}
+    {%- endfor -%}
+  {%- endfor -%}
+  {{- ns.id if ns.id is string else "" -}}
+{%- endmacro -%}""",
+        ("indexed",),
+    ),
     # Whether a text is digits and nothing else.
     "digits": Macro(
         """\
@@ -344,6 +367,78 @@ MACROS = {
   {%- endif -%}
 {%- endmacro -%}"""
     ),
+    # Whether elements say a value, so that it comes back as it is.
+    "fits": Macro(
+        """\
+{%- macro fits(value, schema, levels) -%}
+  {%- set kind = kind_of(schema) if schema is mapping else "either" -%}
+  {%- set type = schema["type"] if schema is mapping and schema["type"] is string else "" -%}
+  {%- set ns = namespace(fits=true) -%}
+  {%- if value is mapping -%}
+    {%- set known = schema["properties"] if schema is mapping and schema["properties"] is mapping else {} -%}
+    {%- set more = schema["additionalProperties"] if schema is mapping else none -%}
+    {%- set ns.fits = levels > 0 and value and type != "array" and kind != "string" -%}
+    {%- for key, one in value|items -%}
+      {%- set plain = word(key) == key and "/" not in key and "\\\\" not in key -%}
+      {%- set inner = known[key] if key in known else more -%}
+      {%- if not plain or (key == "item" and type != "object") or not fits(one, inner, levels - 1) -%}
+        {%- set ns.fits = false -%}
+      {%- endif -%}
+    {%- endfor -%}
+  {%- elif value is sequence and value is not string -%}
+    {%- set ns.fits = levels > 0 and value and type != "object" and kind != "string" -%}
+    {%- for one in value -%}
+      {%- if not fits(one, schema["items"] if schema is mapping else none, levels - 1) -%}
+        {%- set ns.fits = false -%}
+      {%- endif -%}
+    {%- endfor -%}
+  {%- elif kind == "string" and value is not string -%}
+    {%- set ns.fits = false -%}
+  {%- endif -%}
+  {%- if ns.fits -%}{{- "yes" -}}{%- endif -%}
+{%- endmacro -%}""",
+        ("kind_of", "word"),
+    ),
+    # A value inside an element: elements, or a text. `protect`: the macro that breaks the tags of a text.
+    "element": Macro(
+        """\
+{%- macro element(value, schema, mark, protect) -%}
+  {%- set kind = kind_of(schema) if schema is mapping else "either" -%}
+  {%- if kind != "string" and value is mapping and fits(value, schema, 50) -%}
+    {%- set known = schema["properties"] if schema is mapping and schema["properties"] is mapping else {} -%}
+    {%- set more = schema["additionalProperties"] if schema is mapping else none -%}
+    {%- for key, one in value|items -%}
+      {{- mark ~ "<" ~ protect(key) ~ ">" ~ element(one, known[key] if key in known else more, mark, protect) -}}
+      {{- mark ~ "</" ~ protect(key) ~ ">" -}}
+    {%- endfor -%}
+  {%- elif kind != "string" and value is sequence and value is not string and fits(value, schema, 50) -%}
+    {%- for one in value -%}
+      {{- mark ~ "<item>" ~ element(one, schema["items"] if schema is mapping else none, mark, protect) -}}
+      {{- mark ~ "</item>" -}}
+    {%- endfor -%}
+  {%- else -%}
+    {{- protect(shown(value, kind)) -}}
+  {%- endif -%}
+{%- endmacro -%}""",
+        ("kind_of", "fits", "shown"),
+    ),
+    # The same for an argument of a tool.
+    "argument": Macro(
+        """\
+{%- macro argument(tools, name, key, value, mark, protect) -%}
+  {%- set ns = namespace(schema=none) -%}
+  {%- for tool in (tools if tools else []) -%}
+    {%- set function = tool.function if tool.function is defined else tool -%}
+    {%- if function.name == name -%}{%- set ns.schema = function.parameters -%}{%- endif -%}
+  {%- endfor -%}
+  {%- set known = ns.schema["properties"] if ns.schema is mapping and ns.schema["properties"] is mapping else {} -%}
+  {%- set more = ns.schema["additionalProperties"] if ns.schema is mapping else none -%}
+  {{- element(value, known[key] if key in known else more, mark, protect) -}}
+{%- endmacro -%}""",
+        ("element",),
+    ),
+    # A text as it is.
+    "same": Macro("{%- macro same(text) -%}{{- text -}}{%- endmacro -%}"),
     # A name or a key in tags: a JSON string if it is no single word.
     "word": Macro(
         """\

@@ -50,9 +50,15 @@ def _json_text(body: JsonText, out: Payloads) -> None:
 def _labelled(body: LabelledText, out: Payloads) -> None:
     mark = quoted(body.mark)
     label = "label if label is string and " + f'{mark} not in label and not label.endswith("\\r") else ""'
-    out.content(f"({label})")
-    out.control(body.mark)
-    out.content("text", flat=True)
+    text = "text|tojson" if body.json else "text"
+    if body.last:
+        out.content(text, flat=not body.json)
+        out.control(body.mark)
+        out.content(f"({label})")
+    else:
+        out.content(f"({label})")
+        out.control(body.mark)
+        out.content(text, flat=not body.json)
 
 
 def _parts(body: Parts | Thought, out: Payloads) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from turnscript.engine.bodies import CallArguments, Parts, Record, ResultContent, Thought
 from turnscript.engine.bracedcalls import BracedCall, BracedResult
+from turnscript.engine.elementcalls import ElementCall
 from turnscript.engine.functioncalls import FunctionCall
 from turnscript.engine.jsoncalls import JsonCall, JsonResult
 from turnscript.engine.namedcalls import NamedCall
@@ -40,6 +41,7 @@ BODIES: Names = {
     "labelled": (LabelledText, ("tool_result",)),
     "xml-parameters": (XmlParameters, ("tool_call",)),
     "tag-call": (TagCall, ("tool_call",)),
+    "element-call": (ElementCall, ("tool_call",)),
     "parts": (Parts, ("system", "user", "assistant", "tools_change")),
     "thought": (Thought, ("thinking",)),
     "call-arguments": (CallArguments, ("tool_call",)),

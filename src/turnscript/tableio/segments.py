@@ -24,7 +24,7 @@ _END_BY_THEMSELVES = frozenset({"json-call", "named-call", "json-result", "funct
 # What no attribute holds: the parser's own notes, and attributes that no table names.
 _NEVER = frozenset({"open", "at", "hints", "attributes", "seal"})
 _TYPES: Mapping[Any, str] = {str: "text", bool: "flag", int: "number", Extra: "object", list[str]: "names"}
-_NEEDS_CLOSE = frozenset({"xml-parameters", "tag-call"})
+_NEEDS_CLOSE = frozenset({"xml-parameters", "tag-call", "element-call"})
 _MARKED = frozenset({"named-call", "labelled"})
 
 
@@ -159,7 +159,7 @@ def _check_body(segment: Segment, place: Table) -> None:
         raise unfit(place.at("head_end"), message, 'such as ">\\n"')
     if shape in _MARKED:
         _check_own_marks(segment, place)
-    for literal in segment.body.literals if shape in _NEEDS_CLOSE else ():
+    for literal in segment.body.literals if shape in _NEEDS_CLOSE - {"element-call"} else ():
         if not re.match(r"<.", literal):  # the reader of such a payload looks for `<`
             message = "the tags of a payload begin with `<`"
             raise unfit(place.at("body"), message, 'such as open = "<name" and close = "</name>"', repr(literal))
