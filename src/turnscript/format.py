@@ -38,7 +38,7 @@ from turnscript.engine.replay import Replays
 from turnscript.engine.spans import Span, Writer, text_of_spans
 from turnscript.engine.table import Document, shown_whole, with_ends
 from turnscript.engine.template.template import Template
-from turnscript.engine.template_prompt import History, begin_template_prompt, write_with_template
+from turnscript.engine.template_prompt import History, Wanted, begin_template_prompt, write_with_template
 from turnscript.errors import InvalidRequest, LossyConversion, UnknownName, Unsupported
 from turnscript.grammar.notations import writer_of
 from turnscript.jinja import write_template
@@ -196,10 +196,8 @@ class Format(Struct, frozen=True):
         try:
             check_words(request.settings)
             if self.template is not None:
-                policy, history = _policy(escape), self.history
-                return begin_template_prompt(
-                    self.document, self.template, request, thinking, policy, replays, spelling, history, now
-                )
+                wanted = Wanted(thinking, _policy(escape), replays, spelling, self.history, now)
+                return begin_template_prompt(self.document, self.template, request, wanted)
             return begin_prompt(self.document, request, thinking, _policy(escape), replays, spelling)
         except MISTAKES:
             refuse_mistakes(request=request)

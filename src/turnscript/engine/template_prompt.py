@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.conversation import (
@@ -21,13 +22,15 @@ from turnscript.conversation import (
     ToolCall,
     ToolsChange,
     User,
+    text_content,
 )
-from turnscript.engine.earlier import NOTHING, Earlier
-from turnscript.engine.escape import AUTO, POLICIES, Escape
+from turnscript.engine.earlier import NOTHING
+from turnscript.engine.escape import AUTO
 from turnscript.engine.fill import unfilled
 from turnscript.engine.layout import layout_of, report_unshown
 from turnscript.engine.prompt import (
     Prompt,
+    asks_to_think,
     begin_prompt,
     continues,
     declared,
@@ -35,7 +38,7 @@ from turnscript.engine.prompt import (
     offered_to,
 )
 from turnscript.engine.replay import Generated, Replays, kept
-from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Writer
+from turnscript.engine.spans import Writer
 from turnscript.engine.table import Document
 from turnscript.engine.template.template import Asked, Template
 from turnscript.engine.template.tools import Functions
@@ -47,56 +50,90 @@ from turnscript.respelling import Spelling, respelled, shown, shown_items
 History = Literal["template", "generated"]
 """How turns of the model are kept in later prompts: as the `template` writes them then, or as they were `generated`."""
 
+_NO_TOOLS = Loss("$.tools", "dropped", "this template has no place for tools")
+_NOTHING_SAID = Assistant(content=[Text(text="")])
+
+
+class Wanted(Struct, frozen=True):
+    """What a caller wants of a prompt beside the request.
+
+    `thinking` and `spelling` as for `Format.prompt`, `policy` is that of the escape. `replays`: turns as they were
+    generated, kept by `history`. `now`: the date that the template may write.
+    """
+
+    thinking: bool | None = None
+    policy: str = AUTO
+    replays: Replays = ()
+    spelling: Spelling | None = None
+    history: History = "template"
+    now: datetime | None = None
+
+
+class Session(Struct, frozen=True):
+    """What the prompts of a session have in common: who writes and reads them, what is told and offered."""
+
+    document: Document
+    template: Template
+    asked: Asked
+    functions: Functions
+    policy: str
+    spelling: Spelling | None
+
+
+class Opened(Struct, frozen=True):
+    """Where a prompt leaves off: from piece `at` on it has written `text` of the model's turn.
+
+    `start`: where what is new in it begins. `replayed`: the first items of turns that stand as they were generated.
+    """
+
+    text: str
+    at: int
+    start: int = 0
+    replayed: tuple[int, ...] = ()
+
 
 class TemplatePrompt(Prompt):
     """A prompt in the words of the model's own template. A table reads what the model writes behind it."""
 
-    __slots__ = ("_asked", "_functions", "_opened", "_policy", "_template", "_turn")
+    __slots__ = ("_leading", "_opened", "_question", "_session")
 
     def __init__(
         self,
-        document: Document,
-        template: Template,
+        session: Session,
         request: Request,
-        asked: Asked,
         out: Writer,
-        opened: str,
-        *,
-        earlier: Earlier = NOTHING,
-        start: int = 0,
-        replayed: Sequence[int] = (),
+        opened: Opened,
         offered: dict[str, Tool],
-        functions: Functions,
-        policy: str,
-        spelling: Spelling | None = None,
+        before: TemplatePrompt | None = None,
     ) -> None:
-        self._document = document
-        self._template = template
+        template, items = session.template, request.items
+        self._session = session
+        self._document = session.document
         self._out = out
         self._request = request
-        self._asked = asked
-        self._functions = functions
-        self._policy = policy
-        items = request.items
         self._goes_on = continues(items)
         self._items = tuple(items[:-1] if self._goes_on else items)
-        self._thinks = bool(asked.thinking)
-        self._start = start
-        self._earlier = earlier
+        self._thinks = bool(session.asked.thinking)
+        self._start = opened.start
+        self._earlier = NOTHING if before is None else before._earlier.then(before._items)
         self._told = None
-        self.spelling = spelling
-        self.replayed = tuple(replayed)
+        self.spelling = session.spelling
+        self.replayed = opened.replayed
         self.offered = offered
         self._opened = opened
-        self._seed = template.seed(opened)
-        self.prefill = _said(items[-1]) if self._goes_on else self._seed
+        self._seed = template.seed(opened.text)
+        self.prefill = text_content(getattr(items[-1], "content", ())) if self._goes_on else self._seed
         self._missing = ""
         self._count = len(out.pieces)
-        generation = document.generation
+        generation = session.document.generation
         stops = generation.stops_with_tools if offered else generation.stops
         self.stops = list(dict.fromkeys((*stops, *template.stops)))
         if forced_choice(request, offered) is not None:
             self.stops += [stop for stop in generation.stops_of_call if stop not in self.stops]
+        # What a template that looks not far back depends on: the instructions at the start, and the last question.
+        self._leading: tuple[Item, ...] = _leading(items) if before is None else before._leading
+        asked = next((item for item in reversed(self._items) if isinstance(item, User)), None)
+        self._question: Item | None = asked or (before._question if before is not None else None)
 
     def generated(self, response: Response) -> Generated | None:
         """What a later prompt needs to hold this turn as it was generated."""
@@ -104,7 +141,7 @@ class TemplatePrompt(Prompt):
             return None
         last = response.items[-1]
         return Generated(
-            opening=self._opened,
+            opening=self._opened.text,
             text=kept(response.raw, response, self._strangers()),
             before="",
             last=last.kind,
@@ -116,87 +153,65 @@ class TemplatePrompt(Prompt):
         raw = self._replayable(response)
         if raw is None:
             return None
-        text = kept(raw, response, self._strangers())
         losses = self._out.all_losses()
         self._told = len(losses) if self._told is None else self._told
         out = self._out
         if len(out.pieces) != self._count:
             out = out.copied(self._count)
             out.losses = losses[: self._told]
-        return self.grown(out, text, response.items, items, self._request)
+        return self.grown(out, kept(raw, response, self._strangers()), response.items, items)
 
-    def grown(
-        self, out: Writer, text: str, said: Sequence[Item], items: Sequence[Item], request: Request
-    ) -> TemplatePrompt | None:
+    def grown(self, out: Writer, text: str, said: Sequence[Item], items: Sequence[Item]) -> TemplatePrompt | None:
         """Return the prompt behind this one, the text of a turn that says `said`, and new items.
 
-        The template renders what is new behind the little that it depends on, or all where it looks far back.
+        The template renders what is new behind the little that it depends on, or behind all where it looks far back.
+        None where it does not show the turn.
         """
-        template, earlier = self._template, self._earlier.then(self._items)
-        first = earlier.count
-        items = shown_items(items, template.escape(self._policy).forges)
-        new = [*said, *items]
-        before = _window(earlier) if template.traits.local else earlier.all()
-        functions = self._functions
+        session, earlier = self._session, self._earlier.then(self._items)
+        template, first = session.template, earlier.count
+        escape = template.escape(session.policy)
+        items = shown_items(items, escape.forges)
+        spoken = list(said) or [_NOTHING_SAID]
+        before = [*self._leading, *([self._question] if self._question else [])]
+        if not template.traits.local:
+            before = earlier.all()
         goes_on = continues(items)
         written = template.write(
-            [*before, *(said or [_NOTHING_SAID]), *items],
-            functions,
-            self._asked,
+            [*before, *spoken, *items],
+            session.functions,
+            session.asked,
             generation=not goes_on,
             start=first - len(before),
         )
-        turns = Turns(written.marked, template.traits, template.escape(self._policy))
+        turns = Turns(written.marked, template.traits, escape)
         turns.lay_out(written.pieces)
-        region = turns.regions.get(turns.message_at(first + max(len(said), 1) - 1))
+        region = turns.regions.get(turns.message_at(first + len(spoken) - 1))
         if region is None:
             return None
+        opened = turns.opened(goes_on)
         out.item = first if said else -1
         out.generated(text)
-        begun = len(out.pieces)  # behind what the model wrote
+        start = len(out.pieces)
         closing = _closing(turns, region, text, said)
         if closing:
             out.trainable = True
             out.control(closing)
             out.trainable = False
+        behind = len(out.pieces) - region.end
         out.pieces += turns.pieces[region.end :]
         out.marks += turns.marks[region.end :]
         out.losses += [loss for loss in written.losses if loss not in out.losses]
-        _report(self._document, new, first, turns, out)
-        extended = Request(conversation=Conversation(new, request.tools), settings=request.settings)
-        return TemplatePrompt(
-            self._document,
-            template,
-            extended,
-            self._asked,
-            out,
-            turns.opened(goes_on),
-            earlier=earlier,
-            start=begun,
-            replayed=self.replayed,
-            offered=offered_to(items, extended, self.offered),
-            functions=functions,
-            policy=self._policy,
-            spelling=self.spelling,
-        )
+        new = [*said, *items]
+        _report(session.document, new, first, turns, out)
+        asked = self._request
+        request = Request(conversation=Conversation(new, asked.tools), settings=asked.settings)
+        place = Opened(opened, turns.opened_at(goes_on) + behind, start, self.replayed)
+        return TemplatePrompt(session, request, out, place, offered_to(items, request, self.offered), self)
 
 
-_NO_TOOLS = Loss("$.tools", "dropped", "this template has no place for tools")
-_NOTHING_SAID = Assistant(content=[Text(text="")])
-
-
-def _said(item: Item) -> str:
-    return "".join(part.text for part in getattr(item, "content", ()) if isinstance(part, Text))
-
-
-def _window(earlier: Earlier) -> list[Item]:
-    """Return what a template that looks not far back depends on: the instructions at the start, and the last question."""
-    items = earlier.all()
-    leading = 0
-    while leading < len(items) and isinstance(items[leading], System):
-        leading += 1
-    asked = next((item for item in reversed(items[leading:]) if isinstance(item, User)), None)
-    return [*items[:leading], *([asked] if asked is not None else [])]
+def _leading(items: Sequence[Item]) -> tuple[Item, ...]:
+    count = next((at for at, item in enumerate(items) if not isinstance(item, System)), len(items))
+    return tuple(items[:count])
 
 
 def _closing(turns: Turns, region: Region, text: str, said: Sequence[Item]) -> str:
@@ -217,105 +232,39 @@ def _report(document: Document, items: Sequence[Item], start: int, turns: Turns,
     def report() -> None:
         for at, item in enumerate(items, start):
             out.item, out.place = at, item.at or f"items[{at}]"
-            if at in missing:
-                detail = (
-                    "the template shows no thoughts here"
-                    if isinstance(item, Thinking)
-                    else "the template leaves it out"
-                )
-                out.lose("", "dropped", detail)
-                continue
             place = layout.place_for(item)
-            if place is not None:
+            if at in missing:
+                thought = isinstance(item, Thinking)
+                detail = "the template shows no thoughts here" if thought else "the template leaves it out"
+                out.lose("", "dropped", detail)
+            elif place is not None:
                 report_unshown(place, item, out)
 
     out.later.append(report)
 
 
-def begin_template_prompt(
-    document: Document,
-    template: Template,
-    request: Request,
-    thinking: bool | None,
-    policy: str = AUTO,
-    replays: Replays = (),
-    spelling: Spelling | None = None,
-    history: History = "template",
-    now: datetime | None = None,
-) -> Prompt:
-    """Return the prompt of a request in the words of a template.
+class _Prepared(Struct):
+    """A request as a template gets it: what is told and offered, and the losses of that."""
 
-    `replays`: turns as they were generated. By the history `template` those are taken whose every part the template
-    shows where they stand; by `generated` all are, and the prompt grows from each to the next.
-    """
+    session: Session
+    request: Request
+    losses: list[Loss]
+
+
+def _prepared(document: Document, template: Template, request: Request, wanted: Wanted, forced: bool) -> _Prepared:
     losses: list[Loss] = list(unfilled(request)) if request.extra else []
-    if spelling is not None:
-        request, asked_losses = respelled(request, spelling)
-        losses = [*asked_losses, *losses]
-    goes_on = continues(request.items)
-    offered = offered_to(request.items, request, declared(request.tools) if request.tools else {})
-    forced = None if goes_on or thinking else forced_choice(request, offered)
-    asked, told = template.asked(request, thinking, forced is not None, now)
-    if thinking and not template.thinks(document):
-        raise Unsupported("thinking", "a template that has no place for thoughts")
-    losses += told
-    escape = template.escape(policy)
+    if wanted.spelling is not None:
+        request, respellings = respelled(request, wanted.spelling)
+        losses = [*respellings, *losses]
+    escape = template.escape(wanted.policy)
     request = shown(request, escape.forges)
+    asked, untold = template.asked(request, wanted.thinking, forced, wanted.now)
     functions = template.functions(_tools(request), escape)
-    losses += functions.losses
+    losses += [*untold, *functions.losses]
     if functions.shown and not template.traits.tools:
         losses.append(_NO_TOOLS)
-    first = replays[0][0] if replays and history == "generated" else None
-    items = request.items if first is None else request.items[:first]
-    written = template.write(items, functions, asked, generation=first is not None or not goes_on)
-    turns = Turns(written.marked, template.traits, escape)
-    turns.lay_out(written.pieces)
-    replayed: list[int] = []
-    if first is None:
-        for begin, end, generated in reversed(replays):
-            if turns.replay(begin, end, generated.opening, generated.text):
-                replayed.insert(0, begin)
-    out = Writer(escape, archive=False)
-    out.pieces, out.marks, out.losses = turns.pieces, [*turns.marks], [*losses, *written.losses]
-    _report(document, items, 0, turns, out)
-    opened = turns.opened(goes_on and first is None)
-    if forced is not None and first is None:
-        call = _called(document, request, opened)
-        out.control(call)
-        opened += call
-    whole = request if first is None else replace(request, conversation=Conversation(list(items), request.tools))
-    prompt = TemplatePrompt(
-        document,
-        template,
-        whole,
-        asked,
-        out,
-        opened,
-        replayed=replayed,
-        offered=offered,
-        functions=functions,
-        policy=policy,
-        spelling=spelling,
-    )
-    return prompt if first is None else _replayed(prompt, request, replays, forced is not None)
-
-
-def write_with_template(document: Document, template: Template, request: Request, policy: str = AUTO) -> Writer:
-    """Write a whole conversation in the words of a template, without what opens an answer."""
-    asked, losses = template.asked(request, None, False, None)
-    escape = template.escape(policy)
-    request = shown(request, escape.forges)
-    functions = template.functions(_tools(request), escape)
-    losses += functions.losses
-    if functions.shown and not template.traits.tools:
-        losses.append(_NO_TOOLS)
-    written = template.write(request.items, functions, asked, generation=False)
-    turns = Turns(written.marked, template.traits, escape)
-    turns.lay_out(written.pieces)
-    out = Writer(escape, archive=False)
-    out.pieces, out.marks, out.losses = turns.pieces, [*turns.marks], [*losses, *written.losses]
-    _report(document, request.items, 0, turns, out)
-    return out
+    session = Session(document, template, asked, functions, wanted.policy, wanted.spelling)
+    return _Prepared(session, request, losses)
 
 
 def _tools(request: Request) -> list[Tool]:
@@ -323,42 +272,108 @@ def _tools(request: Request) -> list[Tool]:
     return [*request.tools, *(tool for item in request.items if type(item) is ToolsChange for tool in item.added)]
 
 
-def _replayed(prompt: TemplatePrompt, request: Request, replays: Replays, forced: bool) -> Prompt:
-    """Grow a prompt by turns as they were generated, one after the other."""
+def _laid_out(prepared: _Prepared, items: Sequence[Item], generation: bool) -> tuple[Turns, list[Loss]]:
+    session = prepared.session
+    template = session.template
+    written = template.write(items, session.functions, session.asked, generation=generation)
+    turns = Turns(written.marked, template.traits, template.escape(session.policy))
+    turns.lay_out(written.pieces)
+    return turns, [*prepared.losses, *written.losses]
+
+
+def _writer(prepared: _Prepared, items: Sequence[Item], turns: Turns, losses: list[Loss]) -> Writer:
+    session = prepared.session
+    out = Writer(session.template.escape(session.policy), archive=False)
+    out.pieces, out.marks, out.losses = turns.pieces, [*turns.marks], losses
+    _report(session.document, items, 0, turns, out)
+    return out
+
+
+def write_with_template(document: Document, template: Template, request: Request, policy: str = AUTO) -> Writer:
+    """Write a whole conversation in the words of a template, without what opens an answer."""
+    prepared = _prepared(document, template, request, Wanted(policy=policy), False)
+    items = prepared.request.items
+    turns, losses = _laid_out(prepared, items, False)
+    return _writer(prepared, items, turns, losses)
+
+
+def begin_template_prompt(document: Document, template: Template, request: Request, wanted: Wanted) -> Prompt:
+    """Return the prompt of a request in the words of a template.
+
+    By the history `template` those turns stand as they were generated whose every part the template shows where they
+    stand; by `generated` all do, and the prompt grows from each to the next.
+    """
+    offered = offered_to(request.items, request, declared(request.tools) if request.tools else {})
+    goes_on = continues(request.items)
+    free = goes_on or asks_to_think(request, wanted.thinking) or request.settings.tool_choice is None
+    must_call = not free and forced_choice(request, offered) is not None and _has_calls(document)
+    if wanted.thinking and not template.thinks(document):
+        raise Unsupported("thinking", "a template that has no place for thoughts")
+    prepared = _prepared(document, template, request, wanted, must_call)
+    request = prepared.request
+    if wanted.replays and wanted.history == "generated":
+        return _grown_by(prepared, wanted.replays, offered, must_call)
+    turns, losses = _laid_out(prepared, request.items, not goes_on)
+    replayed = [
+        begin for begin, end, one in reversed(wanted.replays) if turns.replay(begin, end, one.opening, one.text)
+    ]
+    opened = turns.opened(goes_on)
+    out = _writer(prepared, request.items, turns, losses)
+    place = Opened(opened, turns.opened_at(goes_on), replayed=tuple(reversed(replayed)))
+    return _calling(prepared, request, TemplatePrompt(prepared.session, request, out, place, offered), must_call)
+
+
+def _grown_by(prepared: _Prepared, replays: Replays, offered: dict[str, Tool], must_call: bool) -> Prompt:
+    """Begin before the first turn that is known as it was generated, and grow by one turn after the other."""
+    request = prepared.request
+    first = replays[0][0]
+    head = replace(request, conversation=Conversation(list(request.items[:first]), request.tools))
+    turns, losses = _laid_out(prepared, head.items, True)
+    opened = turns.opened(False)
+    out = _writer(prepared, head.items, turns, losses)
+    prompt = TemplatePrompt(prepared.session, head, out, Opened(opened, turns.opened_at(False)), offered)
     done: list[int] = []
     for at, (begin, end, generated) in enumerate(replays):
         following = replays[at + 1][0] if at + 1 < len(replays) else len(request.items)
-        out = prompt._out
-        for place in range(len(out.pieces) - 1, -1, -1):
-            if "".join(out.pieces[place:]) == prompt._opened:
-                del out.pieces[place:], out.marks[place:]
-                break
-        out.item = begin
-        if generated.opening:
+        del out.pieces[prompt._opened.at :], out.marks[prompt._opened.at :]
+        if generated.opening:  # that of its own prompt, which may have asked for a thought where this one does not
+            out.item = -1
             out.control(generated.opening)
-        grown = prompt.grown(out, generated.text, request.items[begin:end], request.items[end:following], request)
-        if grown is None:
-            break
+        grown = prompt.grown(out, generated.text, request.items[begin:end], request.items[end:following])
+        if grown is None:  # the template shows no such turn: then all is written anew
+            turns, losses = _laid_out(prepared, request.items, not continues(request.items))
+            opened = turns.opened(continues(request.items))
+            out = _writer(prepared, request.items, turns, losses)
+            place = Opened(opened, turns.opened_at(continues(request.items)))
+            return _calling(
+                prepared, request, TemplatePrompt(prepared.session, request, out, place, offered), must_call
+            )
         prompt = grown
         done.append(begin)
     prompt.replayed = tuple(done)
-    return prompt
+    return _calling(prepared, request, prompt, must_call)
 
 
-def _called(document: Document, request: Request, opened: str) -> str:
-    """Return how a call that must be made is opened, as the table writes it behind what is opened already."""
+def _has_calls(document: Document) -> bool:
+    return ToolCall.kind in layout_of(document).places
+
+
+def _calling(prepared: _Prepared, request: Request, prompt: TemplatePrompt, must_call: bool) -> TemplatePrompt:
+    """Open a call behind what a prompt has opened, as the table writes it, where the model must call."""
+    if not must_call:
+        return prompt
+    document, opened = prepared.session.document, prompt._opened
     question: list[Item] = [User(content=[Text(text="?")])]
-    asked = Request(
-        conversation=Conversation(question, request.tools),
-        settings=replace(request.settings, thinking=None, effort=None),
-    )
-    opening = begin_prompt(document, asked, False)._seed
-    layout = layout_of(document)
-    thought = layout.places.get("thinking")
-    if thought is None or not opened.rstrip().endswith(thought.open.strip() or "\0"):
-        return opening
-    joint = document.joints.get(("thinking", "tool_call"), "")
-    return f"{thought.close}{joint}{opening}"
-
-
-__all__ = ["CONTROL", "ITEM", "POLICIES", "TRAINABLE", "Escape", "History", "TemplatePrompt", "begin_template_prompt"]
+    settings = replace(request.settings, thinking=None, effort=None)
+    asked = Request(conversation=Conversation(question, request.tools), settings=settings)
+    call = begin_prompt(document, asked, False)._seed
+    thought = layout_of(document).places.get(Thinking.kind)
+    if thought is not None and thought.open.strip() and opened.text.rstrip().endswith(thought.open.strip()):
+        call = f"{thought.close}{document.joints.get((Thinking.kind, ToolCall.kind), '')}{call}"
+    prompt._out.item = -1
+    prompt._out.control(call)
+    before = prompt._opened
+    prompt._opened = replace(before, text=before.text + call)
+    prompt._seed = prompt.prefill = prepared.session.template.seed(prompt._opened.text)
+    prompt._count = len(prompt._out.pieces)
+    return prompt

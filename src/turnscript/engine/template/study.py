@@ -41,6 +41,7 @@ _UNCLOSED = re.compile(r"(?:<[^<>]*|\[/?[A-Z_]*)?\Z")
 _THOUGHT = re.compile(r"<[^<>\s]*think[^<>\s]*>|<\|[^<>|]*think[^<>|]*\|>[^<]*|\[/?THINK\]", re.IGNORECASE)
 
 
+_USUAL = Manner()
 _SPACES = ("\r\n", "\r", "\n\n\n", "\n\n", "\n", "\t")
 _SIGNS = "\n<&{["
 _SWITCH = re.compile(r"think|reason")
@@ -287,7 +288,7 @@ class _Probe:
         return any(one and other and one != other for one, other in zip(*heard, strict=True))
 
     def _heard(self, **told: Any) -> tuple[str, ...]:
-        """Return what it writes of a question, with instructions before it and without, and with a thought behind it."""
+        """Return what it writes of a question, with and without instructions, and with a thought behind it."""
         asked = [_user()]
         return (
             self.render([_system(), *asked], generation=True, **told),
@@ -340,7 +341,7 @@ class _Probe:
         return tuple(dict.fromkeys(piece for text in texts for piece in cut.split(text) if piece.strip()))
 
     def labels(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Give what opens turns and is no tag, such as `User:` behind a blank line, as what leads to it and the label."""
+        """Give what opens turns and is no tag, such as `User:`, as what leads to it and the label."""
         text = self.render([_system(), _user(), _answer(), _user(MORE)])
         for literal in (_between(text, SYSTEM, USER), _between(text, USER, ANSWER), _between(text, ANSWER, MORE)):
             core = literal.strip()
@@ -361,7 +362,7 @@ def _part(text: str) -> Message:
     return {"type": "text", "text": text}
 
 
-def _answer(thought: bool = False, calls: int = 0, manner: Manner = Manner(), value: str = _VALUE) -> Message:
+def _answer(thought: bool = False, calls: int = 0, manner: Manner = _USUAL, value: str = _VALUE) -> Message:
     message: Message = {"role": "assistant", "content": "" if calls else ANSWER}
     if thought:
         message["reasoning_content"] = message["thinking"] = THOUGHT

@@ -44,8 +44,10 @@ _LARGEST = 262_144
 
 
 class Asked(Struct, frozen=True):
-    """What a template is told of a request's wishes: `told` by the names of its variables. `thinking`: whether the model
-    is to think, None if nobody said. `now`: the date, the same one for a whole session."""
+    """What a template is told of a request's wishes: `told` by the names of its variables.
+
+    `thinking`: whether the model is to think, None if nobody said. `now`: the date, the same one for a whole session.
+    """
 
     told: Mapping[str, Any] = {}
     thinking: bool | None = None
@@ -55,8 +57,8 @@ class Asked(Struct, frozen=True):
 class Written(Struct):
     """What a template made of a conversation.
 
-    `pieces` are (literal, content behind it, spelling), as `marks.split` gives them. `marked` has the contents. `losses`:
-    what was arranged so that the template takes it, and what it left out.
+    `pieces` are (literal, content behind it, spelling), as `marks.split` gives them. `marked` has the contents.
+    `losses`: what was arranged so that the template takes it.
     """
 
     pieces: Pieces
@@ -67,11 +69,11 @@ class Written(Struct):
 class Template:
     """A chat template with the tokens of its model.
 
-    `source` is used without tools, `tools_source` with them, if the model has one of its own for that. `tokens`: texts of
-    special tokens by the names that templates know them by, such as `bos_token`. `control`: every control token of the
-    tokenizer. `told_by`: where it was found, for people. Of the table that reads: `read_as` is its name, `learned` its TOML
-    text where it was learned from the template, `exact` whether it gives back all that the template writes, `sentence`
-    says so to people.
+    `source` is used without tools, `tools_source` with them, if the model has one of its own for that. `tokens`: texts
+    of special tokens by the names that templates know them by, such as `bos_token`. `control`: every control token of
+    the tokenizer. `told_by`: where it was found, for people.
+    Of the table that reads: `read_as` is its name, `learned` its TOML text where it was learned from the template,
+    `exact` whether it gives back all that the template writes, `sentence` says so to people.
     """
 
     def __init__(
@@ -140,7 +142,7 @@ class Template:
         return list(dict.fromkeys(found))
 
     def read_by(self, document: Document) -> Document:
-        """Let a table read what models write behind these prompts. Returns it with what contents are protected against."""
+        """Let a table read what models write behind these prompts. Returns it with an escape for both."""
         literals = [*self.control, *self.tokens.values(), self.traits.opening, *self.traits.ends, *self.traits.literals]
         found = [(lead, [rest for rest in rests if _WORD.search(rest)]) for lead, rests in rules_of(literals)]
         rules = [(lead, rests) for lead, rests in found if rests and lead != _FENCE]

@@ -17,8 +17,10 @@ from turnscript.losses import Loss
 
 
 class Functions(Struct, frozen=True):
-    """Tools as a template is shown them: `shown` (None where there are none), the contents in place of which marks stand,
-    a `key` that tells them from others, and what could not be shown."""
+    """Tools as a template is shown them: `shown`, None where there are none.
+
+    `texts`: contents in place of which marks stand in them. `key` tells them from others. `losses`: what is not shown.
+    """
 
     shown: list[dict[str, Any]] | None = None
     texts: tuple[str, ...] = ()

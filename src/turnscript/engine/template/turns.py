@@ -19,8 +19,10 @@ _ASSISTANT = "assistant"
 
 
 class Region(NamedTuple):
-    """Where a turn of the model stands among the pieces: what it wrote is from `start` up to `end`, and behind that up to
-    `closed` is what ends its turn. `last`: the piece behind its last content."""
+    """Where a turn of the model stands among the pieces: what it wrote is from `start` up to `end`.
+
+    Behind that, up to `closed`, is what ends its turn. `last`: the piece behind its last content.
+    """
 
     start: int
     last: int
@@ -31,8 +33,8 @@ class Region(NamedTuple):
 class Turns:
     """The pieces of a text with their marks, as `spans.Writer` has them, and the turns of the model by their message.
 
-    `pending`: where what a prompt opens for the next turn begins, -1 if nothing is opened. `shown`: the contents, by the
-    numbers of their marks.
+    `pending`: where what a prompt opens for the next turn begins, -1 if nothing is opened. `shown`: the contents, by
+    the numbers of their marks.
     """
 
     __slots__ = (
@@ -194,9 +196,10 @@ class Turns:
 
     def _finish(self) -> None:
         """Between the first and the last of a turn all is the model's; an open one is what a prompt has opened."""
-        for at, region in self.regions.items():
-            if region.end < 0:
-                self.regions[at] = region = region._replace(end=len(self.pieces), closed=len(self.pieces))
+        size = len(self.pieces)
+        for at, known in self.regions.items():
+            region = known if known.end >= 0 else known._replace(end=size, closed=size)
+            self.regions[at] = region
             first, end = self._spans[at][1]
             for place in range(region.start, region.closed):
                 mark = self.marks[place]
@@ -210,13 +213,16 @@ class Turns:
 
         Where the last text is continued, that is all of its turn.
         """
+        at = self.opened_at(goes_on)
+        if not goes_on:  # it is nothing that the model wrote
+            self.marks[at:] = [-ITEM | CONTROL] * (len(self.marks) - at)
+        return "".join(self.pieces[at:])
+
+    def opened_at(self, goes_on: bool) -> int:
+        """Return the piece at which what `opened` gives begins."""
         if goes_on and self.regions:
-            return "".join(self.pieces[self.regions[max(self.regions)].start :])
-        if self.pending < 0 or not self._prompted:
-            return ""
-        for at in range(self.pending, len(self.marks)):
-            self.marks[at] = -ITEM | CONTROL
-        return "".join(self.pieces[self.pending :])
+            return self.regions[max(self.regions)].start
+        return len(self.pieces) if self.pending < 0 or not self._prompted else self.pending
 
     def missing(self, start: int) -> set[int]:
         """Return the items from `start` on of which a content was not shown."""
@@ -224,7 +230,7 @@ class Turns:
         return {owner for number, owner in owners if owner >= start and number not in self.shown}
 
     def replay(self, first: int, end: int, opening: str, text: str) -> bool:
-        """Put a turn as it was generated in the place of the one that the template wrote; False if that hides a part."""
+        """Put a turn as it was generated in the place of the one that the template wrote; False if a part is hidden."""
         at = self.message_at(first)
         region = self.regions.get(at)
         hidden = self.missing(0)
