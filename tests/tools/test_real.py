@@ -105,7 +105,7 @@ def test_an_answer_with_wrong_calls_is_wrong_and_says_why(answer: Sequence[tuple
         ("Paris <function=get_weather>", [], "a call of get_weather written as text"),
         ("Paris [get_weather(city='Paris')]", [], "a call of get_weather written as text"),
         ("Paris; the tool get_weather tells more.", [], ""),
-        ('Paris {"name": "Ines"}', [], ""),
+        ('Paris {"name": "Nora"}', [], ""),
     ],
 )
 def test_an_answer_in_text_is_right_only_without_any_call(text: str, calls: list[tuple[str, Any]], why: str) -> None:
