@@ -28,7 +28,7 @@ NODE := PATH="$(CURDIR)/$(BIN):$$PATH"
 EXAMPLE := examples/claude_code_request.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser hooks test cover check lint format types demo convert-demo fuzz bench parity tiny golden map lock agents agents-test agents-lock clean
+.PHONY: help setup browser hooks test cover check lint format types demo real convert-demo fuzz bench parity tiny golden map lock agents agents-test agents-lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,6 +92,9 @@ format: setup ## put the code in its standard form and apply the safe fixes
 
 demo: setup ## serve a tiny model, call a tool through each API, and show how; on a terminal, serve until Ctrl-C
 	@$(BIN)/python -m tools.demo
+
+real: setup ## ask a real model to call tools, through each API and of llama.cpp itself (MODEL=file.gguf, ARGS='--limit 12')
+	@$(BIN)/python -m tools.real $(if $(MODEL),'$(MODEL)') $(ARGS)
 
 convert-demo: setup ## convert a real Claude Code request to another API and to a transcript
 	$(BIN)/turnscript convert $(EXAMPLE) --from anthropic-messages --to openai-chat --losses -

@@ -45,15 +45,18 @@ class Failed(Exception):
 
 
 class Server:
-    """`turnscript serve` without a word about a model, in an empty folder. `lines`: what it has said so far."""
+    """`turnscript serve` in an empty folder: without a word about a model, or as `options` say.
 
-    def __init__(self, port: int) -> None:
+    `lines`: what it has said so far.
+    """
+
+    def __init__(self, port: int, *options: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="turnscript-demo-")
         env = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
         source = str(Path(ts.__file__).parents[1])
         began = time.monotonic()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVER, "serve", "--port", str(port)],
+            [sys.executable, "-c", SERVER, "serve", "--port", str(port), *options],
             env=env | {"XDG_STATE_HOME": self._folder.name, "PYTHONPATH": source},
             cwd=self._folder.name,
             stdin=subprocess.DEVNULL,

@@ -300,7 +300,8 @@ def test_a_model_that_is_too_small_for_a_client_is_told(place: Place, loopback: 
     small, fits, bare = (place.launch("--url", loopback.url, *arguments) for arguments in started)
     assert (0, 0, b"", b"") == (small.returncode, fits.returncode, fits.stderr, bare.stderr)
     assert f"the model takes {CONTEXT} tokens, but Claude Code needs about 12000" in small.stderr.decode()
-    assert "give the model server more, or add --bare: about 1500\n" in small.stderr.decode()
+    assert "give the model server more (`turnscript serve --context N`" in small.stderr.decode()
+    assert "in the gateway), or add --bare: about 1500\n" in small.stderr.decode()
 
 
 # What goes wrong.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -20,10 +22,11 @@ from tests.gateway.running import Running
 from tests.gateway.scripted import said
 from tests.gateway.serving import Serving
 from tests.gateway.stage import APIS, NO_TLS, Threaded, Told, body_of
+from tools.demo import Server
 from turnscript import registry
 from turnscript.backend import Completion
 from turnscript.errors import InvalidInput, Unsupported, UpstreamError
-from turnscript.gateway import embedded
+from turnscript.gateway import embedded, loadclock
 from turnscript.gateway.config import Config
 from turnscript.gateway.embedded import Embedded
 from turnscript.gateway.upstream import Upstream
@@ -111,6 +114,69 @@ def test_an_engine_of_the_gateway_answers_the_gateway_alone(model: Path) -> None
             told = httpx2.post(engine.upstream.url + path, json=body, verify=NO_TLS, timeout=20)
             assert 401 == told.status_code
         assert 401 == httpx2.get(f"{engine.upstream.url}/slots", verify=NO_TLS, timeout=20).status_code
+
+
+def shown(*options: str) -> str:
+    """What `turnscript serve` says when it starts, logs included."""
+    with Server(0, *options) as server:
+        return "".join(server.lines)
+
+
+def test_a_model_has_the_context_of_its_file_and_is_told_while_it_loads(model: Path) -> None:
+    said = shown("--backend", f"embedded:{model}", "--format", "batuta-chatml")
+    loading = next(line for line in said.splitlines() if "loading the model" in line)
+    assert f"file={model} size=0 MB memory=2 MB context=4096 slots=2 why=all that the model has" in loading
+    assert re.search(r"model loaded model=default seconds=\d+\.\d context=4096 slots=2\n", said)
+    assert said.index("loading the model") < said.index("model loaded") < said.index("listening on")
+
+
+def test_a_context_that_is_too_short_for_agents_is_told_before_one_is_started(model: Path) -> None:
+    short = shown("--backend", f"embedded:{model}", "--format", "batuta-chatml", "--context", "2000")
+    assert "context=2000 slots=2 why=as asked for" in short
+    assert "its 2000 tokens are too few for the instructions and tools of Claude Code (about 12000), " in short
+    assert "say --context N" in short
+    assert "too few" not in shown()  # the tiny model has 65,536
+
+
+@pytest.mark.parametrize(("asked", "has"), [(None, 4096), (768, 768), (50_000, 4096)])
+def test_clients_are_told_of_the_context_that_the_engine_has(model: Path, asked: int | None, has: int) -> None:
+    """llama.cpp gives a conversation no more than the model was made for, whatever it is asked for."""
+    config = Config.for_backend(f"embedded:{model}", "batuta-chatml", context=asked)
+    with Running(config) as gateway:
+        [served] = gateway.service.models()
+        [member] = served.pool.members
+        assert (has, has) == (served.context, member.upstream.known.context)
+        listed = httpx2.get(f"{gateway.url}/v1/models", verify=NO_TLS, timeout=20).json()["data"][0]
+        assert has == listed["max_input_tokens"]
+
+
+def test_a_context_alone_needs_a_model_on_the_command_line(tmp_path: Path) -> None:
+    told = process("serve", "--context", "4096", env=os.environ | {"XDG_STATE_HOME": str(tmp_path)}, cwd=tmp_path)
+    assert 2 == told.returncode
+    assert b"no --backend is given, so there is no model for --context" in told.stderr
+
+
+def test_on_a_terminal_a_line_tells_how_much_is_loaded_until_it_is(tmp_path: Path) -> None:
+    """It is drawn by a process of its own: llama.cpp lets no other thread of this one run while it loads."""
+    command = [sys.executable, loadclock.__file__, str(os.getpid()), "8100000000", "big.gguf"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as drawing:
+        assert drawing.stdin is not None
+        assert drawing.stderr is not None
+        first = drawing.stderr.read(len("\r\x1b[Kloading big.gguf: "))
+        drawing.send_signal(signal.SIGINT)  # Ctrl-C reaches it, too
+        drawing.stdin.close()
+        rest = drawing.stderr.read()
+        assert 0 == drawing.wait(20)
+    assert b"\r\x1b[Kloading big.gguf: " == first
+    assert re.match(rb"(0\.\d of 8\.1 GB, )?0 s", rest)
+    assert rest.endswith(b"\r\x1b[K")
+
+
+def test_the_line_is_drawn_on_terminals_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda *arguments, **named: started.append(arguments))
+    with embedded.clock(tmp_path / "m.gguf", 5):
+        assert [] == started
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,8 @@ def _too_small(client: Client, context: int, arguments: Sequence[str]) -> str:
     needed = client.needs(arguments)
     lean = [f"or add {word}: about {tokens}" for word, tokens in client.lean.items() if tokens < min(needed, context)]
     needs = f"{client.title} needs about {needed} for its instructions and tools"
-    return ", ".join([f"the model takes {context} tokens, but {needs}: give the model server more", *lean])
+    more = "give the model server more (`turnscript serve --context N` if it runs in the gateway)"
+    return ", ".join([f"the model takes {context} tokens, but {needs}: {more}", *lean])
 
 
 def _become(path: str, command: list[str], env: dict[str, str]) -> NoReturn:

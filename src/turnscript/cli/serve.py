@@ -22,6 +22,7 @@ from turnscript.errors import Unsupported
 if TYPE_CHECKING:
     from turnscript.gateway.config import Config
     from turnscript.gateway.reload import Reloader
+    from turnscript.gateway.served import Served
     from turnscript.gateway.service import Service
 
 CONFIG = "turnscript.toml"
@@ -45,6 +46,7 @@ Examples:
   turnscript serve
   turnscript serve --backend http://127.0.0.1:8080 --format rwkv-universal
   turnscript serve --backend embedded:model.gguf
+  turnscript serve --backend embedded:model.gguf --context 32768
   turnscript serve --config turnscript.toml
   turnscript serve --config turnscript.toml --check
 """
@@ -54,6 +56,9 @@ Examples:
 @click.option("--backend", metavar="URL", help="The model server, or embedded:FILE.gguf, or replay:FOLDER.")
 @click.option("--format", "format_", metavar="NAME", help="The prompt format; by default what the model's name tells.")
 @click.option("--kind", metavar="NAME", help="The kind of model server; by default what it tells of itself.")
+@click.option(
+    "--context", type=click.IntRange(1), metavar="TOKENS", help="How many tokens a conversation of the model may have."
+)
 @click.option(
     "--config", type=click.Path(readable=False), metavar="FILE", help=f"The configuration; {CONFIG} if it is there."
 )
@@ -114,7 +119,8 @@ def _reloader(options: dict[str, Any], shipped: dict[str, Any] | None = None) ->
     except InvalidConfig as error:
         if options["backend"] is not None or (error.path, error.source) != (_BACKEND, COMMAND_LINE):
             raise
-        given = [name for name, key in (("--format", "format_"), ("--kind", "kind")) if options[key] is not None]
+        ours = (("--format", "format_"), ("--kind", "kind"), ("--context", "context"))
+        given = [name for name, key in ours if options[key] is not None]
         message = f"no --backend is given, so there is no model for {' and '.join(given)}"
         remedy = f"add --backend URL; for a model of {path or CONFIG}, set it there"
         raise Failed(message, remedy=remedy, code=USAGE) from None
@@ -135,7 +141,7 @@ def _overrides(options: dict[str, Any]) -> dict[str, Any]:
     }
     if options["backend"] is not None:
         said |= {_BACKEND: options["backend"], "server.default_model": "default"}
-    said |= {"models.default.format": options["format_"], "models.default.kind": options["kind"]}
+    said |= {f"models.default.{key.rstrip('_')}": options[key] for key in ("format_", "kind", "context")}
     return {path: value for path, value in said.items() if value is not None}
 
 
@@ -192,6 +198,20 @@ def _ready(service: Service, address: str) -> None:
     gc.set_threshold(_GARBAGE, 20, 50)
 
 
+def _short_for_agents(served: Served) -> str:
+    """What is to be said where a model that runs in here has a context that is too short for what agents send."""
+    from turnscript.cli.agents import clients  # noqa: PLC0415  (reads a file for each)
+
+    context = served.context
+    if context is None or all(address.is_web for address in served.model.backend):
+        return ""
+    short = [f"{client.title} (about {client.prompt})" for client in clients() if client.prompt > context]
+    if not short:
+        return ""
+    remedy = "say --context N if the model has more, or take one with a longer context"
+    return f"its {context} tokens are too few for the instructions and tools of {', '.join(short)}: {remedy}"
+
+
 def _banner(service: Service, address: str) -> None:
     """What people see when the server listens."""
     from turnscript.gateway.doctor_findings import GIVE_KEY  # noqa: PLC0415
@@ -207,6 +227,8 @@ def _banner(service: Service, address: str) -> None:
         screen.note(f"  {served.name}: {where} with {format_}{'' if answers else '  (does not answer yet)'}")
         if served.model.takes and served.model.why.startswith(DETECTED):
             screen.note(f"    {served.model.why}")
+        if short := _short_for_agents(served):
+            screen.note(f"    {short}")
         if served.wants_key:
             screen.note(f"    it refuses to answer without its key: {GIVE_KEY}")
         elif answers and served.model.takes is None:

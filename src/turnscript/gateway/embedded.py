@@ -5,12 +5,17 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
 from turnscript.errors import InvalidInput, Unsupported
+from turnscript.gateway import loadclock
 
 _MODULE = "xllamacpp"
 _MAGIC = b"GGUF"
@@ -41,6 +46,7 @@ class Embedded:
         keeps: bool = False,
     ) -> None:
         self.path = Path(path)
+        self.context = context
         self._folder: TemporaryDirectory[str] | None = None
         library = _library()
         _check(self.path)
@@ -94,6 +100,23 @@ class Embedded:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@contextmanager
+def clock(path: Path, total: int) -> Iterator[None]:
+    """Inside, a line on the terminal tells how much of `total` bytes is loaded; nothing where there is no terminal."""
+    if sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield
+        return
+    name = "".join(one if one.isprintable() else "?" for one in path.name)
+    command = [sys.executable, str(loadclock.__file__), str(os.getpid()), str(total), name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        try:
+            yield
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait()
 
 
 def can_embed() -> bool:

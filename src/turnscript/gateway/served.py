@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from secrets import token_urlsafe
 from time import monotonic
 
@@ -19,9 +20,10 @@ from turnscript.backend import Backend, Facts
 from turnscript.errors import InvalidInput, UpstreamError
 from turnscript.format import Format
 from turnscript.gateway.addresses import EMBEDDED, Address
+from turnscript.gateway.capacity import free_memory, in_bytes, planned
 from turnscript.gateway.config import Config, Limits, Model
 from turnscript.gateway.constraining import takes_grammars
-from turnscript.gateway.embedded import Embedded
+from turnscript.gateway.embedded import Embedded, clock
 from turnscript.gateway.kinds import AUTO
 from turnscript.gateway.limits import Gate, Tell
 from turnscript.gateway.logs import say
@@ -122,7 +124,8 @@ class Served:
     @property
     def context(self) -> int | None:
         """How many tokens a conversation may have, None if nobody knows."""
-        return self.model.context or self._facts.context
+        embedded = min((engine.context for engine in self._engines), default=None)
+        return embedded or self.model.context or self._facts.context
 
     @property
     def format(self) -> Format:
@@ -267,14 +270,27 @@ class Served:
                 self._mute.add(upstream.url)
             return upstream
         if str(address).startswith(EMBEDDED):
-            slots = {"context": model.context or 4096, "parallel": model.slots or 2}
-            key, keeps = token_urlsafe(), model.saved_slots > 0
-            engine = await asyncio.to_thread(lambda: Embedded(address.path, **slots, key=key, keeps=keeps))
+            key = token_urlsafe()
+            engine = await asyncio.to_thread(self._embedded, address.path, key)
             self._engines.append(engine)
             taken = await taken_for(engine.url, model.kind, key)
             wire, timeouts = self._wire(taken.backend), Timeouts(**asdict(model.timeouts))
             return Upstream(engine.url, wire, key, timeouts, told=self._told)
         return Replay(address.path, self._wire(generic() if model.kind == AUTO else get_backend(model.kind)))
+
+    def _embedded(self, path: Path, key: str) -> Embedded:
+        """Load a model, and tell what it gets: it may take minutes, and gigabytes."""
+        model = self.model
+        plan = planned(path, context=model.context, slots=model.slots, free=free_memory())
+        gets = {"context": plan.context, "slots": plan.slots}
+        sizes = {"size": in_bytes(plan.size), "memory": in_bytes(plan.memory)}
+        level = logging.WARNING if plan.cut else logging.INFO
+        say(level, "loading the model", model=model.name, file=str(path), **sizes, **gets, why=plan.why)
+        began = monotonic()
+        with clock(path, plan.size + plan.memory):
+            engine = Embedded(path, context=plan.context, parallel=plan.slots, key=key, keeps=model.saved_slots > 0)
+        say(logging.INFO, "model loaded", model=model.name, seconds=round(monotonic() - began, 1), **gets)
+        return engine
 
     async def close(self) -> None:
         """Let go of the servers; engines that run in here are stopped."""
