@@ -171,21 +171,48 @@ def _verdict(document: Document, probe: Probe, trial: Trial | None, trials: Tria
     if inside is None:
         inside = max(trial.start, trial.after + _behind(document, trial.written))
     inside += _no_thought(turn, trial.whole[inside:])
-    thinks, speaks, calls = trial.shown(inside)
+    calls = trial.shown(inside)[2]
     if probe.calls and calls < len(probe.calls):
         return Verdict(probe.shows, "refused", f"the template shows {calls} of {len(probe.calls)} calls")
-    expected: list[Outline] = []
-    expected += [("thought", probe.thought)] if probe.thought and thinks else []
-    if speaks:
-        as_thought = probe is TEXT_CALL and not trial.differs_from(trials.of(THOUGHT_CALL), TEXT, THOUGHT)
-        expected.append(("thought" if as_thought else "text", probe.text))  # some templates make no difference
-    expected += [_call_outline(call.name, call.arguments) for call in probe.calls]
+    expected, note = _expected(document, probe, trial, trials, inside)
     if not expected:
         return Verdict(probe.shows, "refused", "the template shows nothing of this answer")
     seed, text = trial.cut(inside)
     if not trials.ended.strip():  # white space behind a turn leads to the next one, and no model writes it
         text = text.removesuffix(trials.ended)
-    return _compared(probe.shows, expected, document, seed, text)
+    verdict = _compared(probe.shows, expected, document, seed, text)
+    return replace(verdict, sentence=verdict.sentence or note)
+
+
+def _expected(document: Document, probe: Probe, trial: Trial, trials: Trials, inside: int) -> tuple[list[Outline], str]:
+    """Return what must be read of an answer, in the order in which it is written, and what a template did to it.
+
+    What a template puts into a turn of its own, behind the end of the first, no reader of that can find.
+    """
+    region = trial.whole[inside:]
+    thinks, speaks, _ = trial.shown(inside)
+    placed: list[tuple[int, Outline]] = []
+    if probe.thought and thinks:
+        placed.append((region.find(THOUGHT), ("thought", probe.thought)))
+    if speaks:
+        as_thought = probe is TEXT_CALL and not trial.differs_from(trials.of(THOUGHT_CALL), TEXT, THOUGHT)
+        kind = "thought" if as_thought else "text"  # some templates make no difference
+        placed.append((region.find(TEXT), (kind, probe.text)))
+    placed += [(region.find(call.name), _call_outline(call.name, call.arguments)) for call in probe.calls]
+    ordered = sorted(placed, key=lambda one: one[0])
+    here = [one for one in ordered if not _is_apart(document, region, ordered[0][0], one[0])]
+    if len(here) < len(ordered):
+        return [one for _, one in here], f"the template writes the {ordered[-1][1][0]} in a turn of its own"
+    note = f"the template writes the {ordered[-1][1][0]} last" if ordered != placed else ""
+    return [one for _, one in ordered], note
+
+
+def _is_apart(document: Document, region: str, first: int, at: int) -> bool:
+    """Whether a place stands behind the end of the turn and the opening of the next one."""
+    opening = model_turn(document).open.strip()
+    ends = [region.find(stop.strip(), first, at) for stop in document.generation.stops if stop.strip()]
+    end = min((one for one in ends if one >= 0), default=-1)
+    return bool(opening) and end >= 0 and region.find(opening, end, at) >= 0
 
 
 def _compared(shows: str, expected: list[Outline], document: Document, seed: str, text: str) -> Verdict:
