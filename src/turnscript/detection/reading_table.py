@@ -83,15 +83,18 @@ class Reading(Struct, frozen=True):
         return self.takes["calls"] and not wrong
 
 
-def choose(render: Render, source: str = "", *, likely: str | None = None, own: Sequence[Format] = ()) -> Reading:
+def choose(
+    render: Render, source: str = "", *, eos: str = "", likely: str | None = None, own: Sequence[Format] = ()
+) -> Reading:
     """Return the table that reads what a template writes.
 
     `render` is the template as a function of messages, tools and `add_generation_prompt`; it raises a TurnscriptError
-    for what the template refuses. `source` is its text, if that is known. `likely`: the name of the format that other
-    signs speak for, which decides between equals. `own`: formats to try before all others.
+    for what the template refuses. `source` is its text, if that is known. `eos`: the text of the token that ends
+    every answer, at which a server stops. `likely`: the name of the format that other signs speak for, which decides
+    between equals. `own`: formats to try before all others.
     Raises InvalidInput for a template that does not write the text of a plain conversation.
     """
-    trials = Trials(render, source)
+    trials = Trials(render, source, eos=eos)
     check_trials(trials)
     best: tuple[int, Format, tuple[Verdict, ...]] | None = None
     for format_ in candidates(trials, own, likely):
@@ -180,6 +183,8 @@ def _verdict(document: Document, probe: Probe, trial: Trial | None, trials: Tria
     seed, text = trial.cut(inside)
     if not trials.ended.strip():  # white space behind a turn leads to the next one, and no model writes it
         text = text.removesuffix(trials.ended)
+    if trials.eos and not _knows(document, trials.eos):
+        text = text.rstrip().removesuffix(trials.eos)
     verdict = _compared(probe.shows, expected, document, seed, text)
     return replace(verdict, sentence=verdict.sentence or note)
 
@@ -205,6 +210,12 @@ def _expected(document: Document, probe: Probe, trial: Trial, trials: Trials, in
         return [one for _, one in here], f"the template writes the {ordered[-1][1][0]} in a turn of its own"
     note = f"the template writes the {ordered[-1][1][0]} last" if ordered != placed else ""
     return [one for _, one in ordered], note
+
+
+def _knows(document: Document, end: str) -> bool:
+    """Whether a string that ends answers is one of the table's."""
+    ends = (model_turn(document).close, document.end, *document.generation.stops)
+    return any(end in one for one in ends)
 
 
 def _is_apart(document: Document, region: str, first: int, at: int) -> bool:
