@@ -20,12 +20,15 @@ BROWSER := $(shell for p in chromium chromium-browser google-chrome google-chrom
 DRIVER := $(shell p=chromedriver; command -v $$p)
 CAN_BROWSE := $(and $(BROWSER),$(DRIVER))
 AGENTS := .venv-agents
+PARITY := .venv-parity
+# A folder of chat templates for `make parity`; those of llama.cpp if none is named.
+TEMPLATES ?=
 # The environment may have a node of its own, newer than the machine's.
 NODE := PATH="$(CURDIR)/$(BIN):$$PATH"
 EXAMPLE := examples/claude_code_request.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser hooks test cover check lint format types demo convert-demo fuzz bench tiny golden map lock agents agents-test agents-lock clean
+.PHONY: help setup browser hooks test cover check lint format types demo convert-demo fuzz bench parity tiny golden map lock agents agents-test agents-lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +102,15 @@ fuzz: setup ## run the property tests with many more examples, and the long test
 
 bench: ## measure speed, in benchmarks/ and with an environment of its own
 	$(MAKE) -C benchmarks run
+
+parity: $(PARITY)/.installed ## compare prompts with those of transformers, and read turns back, over many models' templates (TEMPLATES=folder ARGS="--write docs/models.md")
+	$(PARITY)/bin/python -m tools.parity $(if $(TEMPLATES),--templates '$(TEMPLATES)') $(ARGS)
+
+# An environment of its own: transformers is large, and nothing but this needs it. It also keeps the templates.
+$(PARITY)/.installed: tools/parity/requirements.txt pyproject.toml
+	test -x $(PARITY)/bin/python || $(PYTHON) -m venv $(PARITY)
+	$(PARITY)/bin/python -m pip install --quiet --disable-pip-version-check -r tools/parity/requirements.txt -e .
+	@touch $@
 
 tiny: ## make the tiny model anew, from nothing, and judge it (OUT=folder, STEPS=14000 or MINUTES=60)
 	$(MAKE) -C tiny model $(if $(OUT),OUT='$(abspath $(OUT))') $(if $(STEPS),STEPS=$(STEPS)) $(if $(MINUTES),MINUTES=$(MINUTES))

@@ -53,3 +53,18 @@ def folder(path: Path, **files: object) -> Path:
         else:
             (path / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     return path
+
+
+def number(key: str, value: int) -> bytes:
+    """A key and its number."""
+    return pair(key, 4, struct.pack("<I", value))
+
+
+def typed_vocabulary(*tokens: tuple[str, int]) -> tuple[bytes, bytes]:
+    """Two pairs: the texts of tokens, and their types."""
+    texts = b"".join(string(token) for token, _ in tokens)
+    kinds = struct.pack(f"<{len(tokens)}i", *(kind for _, kind in tokens))
+    return (
+        pair("tokenizer.ggml.tokens", ARRAY, array(STRING, len(tokens), texts)),
+        pair("tokenizer.ggml.token_type", ARRAY, array(5, len(tokens), kinds)),
+    )

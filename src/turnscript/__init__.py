@@ -40,6 +40,7 @@ from turnscript.conversation import (
 )
 from turnscript.convert import convert, parse, parse_exchange, parse_response, render
 from turnscript.detection import Detected, detect
+from turnscript.detection.template_format import get_format
 from turnscript.engine.constraint import Constraint
 from turnscript.engine.files import FileSequence, FillPrompt
 from turnscript.engine.fill import Fill
@@ -65,7 +66,7 @@ from turnscript.logprobs import TokenLogprob
 from turnscript.losses import Loss
 from turnscript.presets import Preset, get_preset, presets
 from turnscript.recognition import detect_api
-from turnscript.registry import apis, formats, get_api, get_format, model_formats
+from turnscript.registry import apis, formats, get_api, model_formats
 from turnscript.rendered import Rendered
 from turnscript.tableio import InvalidFormat
 

@@ -92,7 +92,7 @@ class Facts(Struct, frozen=True, gc=False):
     """What a server tells of itself, None where it does not: tokens a conversation may have, places for conversations,
     the model's name or file, what its generations end with, whether it puts a token before each text, who it says that
     its models are from (for many servers, the name of their own kind), what the model was called where it came from,
-    and its chat template."""
+    its chat template, the one that it has for tools besides, and the path of its file on the server's machine."""
 
     context: int | None = None
     slots: int | None = None
@@ -104,6 +104,8 @@ class Facts(Struct, frozen=True, gc=False):
     owner: str | None = None
     root: str | None = None
     template: str | None = None
+    tools_template: str | None = None
+    file: str | None = None
 
 
 SlotAction = Literal["save", "restore"]

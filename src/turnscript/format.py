@@ -8,6 +8,7 @@ agree by construction.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -36,13 +37,15 @@ from turnscript.engine.render import write_document
 from turnscript.engine.replay import Replays
 from turnscript.engine.spans import Span, Writer, text_of_spans
 from turnscript.engine.table import Document, shown_whole, with_ends
+from turnscript.engine.template.template import Template
+from turnscript.engine.template_prompt import History, begin_template_prompt, write_with_template
 from turnscript.errors import InvalidRequest, LossyConversion, UnknownName, Unsupported
 from turnscript.grammar.notations import writer_of
 from turnscript.jinja import write_template
 from turnscript.jsontext import Json
 from turnscript.losses import Loss
 from turnscript.rendered import Rendered
-from turnscript.respelling import respelled
+from turnscript.respelling import respelled, shown
 from turnscript.response_template import write_response_template
 from turnscript.sources import in_source_words, unnamed
 
@@ -53,7 +56,8 @@ VIEWS = ("archive", "prompt")
 class Format(Struct, frozen=True):
     """A prompt format: its name, a title for people, its table, and what tells that a model wants it.
 
-    `variants`: the same with some option taken, by the option's name.
+    `variants`: the same with some option taken, by the option's name. `template`: the model's own chat template, which
+    then writes prompts, while the table reads what the model answers. `history`: how turns of the model are kept there.
     """
 
     name: str
@@ -61,6 +65,8 @@ class Format(Struct, frozen=True):
     document: Document
     clues: tuple[Clue, ...] = ()
     variants: Mapping[str, Document] = {}
+    template: Template | None = None
+    history: History = "template"
 
     def variant(self, option: str) -> Format:
         """The same format with an option taken. Raises UnknownName."""
@@ -94,8 +100,9 @@ class Format(Struct, frozen=True):
     ) -> Rendered[str]:
         """The whole conversation as text.
 
-        `archive` keeps everything that the format can and reads back equal; `prompt` is what a model may see. Settings
-        are no part of a prompt and are listed among its losses. `strict` raises LossyConversion if anything is lost.
+        `archive` keeps everything that the format can and reads back equal; `prompt` is what a model may see, with
+        characters where JSON has them as escapes. Settings are no part of a prompt and are listed among its losses.
+        `strict` raises LossyConversion if anything is lost.
         `escape`: what to do with texts that hold the format's tags: `auto` breaks the tags, and a reader undoes that;
         `reject` raises InvalidConversation; `none` writes them as they are, and then a text can forge a turn.
         `normalize_json` writes what `normalized` gives; what that changes is among the losses, and is nothing that
@@ -140,7 +147,12 @@ class Format(Struct, frozen=True):
         """The same as the writer that wrote them, whose pieces are no objects, and which can tell what was lost."""
         if view not in VIEWS:
             raise UnknownName("view", view, VIEWS)
-        return write_document(self.document, request, archive=view == "archive", policy=_policy(escape))
+        archive, policy = view == "archive", _policy(escape)
+        if self.template is not None and not archive:
+            return write_with_template(self.document, self.template, request, policy)
+        if not archive:
+            request = shown(request, layout_of(self.document, policy).escape.forges)
+        return write_document(self.document, request, archive, policy)
 
     def ends_late(self, item: Item) -> bool:
         """Whether nothing behind an item of the model ends its turn: only another's does, or the end of the text.
@@ -169,6 +181,7 @@ class Format(Struct, frozen=True):
         escape: str = AUTO,
         replays: Replays = (),
         normalize_json: bool = False,
+        now: datetime | None = None,
     ) -> Prompt:
         """The conversation cut where the model goes on.
 
@@ -176,11 +189,17 @@ class Format(Struct, frozen=True):
         if the request's settings ask for it), a call if the tool choice demands one, else an answer. `escape` as for
         `render`. `replays`: turns to be written as the model wrote them (`Prompt.generated`), in order, each with the
         positions of its first item and behind its last; one that does not fit where it stands is rendered anew.
-        `normalize_json` as for `render`; what stands as the model wrote it stays so.
+        `normalize_json` as for `render`; what stands as the model wrote it stays so. `now`: the date that a template
+        may write; a prompt that grows keeps that of the first one.
         """
         spelling = layout_of(self.document).spelling if normalize_json else None
         try:
             check_words(request.settings)
+            if self.template is not None:
+                policy, history = _policy(escape), self.history
+                return begin_template_prompt(
+                    self.document, self.template, request, thinking, policy, replays, spelling, history, now
+                )
             return begin_prompt(self.document, request, thinking, _policy(escape), replays, spelling)
         except MISTAKES:
             refuse_mistakes(request=request)
@@ -195,6 +214,8 @@ class Format(Struct, frozen=True):
         `escape` is that of `prompt`. `generation` puts what the model writes into `{% generation %}`, by which
         transformers makes a mask.
         """
+        if self.template is not None:
+            return Rendered(self.template.source, [])
         option = next((option for option, one in self.variants.items() if one is self.document), "")
         template = write_template(
             self.document, self.name, option=option, escape=_policy(escape), generation=generation
@@ -293,7 +314,8 @@ class Format(Struct, frozen=True):
 
         A tag that is never without attributes is there by its beginning: `<<TOOL_CALL`. Labels such as `User:` are not.
         """
-        return special_tokens(self.document)
+        own = self.template.tags if self.template is not None else ()
+        return list(dict.fromkeys((*own, *special_tokens(self.document))))
 
     def protects(self, literal: str) -> bool:
         """Whether content never holds this literal as it stands, wherever it is."""

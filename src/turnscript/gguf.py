@@ -1,4 +1,4 @@
-"""Owns reading GGUF: chosen text values from the header of a model file, never its vocabulary or its weights.
+"""Owns reading GGUF: chosen values from the header of a model file, never its weights.
 
     "GGUF" | version u32 | number of tensors u64 | number of pairs u64 | pairs | ...
     pair   = key string | type u32 | value
@@ -6,15 +6,17 @@
     array  = element type u32 | number of elements u64 | elements
 
 The pairs come one after the other without an index, so each value that nobody asked for is stepped over: numbers and
-their arrays in one step, strings one by one. Every length is checked against the size of the file before it is used.
+their arrays in one step, strings one by one. Every length is checked against the size of the file before it is used,
+and what is kept in memory against what model files have.
 Spec: docs/gguf.md of the ggml project, versions 2 and 3, little-endian.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Container
-from typing import BinaryIO, NoReturn
+import struct
+from collections.abc import Callable, Container, Sequence
+from typing import BinaryIO, NoReturn, TypeAlias
 
 from turnscript.errors import InvalidInput
 
@@ -22,8 +24,9 @@ _MAGIC = b"GGUF"
 _SWAPPED_MAGIC = b"FUGG"
 _VERSIONS = (2, 3)
 
-_NUMBERS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-"""The sizes in bytes of the types that are a number or a boolean."""
+_LAYOUTS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+"""The types that are a number or a boolean, as `struct` calls them."""
+_NUMBERS = {kind: struct.calcsize(f"<{layout}") for kind, layout in _LAYOUTS.items()}
 _STRING = 8
 _ARRAY = 9
 
@@ -33,6 +36,14 @@ MAX_KEY = 65_535
 MAX_TEXT = 4 * 1024 * 1024
 MAX_STEPS = 4_000_000
 MAX_DEPTH = 8
+MAX_KEPT = 1_048_576
+"""Elements of an array that is kept. The largest vocabularies have a quarter of that."""
+MAX_KEPT_BYTES = 64 * 1024 * 1024
+"""Of all values that are kept, their lengths included."""
+_BLOCK = 32 * 1024
+
+Value: TypeAlias = str | int | float | Sequence[bytes] | Sequence[int | float]
+"""A text, a number or boolean, an array of texts in UTF-8 (few of a vocabulary's are looked at), or one of numbers."""
 
 
 def is_gguf(start: bytes) -> bool:
@@ -41,21 +52,31 @@ def is_gguf(start: bytes) -> bool:
 
 
 def read_texts(file: BinaryIO, wanted: Container[str]) -> dict[str, str]:
-    """The wanted keys that are there and hold text. `file` can seek; it is read from its start.
+    """Return the wanted keys that are there and hold text. `file` can seek; it is read from its start.
 
     Raises InvalidInput for what is not GGUF, is cut off, or has lengths that no model file has.
     """
+    values = _read(file, lambda key, kind: kind == _STRING and key in wanted)
+    return {key: value for key, value in values.items() if isinstance(value, str)}
+
+
+def read_values(file: BinaryIO, wanted: Callable[[str], bool]) -> dict[str, Value]:
+    """Return the values of the wanted keys, whatever they hold, but for arrays of arrays. Raises as `read_texts`."""
+    return _read(file, lambda key, kind: wanted(key))
+
+
+def _read(file: BinaryIO, wanted: Callable[[str, int], bool]) -> dict[str, Value]:
     header = _Header(file)
-    texts: dict[str, str] = {}
+    values: dict[str, Value] = {}
     for number in range(1, header.pairs + 1):
         key = header.text(f"the key of pair {number}", MAX_KEY)
         what = f"the value of {key!r}"
         kind = header.number(4, what)
-        if kind == _STRING and key in wanted:
-            texts.setdefault(key, header.text(what, MAX_TEXT))
-        else:
+        if key in values or not wanted(key, kind):
             header.skip(kind, what)
-    return texts
+        elif (value := header.value(kind, what)) is not None:
+            values[key] = value
+    return values
 
 
 class _Header:
@@ -66,6 +87,7 @@ class _Header:
         self._size = file.seek(0, os.SEEK_END)
         self._place = file.seek(0)
         self._steps = 0
+        self._kept = 0
         self._check_version()
         self.number(8, "the number of tensors")
         self.pairs = self.number(8, "the number of pairs")
@@ -100,6 +122,45 @@ class _Header:
             self._absurd(what, length, "bytes", limit)
         return self._take(length, what).decode("utf-8", "replace")
 
+    def value(self, kind: int, what: str) -> Value | None:
+        """Return a value of that type, or None for an array of arrays, which is stepped over."""
+        if kind == _STRING:
+            text = self.text(what, MAX_TEXT)
+            self._keep(len(text), what)
+            return text
+        if kind in _NUMBERS:
+            return self._numbers(kind, 1, what)[0]
+        if kind != _ARRAY:
+            self._unknown(what, kind)
+        kind, count = self.number(4, what), self.number(8, what)
+        if kind in _NUMBERS:
+            self._check_kept(count, what)
+            return self._numbers(kind, count, what)
+        if kind == _STRING:
+            kept: list[bytes] = []
+            self._check_strings(count, what)
+            self._check_kept(count, what)
+            self._strings(count, what, kept)
+            return kept
+        self._skip_elements(kind, count, what, 1)
+        return None
+
+    def _numbers(self, kind: int, count: int, what: str) -> tuple[int | float, ...]:
+        size = count * _NUMBERS[kind]
+        if size > self._size - self._place:  # before so much memory is asked for
+            self._cut_off(what)
+        self._keep(size, what)
+        return struct.unpack(f"<{count}{_LAYOUTS[kind]}", self._take(size, what))
+
+    def _check_kept(self, count: int, what: str) -> None:
+        if count > MAX_KEPT:
+            self._absurd(what, count, "elements", MAX_KEPT)
+
+    def _keep(self, size: int, what: str) -> None:
+        self._kept += size
+        if self._kept > MAX_KEPT_BYTES:
+            self._absurd(f"what is read up to {what}", self._kept, "bytes", MAX_KEPT_BYTES)
+
     def skip(self, kind: int, what: str, depth: int = 0) -> None:
         """Step over a value of that type."""
         if kind in _NUMBERS:
@@ -107,12 +168,12 @@ class _Header:
         elif kind == _STRING:
             self._jump(self.number(8, what), what)
         elif kind == _ARRAY:
-            self._skip_array(what, depth + 1)
+            self._skip_elements(self.number(4, what), self.number(8, what), what, depth + 1)
         else:
             self._unknown(what, kind)
 
-    def _skip_array(self, what: str, depth: int) -> None:
-        kind, count = self.number(4, what), self.number(8, what)
+    def _skip_elements(self, kind: int, count: int, what: str, depth: int) -> None:
+        """Step over the elements of an array."""
         if depth > MAX_DEPTH:
             self._absurd(what, depth, "levels", MAX_DEPTH)
         if kind in _NUMBERS:
@@ -120,27 +181,47 @@ class _Header:
             return
         if kind not in (_STRING, _ARRAY):
             self._unknown(what, kind)
+        self._check_strings(count, what)
+        if kind == _STRING:
+            self._strings(count, what, None)
+            return
+        for _ in range(count):
+            self.skip(kind, what, depth)
+
+    def _check_strings(self, count: int, what: str) -> None:
         self._steps += count
         if count * 8 > self._size - self._place:  # each element has a length, if nothing more
             self._cut_off(what)
         if self._steps > MAX_STEPS:
             self._absurd(what, self._steps, "elements", MAX_STEPS)
-        if kind == _STRING:
-            self._skip_strings(count, what)
-            return
-        for _ in range(count):
-            self.skip(kind, what, depth)
 
-    def _skip_strings(self, count: int, what: str) -> None:
-        """The same as `count` times `skip`, several times as fast: a vocabulary has 65,000 strings and more."""
-        read, seek, length_of = self._file.read, self._file.seek, int.from_bytes
-        place, size = self._place, self._size
+    def _strings(self, count: int, what: str, kept: list[bytes] | None) -> None:
+        """Step over so many strings, or keep them, block by block: a vocabulary has 65,000 and more."""
+        length_at = struct.Struct("<Q").unpack_from
+        base, block, at = self._place, b"", 0  # `block` stands at `base` in the file, and `at` in the block
         for _ in range(count):
-            place += 8 + length_of(read(8), "little")
-            if place > size:
+            if at + 8 > len(block):
+                base, at = base + at, 0
+                block = self._block(base, 8, what)
+            end = at + 8 + length_at(block, at)[0]
+            if base + end > self._size:
                 self._cut_off(what)
-            seek(place)
-        self._place = place
+            if kept is not None:
+                self._keep(end - at, what)
+                if end > len(block):
+                    base, at, end = base + at, 0, end - at
+                    block = self._block(base, end, what)
+                kept.append(block[at + 8 : end])
+            at = end
+        self._place = self._file.seek(base + at)
+
+    def _block(self, place: int, least: int, what: str) -> bytes:
+        """Read on from a place in the file, `least` bytes or more."""
+        self._file.seek(place)
+        block = self._file.read(max(least, _BLOCK))
+        if len(block) < least:
+            self._cut_off(what)
+        return block
 
     def _take(self, size: int, what: str) -> bytes:
         data = self._file.read(size)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -40,6 +40,10 @@ _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 _TOKEN = re.compile(r'"[^"]*"|[{}\[\]:,]|[^\s"{}\[\]:,]+')  # of what `_masked` gives
 _ANGLE = {"<": "\\u003c", ">": "\\u003e"}
+# It begins with a character, by which a pattern is found many times as fast; the backslashes are looked at once.
+_ESCAPES = re.compile(r"\\(?<!\\\\)(\\*)(u[0-9a-fA-F]{4})((?:\\u[0-9a-fA-F]{4})*)")
+_HALF = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_KEPT = frozenset(map(chr, [*range(0x20), *b'"\\\x7f', *range(0xD800, 0xE000)]))
 _LONE_SURROGATE = re.compile(
     rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|[c-fC-F][0-9a-fA-F]{2})",
 )
@@ -171,6 +175,42 @@ def respell(text: str, item: str = ", ", key: str = ": ") -> str:
 
 def _with_few_escapes(token: str) -> str:
     return json_string(json.loads(token)) if "\\" in token else token
+
+
+def with_characters(text: str) -> str:
+    """Write each `\\uXXXX` of a JSON text as its character. A text that is no JSON stays as it is.
+
+    What JSON or a reader of plain text cannot do without stays as it came: quotes, backslashes, control characters and
+    halves of surrogate pairs. So do shorter escapes, `\\/` among them, and white space.
+    """
+    if "\\u" not in text:
+        return text
+    spelled = _ESCAPES.sub(_characters, text)
+    if spelled == text:
+        return text
+    # A half is refused by whoever reads JSON into UTF-8, and is no reason to leave the rest as it is.
+    checked = _HALF.sub(r"\\ufffd", text) if "\\ud" in text or "\\uD" in text else text
+    return spelled if is_json(checked) else text
+
+
+def _characters(found: re.Match[str]) -> str:
+    before, first, more = found.groups()
+    if len(before) % 2:  # a backslash that is escaped itself, and a letter
+        return f"\\{before}{first}{_written(more)}" if more else found[0]
+    return before + _written(f"\\{first}{more}")
+
+
+def _written(escapes: str) -> str:
+    characters: str = json.loads(f'"{escapes}"')
+    return characters if _KEPT.isdisjoint(characters) else "".join(_kept_or_written(escapes, characters))
+
+
+def _kept_or_written(escapes: str, characters: str) -> Iterator[str]:
+    at = 0
+    for character in characters:
+        end = at + (6 if character < "\U00010000" else 12)
+        yield escapes[at:end] if character in _KEPT else character
+        at = end
 
 
 def compact(value: Json | str) -> str:

@@ -1,18 +1,30 @@
-"""Owns `normalize_json`: the JSON of calls and results in one spelling, and what was changed by that.
+r"""Owns how the JSON of calls, results and tools is spelled in prompts and in what `normalize_json` asks for.
 
-It is for training data: a model that has seen each value spelled in one way learns what is said, not how some server
-spaced it. What it changes is told as losses, though nothing but white space and escapes is ever another.
+In a prompt `\u5317` is written as its character: models have learnt words and no tokens of escapes, and some clients
+escape what others do not. That is no loss, because no value is another. `normalize_json` goes further, for training
+data: a model that has seen each value spelled in one way learns what is said, not how some server spaced it. What it
+changes is told as losses, though nothing but white space and escapes is ever another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from turnscript.conversation import Conversation, Item, Part, Request, Text, ToolCall, ToolResult
-from turnscript.jsontext import is_json, is_object, respell
+from turnscript.conversation import (
+    Conversation,
+    Item,
+    Part,
+    Request,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+    ToolsChange,
+)
+from turnscript.jsontext import Json, is_json, respell, text_of, with_characters
 from turnscript.losses import Loss
 
 
@@ -27,10 +39,15 @@ SPACED, COMPACT = Spelling(", ", ": "), Spelling(",", ":")
 
 RESPELLED = "its JSON is spelled in one way, because normalize_json asks for it"
 _SPACE = " \t\r\n"
+_BEGINNINGS = frozenset(f"{_SPACE}{{[")
+_SPELLED = frozenset({ToolCall, ToolResult, ToolsChange})
+
+Spell = Callable[[str], str]
+"""How a JSON object or array is written. A text that is no JSON comes back as it is."""
 
 
 def respelled(request: Request, spelling: Spelling = SPACED) -> tuple[Request, list[Loss]]:
-    """A request with the JSON of its calls and results in one spelling, and a loss for each that was in another.
+    """Spell the JSON of calls and results in one way, and tell a loss for each that was spelled in another.
 
     The request itself stays as it is, and is given back where there is nothing to change.
     """
@@ -41,44 +58,117 @@ def respelled(request: Request, spelling: Spelling = SPACED) -> tuple[Request, l
 
 
 def respelled_items(items: Sequence[Item], spelling: Spelling) -> tuple[list[Item], list[Loss]]:
-    """The same of items. One that is not finished stays as it is: whoever goes on with it knows how it began."""
+    """Do so with items. One that is not finished stays as it is: whoever goes on with it knows how it began."""
     losses: list[Loss] = []
     found: list[Item] = []
+
+    def spell(text: str) -> str:
+        return respell(text, *spelling) if is_json(text) else text
+
     for index, item in enumerate(items):
+        again, places = _item(item, spell)
         at = item.at or f"items[{index}]"
-        if item.open:
-            found.append(item)
-        elif isinstance(item, ToolCall):
-            found.append(_call(item, at, spelling, losses))
-        elif isinstance(item, ToolResult):
-            found.append(_result(item, at, spelling, losses))
-        else:
-            found.append(item)
+        losses += [Loss(f"{at}{place}", "approximated", RESPELLED) for place in places]
+        found.append(again)
     return found, losses
 
 
-def _call(item: ToolCall, at: str, spelling: Spelling, losses: list[Loss]) -> ToolCall:
-    if item.custom or not is_object(item.arguments):
-        return item
-    arguments = respell(item.arguments, *spelling)
+def shown(request: Request, forges: Callable[[str], bool]) -> Request:
+    """Write the characters that JSON in calls, results and tools has as escapes, as every prompt shows them.
+
+    `forges` says of a text that nothing would keep its tags from being read as such: what hides a tag behind an escape
+    then stays as it came. The request is given back where there is nothing to change.
+    """
+    items, tools = shown_items(request.items, forges), request.tools
+    listed = [_tool(tool, _characters(forges)) for tool in tools] if _have_escapes(tools) else tools
+    if items is request.items and listed is tools:
+        return request
+    return replace(request, conversation=Conversation(list(items), listed))
+
+
+def shown_items(items: Sequence[Item], forges: Callable[[str], bool]) -> Sequence[Item]:
+    """Do so with items; the sequence itself where there is nothing to change. Most have no JSON."""
+    if _SPELLED.isdisjoint(map(type, items)):
+        return items
+    kinds = enumerate(map(type, items))
+    escaped = [at for at, kind in kinds if kind in _SPELLED and _may_have_escapes(items[at])]
+    spell, found = _characters(forges), items
+    for at in escaped:
+        again, _ = _item(items[at], spell)
+        if again is not items[at]:
+            found = list(items) if found is items else found
+            found[at] = again  # type: ignore[index]
+    return found
+
+
+def _characters(forges: Callable[[str], bool]) -> Spell:
+    def spell(text: str) -> str:
+        spelled = with_characters(text)
+        return text if spelled is not text and forges(spelled) else spelled
+
+    return spell
+
+
+def _may_have_escapes(item: Item) -> bool:
+    """Look at a call or result before anything is made for it, since nearly none has an escape."""
+    kind = type(item)
+    if kind is ToolCall:
+        return "\\u" in item.arguments  # type: ignore[attr-defined]
+    if kind is ToolResult:
+        for part in item.content:  # type: ignore[attr-defined]
+            if type(part) is Text and part.text[:1] in _BEGINNINGS and "\\u" in part.text:
+                return True
+    return kind is ToolsChange
+
+
+def _item(item: Item, spell: Spell) -> tuple[Item, list[str]]:
+    """An item with its JSON spelled, and the places in it that changed. What is unfinished stays."""
+    if item.open:
+        return item, []
+    if isinstance(item, ToolCall):
+        return _call(item, spell)
+    if isinstance(item, ToolResult):
+        return _result(item, spell)
+    if isinstance(item, ToolsChange) and _have_escapes(item.added):
+        return replace(item, added=[_tool(tool, spell) for tool in item.added]), []
+    return item, []
+
+
+def _call(item: ToolCall, spell: Spell) -> tuple[ToolCall, list[str]]:
+    arguments = item.arguments if item.custom else _text(item.arguments, spell, "{")
     if arguments == item.arguments:
-        return item
-    losses.append(Loss(f"{at}.arguments", "approximated", RESPELLED))
-    return replace(item, arguments=arguments)
+        return item, []
+    return replace(item, arguments=arguments), [".arguments"]
 
 
-def _result(item: ToolResult, at: str, spelling: Spelling, losses: list[Loss]) -> ToolResult:
+def _result(item: ToolResult, spell: Spell) -> tuple[ToolResult, list[str]]:
     content: list[Part] = []
-    told = len(losses)
+    places: list[str] = []
     for index, part in enumerate(item.content):
-        if isinstance(part, Text) and (text := _text(part.text, spelling)) != part.text:
-            losses.append(Loss(f"{at}.content[{index}]", "approximated", RESPELLED))
+        if isinstance(part, Text) and (text := _text(part.text, spell, "{[")) != part.text:
+            places.append(f".content[{index}]")
             content.append(replace(part, text=text))
         else:
             content.append(part)
-    return item if len(losses) == told else replace(item, content=content)
+    return (replace(item, content=content), places) if places else (item, [])
 
 
-def _text(text: str, spelling: Spelling) -> str:
-    """A text that is a JSON object or array, anew. Any other stays: a number or a word may be just that."""
-    return respell(text, *spelling) if text.lstrip(_SPACE)[:1] in ("{", "[") and is_json(text) else text
+def _text(text: str, spell: Spell, begins: str) -> str:
+    """Spell a text that is a JSON object or array. Any other stays: a number or a word may be just that."""
+    first = text.lstrip(_SPACE)[:1]
+    return spell(text) if first and first in begins else text
+
+
+def _have_escapes(tools: Sequence[Tool]) -> bool:
+    schemas = [schema for tool in tools for schema in (tool.parameters, tool.format) if schema is not None]
+    return b"\\u" in b"".join(schemas) or any(_have_escapes(tool.tools) for tool in tools if tool.tools)
+
+
+def _tool(tool: Tool, spell: Spell) -> Tool:
+    """A tool with its schemas spelled; a prompt shows no more JSON of it."""
+    return replace(
+        tool,
+        parameters=None if tool.parameters is None else Json(spell(text_of(tool.parameters)).encode()),
+        format=None if tool.format is None else Json(spell(text_of(tool.format)).encode()),
+        tools=[_tool(one, spell) for one in tool.tools],
+    )

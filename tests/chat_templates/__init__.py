@@ -1,1 +1,1 @@
-"""Chat templates as programs that write: what they write, and which table reads it."""
+"""Tests of models' own chat templates: as programs, as writers, and the tables that read what they write."""

@@ -62,6 +62,17 @@ def test_rows_that_differ_in_how_json_is_spelled_are_one_where_the_plan_says_so(
     assert documents(tmp_path / "out")[0]["input_ids"] == encoded.ids.tolist()
 
 
+@pytest.mark.parametrize("name", ts.formats())
+def test_rows_that_differ_in_escapes_are_one_sample(name: str, tmp_path: Path) -> None:
+    rows = [calling('{"é":"北京"}', '{"t":"北"}'), calling('{"\\u00e9":"\\u5317京"}', '{"t":"\\u5317"}')]
+    plan = plan_for(written(tmp_path / "a.jsonl", rows), format=name, outputs=("jsonl",), dedup="exact", strict=False)
+    report = built(plan, tmp_path / "out")
+    assert (1, 1, 0) == (report.written, report.duplicates, report.rejects)
+    first, second = [plan.encode(ts.parse(row, "openai-chat")) for row in rows]
+    assert first.ids.tolist() == second.ids.tolist()
+    assert "北京" in get_tokenizer("bytes").decode(second.ids.tolist()).decode()
+
+
 def test_what_a_plan_asks_for_is_told_and_refused_by_nobody() -> None:
     request = ts.parse(calling('{"a":1}', '{"t": 2}'), "openai-chat")
     encoded = plan_for("none.jsonl", normalize_json=True, strict=True).encode(request)

@@ -21,6 +21,7 @@ from tests.gateway.echo import ECHOES, Body, Echo
 from tests.gateway.speaker import Speaker, Talk, call, odd, speakable, speaking, text, thought
 from tests.gateway.stage import NO_TLS, WEATHER
 from turnscript.conversation import Item, Tool
+from turnscript.jsontext import with_characters
 
 PAIRS = [(api, one) for api, several in ECHOES.items() for one in several]
 TOOLS = [{"name": "get_weather", "input_schema": json.loads(bytes(WEATHER.parameters or b"{}"))}]
@@ -206,7 +207,9 @@ def test_a_session_whose_json_is_spelled_anew_each_time_only_grows(
     assert [] == speaker.failures
 
 
-def test_without_the_setting_results_stand_in_prompts_as_they_are_sent(agents: Talk, web: httpx2.Client) -> None:
+def test_without_the_setting_results_stand_in_prompts_as_they_are_sent_but_for_escapes(
+    agents: Talk, web: httpx2.Client
+) -> None:
     api = "openai-chat"
     agents.speaker.clear()
     messages = [echo.user(api, "Weather everywhere?")]
@@ -216,7 +219,7 @@ def test_without_the_setting_results_stand_in_prompts_as_they_are_sent(agents: T
     for spelled in SPELLED:
         agents.speaker.say(text("Clear."))
         asked(agents, web, api, messages, spelled)
-        assert spelled in agents.speaker.said[-1].prompt
+        assert with_characters(spelled) in agents.speaker.said[-1].prompt
 
 
 def test_a_spelling_that_is_wanted_is_told_and_refused_by_nobody(normal: Talk, web: httpx2.Client) -> None:

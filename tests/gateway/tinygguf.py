@@ -6,7 +6,7 @@ What such a model writes is noise; a grammar of one literal makes it write any t
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,12 @@ _CONTEXT = 4096
 
 
 def write_llama(
-    path: Path, *, seed: int = 1, add_bos: bool = True, end: str = "<|im_end|>", template: str = ""
+    path: Path,
+    *,
+    seed: int = 1,
+    add_bos: bool = True,
+    end: str = "<|im_end|>",
+    template: str | Sequence[Mapping[str, str]] = "",
 ) -> Path:
     """A transformer with a token for each byte and ChatML's control tokens. Returns `path`."""
     width, layers, heads, inner = 32, 2, 2, 64

@@ -20,6 +20,9 @@ EXTRAS = frozenset({"cli", "playground", "gateway", "datasets"})
 # These find formats by listing packages and may read files; what lies below them is pure computation.
 ABOVE_CONTRACTS = EXTRAS | {"__init__", "__main__", "convert", "detection", "gguf", "reference", "registry", "tableio"}
 THIRD_PARTY = frozenset({"msgspec"})
+# A model's own chat template needs jinja2, an extra: only what is loaded with the first template imports it.
+OF_TEMPLATES = PurePosixPath("src/turnscript/engine/template")
+TEMPLATE_ENGINE = frozenset({"jinja2"})
 WAITS = frozenset(
     {"asyncio", "concurrent", "http", "multiprocessing", "select", "selectors", "signal", "socket", "ssl"}
     | {"subprocess", "threading", "urllib"}
@@ -119,6 +122,8 @@ def foreign_imports(module: Module) -> Iterator[str]:
     """The core imports the standard library and msgspec, nothing else."""
     if module.layer not in EXTRAS:
         allowed = sys.stdlib_module_names | THIRD_PARTY | {"turnscript"}
+        if module.path.parent == OF_TEMPLATES:
+            allowed |= TEMPLATE_ENGINE
         for node, name in _imports(module):
             if name.split(".")[0] not in allowed:
                 yield module.at(node, f"imports {name!r}: only msgspec may be imported here, the rest are extras")

@@ -205,7 +205,8 @@ def test_facts_are_read_where_servers_say_them() -> None:
     props = (
         b'{"default_generation_settings":{"n_ctx":64},"total_slots":2,"model_path":"C:\\\\m\\\\x.gguf","eos_token":"E"}'
     )
-    assert Facts(context=64, slots=2, model="x.gguf", end_token="E") == LLAMA.read_facts([props, b""])
+    told = Facts(context=64, slots=2, model="x.gguf", end_token="E", file="C:\\m\\x.gguf")
+    assert told == LLAMA.read_facts([props, b""])
     assert True is LLAMA.read_facts([props, b'{"tokens":[{"id":1,"piece":"B"}]}']).adds_bos
     assert False is LLAMA.read_facts([props, b'{"tokens":[]}']).adds_bos
 

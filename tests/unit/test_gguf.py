@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.growth import processor_time
 from tests.modelfiles import ARRAY, STRING, array, header, pair, string, text, vocabulary
 from turnscript.errors import InvalidInput
-from turnscript.gguf import MAX_DEPTH, MAX_STEPS, read_texts
+from turnscript.gguf import MAX_DEPTH, MAX_KEPT, MAX_KEPT_BYTES, MAX_STEPS, MAX_TEXT, read_texts, read_values
 
 NUMBERS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 
@@ -127,6 +127,61 @@ def assert_read_or_told(data: bytes) -> None:
     """Anything but InvalidInput fails the test, and so does a text that nobody asked for."""
     with suppress(InvalidInput):
         assert set(read(data)) <= WANTED
+
+
+def test_wanted_values_of_every_type_are_read() -> None:
+    values = read_values(io.BytesIO(EVERY_TYPE), lambda key: key != "unwanted")
+    expected: dict[str, object] = {f"number.{kind}": 1 for kind in NUMBERS}
+    expected |= {f"array.{kind}": (1, 1, 1) for kind in NUMBERS}
+    texts = {"general.architecture": "rwkv7", "tokenizer.chat_template": "<|im_start|>über"}
+    assert expected | texts | {"texts": [b"a", b"", b"ccc"], "empty": []} == values
+
+
+@pytest.mark.parametrize("sizes", [[0, 1, 32 * 1024 - 9, 5], [32 * 1024 - 8, 3], [100_000, 0, 40_000], [7] * 10_000])
+def test_strings_of_any_length_are_read_across_blocks(sizes: list[int]) -> None:
+    texts = [bytes([97 + number % 26]) * size for number, size in enumerate(sizes)]
+    words = pair("words", ARRAY, array(STRING, len(texts), b"".join(string(text) for text in texts)))
+    data = header(words, text("after", "x"))
+    assert {"words": texts, "after": "x"} == read_values(io.BytesIO(data), lambda key: True)
+    assert {"after": "x"} == read(data, {"after"})
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (array(STRING, 2**62, b""), "inside the value of 'x'"),
+        (array(4, 2**62, b""), "the value of 'x' has 4611686018427387904 elements"),
+        (array(4, MAX_KEPT, b""), "inside the value of 'x'"),
+        (array(STRING, MAX_KEPT + 1, bytes(8 * (MAX_KEPT + 1))), "the value of 'x' has 1048577 elements"),
+        (array(STRING, 2, string("a") + struct.pack("<Q", 2**40)), "inside the value of 'x'"),
+        (array(99, 1, bytes(64)), "the value of 'x' has the unknown type 99"),
+    ],
+)
+def test_wanted_arrays_that_no_model_has_are_told_before_they_are_read(value: bytes, message: str) -> None:
+    data = header(pair("x", ARRAY, value))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput, match=message):
+            read_values(io.BytesIO(data), lambda key: True)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000
+
+
+def test_all_that_is_kept_has_a_limit() -> None:
+    count = MAX_KEPT_BYTES // MAX_TEXT + 1
+    data = header(*(text(f"tokenizer.chat_template.{number}", "x" * MAX_TEXT) for number in range(count)))
+    with pytest.raises(InvalidInput, match=f"chat_template.{count - 1}' has {count * MAX_TEXT} bytes"):
+        read_values(io.BytesIO(data), lambda key: True)
+    assert {} == read(data, {"other"})
+
+
+@given(st.integers(0, len(EVERY_TYPE) - 1), st.integers(0, 255))
+def test_all_values_of_a_file_with_one_wrong_byte_are_read_or_told(place: int, byte: int) -> None:
+    with suppress(InvalidInput):
+        values = read_values(io.BytesIO(EVERY_TYPE[:place] + bytes([byte]) + EVERY_TYPE[place + 1 :]), lambda key: True)
+        assert all(isinstance(value, (str, int, float, list, tuple)) for value in values.values())
 
 
 def test_a_vocabulary_is_stepped_over_fast_and_without_loading_it() -> None:

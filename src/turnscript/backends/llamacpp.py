@@ -133,7 +133,7 @@ class LlamaCpp(Backend):
         return (HttpCall("GET", "/props"), HttpCall("POST", "/tokenize", encode(start)))
 
     def read_facts(self, bodies: Sequence[bytes]) -> Facts:
-        """The context of one slot, the number of slots, the model's file, its first and last token, its template."""
+        """The context of one slot, the number of slots, the model's file, its first and last token, its templates."""
         try:
             found = _read_props(bodies[0])
         except UNREADABLE:
@@ -153,6 +153,8 @@ class LlamaCpp(Backend):
             adds_bos=adds_bos,
             build=found.build_info,
             template=_own_template(found.chat_template),
+            tools_template=_own_template(found.chat_template_tool_use),
+            file=found.model_path or None,
         )
 
     def slot_call(self, action: SlotAction, slot: int, file: str) -> HttpCall:
@@ -187,6 +189,7 @@ class _Props(Struct):
     eos_token: str | None = None
     build_info: str | None = None
     chat_template: str | None = None
+    chat_template_tool_use: str | None = None
 
 
 def _own_template(shown: str | None) -> str | None:

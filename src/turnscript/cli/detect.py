@@ -17,7 +17,7 @@ from turnscript.cli.report import Screen, fault, shown, table
 from turnscript.clues import DEFAULT
 from turnscript.detection import Detected, rules
 from turnscript.detection import detect as detect_model
-from turnscript.detection.facts import CONFIG, TOKENIZER
+from turnscript.detection.modelfolder import CONFIG, TOKENIZER
 from turnscript.errors import TurnscriptError
 from turnscript.format import Format
 from turnscript.registry import load_formats

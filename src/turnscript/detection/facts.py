@@ -5,36 +5,39 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from os import PathLike
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from turnscript.clues import Evidence
-from turnscript.errors import InvalidInput
-from turnscript.gguf import is_gguf, read_texts
-from turnscript.jsontext import syntax_error
-
-TOKENIZER = "tokenizer_config.json"
-CONFIG = "config.json"
-JINJA = "chat_template.jinja"
-MAX_FILE = 64 * 1024 * 1024
-"""The largest of these files have some 10 MB."""
+from turnscript.detection.modelfolder import (
+    CONFIG,
+    GGUF_TEMPLATE,
+    JINJA,
+    SUFFIX,
+    TOKENIZER,
+    Config,
+    called,
+    gguf_texts,
+    read_config,
+    read_text,
+    templates_of,
+)
 
 _GGUF_NAMES = ("general.name", "general.basename", "general.finetune")
-_GGUF_ARCHITECTURE = "general.architecture"
-_GGUF_TEMPLATE = "tokenizer.chat_template"
+GGUF_ARCHITECTURE = "general.architecture"
+GGUF_FACTS = frozenset({*_GGUF_NAMES, GGUF_ARCHITECTURE, GGUF_TEMPLATE})
+"""The keys of a GGUF header that `facts_of_gguf` looks at."""
 _WEIGHTS = {".gguf", ".ggml", ".safetensors", ".pth", ".pt", ".ckpt", ".bin", ".st", ".prefab", ".apr", ".onnx", ".npz"}
 _LONGEST = 1024
 """So much of a name counts: servers tell names too, and what finds a sign takes the square of the length at worst."""
 _DATE = re.compile(r"(?<![0-9])(20[0-9]{2})([0-9]{2})([0-9]{2})(?![0-9])")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-
-_Shape = TypeVar("_Shape", bound=Struct)
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -91,26 +94,37 @@ def gather(model: str | PathLike[str]) -> Facts:
     path, named = Path(model), facts_of_name(model)
     mode = _mode(path) if os.fspath(model) else 0  # an empty name is not the folder that one is in
     if stat.S_ISDIR(mode):
-        return _of_folder(path)
+        return facts_of_folder(path, read_config(path), templates_of(path).chosen)
     if not stat.S_ISREG(mode):
         return named
     if path.name in (TOKENIZER, CONFIG, JINJA):
-        return _of_folder(path.parent)
-    if path.suffix == ".jinja":
-        return msgspec.structs.replace(named, template=_text(path))
-    with path.open("rb") as file:
-        if not is_gguf(file.read(4)) and path.suffix.lower() != ".gguf":
-            return named
-        try:
-            texts = read_texts(file, {*_GGUF_NAMES, _GGUF_ARCHITECTURE, _GGUF_TEMPLATE})
-        except InvalidInput as error:
-            error.message = f"{path}: {error.message}"
-            raise
+        return facts_of_folder(path.parent, read_config(path.parent), templates_of(path.parent).chosen)
+    if path.suffix == SUFFIX:
+        return msgspec.structs.replace(named, template=read_text(path))
+    texts = gguf_texts(path, GGUF_FACTS)
+    return named if texts is None else facts_of_gguf(path, texts)
+
+
+def facts_of_gguf(path: str | PathLike[str], values: Mapping[str, Any]) -> Facts:
+    """Return what the name of a GGUF file and the values under `GGUF_FACTS` in its header say."""
+    named = facts_of_name(path)
+    texts = {key: value for key, value in values.items() if isinstance(value, str)}
     return Facts(
         stem=named.stem,
         names=_names([*named.names, *(texts.get(key, "") for key in _GGUF_NAMES)]),
-        template=texts.get(_GGUF_TEMPLATE, ""),
-        architectures=_lower([texts.get(_GGUF_ARCHITECTURE, "")]),
+        template=texts.get(GGUF_TEMPLATE, ""),
+        architectures=_lower([texts.get(GGUF_ARCHITECTURE, "")]),
+    )
+
+
+def facts_of_folder(folder: Path, config: Config, template: str) -> Facts:
+    """Return what the name of a folder, its configuration and the chat template in it say."""
+    named = facts_of_name(os.path.abspath(called(folder)))
+    return Facts(
+        stem=named.stem,
+        names=_names([*named.names, config.origin or ""]),
+        template=template,
+        architectures=_lower([config.model_type or "", *(config.architectures or ())]),
     )
 
 
@@ -122,71 +136,6 @@ def _mode(path: Path) -> int:
         raise
     except (OSError, ValueError):
         return 0
-
-
-class _Template(Struct):
-    name: str = ""
-    template: str = ""
-
-
-class _Tokenizer(Struct):
-    chat_template: str | list[_Template] | None = None
-
-
-class _Config(Struct):
-    model_type: str | None = None
-    architectures: list[str] | None = None
-    origin: str | None = field(name="_name_or_path", default=None)
-
-
-def _of_folder(folder: Path) -> Facts:
-    """What a folder that HF transformers wrote says. A template in a file of its own hides the tokenizer's."""
-    named, config = facts_of_name(os.path.abspath(folder)), _read(folder / CONFIG, _Config)
-    if os.path.isfile(folder / JINJA):
-        template = _text(folder / JINJA)
-    else:
-        template = _chosen(_read(folder / TOKENIZER, _Tokenizer).chat_template)
-    return Facts(
-        stem=named.stem,
-        names=_names([*named.names, config.origin or ""]),
-        template=template,
-        architectures=_lower([config.model_type or "", *(config.architectures or ())]),
-    )
-
-
-def _chosen(given: str | list[_Template] | None) -> str:
-    """Of several templates the one called default, else the first."""
-    if isinstance(given, list):
-        ranked = sorted(given, key=lambda one: one.name != "default")
-        return ranked[0].template if ranked else ""
-    return given or ""
-
-
-def _read(path: Path, shape: type[_Shape]) -> _Shape:
-    """The members of a JSON file that `shape` names, its defaults if there is no such file."""
-    if not os.path.isfile(path):
-        return shape()
-    data = _bytes(path)
-    try:
-        return msgspec.json.decode(data, type=shape)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"{path}: {error}", expected="what HF transformers writes") from None
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        found = syntax_error(data, error)
-        raise InvalidInput(f"{path}: {found}", expected=found.expected) from None
-
-
-def _text(path: Path) -> str:
-    return _bytes(path).decode("utf-8", "replace")
-
-
-def _bytes(path: Path) -> bytes:
-    with path.open("rb") as file:
-        data = file.read(MAX_FILE + 1)
-    if len(data) > MAX_FILE:
-        message = f"{path}: larger than {MAX_FILE} bytes, which no such file of a model is"
-        raise InvalidInput(message, expected=f"at most {MAX_FILE} bytes")
-    return data.removeprefix(b"\xef\xbb\xbf")
 
 
 def _names(paths: Iterable[str]) -> tuple[str, ...]:

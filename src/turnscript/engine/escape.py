@@ -83,6 +83,13 @@ class Escape:
             return text
         return _STRING.sub(lambda string: self._respelled(string[0]), text)
 
+    def in_json(self, text: str) -> str:
+        """The inside of a string of JSON, each tag broken: its first character is an escape, which JSON takes back."""
+        for lead, first, tag in self._tags:
+            if first in text and lead in text:
+                text = tag.sub(lambda match: f"\\u{ord(match[0][0]):04x}{match[0][1:]}", text)
+        return text
+
     def _respelled(self, string: str) -> str:
         assert self._in_strings is not None
         return self._in_strings.sub(lambda found: f"{found[1]}\\u{ord(found[2]):04x}", string)
@@ -90,6 +97,10 @@ class Escape:
     def holds(self, text: str) -> bool:
         """Whether `apply` would change the text."""
         return any(tag.search(text) is not None for *_, tag in self._tags)
+
+    def forges(self, text: str) -> bool:
+        """Whether the text, written with this, would hold a tag: never, but under a policy that protects nothing."""
+        return False
 
     def plus(self, *rules: Rule) -> Escape:
         """The same with more rules."""
@@ -102,6 +113,14 @@ class Verbatim(Escape):
     def apply(self, text: str) -> str:
         """The text."""
         return text
+
+    def in_json(self, text: str) -> str:
+        """The text."""
+        return text
+
+    def forges(self, text: str) -> bool:
+        """Whether the text holds a tag."""
+        return self.holds(text)
 
 
 class Rejecting(Escape):

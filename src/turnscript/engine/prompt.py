@@ -23,18 +23,19 @@ from turnscript.engine.continuing import answer_opening, continued, opened
 from turnscript.engine.correlate import names_of
 from turnscript.engine.escape import AUTO
 from turnscript.engine.fill import unfilled
+from turnscript.engine.layout import layout_of
 from turnscript.engine.names import name_line
 from turnscript.engine.numbering import ids_of
 from turnscript.engine.parse import TurnParser
 from turnscript.engine.render import Composer
 from turnscript.engine.replay import Generated, Replays, Strangers, kept, stranger_behind
 from turnscript.engine.spans import Span, Writer
-from turnscript.engine.states import model_turn, named_call, states_of
+from turnscript.engine.states import looks_for_names, model_turn, states_of
 from turnscript.engine.table import Document
 from turnscript.errors import Unsupported
 from turnscript.grammar.notations import writer_of
 from turnscript.losses import Loss, summary
-from turnscript.respelling import Spelling, respelled, respelled_items
+from turnscript.respelling import Spelling, respelled, respelled_items, shown, shown_items
 from turnscript.sources import in_source_words
 
 _HARMLESS = frozenset({"unknown_tool", "odd_call", "missing_close", "ambiguous_close"})
@@ -53,10 +54,12 @@ class Prompt:
         "_begun",
         "_composer",
         "_count",
+        "_document",
         "_earlier",
         "_goes_on",
         "_items",
         "_missing",
+        "_out",
         "_request",
         "_seed",
         "_start",
@@ -80,9 +83,11 @@ class Prompt:
     ) -> None:
         out = composer.out
         self._composer = composer
+        self._document: Document = composer.document
+        self._out: Writer = out
         self._request = request
         items = request.items
-        self._goes_on = goes_on = _goes_on(items)
+        self._goes_on = goes_on = continues(items)
         self._items = tuple(items[:-1] if goes_on else items)  # the request may grow meanwhile
         self._thinks = thinks
         self._start = start
@@ -116,7 +121,7 @@ class Prompt:
     @property
     def losses(self) -> list[Loss]:
         """What the format could not show."""
-        losses = self._composer.out.all_losses()[: self._told]
+        losses = self._out.all_losses()[: self._told]
         return in_source_words(self._request, losses) if losses else losses
 
     @property
@@ -138,18 +143,18 @@ class Prompt:
     @property
     def spans(self) -> list[Span]:
         """The prompt as spans."""
-        return self._composer.out.first_spans(self._count)
+        return self._out.first_spans(self._count)
 
     def __repr__(self) -> str:
         return f"Prompt({len(self.text)} characters, {summary(self.losses)})"
 
     def _pieces(self, start: int) -> list[str]:
-        pieces = self._composer.out.pieces
+        pieces = self._out.pieces
         return pieces[start : self._count] if start or self._count != len(pieces) else pieces
 
     def parser(self) -> TurnParser:
         """A parser for exactly what a model writes after this prompt: it knows the prefill, the tools and the stops."""
-        document = self._composer.document
+        document = self._document
         names = _names(document, self.offered) if self.offered else ()
         states = states_of(document, model_turn(document), False, self.client_stops, bool(self.offered), names)
         turn = TurnParser(states, self.offered)
@@ -168,7 +173,7 @@ class Prompt:
         write, demand = writer_of(target), self._demand()
         if demand is None:
             return None
-        document = self._composer.document
+        document = self._document
         if demand.lazy:
             return told(document, demand).written(target, write)
         return constraint_behind(document, demand, self._seed, self._missing, self._thinks, target)
@@ -177,21 +182,21 @@ class Prompt:
         """What the request wants of the answer, if a grammar can tell it."""
         settings = self._request.settings
         several, shape = settings.parallel_tool_calls is not False, settings.response_format
-        forced = _forced(self._request, self.offered)
+        forced = forced_choice(self._request, self.offered)
         tools = tuple(self.offered.values())
         if forced is not None:
             return calls_demanded(tools, forced, several)
         if shape is not None and shape.type in ("json_object", "json_schema"):
             schema = shape.schema if shape.type == "json_schema" else None
-            callable_ = tuple(enumerate(tools)) if ToolCall.kind in self._composer.layout.places else ()
+            callable_ = tuple(enumerate(tools)) if ToolCall.kind in layout_of(self._document).places else ()
             return Demand(callable_, several, answers=True, shape=schema)
         return calls_demanded(tools, settings.tool_choice or "auto", several) if tools else None
 
     def offer(self, tools: Iterable[Tool]) -> None:
         """Tell of tools that its text offers in words, which nothing in the request says, before any text is read."""
-        named = _declared(tools)
+        named = declared(tools)
         if named and not self.offered:
-            self.stops = list(self._composer.document.generation.stops_with_tools)
+            self.stops = list(self._document.generation.stops_with_tools)
         self.offered = self.offered | named  # a longer prompt may have the same
 
     def generated(self, response: Response) -> Generated | None:
@@ -215,7 +220,7 @@ class Prompt:
         )
 
     def _strangers(self) -> Strangers:
-        return _strangers(self._composer.document, bool(self.offered))
+        return _strangers(self._document, bool(self.offered))
 
     def extend(self, response: Response, items: Sequence[Item]) -> Prompt | None:
         """The next prompt: this one, the text generated for it, then new items. Its text starts with both.
@@ -231,13 +236,16 @@ class Prompt:
             refuse_mistakes(response=response, items=items)
             raise
 
-    def _extend(self, response: Response, items: Sequence[Item]) -> Prompt | None:
+    def _replayable(self, response: Response) -> str | None:
+        """Return the text of an answer that says what its items say; None where that is in doubt."""
         raw = response.raw
-        if (
-            raw is None
-            or (response.issues and any(issue.kind not in _HARMLESS for issue in response.issues))
-            or stranger_behind(raw, response, self._strangers())
-        ):
+        if response.issues and any(issue.kind not in _HARMLESS for issue in response.issues):
+            return None
+        return None if raw is None or stranger_behind(raw, response, self._strangers()) else raw
+
+    def _extend(self, response: Response, items: Sequence[Item]) -> Prompt | None:
+        raw = self._replayable(response)
+        if raw is None:
             return None
         composer, losses = self._composer, self._composer.out.all_losses()
         self._told = len(losses) if self._told is None else self._told
@@ -254,7 +262,7 @@ def bare_parser(
     one stands for what opens an answer."""
     if isinstance(stops, str):  # each letter would be one
         raise TypeError(f"stops are a list of strings: write [{stops!r}]")
-    offered = None if tools is None else _declared(tools)
+    offered = None if tools is None else declared(tools)
     names = _names(document, offered or ())
     states = states_of(document, model_turn(document), False, tuple(stops), tools is None or len(tools) > 0, names)
     turn = TurnParser(states, offered)
@@ -272,7 +280,7 @@ def _strangers(document: Document, calls: bool) -> Strangers:
 def _names(document: Document, offered: Iterable[str]) -> tuple[str, ...]:
     """The lines that may stand before a call, where a format names its tool there."""
     names = tuple(offered)
-    return tuple(map(name_line, names)) if names and named_call(model_turn(document)) is not None else ()
+    return tuple(map(name_line, names)) if names and looks_for_names(model_turn(document)) else ()
 
 
 def begin_prompt(
@@ -291,16 +299,17 @@ def begin_prompt(
     asked: list[Loss] = []
     if spelling is not None:
         request, asked = respelled(request, spelling)
-    thinks = _thinks(request, thinking)
+    request = shown(request, composer.layout.escape.forges)
+    thinks = asks_to_think(request, thinking)
     if thinks and document.generation.thinking_kind not in composer.layout.places:
         if thinking:
             raise Unsupported("thinking", "a format that has no place for thoughts")
         composer.out.losses.append(Loss("$.thinking", "dropped", "this format has no place for thoughts"))
         thinks = False
     tools = request.tools
-    offered = _offered(request.items, request, _declared(tools) if tools else {})
+    offered = offered_to(request.items, request, declared(tools) if tools else {})
     choice = request.settings.tool_choice
-    if choice is not None and _forced(request, offered) and ToolCall.kind not in composer.layout.places:
+    if choice is not None and forced_choice(request, offered) and ToolCall.kind not in composer.layout.places:
         composer.out.losses.append(Loss("$.tool_choice", "dropped", "this format has no place for calls"))
     composer.write(request, "reason" if thinks else None)
     if asked:
@@ -336,11 +345,12 @@ def _extended(prompt: Prompt, composer: Composer, raw: str, response: Response, 
     if prompt.spelling is not None:
         items, losses = respelled_items(items, prompt.spelling)
         out.losses += losses
+    items = shown_items(items, composer.layout.escape.forges)
     said = [*response.items, *items]
     out.names, out.ids = names_of(said, composer.document, earlier), ids_of(said, composer.document, earlier)
     composer.write_items(items, first + before)
     request = Request(conversation=Conversation(said, asked.tools), settings=asked.settings)
-    offered = _offered(items, request, prompt.offered)
+    offered = offered_to(items, request, prompt.offered)
     return Prompt(composer, request, prompt._thinks, offered, start, prompt.spelling)
 
 
@@ -350,16 +360,16 @@ def _cores(stops: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(str.strip, stops))
 
 
-def _goes_on(items: Sequence[Item]) -> bool:
+def continues(items: Sequence[Item]) -> bool:
     """Whether the last item is a text that the answer goes on from."""
     return bool(items) and items[-1].open and isinstance(items[-1], Assistant)
 
 
-def _declared(tools: Iterable[Tool]) -> dict[str, Tool]:
+def declared(tools: Iterable[Tool]) -> dict[str, Tool]:
     return {tool.name: tool for tool in tools if tool.name is not None}
 
 
-def _offered(items: Sequence[Item], request: Request, known: dict[str, Tool]) -> dict[str, Tool]:
+def offered_to(items: Sequence[Item], request: Request, known: dict[str, Tool]) -> dict[str, Tool]:
     """The tools that the model may call, by name. `known`: those before these items, which may change them.
 
     Where they do not, it is the same dictionary, and nobody changes it in place.
@@ -373,11 +383,11 @@ def _offered(items: Sequence[Item], request: Request, known: dict[str, Tool]) ->
     for change in [item for item in items if type(item) is ToolsChange]:
         for name in change.removed:
             offered.pop(name, None)
-        offered |= _declared(change.added)
+        offered |= declared(change.added)
     return offered
 
 
-def _forced(request: Request, offered: Mapping[str, Tool]) -> ToolChoice | None:
+def forced_choice(request: Request, offered: Mapping[str, Tool]) -> ToolChoice | None:
     """The tool choice, if it leaves the model no way but to call."""
     choice = request.settings.tool_choice
     if choice is None or not (request.tools or offered):
@@ -387,10 +397,10 @@ def _forced(request: Request, offered: Mapping[str, Tool]) -> ToolChoice | None:
 
 def _must_call(composer: Composer, request: Request, offered: Mapping[str, Tool]) -> ToolChoice | None:
     """The choice for which the prompt opens a call: the model may do nothing else, and there is a place."""
-    return _forced(request, offered) if ToolCall.kind in composer.layout.places else None
+    return forced_choice(request, offered) if ToolCall.kind in composer.layout.places else None
 
 
-def _thinks(request: Request, asked: bool | None) -> bool:
+def asks_to_think(request: Request, asked: bool | None) -> bool:
     if asked is not None:
         return asked
     mode, effort = request.settings.thinking, request.settings.effort

@@ -29,10 +29,11 @@ _NAMES = {
     "tools_place": "tools",
     "orders": "order",
 }
-# What follows from other keys: the class of items from `kind`, the table from all the rest. A file has no variants.
+# What follows from other keys: the class of items from `kind`, the table from all the rest. A file has no variants, and
+# no template beside it.
 _IMPLIED: Mapping[type[Struct], frozenset[str]] = {
     Segment: frozenset({"item"}),
-    Format: frozenset({"document", "variants"}),
+    Format: frozenset({"document", "history", "template", "variants"}),
 }
 # Keys that the engine wants and a file may leave out; what they are then, `struct` knows.
 _OPTIONAL = {(Generation, "stops_with_tools"), (Format, "title")}

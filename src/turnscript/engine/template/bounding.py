@@ -20,16 +20,28 @@ _SCALAR = (nodes.Const, nodes.TemplateData, nodes.Compare, nodes.Not, nodes.Test
 _PART = (nodes.Getattr, nodes.Getitem)
 
 
+_NODES = 12_000
+"""Of a template: nine times as many as the largest one that is known has."""
+_DEEP = 120
+"""Nodes within nodes: four times as many. jinja2 takes the square of it to compile a template."""
+
+
 class Bounds(NodeTransformer):
     """Rewrites one template. Each node is visited once, members before what they are in."""
 
     def __init__(self) -> None:
         self._growth: dict[int, int] = {}
+        # Nodes are held, so that no other one gets the identity of one that is gone.
         self._held: list[nodes.Node] = []
-        self._operations = 0
+        self._operations = self._nodes = self._depth = 0
 
     def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
+        self._nodes += 1
+        self._depth += 1
+        if self._nodes > _NODES or self._depth > _DEEP:
+            raise ValueError("it is too large" if self._nodes > _NODES else "it is nested too deeply")
         found = super().visit(node, *args, **kwargs)
+        self._depth -= 1
         return self._bounded(found) if isinstance(found, nodes.Expr) else found
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 (jinja2 finds it by this name)
@@ -58,6 +70,13 @@ class Bounds(NodeTransformer):
             keyword.value = _weighed(keyword.value)
         return node
 
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        while sum(self._growth.get(id(part), 1) for part in node.nodes) > _GROWTH < len(node.nodes):
+            groups = [node.nodes[start : start + _GROWTH] for start in range(0, len(node.nodes), _GROWTH)]
+            node.nodes = [_wrapped(nodes.Concat(group, lineno=node.lineno), CHECKED) for group in groups]
+        return node
+
     def visit_FilterBlock(self, node: nodes.FilterBlock) -> nodes.Node:  # noqa: N802
         node.body = [self.visit(one) for one in node.body]
         return node
@@ -80,13 +99,12 @@ class Bounds(NodeTransformer):
         if growth > _GROWTH or (self._operations > _OPERATIONS and isinstance(node, _OPERATION)):
             self._operations = 0
             return _wrapped(node, CHECKED)
-        # The node is held, so that no other one gets its identity.
         self._held.append(node)
         self._growth[id(node)] = growth
         return node
 
 
-def _weighed(node: nodes.Expr) -> nodes.Expr:
+def _weighed(node: Any) -> Any:
     return node if _plain(node) else _wrapped(node, WEIGHED)
 
 
@@ -101,9 +119,9 @@ def _plain(node: nodes.Node) -> bool:
     if isinstance(node, nodes.Filter):
         return node.name in CHEAP and all(_plain(one) for one in node.iter_child_nodes())
     if isinstance(node, (nodes.List, nodes.Tuple, nodes.Dict)):
-        return not any(node.iter_child_nodes())
+        return all(isinstance(one, nodes.Const) for one in node.iter_child_nodes())
     return isinstance(node, _SCALAR)
 
 
-def _wrapped(node: nodes.Expr, name: str) -> nodes.Expr:
+def _wrapped(node: Any, name: str) -> nodes.Filter:
     return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)

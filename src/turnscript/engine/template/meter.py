@@ -17,8 +17,8 @@ import msgspec
 class Limits(msgspec.Struct, frozen=True):
     """How much one rendering may do.
 
-    `steps`: of all loops and calls together. `characters`: of the prompt, and of any value; all values together may have
-    `TOGETHER` times as many. `seconds`: by the clock.
+    `steps`: of all loops and calls together. `characters`: of the prompt, and of any value; all values together may
+    have `TOGETHER` times as many. `seconds`: by the clock.
     """
 
     steps: int = 1_000_000
@@ -58,6 +58,10 @@ class Meter:
         # What is weighed is held here, so that its identity stays its own.
         self.weights: dict[int, tuple[object, int]] = {}
 
+    def forget(self) -> None:
+        """End a rendering: hold nothing of it."""
+        self.weights = {}
+
     def tick(self, steps: int = 1) -> None:
         """Count steps and look at the clock."""
         self.steps -= steps
@@ -86,13 +90,14 @@ class Meter:
             self.grow(len(value))
         elif isinstance(value, (list, tuple, dict, set, str, bytes)):
             self.tick(0)
-            self.allow(self._weight(value))
+            self.allow(self.weight(value))
             self.grow(2 * len(value))
         elif kind is int and value.bit_length() > BITS:
             raise Stop(f"it made a number of more than {BITS} bits")
         return value
 
-    def _weight(self, value: Any) -> int:
+    def weight(self, value: Any) -> int:
+        """Return the characters of a value and of all that is in it, as often as it is in it."""
         if isinstance(value, (str, bytes)):
             return NODE + len(value)
         if not isinstance(value, (list, tuple, dict, set)):
@@ -100,14 +105,16 @@ class Meter:
         known = self.weights.get(id(value))
         if known is not None:
             return known[1]
+        self.allow(NODE * len(value))
         weight = NODE
         if isinstance(value, dict):
-            weight += sum(map(self._weight, value))
+            for key in value:
+                weight += NODE + len(key) if type(key) is str else self.weight(key)
             members: Any = value.values()
         else:
             members = value
         for member in members:
-            weight += NODE + len(member) if type(member) is str else self._weight(member)
+            weight += NODE + len(member) if type(member) is str else self.weight(member)
         self.weights[id(value)] = (value, weight)
         return weight
 
@@ -134,6 +141,8 @@ class Meter:
     def result(self, value: Any) -> Any:
         """Count what a function returned, and let no stream of values run uncounted."""
         kind = type(value)
+        if kind is bool or value is None or kind is dict:
+            return value
         if isinstance(value, (str, list, tuple, bytes)):
             self.grow(len(value))
         elif kind is int:
@@ -156,9 +165,8 @@ def length(value: object) -> int:
 
 def power(meter: Meter, base: Any, exponent: Any) -> None:
     """Refuse a power with too many digits."""
-    if isinstance(base, int) and isinstance(exponent, int) and max(base.bit_length(), 1) * exponent > BITS:
-        if abs(base) > 1:
-            raise Stop(f"it made a number of more than {BITS} bits")
+    if isinstance(base, int) and isinstance(exponent, int) and abs(base) > 1 and base.bit_length() * exponent > BITS:
+        raise Stop(f"it made a number of more than {BITS} bits")
 
 
 def product(meter: Meter, left: Any, right: Any) -> None:
@@ -169,7 +177,7 @@ def product(meter: Meter, left: Any, right: Any) -> None:
         return
     many, times = (right, left) if isinstance(left, int) else (left, right)
     if isinstance(times, int) and isinstance(many, (str, bytes, list, tuple)):
-        meter.allow(meter._weight(many) * max(times, 0) if not isinstance(many, (str, bytes)) else len(many) * times)
+        meter.allow(meter.weight(many) * max(times, 0) if not isinstance(many, (str, bytes)) else len(many) * times)
 
 
 def remainder(meter: Meter, left: Any, right: Any) -> None:
@@ -197,9 +205,9 @@ WIDEST = 10_000
 def printf(meter: Meter, pattern: str | bytes, values: Any) -> None:
     """Refuse a pattern of `%` that pads or repeats too much."""
     text = pattern.decode("latin-1") if isinstance(pattern, bytes) else pattern
-    if len(text) > 4 and (widest(text) > WIDEST or ("*" in text and any(number(one) > WIDEST for one in values))):
+    if widest(text) > WIDEST or ("*" in text and any(number(one) > WIDEST for one in values)):
         raise Stop(f"it pads a text to more than {WIDEST} characters")
-    weight = meter._weight(values if isinstance(values, dict) else tuple(values))
+    weight = meter.weight(values if isinstance(values, dict) else tuple(values))
     meter.allow(len(text) + (text.count("%") if isinstance(values, dict) else 1) * weight)
 
 
@@ -277,7 +285,7 @@ def _number(meter: Meter, value: Any, args: tuple[Any, ...], names: Mapping[str,
 
 def _filled(meter: Meter, value: Any, args: tuple[Any, ...], _names: Mapping[str, Any]) -> None:
     if args:
-        meter.allow(length(args[0]) * sum(map(meter._weight, args[1:])))
+        meter.allow(length(args[0]) * sum(map(meter.weight, args[1:])))
 
 
 def _tags(meter: Meter, value: Any, args: tuple[Any, ...], _names: Mapping[str, Any]) -> None:

@@ -9,15 +9,15 @@ import importlib
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
-from threading import Lock
 from types import TracebackType
 from typing import Any
 
 from turnscript.engine.template.meter import Limits, Meter, Stop
 from turnscript.errors import InvalidInput, Unsupported
 
-LONGEST = 262_144
-"""Characters of a template. The longest known one has less than a tenth."""
+DEFAULT = Limits()
+LONGEST = 65_536
+"""Characters of a template. The longest known one has a quarter."""
 
 
 class InvalidTemplate(InvalidInput):
@@ -58,7 +58,7 @@ class TemplateRefused(Unsupported):
 
 
 class Program:
-    """A chat template, compiled. Two threads may render it; one waits for the other.
+    """A chat template, compiled. Several threads may render it: each takes an idle copy, or compiles one more.
 
     It is to be given plain JSON data (dict, list, str, int, float, bool, None), as transformers gives it: members of
     messages that are None left out, `reasoning_content` filled from `thinking` or `reasoning`, and `thinking` from it,
@@ -68,30 +68,15 @@ class Program:
     Raises InvalidTemplate for what is no template, Unsupported where jinja2 is not installed.
     """
 
-    def __init__(self, source: str, *, name: str = "the chat template", limits: Limits = Limits()) -> None:
+    def __init__(self, source: str, *, name: str = "the chat template", limits: Limits = DEFAULT) -> None:
         self.source = source
         self.name = name
         self._limits = limits
-        self._meter = Meter(limits)
-        self._lock = Lock()
         if len(source) > LONGEST:
             words = f"a chat template of more than {LONGEST} characters is not read; give the one of the model"
             raise _error(InvalidTemplate, words, name, 0)
-        sandbox, self._bounding, self._jinja = _library()
-        self._sandbox: Any = sandbox
-        self._environment: Any = sandbox.Sandbox(self._meter)
-        self._meter.start(None)
-        try:
-            tree = self._bounding.Bounds().visit(self._environment.parse(source))
-            code = self._environment.compile(tree, name, _FILE)
-        except self._jinja.TemplateSyntaxError as error:
-            words = f"{error.message}; mend the template there, or take the one that the model came with"
-            raise _error(InvalidTemplate, words, name, error.lineno) from None
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            words = f"the template cannot be compiled ({error}): it is nested too deeply, or holds a number that is too long"
-            raise _error(InvalidTemplate, words, name, 0) from None
-        make = self._environment.template_class.from_code
-        self._template: Any = make(self._environment, code, self._environment.make_globals(None))
+        self._sandbox, self._bounding, self._jinja = _library()
+        self._idle = [self._compiled()]
 
     def __reduce__(self) -> tuple[object, ...]:
         return _again, (self.source, self.name, self._limits)
@@ -99,33 +84,53 @@ class Program:
     @cached_property
     def variables(self) -> frozenset[str]:
         """The names that it reads and does not set itself, without the functions that it is given."""
-        with self._lock:
-            self._meter.start(None)
-            found = self._jinja.meta.find_undeclared_variables(self._environment.parse(self.source))
-        return frozenset(found) - self._sandbox.FUNCTIONS
+        environment = self._sandbox.Sandbox(Meter(self._limits))
+        found: set[str] = self._jinja.meta.find_undeclared_variables(environment.parse(self.source))
+        return frozenset(found - self._sandbox.FUNCTIONS)
 
     def render(self, variables: Mapping[str, Any], *, now: datetime | None = None) -> str:
         """Write a conversation. `now` is the time that `strftime_now` tells, the clock's if None.
 
         Raises TemplateRefused, TemplateFailed or TemplateLimit.
         """
-        with self._lock:
-            self._meter.start(now)
-            try:
-                made: str = self._template.render(variables)
-            except self._sandbox.Refusal as error:
-                raise TemplateRefused(str(error), self.name, _line(error.__traceback__)) from None
-            except Stop as error:
-                raise self._stopped(str(error), error) from None
-            except (RecursionError, MemoryError) as error:
-                raise self._stopped("it calls itself too deeply, or needs too much memory", error) from None
-            except (self._jinja.TemplateError, *_FAILURES) as error:
-                words = f"the template fails on this conversation ({type(error).__name__}: {error}); "
-                words += "it may want another order of turns, or values that the conversation does not have"
-                raise _error(TemplateFailed, words, self.name, _line(error.__traceback__)) from None
-            finally:
-                self._meter.weights = {}
+        try:
+            meter, template = runner = self._idle.pop()
+        except IndexError:
+            meter, template = runner = self._compiled()
+        meter.start(now)
+        try:
+            made: str = template.render(variables)
+        except self._sandbox.Refusal as error:
+            raise TemplateRefused(str(error), self.name, _line(error.__traceback__)) from None
+        except Stop as error:
+            raise self._stopped(str(error), error) from None
+        except (RecursionError, MemoryError) as error:
+            raise self._stopped("it calls itself too deeply, or needs too much memory", error) from None
+        except (self._jinja.TemplateError, *_FAILURES) as error:
+            words = f"the template fails on this conversation ({type(error).__name__}: {error}); "
+            words += "it may want another order of turns, or values that the conversation does not have"
+            raise _error(TemplateFailed, words, self.name, _line(error.__traceback__)) from None
+        finally:
+            meter.forget()
+            self._idle.append(runner)
         return made
+
+    def _compiled(self) -> tuple[Meter, Any]:
+        """Compile the template, with a meter of its own."""
+        meter = Meter(self._limits)
+        environment = self._sandbox.Sandbox(meter)
+        try:
+            tree = self._bounding.Bounds().visit(environment.parse(self.source))
+            code = environment.compile(tree, self.name, _FILE)
+        except self._jinja.TemplateSyntaxError as error:
+            words = f"{error.message}; mend the template there, or take the one that the model came with"
+            raise _error(InvalidTemplate, words, self.name, error.lineno) from None
+        except Stop as error:
+            raise self._stopped(str(error), error) from None
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            words = f"the template cannot be compiled ({error}); simplify it, or take the one that the model came with"
+            raise _error(InvalidTemplate, words, self.name, 0) from None
+        return meter, environment.template_class.from_code(environment, code, environment.make_globals(None))
 
     def _stopped(self, words: str, error: BaseException) -> TemplateLimit:
         message = f"the template was stopped: {words}; use another template, or allow it more (Limits)"

@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.runtime import Context, LoopContext
+from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEscapeFormatter, SandboxedFormatter
 from jinja2.utils import Namespace
 
@@ -26,6 +26,8 @@ CHEAP = frozenset(
     {"abs", "attr", "capitalize", "count", "d", "default", "first", "float", "last", "length", "lower", "trim", "upper"}
 )
 """Filters whose result is no larger than what they are given."""
+_ALONE = frozenset({"e", "escape", "int", "reverse", "round", "safe", "string", "title", "wordcount"})
+"""Filters that take nothing of their environment, so that they may be called at once."""
 FUNCTIONS = frozenset({"range", "dict", "cycler", "joiner", "namespace", "raise_exception", "strftime_now"})
 _CHUNKS = 1000
 _DICTS = frozenset({dict, FrozenDict})
@@ -44,18 +46,26 @@ class Refusal(jinja2.TemplateError):
     """The template itself says that it cannot write a conversation."""
 
 
-class Names(Namespace):
-    """A namespace whose names do not begin with an underscore."""
+def _namespaces(meter: Meter) -> type[Namespace]:
+    """Make the type of a template's namespaces, whose names do not begin with an underscore."""
 
-    def __init__(*args: Any, **names: Any) -> None:  # noqa: N805 (a template may name a variable `self`)
-        given = dict(*args[1:], **names)
-        for name in given:
+    class Names(Namespace):
+        def __init__(*args: Any, **names: Any) -> None:
+            given = dict(*args[1:], **names)
+            for name in given:
+                _check_name(name)
+            Namespace.__init__(args[0], given)
+
+        def __setitem__(self, name: str, value: Any) -> None:
             _check_name(name)
-        Namespace.__init__(args[0], given)
+            super().__setitem__(name, value)
 
-    def __setitem__(self, name: str, value: Any) -> None:
-        _check_name(name)
-        super().__setitem__(name, value)
+        def __repr__(self) -> str:
+            # Namespaces are never weighed, because what is in them changes. So their text is counted while it is made.
+            meter.tick()
+            return super().__repr__()
+
+    return Names
 
 
 def _check_name(name: object) -> None:
@@ -109,13 +119,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def __init__(self, meter: Meter) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
         self.meter = meter
-        self.concat = _concat(meter)  # type: ignore[assignment,method-assign]
+        self._names = _namespaces(meter)
+        self.concat = _concat(meter)  # type: ignore[method-assign]
         del self.globals["lipsum"]
         self.globals |= {
             "raise_exception": _refuse,
             "strftime_now": _clock(meter),
             "dict": Dictionaries(),
-            "namespace": Names,
+            "namespace": self._names,
         }
         self.filters |= _guarded(ImmutableSandboxedEnvironment(), meter)
         self.filters["tojson"] = _to_json(meter, self.concat)
@@ -134,7 +145,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 return obj[attribute]
             except KeyError:
                 return self.undefined(obj={}, name=attribute)
-        if kind is Names and attribute[0] != "_":
+        if kind is self._names and attribute[0] != "_":
             try:
                 return getattr(obj, attribute)
             except AttributeError:
@@ -156,35 +167,52 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return None
         text, mapped = value.__self__, value.__name__ == "format_map"
         escape = getattr(text, "escape", None)
-        formatter = _Formatting(self) if escape is None else _Escaping(self, escape=escape)
+        escaping: Any = _Escaping  # its type says that it takes no options
+        formatter: Any = _Formatting(self) if escape is None else escaping(self, escape=escape)
         formatter.meter = self.meter
 
         def fill(*args: Any, **names: Any) -> str:
-            if mapped:
-                if names or len(args) != 1:
-                    return wrapped(*args, **names)  # it says what is wrong
-                args, names = (), args[0]
-            return type(text)(formatter.vformat(text, args, names))
+            if not mapped:
+                made: str = type(text)(formatter.vformat(text, args, names))
+            elif names or len(args) != 1:
+                made = wrapped(*args, **names)  # it says what is wrong
+            else:
+                made = type(text)(formatter.vformat(text, (), args[0]))
+            return made
 
         return fill
 
-    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: B902, N805
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 (a template may give an argument any name)
         meter = __self.meter
         meter.tick()
         kind = type(__obj)
+        if kind is Macro:
+            kwargs.pop("_loop_vars", None)
+            kwargs.pop("_block_vars", None)
+            return __obj(__context.eval_ctx, *args, **kwargs)  # its text was counted where it was joined
         if kind is BuiltinMethodType or kind is MethodType:
-            check = METHODS.get(__obj.__name__)
-            if check is not None:
-                names = {name: value for name, value in kwargs.items() if name not in ("_loop_vars", "_block_vars")}
-                if __obj.__name__ == "join" and args and isinstance(args[0], Iterator):
-                    args = (list(meter.steadily(args[0])), *args[1:])
-                check(meter, __obj.__self__, args, names)
+            name = __obj.__name__
+            if kind is BuiltinMethodType and type(__obj.__self__) in _FREE:
+                kwargs.pop("_loop_vars", None)
+                kwargs.pop("_block_vars", None)
+                if name not in METHODS:
+                    made = __obj(*args, **kwargs)
+                    return made if name == "get" else meter.result(made)
+            if name in METHODS:
+                args = __self._looked_at(__obj, args, kwargs)
         elif kind is LoopContext and args:
             args = (meter.counted(args[0]), *args[1:])
         elif args and kind is type:
             meter.weigh(args)
-        made = super().call(__context, __obj, *args, **kwargs)
-        return made if kind is BuiltinMethodType and __obj.__name__ == "get" else meter.result(made)
+        return meter.result(super().call(__context, __obj, *args, **kwargs))
+
+    def _looked_at(self, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Look at what a method is given, which may make much of it."""
+        names = {name: value for name, value in kwargs.items() if name not in ("_loop_vars", "_block_vars")}
+        if method.__name__ == "join" and args and isinstance(args[0], Iterator):
+            args = (list(self.meter.steadily(args[0])), *args[1:])
+        METHODS[method.__name__](self.meter, method.__self__, args, names)
+        return args
 
 
 _OPERATORS: dict[str, Callable[[Meter, Any, Any], None]] = {
@@ -212,6 +240,10 @@ def _concat(meter: Meter) -> Callable[[Iterable[str]], str]:
     """Make what joins the pieces of a template's output, a thousand at a time."""
 
     def concat(pieces: Iterable[str]) -> str:
+        if type(pieces) is list:  # of a macro: each loop and call in it was counted
+            total = sum(map(len, pieces))
+            meter.grow(total)
+            return "".join(pieces)
         texts: list[str] = []
         total, source = 0, iter(pieces)
         while some := list(islice(source, _CHUNKS)):
@@ -287,15 +319,29 @@ def _guarded(plain: jinja2.Environment, meter: Meter) -> dict[str, Callable[...,
 
 
 def _guard(plain: jinja2.Environment, meter: Meter, name: str) -> Callable[..., Any]:
-    check = _FILTERS.get(name)
+    check, function = _FILTERS.get(name), plain.filters[name] if name in _ALONE else None
 
     @jinja2.pass_context
     def run(context: Context, value: Any, *args: Any, **names: Any) -> Any:
         meter.tick(0)
-        if isinstance(value, Iterator):
+        kind = type(value)
+        if kind is str:
+            if name == "string":
+                return value
+            if name == "replace" and len(args) == 2 and not names and type(args[0]) is type(args[1]) is str:
+                bounds.replaced(meter, value, *args)
+                made = value.replace(*args)
+                meter.grow(len(made))
+                return made
+        elif kind in _FREE:
+            if name == "items" and kind is not list and not args and not names:
+                return iter(value.items())
+        elif isinstance(value, Iterator):
             value = meter.steadily(value)
         if check is not None:
             value = check(meter, value, args, names)
+        if function is not None:
+            return meter.result(function(value, *args, **names))
         return meter.result(plain.call_filter(name, value, args, names, context=context))
 
     return run
@@ -329,7 +375,7 @@ def _joined(meter: Meter, value: Any, args: tuple[Any, ...], names: dict[str, An
         total = len(value)
     else:
         members = list(value) if hasattr(type(value), "__iter__") and not isinstance(value, dict) else value
-        total = sum(map(meter._weight, members)) if hasattr(type(members), "__iter__") else 0
+        total = sum(map(meter.weight, members)) if hasattr(type(members), "__iter__") else 0
     meter.allow(total + between * bounds.length(members))
     return members
 
@@ -368,7 +414,7 @@ def _number(meter: Meter, value: Any, args: tuple[Any, ...], names: dict[str, An
 def _summed(meter: Meter, value: Any, args: tuple[Any, ...], names: dict[str, Any]) -> Any:
     if not isinstance(_option(args, names, 1, "start", 0), (int, float)):
         value = list(value)
-        meter.allow(len(value) * sum(map(meter._weight, value)))
+        meter.allow(len(value) * sum(map(meter.weight, value)))
     return value
 
 

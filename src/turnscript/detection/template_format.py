@@ -1,0 +1,74 @@
+"""Owns formats that come with a template: it writes, and the table that reads what it writes is found by trying."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from turnscript.detection.place import TemplateSource, in_hub_cache, read_place
+from turnscript.detection.reading_table import choose
+from turnscript.engine.template.template import Template
+from turnscript.format import Format
+from turnscript.registry import get_format as registered
+from turnscript.registry import is_format
+
+_SUFFIXES = (".jinja", ".jinja2", ".j2", ".json", ".gguf")
+
+
+def get_format(name: str | PathLike[str]) -> Format:
+    """Return the format of a name, of a TOML file, or of a place where a model's own chat template is.
+
+    A place is a .jinja file, a tokenizer_config.json, a model's folder, a .gguf file, or the name of a model in the
+    local Hugging Face cache, with `#NAME` behind it for one of several templates. Raises UnknownName with the nearest
+    names, and InvalidInput for a file that is not as it should be.
+    """
+    text = os.fspath(name) if isinstance(name, PathLike) else name
+    if not is_place(text):
+        return registered(text)
+    path = Path(text.partition("#")[0])
+    return _of_place(text, path.stat().st_mtime_ns if path.exists() else 0)
+
+
+def is_place(name: str) -> bool:
+    """Return whether a name is that of a place where a template may be, and not that of a format."""
+    if not name or is_format(name):
+        return False
+    path = name.partition("#")[0]
+    if path.lower().endswith(_SUFFIXES) or os.path.exists(path):
+        return True
+    return "/" in path and in_hub_cache(path) is not None
+
+
+@lru_cache(maxsize=16)
+def _of_place(place: str, changed: int) -> Format:
+    return format_of(read_place(place))
+
+
+def format_of(source: TemplateSource, *, own: Sequence[Format] = (), history: str | None = None) -> Format:
+    """Return the format of a template: it writes, and the table that reads back what it writes reads.
+
+    `own`: formats that are tried before all others. `history`: how turns of the model are kept in prompts; by default
+    as they were generated where the model has a state that cannot go back, else as the template writes them.
+    """
+    template = Template(
+        source.text or source.tools_text,
+        tools_source=source.tools_text if source.text else "",
+        tokens={"bos_token": source.bos, "eos_token": source.eos, **source.tokens},
+        control=source.control,
+        told_by=source.told_by,
+    )
+
+    def render(messages: Any, tools: Any = None, add_generation_prompt: bool = False, **told: Any) -> str:
+        return template.run(messages, tools, generation=add_generation_prompt, told=told)
+
+    reading = choose(render, template.source, own=own)
+    template.read_as, template.learned = reading.format.name, reading.learned
+    template.exact, template.sentence = reading.exact, reading.sentence
+    document = template.read_by(reading.format.document)
+    kept = history or ("generated" if source.recurrent else "template")
+    name = next(iter(source.names), "") or "template"
+    return Format(name=name, title=source.told_by, document=document, template=template, history=kept)  # type: ignore[arg-type]

@@ -1,0 +1,291 @@
+"""Owns templates: a model's own chat template as the writer of prompts.
+
+Theory of operation. The items of a conversation become messages with marks in place of contents (`messages`), the
+template runs once, and its text is split at the marks (`marks`): what stands between them is the template's, what they
+stand for is put in, protected. Which of it a model writes itself is known by how its turns open and end (`study`). What
+a text looks like depends on the marked messages alone, so it is kept by them: rows of the same shape are rendered once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from turnscript.conversation import Item, Request, Tool
+from turnscript.engine.escape import POLICIES, Escape, Rule, rules_of, tags_in
+from turnscript.engine.layout import layout_of
+from turnscript.engine.states import model_turn
+from turnscript.engine.table import Document, Turn
+from turnscript.engine.template.arranging import ARRANGEMENTS
+from turnscript.engine.template.marks import Spell, split
+from turnscript.engine.template.messages import Marked, Message
+from turnscript.engine.template.program import Program, TemplateFailed, TemplateRefused
+from turnscript.engine.template.study import Traits, study
+from turnscript.engine.template.tools import Functions, functions_of
+from turnscript.losses import Loss
+
+Pieces = list[tuple[str, int, Spell]]
+_FENCE = "```"
+_WORD = re.compile(r"\w\w")
+"""What a control string has behind its first character; less would be in every other text."""
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_SHAPES = 256
+"""How many shapes of conversations are kept."""
+_LARGEST = 262_144
+"""Characters. A larger text is not kept: it is rendered in milliseconds, and a gateway has many of them."""
+
+
+class Asked(Struct, frozen=True):
+    """What a template is told of a request's wishes: `told` by the names of its variables. `thinking`: whether the model
+    is to think, None if nobody said. `now`: the date, the same one for a whole session."""
+
+    told: Mapping[str, Any] = {}
+    thinking: bool | None = None
+    now: datetime | None = None
+
+
+class Written(Struct):
+    """What a template made of a conversation.
+
+    `pieces` are (literal, content behind it, spelling), as `marks.split` gives them. `marked` has the contents. `losses`:
+    what was arranged so that the template takes it, and what it left out.
+    """
+
+    pieces: Pieces
+    marked: Marked
+    losses: list[Loss]
+
+
+class Template:
+    """A chat template with the tokens of its model.
+
+    `source` is used without tools, `tools_source` with them, if the model has one of its own for that. `tokens`: texts of
+    special tokens by the names that templates know them by, such as `bos_token`. `control`: every control token of the
+    tokenizer. `told_by`: where it was found, for people. Of the table that reads: `read_as` is its name, `learned` its TOML
+    text where it was learned from the template, `exact` whether it gives back all that the template writes, `sentence`
+    says so to people.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        tools_source: str = "",
+        tokens: Mapping[str, str] = {},
+        control: Sequence[str] = (),
+        told_by: str = "the chat template",
+    ) -> None:
+        self.source = source
+        self.tokens = dict(tokens)
+        self.control = tuple(control)
+        self.told_by = told_by
+        self._program = Program(source, name=told_by)
+        self._with_tools = Program(tools_source, name=told_by) if tools_source else self._program
+        self.variables = self._program.variables | self._with_tools.variables
+        self.stops: tuple[str, ...] = ()
+        self._shapes: OrderedDict[tuple[Any, ...], Pieces] = OrderedDict()
+        self._rules: tuple[Rule, ...] = ()
+        self._escapes: dict[str, Escape] = {}
+        self._turn: Turn | None = None
+        self.read_as = self.learned = self.sentence = ""
+        self.exact = False
+        both = source + tools_source
+        self._dated = "strftime_now" in both
+        self._timed = re.search(r"%-?[HIMSpXcTfsR]", both) is not None
+
+    def run(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Message] | None = None,
+        *,
+        generation: bool = False,
+        told: Mapping[str, Any] = {},
+        now: datetime | None = None,
+    ) -> str:
+        """Render messages as transformers does. Raises TemplateRefused, TemplateFailed and TemplateLimit."""
+        program = self._with_tools if tools else self._program
+        variables = {
+            "messages": messages,
+            "tools": tools or None,
+            "documents": None,
+            "add_generation_prompt": generation,
+            **self.tokens,
+            **told,
+        }
+        try:
+            return program.render(variables, now=now)
+        except TemplateFailed:
+            if tools:
+                raise
+        # Some that are made for tools alone go through them without a look whether there are any.
+        return program.render({**variables, "tools": []}, now=now)
+
+    @cached_property
+    def traits(self) -> Traits:
+        """What the template takes, found by rendering probes when somebody first asks."""
+        return study(self.run, self.variables, self.tokens.get("eos_token", ""), self.tokens)
+
+    @property
+    def tags(self) -> list[str]:
+        """Return the control strings of the template and of the tokenizer, each once."""
+        found = [tag for literal in (*self.control, *self.traits.literals) for tag in tags_in(literal)]
+        return list(dict.fromkeys(found))
+
+    def read_by(self, document: Document) -> Document:
+        """Let a table read what models write behind these prompts. Returns it with what contents are protected against."""
+        literals = [*self.control, *self.tokens.values(), self.traits.opening, *self.traits.ends, *self.traits.literals]
+        found = [(lead, [rest for rest in rests if _WORD.search(rest)]) for lead, rests in rules_of(literals)]
+        rules = [(lead, rests) for lead, rests in found if rests and lead != _FENCE]
+        self._rules = (*layout_of(document).escape.rules, *rules, *self.traits.labels)
+        self._turn = model_turn(document)
+        eos = self.tokens.get("eos_token", "")
+        self.stops = (eos,) if eos else ()
+        return replace(document, escape=Escape(*self._rules))
+
+    def escape(self, policy: str) -> Escape:
+        """Return what keeps contents from being read as control strings of the template or of the tokenizer."""
+        known = self._escapes.get(policy)
+        if known is None:
+            known = self._escapes[policy] = POLICIES[policy](*self._rules)
+        return known
+
+    def seed(self, opened: str) -> str:
+        """Return what a parser begins with, where a prompt has `opened` this behind the opening of the model's turn."""
+        turn, ahead = self._turn, f"{self.traits.opening}{opened}"
+        if turn is None:
+            return opened
+        core = turn.open.rstrip()
+        at = ahead.rfind(core) if core else -1
+        seed = ahead[at + len(core) :].removeprefix(turn.open[len(core) :]) if at >= 0 else opened
+        mark = turn.no_thought.strip()
+        if mark and seed.lstrip().startswith(mark):
+            seed = seed[seed.index(mark) + len(mark) :]
+        return seed if seed.strip() else ""
+
+    def thinks(self, document: Document) -> bool:
+        """Return whether there is a place for thoughts, here or in the table that reads."""
+        return self.traits.thoughts or document.generation.thinking_kind in layout_of(document).places
+
+    def functions(self, tools: Sequence[Tool], escape: Escape) -> Functions:
+        """Return tools as the template is shown them."""
+        return functions_of(tools, escape)
+
+    def asked(
+        self, request: Request, thinking: bool | None, forced: bool, now: datetime | None
+    ) -> tuple[Asked, list[Loss]]:
+        """Return what the template is told of a request's wishes, and those that it cannot be told.
+
+        `thinking`: what the caller wants, whatever the request says. `forced`: a call is opened, without a thought.
+        """
+        settings, traits, losses = request.settings, self.traits, []
+        mode, effort = settings.thinking, settings.effort
+        wanted = thinking
+        if wanted is None and (mode is not None or effort is not None):
+            wanted = mode.mode != "disabled" if mode is not None else effort not in ("none", "minimal")
+        wanted = False if forced else wanted
+        told: dict[str, Any] = {}
+        if wanted is not None:
+            told = {one.variable: one.on if wanted else one.off for one in traits.switches}
+        if effort is not None and traits.effort:
+            told[traits.effort] = _nearest(effort, traits.efforts)
+        elif wanted is False and not traits.switches and "none" in traits.efforts:
+            told[traits.effort] = "none"
+        if mode is not None and mode.budget is not None and traits.budget:
+            told[traits.budget] = mode.budget
+        if wanted is not None and not told and not forced and (thinking is not None or mode is not None):
+            if not wanted and traits.thoughts:
+                losses.append(Loss("$.thinking", "dropped", "this template cannot be told not to think"))
+            elif wanted and not traits.thoughts:
+                losses.append(Loss("$.thinking", "dropped", "this template has no place for thoughts"))
+        if effort is not None and not told and thinking is None:
+            path = request.paths.get("effort", "$.effort")
+            losses.append(Loss(path, "dropped", "this template cannot be told how hard to think"))
+        return Asked(told, wanted, (now or datetime.now()) if self._dated else None), losses
+
+    def write(
+        self,
+        items: Sequence[Item],
+        functions: Functions,
+        asked: Asked,
+        *,
+        generation: bool,
+        start: int = 0,
+    ) -> Written:
+        """Render items, the first of which has the position `start`; arrange what the template refuses."""
+        marked = Marked(self.traits.manner, functions)
+        marked.add(items, start)
+        try:
+            pieces, losses = self._pieces(marked, functions, asked, generation), marked.losses
+        except (TemplateRefused, TemplateFailed) as refusal:
+            pieces, losses = self._arranged(marked, functions, asked, generation, refusal)
+        return Written(pieces, marked, losses)
+
+    def _pieces(self, marked: Marked, functions: Functions, asked: Asked, generation: bool) -> Pieces:
+        try:
+            shape: Any = msgspec.json.encode(marked.messages)
+        except (OverflowError, msgspec.MsgspecError):  # an integer beyond 64 bits
+            shape = repr(marked.messages)
+        key = (shape, functions.key, tuple(asked.told.items()), generation, self._time(asked.now))
+        known = self._shapes.get(key)
+        if known is not None:
+            self._shapes.move_to_end(key)
+            return known
+        text = self.run(marked.messages, functions.shown, generation=generation, told=asked.told, now=asked.now)
+        pieces = split(text)
+        if len(text) <= _LARGEST:
+            self._shapes[key] = pieces
+            while len(self._shapes) > _SHAPES:
+                self._shapes.popitem(last=False)
+        return pieces
+
+    def _time(self, now: datetime | None) -> Any:
+        """Return what of the time a text may depend on."""
+        return now if now is None or self._timed else now.date()
+
+    def _arranged(
+        self,
+        marked: Marked,
+        functions: Functions,
+        asked: Asked,
+        generation: bool,
+        refusal: TemplateRefused | TemplateFailed,
+    ) -> tuple[Pieces, list[Loss]]:
+        """Change as little as makes the template take the messages. Raises what it said at first if nothing does."""
+        if functions.shown is not None:
+            completed = functions.completed()
+            try:
+                return self._pieces(marked, completed, asked, generation), marked.losses
+            except (TemplateRefused, TemplateFailed):
+                functions = completed
+        for arrangements in (*((one,) for one in ARRANGEMENTS), ARRANGEMENTS):
+            arranged = marked.copied()
+            losses = list(marked.losses)
+            for arrange in arrangements:
+                changed = arrange(arranged)
+                losses += changed
+                if not changed:
+                    continue
+                try:
+                    pieces = self._pieces(arranged, functions, asked, generation)
+                except (TemplateRefused, TemplateFailed):
+                    continue
+                marked.messages, marked.spans = arranged.messages, arranged.spans
+                return pieces, losses
+        raise refusal
+
+
+def _nearest(effort: str, known: Sequence[str]) -> str:
+    """Return the word for an effort that a template knows, the next lower one where it has none of that name."""
+    if effort in known or effort not in _EFFORTS:
+        return effort
+    at = _EFFORTS.index(effort)
+    ranked = sorted((word for word in known if word in _EFFORTS), key=lambda word: abs(_EFFORTS.index(word) - at))
+    return ranked[0] if ranked else effort

@@ -1,0 +1,229 @@
+"""Owns reading back: what a template writes for an assistant's turn is read as if a model had generated it.
+
+A turn's own text is what the template appends to the prompt of the conversation before it, up to the first stop string.
+The template is asked with the wish about thinking that fits the turn (a thought: on; none: off), then with the others.
+Where its prompt opens a thought that its history leaves out, a short one is thought and closed first. Where the history
+does not begin with a prompt for another reason, nothing can be said of that turn: it is counted as *unshown*, as are a
+turn that the template refuses, one whose calls it does not write, and calls where no tool is offered. A turn is read
+*exactly* when
+
+- the thought is what went in, or nothing where the template leaves the thought out;
+- the text is what went in. White space at the ends of text and thought counts unless the template took it away;
+- the calls are the same, in the same order, by name and by the JSON values of their arguments. Ids are not compared:
+  most forms have no place for them;
+- the reader has no complaint about it.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import turnscript as ts
+from tools.parity import writer
+from tools.parity.conversations import Conversation, Message
+from tools.parity.oracle import Oracle, Refused
+
+_ASIDE = "Hm."
+# How a prompt ends that opens a thought, or that holds one which is closed and empty.
+_OPENING = re.compile(r"(?:<\|START_\w+\|>|[<\[]\w+[>\]])\n?\Z")
+_CLOSED = re.compile(r"(?:<\|END_\w+\|>|[<\[]/\w+[>\]])\s*\Z")
+
+
+@dataclass
+class Turns:
+    """How the turns of one template were read. `cases`: one turn to try each cause with."""
+
+    exact: int = 0
+    other: int = 0
+    unshown: Counter[str] = field(default_factory=Counter)
+    causes: Counter[str] = field(default_factory=Counter)
+    cases: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> int:
+        """Count the turns that were read."""
+        return self.exact + self.other
+
+
+@dataclass(frozen=True)
+class _Said:
+    """A turn: its thought, its text, and its calls as name and arguments."""
+
+    thought: str
+    text: str
+    calls: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What a model writes, after a prompt with which wish; `thought`: what it thinks that the message does not have."""
+
+    answer: str
+    mode: str
+    thought: str | None = None
+
+
+class _Unshown(Exception):
+    """The template does not show what a model writes there; the text says why."""
+
+
+def read_back(turns: Turns, oracle: Oracle, fmt: ts.Format, conversation: Conversation) -> None:
+    """Read every assistant's turn of a conversation."""
+    for at, message in enumerate(conversation.messages):
+        if at and message["role"] == "assistant":
+            why = _judged(turns, oracle, fmt, conversation, at)
+            if why is None:
+                turns.exact += 1
+            elif why:
+                turns.other += 1
+                turns.causes[why] += 1
+                turns.cases.setdefault(why, f"{conversation.name!r}, message {at}")
+
+
+def _judged(turns: Turns, oracle: Oracle, fmt: ts.Format, conversation: Conversation, at: int) -> str | None:
+    """Return None for a turn that is read exactly, what is wrong with it, or nothing for one that cannot be judged."""
+    message = conversation.messages[at]
+    try:
+        written = _written(oracle, conversation, at)
+        behind = writer.prompt(fmt, conversation.until(at), written.mode)
+        answer, stop = _until_stop(written.answer, behind.stops)
+        expected = _expected(message, written.answer)
+        if written.thought is not None:
+            expected = replace(expected, thought=written.thought)
+        if message.get("tool_calls") and not conversation.tools:
+            raise _Unshown("no tool is offered")
+        response = writer.read(behind, answer)
+    except _Unshown as error:
+        turns.unshown[f"{error}"] += 1
+        return ""
+    except writer.Failed as error:
+        return f"fails: {error}"
+    wrong = _wrong(expected, _found(response.items), answer)
+    said = (expected.text, expected.thought, *(name for name, _ in expected.calls))
+    if wrong is not None and any(one not in answer for one in said):
+        return f"{wrong}, cut too early at {stop!r}"
+    return wrong or _complaint(response)
+
+
+def _written(oracle: Oracle, conversation: Conversation, at: int) -> _Written:
+    """Return what a model writes for the message, as far as the template shows it. Raises _Unshown."""
+    thinks = bool(conversation.messages[at].get("reasoning_content"))
+    modes = ("on", "default", "off") if thinks else ("off", "default", "on")
+    told = [(mode, *both) for mode in modes if (both := _both(oracle, conversation, at, mode)) is not None]
+    for mode, prompt, history in told:
+        if history.startswith(prompt):
+            return _Written(history[len(prompt) :], mode)
+    for mode, prompt, history in told:
+        start = _parting(prompt, history)
+        opened, rest = prompt[start:], history[start:]
+        opening = _OPENING.search(opened)
+        if opening is not None:
+            return _Written(f"{_ASIDE}{_closing(opening[0])}{rest}", mode, _ASIDE)
+        if _CLOSED.search(opened):
+            return _Written(rest, mode)
+    raise _Unshown("no prompt is the beginning of the history" if told else "the template refuses it")
+
+
+def _both(oracle: Oracle, conversation: Conversation, at: int, mode: str) -> tuple[str, str] | None:
+    """Return the prompt before a message, and the history with it."""
+    try:
+        return oracle.text(conversation.until(at), mode, True), oracle.text(conversation.until(at + 1), mode, False)
+    except Refused:
+        return None
+
+
+def _parting(prompt: str, history: str) -> int:
+    """Return where the two part, in front of the tag that differs."""
+    start = next((n for n, (a, b) in enumerate(zip(prompt, history, strict=False)) if a != b), len(prompt))
+    tag = max(prompt.rfind("<", 0, start), prompt.rfind("[", 0, start))
+    return tag if tag >= 0 and not re.search("[]>]", prompt[tag:start]) else start
+
+
+def _closing(opening: str) -> str:
+    """Return what closes a thought that a prompt opens, with the line breaks that most models write there."""
+    tag = opening.strip()
+    closing = tag.replace("START", "END") if "START" in tag else f"{tag[0]}/{tag[1:]}"
+    return f"\n{closing}\n\n" if opening.endswith("\n") else closing
+
+
+def _until_stop(written: str, stops: Sequence[str]) -> tuple[str, str]:
+    """Return the text before the first stop string, and that string."""
+    ends = [(end, stop) for stop in stops if stop and (end := written.find(stop)) >= 0]
+    return (written[: min(ends)[0]], min(ends)[1]) if ends else (written, "")
+
+
+def _expected(message: Message, answer: str) -> _Said:
+    """Return what the turn is, but for what the template does not write of it."""
+    calls = [
+        (call["function"]["name"], _spelled(call["function"]["arguments"])) for call in message.get("tool_calls", [])
+    ]
+    if any(name not in answer for name, _ in calls):
+        raise _Unshown("the template does not write its calls")
+    content = message.get("content") or ""
+    if content.strip() and content.strip() not in answer:
+        raise _Unshown("the template does not write its text")
+    return _Said(_kept(message.get("reasoning_content") or "", answer), _kept(content, answer), calls)
+
+
+def _kept(text: str, answer: str) -> str:
+    """Return a text as the template writes it: whole, without white space at its ends, or not at all."""
+    return text if text in answer else text.strip() if text.strip() in answer else ""
+
+
+def _found(items: Sequence[ts.Item]) -> _Said:
+    thoughts = [_plain(item.content) for item in items if isinstance(item, ts.Thinking)]
+    texts = [_plain(item.content) for item in items if isinstance(item, ts.Assistant)]
+    calls = [(item.name, _respelled(item.arguments)) for item in items if isinstance(item, ts.ToolCall)]
+    return _Said("".join(thoughts), "".join(texts), calls)
+
+
+def _wrong(expected: _Said, found: _Said, answer: str) -> str | None:
+    if expected.calls != found.calls:
+        if len(expected.calls) != len(found.calls):
+            return f"{_many(expected.calls)} read as {_many(found.calls)}: {_shape(answer, expected)}"
+        if [name for name, _ in expected.calls] != [name for name, _ in found.calls]:
+            return f"names of calls: {[name for name, _ in found.calls]}"
+        wrong = next(one for one in zip(expected.calls, found.calls, strict=True) if one[0] != one[1])
+        return f"arguments {wrong[0][1][:60]} read as {wrong[1][1][:60]}"
+    for what, wanted, got in (("thought", expected.thought, found.thought), ("text", expected.text, found.text)):
+        if wanted != got:
+            ends = wanted.strip() == got.strip()
+            kind = (
+                f"white space at the ends of the {what}" if ends else f"the {what}" if got else f"the {what} is missing"
+            )
+            return f"{kind}: {_shape(answer, expected)} gives {_shape(got, expected)}"
+    return None
+
+
+def _shape(answer: str, said: _Said) -> str:
+    """Return a turn with what was said told by its kind, so that turns of one form are one cause."""
+    for what, text in (("thought", said.thought.strip()), ("text", said.text.strip())):
+        answer = answer.replace(text, f"<{what}>") if text else answer
+    for name, arguments in said.calls:
+        answer = answer.replace(name, "<name>").replace(arguments, "<arguments>")
+    return repr(answer if len(answer) <= 80 else answer[:80] + "...")
+
+
+def _complaint(response: ts.Response) -> str | None:
+    return f"complains: {', '.join(issue.kind for issue in response.issues)}" if response.issues else None
+
+
+def _plain(parts: Sequence[ts.Part]) -> str:
+    return "".join(part.text for part in parts if isinstance(part, ts.Text))
+
+
+def _many(calls: Sequence[object]) -> str:
+    return f"{len(calls)} call{'' if len(calls) == 1 else 's'}"
+
+
+def _spelled(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _respelled(text: str) -> str:
+    try:
+        return _spelled(json.loads(text))
+    except ValueError:
+        return text
