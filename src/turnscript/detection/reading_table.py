@@ -226,10 +226,15 @@ def _is_apart(document: Document, region: str, first: int, at: int) -> bool:
     return bool(opening) and end >= 0 and region.find(opening, end, at) >= 0
 
 
-def _compared(shows: str, expected: list[Outline], document: Document, seed: str, text: str) -> Verdict:
+def _compared(
+    shows: str, expected: list[Outline], document: Document, seed: str, text: str, *, loose: bool = False
+) -> Verdict:
+    """Read an answer and compare. `loose`: white space at the ends of texts does not count, because nobody wrote it."""
     parser = Format("", "", document).parser(TOOLS, prefill=seed or None)
     response = fold([*parser.feed(text), *parser.close()])
     found = [outline for item in response.items if (outline := _outline(item)) is not None]
+    if loose:
+        found = [(kind, *(text.strip() for text in said)) for kind, *said in found]
     if found == expected:
         bad = [issue for issue in response.issues if issue.kind not in _HARMLESS]
         if not bad:
@@ -246,18 +251,18 @@ def _prefilled(document: Document, trials: Trials) -> Iterator[Verdict]:
     seed = seed_of(document, trial.ahead)
     if not seed and trials.taken_out:
         text = f"<{trials.taken_out}>\n{THOUGHT}\n</{trials.taken_out}>\n\n{TEXT}"
-        yield _compared(TAKEN_OUT, [("thought", THOUGHT), ("text", TEXT)], document, "", text)
+        yield _compared(TAKEN_OUT, [("thought", THOUGHT), ("text", TEXT)], document, "", text, loose=True)
     if not seed or trial.continues:
         return
     opens = _OPEN_TAG.search(seed)
     if opens is None:
         if _CLOSE_TAG.search(seed):
-            yield _compared(PASSED, [("text", TEXT)], document, seed, TEXT)
+            yield _compared(PASSED, [("text", TEXT)], document, seed, TEXT, loose=True)
         return
     space = "\n" if seed.endswith("\n") else ""
     close = f"</{opens[1]}>" if opens[1] else f"[/{opens[2]}]"
     text = f"{THOUGHT}{space}{close}{space * 2}{TEXT}"
-    verdict = _compared(OPENED, [("thought", THOUGHT), ("text", TEXT)], document, seed, text)
+    verdict = _compared(OPENED, [("thought", THOUGHT), ("text", TEXT)], document, seed, text, loose=True)
     yield verdict
 
 
