@@ -137,3 +137,19 @@ REMINDERS = JSON_IN_TAGS.replace(
     "{%- if add_generation_prompt -%}{{",
     "{%- if add_generation_prompt -%}{{ '<~reminder>\\nBe brief, and call a tool.<~/>\\n' }}{{",
 )
+
+_ACT = _calls("{{ '<act>' + {'name': one.function.name, 'arguments': one.function.arguments} | tojson + '</act>' }}")
+
+TEXT_LAST = with_answer(_BEGIN + _ACT + _TEXT + _END)
+
+CALLS_APART = with_answer(
+    "{%- if message.content -%}"
+    + _BEGIN
+    + _TEXT
+    + _END
+    + "{%- endif -%}{%- if message.tool_calls -%}"
+    + _BEGIN
+    + _ACT
+    + _END
+    + "{%- endif -%}"
+)

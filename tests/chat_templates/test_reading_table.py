@@ -114,3 +114,22 @@ def test_a_choice_takes_less_than_a_second() -> None:
     start = time.perf_counter()
     reading_of(source)
     assert time.perf_counter() - start < 1.0
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        (reading_samples.TEXT_LAST, "the template writes the text last"),
+        (reading_samples.CALLS_APART, "the template writes the call in a turn of its own"),
+    ],
+)
+def test_where_a_template_puts_the_parts_of_an_answer_is_told(source: str, sentence: str) -> None:
+    reading = reading_of(source)
+    [verdict] = [one for one in reading.verdicts if one.probe == "a text and a call"]
+    assert (True, "exact", sentence) == (reading.exact, verdict.result, verdict.sentence)
+
+
+def test_the_token_that_ends_answers_need_not_be_the_tables_own() -> None:
+    source = reading_samples.CHATML.replace("{{ '<|im_end|>\\n' }}", "{{ eos_token + '\\n' }}")
+    reading = choose(rendered_by(Program(source), eos="<|over|>"), source, eos="<|over|>")
+    assert (True, "") == (reading.exact, reading.learned)

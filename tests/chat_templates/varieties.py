@@ -49,6 +49,12 @@ CALLS = {
     + "{{ {'name': c.function.name, 'arguments': c.function.arguments, 'id': c.id} | tojson }}"
     + _END
     + "]</calls>",
+    "an array of lines": "{{ '<calls>[' }}"
+    + _ONE
+    + "{{ ',' if not loop.first }}{{ '\n    ' }}"
+    + _OBJECT
+    + _END
+    + "{{ '\n]</calls>' }}",
     "wrapped objects": "<calls>{{ m.tool_calls | tojson }}</calls>",
     "names in tags": _ONE + "<function={{ c.function.name }}>{{ c.function.arguments | tojson }}</function>" + _END,
     "names and marks": _ONE + "[CALL]{{ c.function.name }}[ARGS]{{ c.function.arguments | tojson }}" + _END,

@@ -84,7 +84,7 @@ def _comments(found: Reading) -> Iterator[str]:
     if missing:
         yield f"The template has no place for {', '.join(missing)}."
     for verdict in found.verdicts:
-        if verdict.result != "exact":
+        if verdict.sentence:
             yield _line(f"{verdict.probe}: {verdict.sentence}")
 
 

@@ -380,6 +380,10 @@ def _several(before: str, closing: str, between: str) -> tuple[str, str, tuple[s
     joint = between[len(close) : len(between) - len(open_)]
     if not re.fullmatch(r"\s*[^\w\s]?\s*", joint):
         raise Unlearned(f"between two calls stands {between.strip()!r}, which no table can say")
+    if not open_.strip():  # white space before each is of what joins them
+        joint, open_ = joint + open_, ""
+    if not close.strip():
+        joint, close = close + joint, ""
     outer, last = before[: len(before) - len(open_)], closing[len(close) :]
     if not outer.strip() and not last.strip():
         return before, closing, None, joint

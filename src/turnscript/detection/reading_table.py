@@ -83,15 +83,18 @@ class Reading(Struct, frozen=True):
         return self.takes["calls"] and not wrong
 
 
-def choose(render: Render, source: str = "", *, likely: str | None = None, own: Sequence[Format] = ()) -> Reading:
+def choose(
+    render: Render, source: str = "", *, eos: str = "", likely: str | None = None, own: Sequence[Format] = ()
+) -> Reading:
     """Return the table that reads what a template writes.
 
     `render` is the template as a function of messages, tools and `add_generation_prompt`; it raises a TurnscriptError
-    for what the template refuses. `source` is its text, if that is known. `likely`: the name of the format that other
-    signs speak for, which decides between equals. `own`: formats to try before all others.
+    for what the template refuses. `source` is its text, if that is known. `eos`: the text of the token that ends
+    every answer, at which a server stops. `likely`: the name of the format that other signs speak for, which decides
+    between equals. `own`: formats to try before all others.
     Raises InvalidInput for a template that does not write the text of a plain conversation.
     """
-    trials = Trials(render, source)
+    trials = Trials(render, source, eos=eos)
     check_trials(trials)
     best: tuple[int, Format, tuple[Verdict, ...]] | None = None
     for format_ in candidates(trials, own, likely):
@@ -171,27 +174,67 @@ def _verdict(document: Document, probe: Probe, trial: Trial | None, trials: Tria
     if inside is None:
         inside = max(trial.start, trial.after + _behind(document, trial.written))
     inside += _no_thought(turn, trial.whole[inside:])
-    thinks, speaks, calls = trial.shown(inside)
+    calls = trial.shown(inside)[2]
     if probe.calls and calls < len(probe.calls):
         return Verdict(probe.shows, "refused", f"the template shows {calls} of {len(probe.calls)} calls")
-    expected: list[Outline] = []
-    expected += [("thought", probe.thought)] if probe.thought and thinks else []
-    if speaks:
-        as_thought = probe is TEXT_CALL and not trial.differs_from(trials.of(THOUGHT_CALL), TEXT, THOUGHT)
-        expected.append(("thought" if as_thought else "text", probe.text))  # some templates make no difference
-    expected += [_call_outline(call.name, call.arguments) for call in probe.calls]
+    expected, note = _expected(document, probe, trial, trials, inside)
     if not expected:
         return Verdict(probe.shows, "refused", "the template shows nothing of this answer")
     seed, text = trial.cut(inside)
     if not trials.ended.strip():  # white space behind a turn leads to the next one, and no model writes it
         text = text.removesuffix(trials.ended)
-    return _compared(probe.shows, expected, document, seed, text)
+    if trials.eos and not _knows(document, trials.eos):
+        text = text.rstrip().removesuffix(trials.eos)
+    verdict = _compared(probe.shows, expected, document, seed, text)
+    return replace(verdict, sentence=verdict.sentence or note)
 
 
-def _compared(shows: str, expected: list[Outline], document: Document, seed: str, text: str) -> Verdict:
+def _expected(document: Document, probe: Probe, trial: Trial, trials: Trials, inside: int) -> tuple[list[Outline], str]:
+    """Return what must be read of an answer, in the order in which it is written, and what a template did to it.
+
+    What a template puts into a turn of its own, behind the end of the first, no reader of that can find.
+    """
+    region = trial.whole[inside:]
+    thinks, speaks, _ = trial.shown(inside)
+    placed: list[tuple[int, Outline]] = []
+    if probe.thought and thinks:
+        placed.append((region.find(THOUGHT), ("thought", probe.thought)))
+    if speaks:
+        as_thought = probe is TEXT_CALL and not trial.differs_from(trials.of(THOUGHT_CALL), TEXT, THOUGHT)
+        kind = "thought" if as_thought else "text"  # some templates make no difference
+        placed.append((region.find(TEXT), (kind, probe.text)))
+    placed += [(region.find(call.name), _call_outline(call.name, call.arguments)) for call in probe.calls]
+    ordered = sorted(placed, key=lambda one: one[0])
+    here = [one for one in ordered if not _is_apart(document, region, ordered[0][0], one[0])]
+    if len(here) < len(ordered):
+        return [one for _, one in here], f"the template writes the {ordered[-1][1][0]} in a turn of its own"
+    note = f"the template writes the {ordered[-1][1][0]} last" if ordered != placed else ""
+    return [one for _, one in ordered], note
+
+
+def _knows(document: Document, end: str) -> bool:
+    """Whether a string that ends answers is one of the table's."""
+    ends = (model_turn(document).close, document.end, *document.generation.stops)
+    return any(end in one for one in ends)
+
+
+def _is_apart(document: Document, region: str, first: int, at: int) -> bool:
+    """Whether a place stands behind the end of the turn and the opening of the next one."""
+    opening = model_turn(document).open.strip()
+    ends = [region.find(stop.strip(), first, at) for stop in document.generation.stops if stop.strip()]
+    end = min((one for one in ends if one >= 0), default=-1)
+    return bool(opening) and end >= 0 and region.find(opening, end, at) >= 0
+
+
+def _compared(
+    shows: str, expected: list[Outline], document: Document, seed: str, text: str, *, loose: bool = False
+) -> Verdict:
+    """Read an answer and compare. `loose`: white space at the ends of texts does not count, because nobody wrote it."""
     parser = Format("", "", document).parser(TOOLS, prefill=seed or None)
     response = fold([*parser.feed(text), *parser.close()])
     found = [outline for item in response.items if (outline := _outline(item)) is not None]
+    if loose:
+        found = [(kind, *(text.strip() for text in said)) for kind, *said in found]
     if found == expected:
         bad = [issue for issue in response.issues if issue.kind not in _HARMLESS]
         if not bad:
@@ -208,18 +251,18 @@ def _prefilled(document: Document, trials: Trials) -> Iterator[Verdict]:
     seed = seed_of(document, trial.ahead)
     if not seed and trials.taken_out:
         text = f"<{trials.taken_out}>\n{THOUGHT}\n</{trials.taken_out}>\n\n{TEXT}"
-        yield _compared(TAKEN_OUT, [("thought", THOUGHT), ("text", TEXT)], document, "", text)
+        yield _compared(TAKEN_OUT, [("thought", THOUGHT), ("text", TEXT)], document, "", text, loose=True)
     if not seed or trial.continues:
         return
     opens = _OPEN_TAG.search(seed)
     if opens is None:
         if _CLOSE_TAG.search(seed):
-            yield _compared(PASSED, [("text", TEXT)], document, seed, TEXT)
+            yield _compared(PASSED, [("text", TEXT)], document, seed, TEXT, loose=True)
         return
     space = "\n" if seed.endswith("\n") else ""
     close = f"</{opens[1]}>" if opens[1] else f"[/{opens[2]}]"
     text = f"{THOUGHT}{space}{close}{space * 2}{TEXT}"
-    verdict = _compared(OPENED, [("thought", THOUGHT), ("text", TEXT)], document, seed, text)
+    verdict = _compared(OPENED, [("thought", THOUGHT), ("text", TEXT)], document, seed, text, loose=True)
     yield verdict
 
 

@@ -145,8 +145,8 @@ class Trial:
 class Trials:
     """All that is tried with one template. `refused` says in the template's own words what it does not take."""
 
-    def __init__(self, render: Render, source: str = "") -> None:
-        self._render, self.source = render, source
+    def __init__(self, render: Render, source: str = "", *, eos: str = "") -> None:
+        self._render, self.source, self.eos = render, source, eos
         self.manner = Manner()
         self.refused: dict[str, str] = {}
         self._known: dict[str, Trial | None] = {}
