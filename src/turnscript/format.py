@@ -312,8 +312,9 @@ class Format(Struct, frozen=True):
 
         A tag that is never without attributes is there by its beginning: `<<TOOL_CALL`. Labels such as `User:` are not.
         """
-        own = self.template.tags if self.template is not None else ()
-        return list(dict.fromkeys((*own, *special_tokens(self.document))))
+        if self.template is not None:
+            return self.template.tags(self.document)
+        return special_tokens(self.document)
 
     def protects(self, literal: str) -> bool:
         """Whether content never holds this literal as it stands, wherever it is."""

@@ -42,6 +42,12 @@ _THOUGHT = re.compile(r"<[^<>\s]*think[^<>\s]*>|<\|[^<>|]*think[^<>|]*\|>[^<]*|\
 
 
 _USUAL = Manner()
+_MANNERS = (
+    Manner(),
+    Manner(null=False),
+    Manner(arguments="text"),
+    Manner(arguments="text", null=False),
+)
 _SPACES = ("\r\n", "\r", "\n\n\n", "\n\n", "\n", "\t")
 _SIGNS = "\n<&{["
 _SWITCH = re.compile(r"think|reason")
@@ -94,7 +100,6 @@ def study(run: Run, variables: Iterable[str], eos: str = "", tokens: Iterable[st
     """Find out what a template takes. `variables`: those that it reads. `eos`: the token that ends a text."""
     probe = _Probe(run)
     manner = probe.manner()
-    probe.manner_found = manner
     told = {*variables} - _GIVEN - {*tokens}
     switches = probe.switches(sorted(told))
     opening, behind = probe.openings(switches)
@@ -116,7 +121,7 @@ def study(run: Run, variables: Iterable[str], eos: str = "", tokens: Iterable[st
         thoughts=probe.shows_thoughts(switches),
         local=probe.is_local(),
         grows=probe.grows(),
-        literals=probe.literals(),
+        literals=probe.literals(switches),
         labels=tuple(probe.labels()),
     )
 
@@ -149,26 +154,30 @@ class _Probe:
 
     def manner(self) -> Manner:
         """Find how arguments, several texts, and a message of calls alone are passed."""
-        by_object = self.render([_user(), _answer(calls=1, manner=Manner())], tools=[_TOOL])
-        by_text = self.render([_user(), _answer(calls=1, manner=Manner(arguments="text"))], tools=[_TOOL])
-        python, quoted = f"'{_KEY}': ", f'\\"{_KEY}\\"'
-        wrong = _VALUE not in by_object or python in by_object
-        text = _VALUE in by_text and quoted not in by_text and python not in by_text
-        manner = Manner(arguments="text" if wrong and text else "objects")
+        manner = next(
+            (one for one in _MANNERS if self._writes_calls(one)),
+            next(
+                (one for one in _MANNERS if self.shows([_user(), _answer(calls=1, manner=one)], _VALUE, tools=[_TOOL])),
+                _USUAL,
+            ),
+        )
         parts = self.render([{"role": "user", "content": [_part(USER), _part(MORE)]}])
         lists = USER in parts and MORE in parts and "'text'" not in parts and '"text"' not in parts
-        null = self.render([_user(), {**_answer(calls=1, manner=manner), "content": None}], tools=[_TOOL])
-        names = self._takes_any_name(manner)
-        signs = self._signs(manner) if manner.arguments == "objects" else ""
-        rewritten = tuple(space for space in _SPACES if self._rewrites(space))
+        self.manner_found = manner
         return Manner(
-            names=names,
-            rewritten=rewritten,
-            signs=signs,
+            names=self._takes_any_name(manner),
+            rewritten=tuple(space for space in _SPACES if self._rewrites(space)),
+            signs=self._signs(manner) if manner.arguments == "objects" else "",
             arguments=manner.arguments,
             lists=lists,
-            null=_VALUE in null and "None" not in null,
+            null=manner.null,
         )
+
+    def _writes_calls(self, manner: Manner) -> bool:
+        """Return whether calls come out as JSON or tags, and not as Python shows its values."""
+        text = self.render([_user(), _answer(calls=1, manner=manner)], tools=[_TOOL])
+        odd = (f"'{_KEY}': ", f'\\"{_KEY}\\"', "None")
+        return _VALUE in text and not any(one in text for one in odd)
 
     def _rewrites(self, space: str) -> bool:
         text = self.render([_user(f"{USER}{space}{MORE}"), _answer()])
@@ -328,14 +337,16 @@ class _Probe:
             return "the template writes the tools, or what stands before the last question, in another place each turn"
         return ""
 
-    def literals(self) -> tuple[str, ...]:
+    def literals(self, switches: Sequence[Switch]) -> tuple[str, ...]:
         """Return what the template writes around contents, for the control strings in it."""
+        told: list[dict[str, Any]] = [{one.variable: value} for one in switches for value in (one.on, one.off)]
         call, words = _answer(calls=2, manner=self.manner_found), (USER, MORE, ANSWER, THOUGHT, RESULT, SYSTEM, _VALUE)
         texts = [
             self.render([_system(), _user(), _answer(thought=True), _user(MORE)], generation=True),
             self.render([_user(), _answer(), _user(MORE)], generation=True),
             self.render([_user(), call, _result(), _result(), _answer()], tools=[_TOOL], generation=True),
             self.render([_user()], tools=[_TOOL], generation=True),
+            *(self.render([_user()], generation=True, **one) for one in told),
         ]
         cut = re.compile("|".join((*words, _NAME, _KEY, "Grizzelda")))
         return tuple(dict.fromkeys(piece for text in texts for piece in cut.split(text) if piece.strip()))
@@ -363,10 +374,11 @@ def _part(text: str) -> Message:
 
 
 def _answer(thought: bool = False, calls: int = 0, manner: Manner = _USUAL, value: str = _VALUE) -> Message:
-    message: Message = {"role": "assistant", "content": "" if calls else ANSWER}
+    message: Message = {"role": "assistant", "content": ANSWER}
     if thought:
         message["reasoning_content"] = message["thinking"] = THOUGHT
     if calls:
+        message["content"] = None if manner.null else ""
         arguments: Any = {_KEY: value} if manner.arguments == "objects" else f'{{"{_KEY}": "{_VALUE}"}}'
         function = {"name": _NAME, "arguments": arguments}
         ids = [f"call1234{number}" for number in range(1, calls + 1)]

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from turnscript.conversation import Item, Request, Tool
 from turnscript.engine.escape import POLICIES, Escape, Rule, rules_of, tags_in
-from turnscript.engine.layout import layout_of
+from turnscript.engine.layout import layout_of, special_tokens
 from turnscript.engine.states import model_turn
 from turnscript.engine.table import Document, Turn
 from turnscript.engine.template.arranging import ARRANGEMENTS
@@ -135,11 +135,11 @@ class Template:
         """What the template takes, found by rendering probes when somebody first asks."""
         return study(self.run, self.variables, self.tokens.get("eos_token", ""), self.tokens)
 
-    @property
-    def tags(self) -> list[str]:
-        """Return the control strings of the template and of the tokenizer, each once."""
+    def tags(self, document: Document) -> list[str]:
+        """Return the control strings of the template, the tokenizer and the table that reads, each once."""
         found = [tag for literal in (*self.control, *self.traits.literals) for tag in tags_in(literal)]
-        return list(dict.fromkeys(found))
+        found += special_tokens(document)
+        return list(dict.fromkeys(filter(_WORD.search, found)))
 
     def read_by(self, document: Document) -> Document:
         """Let a table read what models write behind these prompts. Returns it with an escape for both."""

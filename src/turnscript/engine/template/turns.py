@@ -84,8 +84,9 @@ class Turns:
                 self.regions[message] = self.regions.pop(self._next - 1)
                 self._next = message + 1
             text = spell(texts[number], self._escape)
-            if before == owner and literal.isspace():  # a label may begin behind white space of the content
-                text = spell(literal + texts[number], self._escape).removeprefix(literal)
+            if self._traits.labels and (space := literal[len(literal.rstrip()) :]):
+                # A label counts behind white space, which may be that of the content itself.
+                text = spell(space + texts[number], self._escape).removeprefix(space)
             self.pieces.append(text)
             self.marks.append(owner * ITEM + (TRAINABLE if inside else 0))
             if inside:
