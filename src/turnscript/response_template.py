@@ -163,13 +163,13 @@ def _json(export: _Export, place: Place, body: JsonCall) -> dict[str, Any]:
     group = place.segment.group
     in_array = group is not None and not place.open and group.open.rstrip().endswith("[")
     root = "" if in_array else "content."
-    function = {"name": f"{{{root}name}}", "arguments": f"{{{root}{key}}}"}
+    function = {"name": f"{{{root}{body.name_key}}}", "arguments": f"{{{root}{key}}}"}
     if "id" in body.carries:
-        function["id"] = f"{{{root}id}}"
+        function["id"] = f"{{{root}{body.id_key}}}"
     if in_array:
         return export.array(place, function)
     # What opens a call may be ordinary text, too, as a fence is, or nothing at all.
-    ahead = r'\s*(?=\{\s*"(?:name|' + re.escape(key) + r')")' if place.segment.tentative else ""
+    ahead = rf'\s*(?=\{{\s*"(?:{re.escape(body.name_key)}|{re.escape(key)})")' if place.segment.tentative else ""
     attributes, known = _attributes(place)
     return export.field(
         export.opening(place, attributes + ahead), export.closing(place), {"content": "json"}, known | function
@@ -181,7 +181,10 @@ def _named(export: _Export, place: Place, body: NamedCall) -> dict[str, Any]:
     name = rf"\s*{re.escape(body.prefix)}(?P<name>{_WORD})"
     if body.number_mark:
         name, function["id"] = rf"\s*(?P<id>{name[3:]}{re.escape(body.number_mark)}\d+)", "{id}"
-    if body.id_mark:
+    if body.id_first:
+        name = rf"\s*(?:(?P<id>{_WORD}){re.escape(body.id_mark)})?{name[3:]}"
+        function["id"] = "{id}"
+    elif body.id_mark:
         name += rf"{re.escape(body.id_mark)}(?P<id>{_WORD})"
         function["id"] = "{id}"
     marks = [one for one in (body.mark, body.also_mark) if one]
@@ -215,8 +218,9 @@ def _arguments(export: _Export, place: Place, body: CallArguments) -> dict[str, 
 def _xml(export: _Export, place: Place, body: XmlParameters) -> dict[str, Any]:
     attributes, known = _attributes(place)
     function = known | {"arguments": "{content}"}
-    opening, close = map(re.escape, body.literals)
-    pattern = rf'{opening}\s+name="(?P<key>[^"]*)"\s*>(?P<value>.*?){close}'
+    opening, close = map(re.escape, body.literals[:2])
+    typed = r"[^<>\n]*?" if body.flag or body.type else r"\s*"
+    pattern = rf'{opening}\s+{body.key}="(?P<key>[^"]*)"{typed}{re.escape(body.head_end)}(?P<value>.*?){close}'
     content = {"content": "xml-inline", "content_args": {"tag_pattern": pattern}}
     return export.field(export.opening(place, attributes), export.closing(place), content, function)
 

@@ -132,3 +132,8 @@ ALWAYS_OPEN = TEXT_ONLY.replace("{%- if add_generation_prompt -%}", "{%- if true
 NO_TURNS = "{%- for message in messages -%}{{ message.content }}{%- endfor -%}"
 
 REFUSES = "{{ raise_exception('nothing is good enough') }}"
+
+REMINDERS = JSON_IN_TAGS.replace(
+    "{%- if add_generation_prompt -%}{{",
+    "{%- if add_generation_prompt -%}{{ '<~reminder>\\nBe brief, and call a tool.<~/>\\n' }}{{",
+)

@@ -70,6 +70,18 @@ def test_a_learned_stop_ends_the_answer() -> None:
     assert ("<~/>",) == reading.stops
 
 
-def test_a_template_without_marks_is_refused_with_the_reason() -> None:
-    with pytest.raises(ts.InvalidInput, match="tells the turns of a conversation apart"):
-        reading_of(reading_samples.NO_TURNS)
+def test_a_template_without_marks_leaves_its_texts() -> None:
+    reading = reading_of(reading_samples.NO_TURNS)
+    assert (True, False, ()) == (reading.exact, reading.takes["calls"], reading.stops)
+
+
+def test_a_closing_that_openings_begin_with_leaves_texts_and_a_sentence() -> None:
+    reading = reading_of(reading_samples.JSON_IN_TAGS.replace("<~/>", "<~"))
+    texts = [one.result for one in reading.verdicts if one.probe in ("a text", "a text of several lines")]
+    assert ["exact", "exact"] == texts
+    assert any("could confuse them" in sentence for sentence in reading.unlearned)
+
+
+def test_instructions_that_only_a_prompt_has_are_no_part_of_the_turn() -> None:
+    reading = reading_of(reading_samples.REMINDERS)
+    assert (True, "<~assistant>\n") == (reading.exact, reading.format.document.turns[1].open)

@@ -77,6 +77,13 @@ def test_a_template_that_joins_arguments_to_text_gets_them_as_text() -> None:
     assert (True, True) == (reading.exact, reading.text_arguments)
 
 
+@pytest.mark.parametrize("cut", ["split('</think>')[-1]", "split('</muse>')[-1]"])
+def test_a_thought_that_a_template_cuts_out_of_contents_is_read(cut: str) -> None:
+    reading = reading_of(reading_samples.CHATML.replace("{{ message.content }}", f"{{{{ message.content.{cut} }}}}"))
+    assert (True, False) == (reading.exact, reading.takes["thoughts"])
+    assert "a thought that the template takes out of contents" in [one.probe for one in reading.verdicts]
+
+
 def test_a_table_that_reads_otherwise_is_told_by_what_differs() -> None:
     reading = reading_of(reading_samples.UNKNOWN_CALLS)
     [verdict] = [one for one in reading.verdicts if one.probe == "a text of several lines"]

@@ -208,7 +208,7 @@ BEHIND = 'behind = ["start", "system", "user", "assistant", "tool"]'
         (BARE, 'mark = "[ARGS]"', 'mark = "[ID]"', "turn[2].segment[2].body", "could be confused"),
         (MARKS, 'mark = "<of>"', 'mark = ""', "turn[3].segment[0].body", "white space alone"),
         (MARKS, 'open = "<user>"', 'open = "User:"', "", "nothing keeps a content from holding 'User:'"),
-        (MARKS, 'open = "<model>"', 'open = "<model>\\n"', "turn[2].no_thought", "ends in no white space"),
+        (MARKS, 'open = "<model>"', 'open = "<model> "', "turn[2].no_thought", "ends in no white space"),
         (MARKS, 'no_thought = "</think>"', 'no_thought = " "', "turn[2].no_thought", "white space alone"),
         (BARE, 'close = "][/TOOLS]"\n', "", "tools.close", "needs a `close`"),
         (BARE, 'order = "apart"', 'order = "apart"\njoint = "\\n"', "tools.joint", "no text is before"),

@@ -31,6 +31,8 @@ from turnscript.detection.probes import (
 from turnscript.detection.trials import Trial, Trials
 
 _TAG = re.compile(r"<\|[^|<>]*\|>|<[^<>\s]+>|\[[^\[\]\n{}\"]+\]|\S+")
+_MARK = re.compile(r"<\|[^|<>\s]*\|>|<[^<>\s]+>|\[[^\[\]\s]+\]")
+_WORDS = 4  # what ends an answer is no sentence
 _EMPTY_THOUGHT = re.compile(r"<([^<>/\s]+)>\s*</\1>\s*|\[([^\[\]/\s]+)\]\s*\[/\2\]\s*")
 _CLOSE_TAG = re.compile(r"\s*</([^<>\s]+)>|\s*\[/([^\[\]\s]+)\]")
 _ARGUMENT = "glimfort"
@@ -108,19 +110,24 @@ def frame_of(trials: Trials) -> Frame:
             user_open = user_open[len(user_close) :]
         close = followed[: len(followed) - len(user_open)] if followed.endswith(user_open) else ""
     if end.strip() and end.strip() != close.strip():
-        ends = (end.strip(),)
+        tags = re.match(rf"\s*(?:{_MARK.pattern})+", end)
+        ends = (tags[0].strip(),) if tags else (end.strip(),)[: end.strip().count(" ") < _WORDS]
         close = close if close.strip() or followed else end
     return Frame(user_open.lstrip(), user_close, open_.lstrip(), close, ends)
 
 
 def _header(trials: Trials, trial: Trial, middle: str) -> str:
     """What stands between a question and whatever the answer begins with."""
-    rows = [middle, trial.ahead] if trial.ahead else [middle]
+    rows = [middle]
     for probe, word in ((THOUGHT_TEXT, THOUGHT), (ONE_CALL, CALL), (THOUGHT_CALL, THOUGHT)):
         other = trials.of(probe)
         if other is not None and word in other.whole[other.after :]:
             rows.append(other.whole[other.after : other.whole.find(word, other.after)])
     header = head(*rows)
+    last = next(reversed(_TAG.findall(header)), "")
+    says_more = last and trial.ahead.rstrip().endswith(last) and not _CLOSE_TAG.fullmatch(last)
+    if trial.ahead and not says_more:  # a prompt may have instructions before the opening that no history has
+        header = head(header, trial.ahead)
     empty = _EMPTY_THOUGHT.search(header)
     if empty is not None:
         return header[: empty.start()]
@@ -151,7 +158,10 @@ def thoughts_of(trials: Trials, frame: Frame) -> Thoughts:
     if trial is None or THOUGHT not in trial.whole:
         trial, follower = trials.of(THOUGHT_CALL), CALL
     if trial is None or THOUGHT not in trial.whole:
-        return _texts(_opened_thought(plain), lead, trials)
+        thought = _opened_thought(plain)
+        if trials.taken_out and not thought.open:
+            thought = Thoughts(f"<{trials.taken_out}>\n", f"\n</{trials.taken_out}>", "\n\n")
+        return _texts(thought, lead, trials)
     at = trial.whole.rfind(THOUGHT)
     behind = trial.whole.find(follower, at)
     if behind < 0:

@@ -22,7 +22,8 @@ from turnscript.tableio import InvalidFormat, read_formats
 from turnscript.tableio.writing import write_toml
 
 NAME = "learned"
-_FAR = "<|never-written|>"
+_FAR, _END, _NEVER = "<|never-written|>", "<|no-end-seen|>", "<|no-turn-seen|>"
+"""Stand where a table needs a literal and the template has none."""
 Data = dict[str, Any]
 
 
@@ -128,6 +129,13 @@ def _tables(frame: Frame, thoughts: Thoughts, calls: Calls | None) -> Iterator[D
                 yield _table(turns, with_thoughts, with_calls)
     for turns in _frames(frame):
         yield _table(turns, Thoughts(), None)
+    yield _table(_last_resort(frame), Thoughts(), None)
+
+
+def _last_resort(frame: Frame) -> Frame:
+    """Return a frame in which an answer is whatever stands behind a question, up to the end."""
+    ends = (end for end in (frame.close.strip(), *frame.ends) if end)
+    return Frame(_FAR, f"{frame.user_close}{frame.open}".strip() or _NEVER, "", _END, tuple(ends))
 
 
 def _frames(frame: Frame) -> Iterator[Frame]:
@@ -142,7 +150,7 @@ def _frames(frame: Frame) -> Iterator[Frame]:
 
 def _table(frame: Frame, thoughts: Thoughts, calls: Calls | None) -> Data:
     """Return the data of one table."""
-    ends = [end for end in (frame.close.strip(), *frame.ends, *(calls.ends if calls else ())) if end]
+    ends = [end for end in (frame.close.strip(), *frame.ends, *(calls.ends if calls else ())) if end not in ("", _END)]
     if not frame.close.strip() and frame.user_open.strip():
         ends.append(frame.user_open.strip())
     segments, joints = _segments(thoughts, calls)
@@ -153,7 +161,7 @@ def _table(frame: Frame, thoughts: Thoughts, calls: Calls | None) -> Data:
     data: Data = {"name": NAME, "title": "Learned from a chat template", "separator": ""}
     if calls is not None:
         data["results"] = "hidden"
-    generation: Data = {"stops": list(dict.fromkeys(ends)) or [_FAR]}
+    generation: Data = {"stops": list(dict.fromkeys(ends)) or [_END]}
     if thoughts.open:
         generation["thinking_prefill"] = ""
     if thoughts.text_open:
@@ -227,4 +235,7 @@ def _call(calls: Calls) -> Data:
     return call | {"model": True}
 
 
-__all__ = ["NAME", "Learned", "learn"]
+PLACEHOLDERS = frozenset({_FAR, _END, _NEVER})
+"""Literals of learned tables that no template writes."""
+
+__all__ = ["NAME", "PLACEHOLDERS", "Learned", "learn"]

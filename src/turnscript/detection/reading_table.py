@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from turnscript.conversation import Assistant, Item, Thinking, ToolCall, text_content
 from turnscript.detection.edges import pieces
-from turnscript.detection.learned_table import Learned, learn
+from turnscript.detection.learned_table import PLACEHOLDERS, Learned, learn
 from turnscript.detection.probes import TEXT, TEXT_CALL, TEXT_ONLY, THOUGHT, THOUGHT_CALL, TOOLS, Probe
 from turnscript.detection.trials import Render, Trial, Trials
 from turnscript.engine.states import model_turn
@@ -31,6 +31,7 @@ _HARMLESS = frozenset({"odd_call", "missing_close", "missing_open", "after_end",
 _OPEN_TAG = re.compile(r"<([^<>/\s|]+)>\s*$|\[([^\[\]/\s]+)\]\s*$")
 _CLOSE_TAG = re.compile(r"(?:</[^<>\s|]+>|\[/[^\[\]\s]+\]|<\|(?:END|end)_[^<>\s|]+\|>)\s*$")
 OPENED = "a thought that the prompt opens"
+TAKEN_OUT = "a thought that the template takes out of contents"
 PASSED = "an answer behind a thought that the prompt closes"
 
 Outline = tuple[str, ...]
@@ -164,11 +165,11 @@ def _verdict(document: Document, probe: Probe, trial: Trial | None, trials: Tria
         reason = trials.refused.get(probe.shows, "")
         return Verdict(probe.shows, "refused", f"the template refuses this: {reason}")
     turn = model_turn(document)
-    inside = trial.opened(turn.open) if turn.open else trial.start
+    inside = trial.opened(turn.open) if turn.open else None
+    if inside is None and turn.open and not turn.behind and len(probe.before) == 1:
+        return Verdict(probe.shows, "differs", f"no turn begins with {turn.open.strip()!r}")
     if inside is None:
-        if not turn.behind and len(probe.before) == 1:
-            return Verdict(probe.shows, "differs", f"no turn begins with {turn.open.strip()!r}")
-        inside = trial.start
+        inside = max(trial.start, trial.after + _behind(document, trial.written))
     inside += _no_thought(turn, trial.whole[inside:])
     thinks, speaks, calls = trial.shown(inside)
     if probe.calls and calls < len(probe.calls):
@@ -200,12 +201,15 @@ def _compared(shows: str, expected: list[Outline], document: Document, seed: str
 
 
 def _prefilled(document: Document, trials: Trials) -> Iterator[Verdict]:
-    """Judge answers behind what only a prompt has: a thought that it opens, or one that it closes."""
+    """Judge answers with thoughts that no history shows: that a prompt opens or closes, or contents may hold."""
     trial = trials.of(TEXT_ONLY)
-    if trial is None or trial.continues:
+    if trial is None:
         return
     seed = seed_of(document, trial.ahead)
-    if not seed:
+    if not seed and trials.taken_out:
+        text = f"<{trials.taken_out}>\n{THOUGHT}\n</{trials.taken_out}>\n\n{TEXT}"
+        yield _compared(TAKEN_OUT, [("thought", THOUGHT), ("text", TEXT)], document, "", text)
+    if not seed or trial.continues:
         return
     opens = _OPEN_TAG.search(seed)
     if opens is None:
@@ -227,11 +231,20 @@ def seed_of(document: Document, ahead: str) -> str | None:
     turn = model_turn(document)
     core = turn.open.rstrip()
     at = ahead.rfind(core) if core else -1
-    if core and at < 0:
-        return None
-    seed = ahead[at + len(core) :].removeprefix(turn.open[len(core) :]) if core else ""
+    if at >= 0:
+        seed = ahead[at + len(core) :].removeprefix(turn.open[len(core) :])
+    else:
+        end = _behind(document, ahead)
+        seed = ahead[end:] if end else ""
     seed = seed[_no_thought(turn, seed) :]
     return seed if seed.strip() else None
+
+
+def _behind(document: Document, ahead: str) -> int:
+    """How far what closes the turn before reaches, where an answer has no opening."""
+    turn = model_turn(document)
+    closes = [one.close.strip() for one in document.turns if one.role in turn.behind and one.close.strip()]
+    return max((ahead.rfind(close) + len(close) for close in closes if close in ahead), default=0)
 
 
 def _no_thought(turn: Turn, written: str) -> int:
@@ -279,11 +292,12 @@ def _counts(verdicts: Iterable[Verdict]) -> tuple[int, int]:
 def _reading(format_: Format, verdicts: tuple[Verdict, ...], trials: Trials, learned: Learned | None) -> Reading:
     exact = not _count(verdicts, "differs")
     generation = format_.document.generation
+    stops = dict.fromkeys([*generation.stops, *generation.stops_with_tools])
     reading = Reading(
         format=format_,
         exact=exact,
         verdicts=verdicts,
-        stops=tuple(dict.fromkeys([*generation.stops, *generation.stops_with_tools])),
+        stops=tuple(stop for stop in stops if stop not in PLACEHOLDERS),
         takes=trials.takes,
         learned=learned.text if learned else "",
         unlearned=learned.unlearned if learned else (),
@@ -292,6 +306,8 @@ def _reading(format_: Format, verdicts: tuple[Verdict, ...], trials: Trials, lea
     )
     what = "a table that was learned from it" if learned else f"the table {format_.name!r}"
     told = f"what this template writes is read by {what}: {reading.right} of {reading.asked} probes exactly"
+    if not reading.takes["calls"]:
+        told += "; it writes no tool calls"
     wrong = [one for one in verdicts if one.result == "differs"]
     if wrong:
         told += f"; {wrong[0].probe}: {wrong[0].sentence}"

@@ -36,6 +36,8 @@ THOUGHT_KEYS = ("reasoning_content", "thinking", "reasoning")
 """Members of a message under which templates look for its thought, the usual one first."""
 
 
+_TAKEN_OUT = re.compile(r"""split\(\s*['"](?:\\n)*</([^<>/\s'"]+)>|['"](?:\\n)*</([^<>/\s'"]+)>(?:\\n)*['"]\s+in\s""")
+"""How templates find the end of a thought in a content, to show only what stands behind it."""
 _OPENED = re.compile(r"<([^<>/\s|]+)>\s*$")
 
 
@@ -119,6 +121,11 @@ class Trial:
         return self.whole.startswith(self.prompt)
 
     @property
+    def written(self) -> str:
+        """What stands between the last content and the answer in the whole, as far as a prompt has it too."""
+        return self.whole[self.after : len(self.prompt)] if self.continues else ""
+
+    @property
     def ahead(self) -> str:
         """What stands between the last content and the answer in its prompt."""
         last = str(self.probe.before[-1]["content"])
@@ -187,6 +194,14 @@ class Trials:
         """What stands before the first question of a conversation."""
         trial = self.of(TEXT_ONLY)
         return "" if trial is None or USER not in trial.whole else trial.whole[: trial.whole.find(USER)]
+
+    @cached_property
+    def taken_out(self) -> str:
+        """The word of the tag at whose end a template cuts thoughts out of contents, where it shows none itself."""
+        found = _TAKEN_OUT.search(self.source)
+        if found is None or self.manner.thoughts or self.manner.closes:
+            return ""
+        return found[1] or found[2]
 
     @cached_property
     def takes(self) -> dict[str, bool]:

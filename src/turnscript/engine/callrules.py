@@ -40,19 +40,18 @@ class CallRules(Struct, frozen=True):
     def parameters(
         self,
         kinds: Mapping[str, str],
-        opened: Callable[[str], str],
-        opening: tuple[str, str],
+        opened: Callable[[str], Node | str],
+        any_key: Node | str,
         close: str,
     ) -> Node:
         """Arguments as tags, in the order of the schema. `kinds`: what is written as a text, and not as JSON.
 
-        `opened`: how the tag of a key begins, and `opening` what stands around a key that the schema does not name.
+        `opened`: the tag before the value of a key, and `any_key` that of a key that the schema does not name.
         `close`: what ends a value.
         """
         members = self.schema.members()
         if members is None or members.is_open:
-            key = sequence(opening[0], KEY, opening[1])
-            return Repeat(self.rules.add(self.rules.named(self.name, "any"), sequence(key, self._any(), close)))
+            return Repeat(self.rules.add(self.rules.named(self.name, "any"), sequence(any_key, self._any(), close)))
         if members.more is not None:
             self.lose_more()
         parts: list[Node] = []

@@ -232,6 +232,8 @@ class CallSteps(Teller):
         """
         place = self._place
         raw, self._call_raw, self._machine, self._head = "".join(self._call_raw), [], None, {}
+        if place is not None and place.segment.lists_names:
+            self._group = None  # what is no call is in no list of them
         state = self._within or (self._states.text(self._states.bare) if self._states.bare else None)
         if state is None:  # text has a block of its own in this format
             state = self._states.text(self._states.layout.places[Assistant.kind])

@@ -9,11 +9,12 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from turnscript.conversation import Text, ToolCall, ToolResult
-from turnscript.engine.callrules import IDENTIFIER, CallRules
+from turnscript.engine.callrules import IDENTIFIER, NUMBER, CallRules
 from turnscript.engine.escape import Escape
 from turnscript.engine.jsonmachine import JsonMachine
 from turnscript.engine.jsonscan import ObjectScanner, ValueScanner
 from turnscript.engine.machine import Machine, PlainBody, Reading
+from turnscript.engine.numbering import Indices
 from turnscript.engine.pretty import pretty
 from turnscript.engine.recent import MB, recent
 from turnscript.engine.scanner import beginning_of
@@ -28,6 +29,7 @@ from turnscript.jsontext import compact, is_object, json_string, plain, read_obj
 _ARGUMENT_KEYS = ("arguments", "parameters", "input", "args")
 _BLANKS = " \t\r\n"
 _SPACES = ("", " ", "\n", "\n  ", "\n    ")  # as JSON is laid out
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _WINDOW = 65_536  # arguments that are there at once are looked for no further than this
 _NO_ARGUMENTS = frozenset({"name", "id", "type"})  # what a call may say beside them
 
@@ -35,8 +37,9 @@ _NO_ARGUMENTS = frozenset({"name", "id", "type"})  # what a call may say beside 
 class JsonCall(PlainBody):
     """A call as one JSON object.
 
-    `arguments` is the key of the arguments; `spaced` puts a space after colons and commas; `arguments_first` is their
-    order. `ids`: a call says its id, behind the rest. Read: the keys in any order, other words for the arguments,
+    `arguments` is the key of the arguments, `name_key` that of the tool's name; `spaced` puts a space after colons and
+    commas; `arguments_first` is their order. `ids`: a call says its id, behind the rest. `index_key`: it says its
+    number as an id, by this key and before the rest. Read: the keys in any order, other words for the arguments,
     arguments that are a string of JSON, or none.
     """
 
@@ -45,30 +48,47 @@ class JsonCall(PlainBody):
     says_name = True
 
     def __init__(
-        self, arguments: str = "arguments", spaced: bool = False, arguments_first: bool = False, ids: bool = False
+        self,
+        arguments: str = "arguments",
+        spaced: bool = False,
+        arguments_first: bool = False,
+        ids: bool = False,
+        *,
+        name_key: str = "name",
+        index_key: str = "",
     ) -> None:
-        self._ids = ids
+        ids = ids or bool(index_key)
+        self._ids, self._index_key, self.ids_first = ids, index_key, bool(index_key)
+        self.name_key, self.id_key = name_key, index_key or "id"
+        self.numbering = Indices() if index_key else None
         self.carries = (*self.carries, "id") if ids else self.carries
         self._spaced, self.compact = spaced, not spaced
         self._arguments_first = self.name_last = arguments_first
-        self._key = arguments
+        self._key = self.arguments_key = arguments
         comma, colon = (", ", ": ") if spaced else (",", ":")
-        named, argued = f'"name"{colon}', f'"{arguments}"{colon}'
+        named, argued = f"{json_string(name_key)}{colon}", f"{json_string(arguments)}{colon}"
         first, second = (argued, named) if arguments_first else (named, argued)
         self._literals = (f"{{{first}", f"{comma}{second}", "}")
-        self.begins = self._literals[0]
-        first_keys = dict.fromkeys(("name", "type", "function", arguments))
-        self.openings = tuple(f'{{{space}"{key}"' for key in first_keys for space in _SPACES)
+        self.begins = "{" if index_key else self._literals[0]
+        first_keys = dict.fromkeys((name_key, "name", "type", "function", arguments, index_key))
+        self.openings = tuple(f'{{{space}"{key}"' for key in first_keys if key for space in _SPACES)
 
     def write(self, item: ToolCall, out: Writer) -> None:
         """Write the object. Arguments that are no JSON object are written as a string."""
         text, respaced = _call_text(self, item.name, item.arguments)
         if respaced:
             out.lose(".arguments", "approximated", RESPACED)
-        if self._ids and item.id is not None:
-            comma, colon = (", ", ": ") if self._spaced else (",", ":")
-            text = f'{text[:-1]}{comma}"id"{colon}{json_string(item.id)}}}'
+        id_ = out.ids.get(out.item, item.id) if self._ids else None
+        if id_ is not None:
+            comma, said = self.id_spelled()
+            said += json_string(id_)
+            text = f"{{{said}{comma}{text[1:]}" if self.ids_first else f"{text[:-1]}{comma}{said}}}"
         out.content(text)
+
+    def id_spelled(self) -> tuple[str, str]:
+        """What stands between an id and the rest, and the id's key with its colon."""
+        comma, colon = (", ", ": ") if self._spaced else (",", ":")
+        return comma, f"{json_string(self.id_key)}{colon}"
 
     def only_text(self, silent: Callable[[Any], bool]) -> Callable[[Any, Writer], str | None]:
         """The object, for a call that has nothing but name and arguments."""
@@ -117,15 +137,18 @@ class JsonCall(PlainBody):
 
     def machine(self, reading: Reading) -> Machine:
         """A reader for a call that comes in pieces."""
-        return _CallMachine(reading, self._key)
+        return _CallMachine(reading, self)
 
     def grammar(self, call: CallRules) -> Node:
         """The object, with any white space between its tokens: what a model has learnt may be spaced otherwise."""
-        name = sequence('"name":', WS, call.protect(json_string(call.name)))
+        name = sequence(f"{json_string(self.name_key)}:", WS, call.protect(json_string(call.name)))
         arguments = sequence(f"{json_string(self._key)}:", WS, call.schema.arguments())
         first, second = (arguments, name) if self._arguments_first else (name, arguments)
-        id_ = sequence(",", WS, '"id":', WS, '"', IDENTIFIER, '"') if self._ids else EMPTY
-        return sequence("{", first, ",", WS, second, optional(id_), "}")
+        id_ = NUMBER if self._index_key else IDENTIFIER
+        said = sequence(f"{json_string(self.id_key)}:", WS, '"', id_, '"') if self._ids else EMPTY
+        before = optional(sequence(said, ",", WS)) if self._ids and self.ids_first else EMPTY
+        behind = optional(sequence(",", WS, said)) if self._ids and not self.ids_first else EMPTY
+        return sequence("{", before, first, ",", WS, second, behind, "}")
 
 
 RESPACED = "white space between the tokens of JSON is the format's own"
@@ -154,8 +177,8 @@ class _Usual(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _usual(key: str, escape: Escape) -> _Usual | None:
-    """The patterns for a key of arguments.
+def _usual(key: str, name_key: str, escape: Escape) -> _Usual | None:
+    """The patterns for a key of arguments, and one of names.
 
     A name with escapes of any kind, or with what no JSON string may hold, is not as usual, nor is a key that is no word
     for arguments: it is one of them in no spelling.
@@ -164,7 +187,7 @@ def _usual(key: str, escape: Escape) -> _Usual | None:
         return None
     leads = "".join(re.escape(lead[0]) for lead in escape.leads)
     space, letters = r"[ \t\r\n]{0,8}", rf'([^"\\\x00-\x1f\ud800-\udfff{leads}]{{1,64}})'
-    first = [space, r"\{", space, *'"name"', space, ":", space, '"']
+    first = [space, r"\{", space, *map(re.escape, json_string(name_key)), space, ":", space, '"']
     then = [letters, '"', space, ",", space, *map(re.escape, json_string(key)), space, ":", space]
     return _Usual(
         re.compile("".join([*first, *then, r"(?=\{)"])).match,
@@ -176,10 +199,13 @@ def _usual(key: str, escape: Escape) -> _Usual | None:
 class _CallMachine(JsonMachine):
     """Reads the members as they come. Arguments are passed on as soon as the name is known."""
 
-    def __init__(self, reading: Reading, arguments: str) -> None:
+    def __init__(self, reading: Reading, body: JsonCall) -> None:
         super().__init__(reading.escape)
+        arguments = body.arguments_key
         self._key_of_arguments = arguments
-        self._usual = _usual(arguments, reading.escape)  # as long as all is as usual; then there is a scanner
+        self._words = {body.name_key: "name", body.id_key: "id"}
+        # As long as all is as usual; then there is a scanner.
+        self._usual = None if body.ids_first else _usual(arguments, body.name_key, reading.escape)
         self._scanner: ObjectScanner | None = None
         if self._usual is None:
             self._leave_usual()
@@ -278,7 +304,8 @@ class _CallMachine(JsonMachine):
 
     def _take(self, key: str, piece: str, ended: bool) -> None:
         if key != self._key:
-            self._key, self._word = key, _word(key)
+            said = _word(key)
+            self._key, self._word = key, self._words.get(said, said)
         word = self._word
         if word in _ARGUMENT_KEYS:
             self._odd = self._odd or word != self._key_of_arguments
@@ -292,7 +319,8 @@ class _CallMachine(JsonMachine):
             if self.name is not None and self.said:
                 self._say()
         elif ended and word == "id":
-            self.id = _string(self._escape.remove("".join(self._values["id"])))
+            said = self._escape.remove("".join(self._values["id"]))
+            self.id = said if _NUMBER.fullmatch(said) else _string(said)
         if ended:
             self._key = ""
 

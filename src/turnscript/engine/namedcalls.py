@@ -33,17 +33,24 @@ _WORD = re.compile(r"(?:(?!<\|)\S)*")
 class NamedCall(PlainBody):
     """A call as name, `mark`, arguments. `id_mark`: what stands before an id, where calls have one.
 
-    `number_mark`: what stands before a number, where `prefix`, name and number together are the id.
+    `id_first`: the id stands before `id_mark`, and the name behind. `number_mark`: what stands before a number, where
+    `prefix`, name and number together are the id.
     `also_mark`: what a model may write in place of `mark`. Between it and the name other words may stand.
     """
 
     says_name = True
 
     def __init__(
-        self, mark: str, id_mark: str = "", prefix: str = "", number_mark: str = "", also_mark: str = ""
+        self,
+        mark: str,
+        id_mark: str = "",
+        prefix: str = "",
+        number_mark: str = "",
+        also_mark: str = "",
+        id_first: bool = False,
     ) -> None:
         self.mark, self.id_mark, self.prefix, self.number_mark = mark, id_mark, prefix, number_mark
-        self.also_mark = also_mark
+        self.also_mark, self.id_first = also_mark, id_first
         self.numbering = Numbering(prefix, number_mark) if number_mark else None
         self.literals = tuple(one for one in (id_mark, mark, also_mark) if one)
         self.carries = ("name", "arguments", "id") if id_mark or number_mark else ("name", "arguments")
@@ -51,8 +58,11 @@ class NamedCall(PlainBody):
     def write(self, item: ToolCall, out: Writer) -> None:
         """Write all three. White space around the arguments is none of theirs."""
         said = f"{self.prefix}{item.name}"
+        if self.id_first and item.id is not None:
+            out.content(item.id)
+            out.control(self.id_mark)
         out.content(said if self.numbering is None else out.ids.get(out.item) or self.numbering.id(item.name, 0))
-        if self.id_mark and item.id is not None:
+        if self.id_mark and item.id is not None and not self.id_first:
             out.control(self.id_mark)
             out.content(item.id)
         out.control(self.mark)
@@ -64,12 +74,10 @@ class NamedCall(PlainBody):
         out.content(text)
 
     def prefill(self, name: str | None, protect: Callable[[str], str]) -> str:
-        """The name of a call that must be made, up to where the model decides."""
-        return (
-            self.prefix
-            if name is None
-            else f"{self.prefix}{protect(name)}{self.number_mark or self.id_mark or self.mark}"
-        )
+        """The name of a call that must be made, up to where the model decides; nothing where an id comes first."""
+        if name is None or self.id_first:
+            return "" if self.id_first else self.prefix
+        return f"{self.prefix}{protect(name)}{self.number_mark or self.id_mark or self.mark}"
 
     def machine(self, reading: Reading) -> Machine:
         """A reader for a call that comes in pieces."""
@@ -78,8 +86,10 @@ class NamedCall(PlainBody):
     def grammar(self, call: CallRules) -> Node:
         """The name, what of an id belongs there, and the arguments."""
         number = sequence(self.number_mark, NUMBER) if self.number_mark else EMPTY
-        id_ = optional(sequence(self.id_mark, IDENTIFIER)) if self.id_mark else EMPTY
-        return sequence(f"{self.prefix}{call.protect(call.name)}", number, id_, self.mark, call.schema.arguments())
+        id_ = optional(sequence(self.id_mark, IDENTIFIER)) if self.id_mark and not self.id_first else EMPTY
+        first = optional(sequence(IDENTIFIER, self.id_mark)) if self.id_first else EMPTY
+        name = f"{self.prefix}{call.protect(call.name)}"
+        return sequence(first, name, number, id_, self.mark, call.schema.arguments())
 
 
 class _NamedMachine(JsonMachine):
@@ -87,7 +97,7 @@ class _NamedMachine(JsonMachine):
 
     def __init__(self, reading: Reading, body: NamedCall) -> None:
         super().__init__(reading.escape)
-        self._prefix, self._numbering = body.prefix, body.numbering
+        self._prefix, self._numbering, self._id_first = body.prefix, body.numbering, body.id_first
         self._strict = reading.lead is not None
         mark, id_mark, also_mark = body.mark, body.id_mark, ""
         if not self._strict:  # white space around a mark says nothing in what a model writes
@@ -123,14 +133,15 @@ class _NamedMachine(JsonMachine):
         if found[0] == self._also_mark:
             said = _WORD.match(said)[0]  # type: ignore[index]
         self._said = []
-        if self._word is not None:
+        known = found[0] in (self._mark, self._also_mark)
+        if (self._id_first and not known) or self._word is not None:
             self.failed, self.id = found[0] in self._ends, said
         else:
             self._word = self._name_in(said)
             self.failed = found[0] in self._ends or not (self._word or self._strict)
         if self.failed:
             return end
-        if found[0] in (self._mark, self._also_mark):
+        if known:
             self.name, self._value = self._word, ValueScanner()
         else:
             self._marks = Scanner(self._last)

@@ -1,7 +1,7 @@
-"""Owns ids that are made of a tool's name and a number, `functions.get_weather:0`: how they are spelled and given.
+"""Owns ids that are made of a tool's name and a number, `functions.get_weather:0`, or are the number alone.
 
-Such an id says which tool is called, so a call must have one of its own tool: another one is written as the number of
-the call in its session, and so is that of the result which answers it.
+An id with a name says which tool is called, so a call must have one of its own tool. Any other id is written as the
+number of the call in its session, and so is that of the result which answers it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from functools import lru_cache
 from turnscript.conversation import Item, ToolCall, ToolResult
 from turnscript.engine.earlier import NOTHING, Earlier
 from turnscript.engine.table import Document
+
+_INDEX = re.compile(r"[0-9]+")
 
 
 class Numbering:
@@ -38,8 +40,24 @@ class Numbering:
         return id_.startswith(named) and self._number.fullmatch(id_, len(named)) is not None
 
 
+class Indices:
+    """The spelling of ids that are numbers alone."""
+
+    def id(self, name: str, number: int) -> str:
+        """The id of a call."""
+        return str(number)
+
+    def name(self, id_: str) -> str:
+        """The tool's name in an id: none."""
+        return ""
+
+    def fits(self, id_: str | None, name: str) -> bool:
+        """Whether an id is such a number."""
+        return id_ is not None and _INDEX.fullmatch(id_) is not None
+
+
 @lru_cache(maxsize=64)
-def numbering_of(document: Document) -> Numbering | None:
+def numbering_of(document: Document) -> Numbering | Indices | None:
     """How a format makes ids of names and numbers; None where it does not."""
     segments = (one for turn in document.turns for one in turn.segments if one.kind == ToolCall.kind)
     return next((found for one in segments if (found := getattr(one.body, "numbering", None)) is not None), None)
@@ -74,7 +92,7 @@ def _holds(document: Document) -> Callable[[str], bool]:
 class _Given:
     """The ids that were given so far. Results without an id answer the calls of a block in their order."""
 
-    def __init__(self, numbering: Numbering, number: int, holds: Callable[[str], bool]) -> None:
+    def __init__(self, numbering: Numbering | Indices, number: int, holds: Callable[[str], bool]) -> None:
         self._numbering, self._number, self._holds = numbering, number, holds
         self._words: dict[str, str] = {}
         self._block: list[str] = []

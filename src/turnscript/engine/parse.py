@@ -17,7 +17,7 @@ import codecs
 import re
 from collections.abc import Callable, Sequence
 
-from turnscript.conversation import Assistant, Issue
+from turnscript.conversation import Assistant, Issue, Thinking
 from turnscript.engine.callsteps import SPACE, CallSteps
 from turnscript.engine.heads import HeadEnd
 from turnscript.engine.layout import Place
@@ -226,7 +226,7 @@ class TurnParser(CallSteps):
         if bare is None or self._group is not None:
             if self._strict:
                 self._fail("text where none may stand", position)
-            if bare is None and not self._state.kind:
+            if bare is None and self._group is None and self._state.kind in ("", Thinking.kind):
                 return self._begin_unopened(text, position, space)
             if bare is None:
                 self._issue("text_outside", "text behind the last block ends the answer", position)
@@ -242,7 +242,7 @@ class TurnParser(CallSteps):
         return position + dropped
 
     def _begin_unopened(self, text: str, position: int, space: int) -> int:
-        """A model begins with a text that no opening stands before: it is its answer."""
+        """A model begins with a text without an opening, or goes on so behind a thought: it is its answer."""
         place = self._states.layout.places[Assistant.kind]
         self._issue("missing_open", f"a text without {place.open}{place.head_end}", space)
         self._read(text[position:space])
@@ -365,6 +365,8 @@ class TurnParser(CallSteps):
             self._enter_gap(place.kind, self._group)
         elif do is Do.NEXT:
             self._next_text()
+        elif do is Do.NONE:
+            self._enter_gap("")
         elif do is Do.ON:
             self._go_on(start)
         elif do is Do.LEAVE:
@@ -404,7 +406,9 @@ class TurnParser(CallSteps):
         self._within = self._state if self._step == self._text else None
         if self._within is not None and self._within.kind == Assistant.kind and self._states.bare is None:
             self._issues.append(Issue("missing_close", "a call inside an answer", self._opened, self._opened))
-        if do is Do.GROUP:
+        if place.segment.lists_names:
+            self._group = place.segment.group
+        elif do is Do.GROUP:
             if self._within is not None and self._within.kind == "thinking":
                 self._issues.append(Issue("unclosed_thinking", "calls inside a thought", self._opened, self._opened))
             self._group, self._group_raw = place.segment.group, [generated]

@@ -30,7 +30,7 @@ from turnscript.engine.parse import TurnParser
 from turnscript.engine.render import Composer
 from turnscript.engine.replay import Generated, Replays, Strangers, kept, stranger_behind
 from turnscript.engine.spans import Span, Writer
-from turnscript.engine.states import model_turn, named_call, states_of
+from turnscript.engine.states import looks_for_names, model_turn, states_of
 from turnscript.engine.table import Document
 from turnscript.errors import Unsupported
 from turnscript.grammar.notations import writer_of
@@ -280,7 +280,7 @@ def _strangers(document: Document, calls: bool) -> Strangers:
 def _names(document: Document, offered: Iterable[str]) -> tuple[str, ...]:
     """The lines that may stand before a call, where a format names its tool there."""
     names = tuple(offered)
-    return tuple(map(name_line, names)) if names and named_call(model_turn(document)) is not None else ()
+    return tuple(map(name_line, names)) if names and looks_for_names(model_turn(document)) else ()
 
 
 def begin_prompt(

@@ -31,6 +31,7 @@ class Do(Enum):
     ON = "the model goes on in another turn of its own"
     STOP = "the client's own stop string"
     AGAIN = "the opening of the segment once more"
+    NONE = "there is no thought"
 
 
 class Action(NamedTuple):
@@ -114,6 +115,9 @@ class States:
         state = self._gaps.get(key)
         if state is None:
             literals = dict(self._in_group(group) if group else self._openings(kind, spaced=False))
+            sign = "" if kind or group or self.strict else self.turn.no_thought.strip()
+            if sign and not any(sign.startswith(one) for one in literals):
+                literals[sign] = Action(Do.NONE, len(sign))
             state = self._gaps[key] = State(literals | self._ends(), kind, self.layout.escape)
         return state
 
@@ -185,7 +189,7 @@ class States:
     def _openings(self, kind: str, *, spaced: bool) -> Iterator[tuple[str, Action]]:
         """The openings that may follow a kind; at the start of a turn, all."""
         for place in self.places:
-            joint = "" if not kind or self.bare is None else self._joints.get((kind, place.kind))
+            joint = self._joints.get((kind, place.kind), "" if self.bare is None else None) if kind else ""
             if joint is None or place.segment.bare or not (self.strict or place.model):
                 continue
             # A name must fill its line: with less white space before it, it would be the end of another word.
@@ -193,6 +197,8 @@ class States:
             for core, action in self._cores(place):
                 for space in spaces if spaced else ("",):
                     yield space + core, action
+                for before in () if spaced else _behind_mark(joint + place.indent):
+                    yield before + core, action._replace(core=len(before) + action.core)
 
     def _implied(self, place: Place) -> Iterator[tuple[str, Action]]:
         """Openings of calls inside a text that has not been closed."""
@@ -210,6 +216,11 @@ class States:
             for literal in (place.body.begins,) if self.strict else place.body.openings:
                 yield literal, Action(Do.OPEN, len(literal), place, len(literal))
             return
+        if place.segment.lists_names:
+            for name in self._names:
+                literal = f"{place.group_open.strip()}{name}("
+                yield literal, Action(Do.GROUP, len(literal), place, len(name) + 1)
+            return
         core, action = _opening(place, self.strict)
         if not place.segment.named:
             yield core, action
@@ -222,10 +233,11 @@ class States:
         yield core, Action(Do.LEAVE, len(core))
         for place in self.places:
             if place.segment.group is group:
-                core, ahead = (place.open.strip(), 0) if place.open else (place.body.begins[:1], 1)
-                comma = self.joint(place.kind, place.kind).strip()
-                for before in ("", *(f"{comma}{space}" for space in ("", " ", "\n"))) if comma else ("",):
-                    yield before + core, Action(Do.OPEN, len(before + core), place, ahead)
+                begins, ahead = ((place.open.strip(),), 0) if place.open else (_first_characters(place), 1)
+                space = place.open[: len(place.open) - len(place.open.lstrip())]
+                for before in ("", *_behind_mark(self.joint(place.kind, place.kind) + space)):
+                    for core in begins:
+                        yield before + core, Action(Do.OPEN, len(before + core), place, ahead)
 
     def _closes(self, place: Place) -> dict[str, Action]:
         found: dict[str, Action] = {}
@@ -271,7 +283,8 @@ class States:
     def _foreign(self) -> Iterator[str]:
         document = self.layout.document
         for turn in document.turns:
-            if turn.open:
+            # Where a closing ends the model's turn, words that its texts may hold begin no other.
+            if turn.open and not (self.turn.close and not self.layout.escape.holds(turn.open.strip())):
                 ends_others = document.flattened and not turn.close
                 yield document.separator + turn.open.rstrip() if ends_others else turn.open.rstrip()
             if turn is not self.turn and turn.speaks:
@@ -288,6 +301,7 @@ class States:
 
 
 _TEXTS = ("thinking", "assistant")
+_SPACES = ("", " ", "\n", "\n  ", "\n    ")  # behind the comma between two calls
 
 
 def _opening(place: Place, strict: bool) -> tuple[str, Action]:
@@ -301,6 +315,19 @@ def _opening(place: Place, strict: bool) -> tuple[str, Action]:
         return core, Action(Do.OPEN, len(core), place, len(core) - len(place.open.strip()))
     core = place.open.strip()
     return core, Action(Do.OPEN, len(core), place)
+
+
+def _first_characters(place: Place) -> tuple[str, ...]:
+    """What a payload that nothing opens may begin with."""
+    openings = (place.body.begins,) if place.body.begins else place.body.openings
+    return tuple(dict.fromkeys(one[:1] for one in openings))
+
+
+def _behind_mark(joint: str) -> Iterable[str]:
+    """The mark of a joint, with the white space that may follow it; nothing where it has none."""
+    mark = joint.strip()
+    spaces = dict.fromkeys(("", " ", "\n", joint[len(joint.rstrip()) :]))
+    return [f"{mark}{space}" for space in spaces] if mark else []
 
 
 def _tails(space: str) -> Iterable[str]:
@@ -330,6 +357,11 @@ def named_call(turn: Turn) -> Segment | None:
     return next((segment for segment in turn.segments if segment.named), None)
 
 
+def looks_for_names(turn: Turn) -> bool:
+    """Tell whether the names of offered tools are looked for in what a model writes of a turn."""
+    return any(segment.named or segment.lists_names for segment in (*turn.segments, *turn.also_read))
+
+
 @lru_cache(maxsize=64)
 def model_turn(document: Document) -> Turn:
     """The turn that the model writes."""
@@ -337,4 +369,4 @@ def model_turn(document: Document) -> Turn:
     return next(turn for turn in document.turns if any(one.kind == kind for one in turn.segments))
 
 
-__all__ = ["Action", "Do", "Segment", "State", "States", "model_turn", "named_call", "states_of"]
+__all__ = ["Action", "Do", "Segment", "State", "States", "looks_for_names", "model_turn", "named_call", "states_of"]

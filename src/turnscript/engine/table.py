@@ -143,7 +143,7 @@ class Segment(Struct, frozen=True):
     `protects`: what is protected beside that. `of`: which kind of thought it is, where a format has several.
     `tentative`: it counts only if it is a call of an offered tool, because its opening is ordinary text too.
     `named`: the tool's name stands on a line of its own before the opening; only names of offered tools are looked for.
-    In a group, an object of JSON needs no `open`: it shows where it begins.
+    In a group, an object of JSON needs no `open`: it shows where it begins. A group may be tentative, too.
     `until`: a prompt shows it until an item of this kind follows: thoughts until the `user` speaks.
     """
 
@@ -171,6 +171,11 @@ class Segment(Struct, frozen=True):
     def bare(self) -> bool:
         """Whether it is the plain text of its turn."""
         return not self.open and self.kind != ToolCall.kind
+
+    @property
+    def lists_names(self) -> bool:
+        """Whether it is a list of calls whose bracket is ordinary text, but for the name of a tool behind it."""
+        return self.tentative and self.group is not None
 
     @property
     def attributes_shown(self) -> tuple[Attribute, ...]:

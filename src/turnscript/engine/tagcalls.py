@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from turnscript.conversation import ToolCall
-from turnscript.engine.callrules import CallRules
+from turnscript.engine.callrules import KEY, CallRules
 from turnscript.engine.escape import tags_in
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.names import name_of_line
@@ -104,8 +104,8 @@ class TagCall(PlainBody):
         """The name, and tags for each parameter of the schema, in its order."""
         kinds = kinds_of({call.name: call.tool}, call.name)
         head = f"{self.name_open}{call.protect(_word(call.name))}{self.name_close}"
-        opening = (self.key_open, self.value_open)
-        return sequence(head, call.parameters(kinds, partial(self._opened, call), opening, self.value_close), self.end)
+        any_key = sequence(self.key_open, KEY, self.value_open)
+        return sequence(head, call.parameters(kinds, partial(self._opened, call), any_key, self.value_close), self.end)
 
     def _opened(self, call: CallRules, key: str) -> str:
         return f"{self.key_open}{call.protect(_word(key))}{self.value_open}"

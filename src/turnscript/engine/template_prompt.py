@@ -144,7 +144,6 @@ class TemplatePrompt(Prompt):
             functions,
             self._asked,
             generation=not goes_on,
-            origin=request.origin,
             start=first - len(before),
         )
         turns = Turns(written.marked, template.traits, template.escape(self._policy))
@@ -164,9 +163,7 @@ class TemplatePrompt(Prompt):
         out.marks += turns.marks[region.end :]
         out.losses += [loss for loss in written.losses if loss not in out.losses]
         _report(self._document, new, first, turns, out)
-        extended = Request(
-            conversation=Conversation(new, request.tools), settings=request.settings, origin=request.origin
-        )
+        extended = Request(conversation=Conversation(new, request.tools), settings=request.settings)
         return TemplatePrompt(
             self._document,
             template,
@@ -270,9 +267,7 @@ def begin_template_prompt(
         losses.append(_NO_TOOLS)
     first = replays[0][0] if replays and history == "generated" else None
     items = request.items if first is None else request.items[:first]
-    written = template.write(
-        items, functions, asked, generation=first is not None or not goes_on, origin=request.origin
-    )
+    written = template.write(items, functions, asked, generation=first is not None or not goes_on)
     turns = Turns(written.marked, template.traits, escape)
     turns.lay_out(written.pieces)
     replayed: list[int] = []
@@ -314,7 +309,7 @@ def write_with_template(document: Document, template: Template, request: Request
     losses += functions.losses
     if functions.shown and not template.traits.tools:
         losses.append(_NO_TOOLS)
-    written = template.write(request.items, functions, asked, generation=False, origin=request.origin)
+    written = template.write(request.items, functions, asked, generation=False)
     turns = Turns(written.marked, template.traits, escape)
     turns.lay_out(written.pieces)
     out = Writer(escape, archive=False)

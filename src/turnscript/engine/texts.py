@@ -128,20 +128,20 @@ class JsonText(PlainText):
 
     def read(self, payload: Payload) -> dict[str, Any]:
         """One text."""
-        text = payload.escape.remove(payload.text)
-        if is_json(text):
-            with suppress(InvalidRequest):  # other JSON
-                text = string_of(Json(text.encode()))
-        return {"content": [Text(text=text)]}
+        return {"content": [Text(text=_unquoted(payload.escape.remove(payload.text)))]}
 
 
 class LabelledText(PlainText):
-    """The text of a result behind its id, or behind the name of its tool, and a mark: `a1b2c3d4e[TOOL_CONTENT]rain`."""
+    """The text of a result behind its id, or behind the name of its tool, and a mark: `a1b2c3d4e[TOOL_CONTENT]rain`.
+
+    `json`: the text is one JSON string, and any other JSON there is read as it stands. `last`: the text comes first,
+    and the label behind the mark.
+    """
 
     plain = False
 
-    def __init__(self, mark: str, label: str = "id") -> None:
-        self.mark, self.label = mark, label
+    def __init__(self, mark: str, label: str = "id", json: bool = False, last: bool = False) -> None:
+        self.mark, self.label, self.json, self.last = mark, label, json, last
         self.literals = (mark,)
         self.carries = (label,)
 
@@ -160,9 +160,20 @@ class LabelledText(PlainText):
             detail = f"an empty one, or one that holds {self.mark!r} or ends with a line end, reads as another"
             out.lose(f".{self.label}", "dropped", detail)
             label = None
-        out.content(label or "")
-        out.control(self.mark)
-        super().write(item, out)
+        if self.last:
+            self._write_text(item, out)
+            out.control(self.mark)
+            out.content(label or "")
+        else:
+            out.content(label or "")
+            out.control(self.mark)
+            self._write_text(item, out)
+
+    def _write_text(self, item: Any, out: Writer) -> None:
+        if self.json:
+            out.content(safe_json_string(self.text(item, out)))
+        else:
+            super().write(item, out)
 
     def holds(self, label: str) -> bool:
         """Whether a label reads back as it is."""
@@ -170,8 +181,18 @@ class LabelledText(PlainText):
 
     def read(self, payload: Payload) -> dict[str, Any]:
         """Label and text."""
-        label, mark, text = payload.escape.remove(payload.text).partition(self.mark)
+        said = payload.escape.remove(payload.text)
+        first, mark, second = said.rpartition(self.mark) if self.last else said.partition(self.mark)
+        label, text = (second, first) if self.last else (first, second)
         if not mark:
             message = f"a result must begin with its {self.label} and {self.mark}"
             raise InvalidTranscript(message, line=payload.line, column=1, expected=self.mark)
-        return {self.label: label or None, "content": [Text(text=text)]}
+        return {self.label: label or None, "content": [Text(text=_unquoted(text) if self.json else text)]}
+
+
+def _unquoted(text: str) -> str:
+    """The text that a JSON string stands for; what is none stands for itself."""
+    if is_json(text):
+        with suppress(InvalidRequest):  # other JSON
+            return string_of(Json(text.encode()))
+    return text

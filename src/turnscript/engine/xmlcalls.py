@@ -3,6 +3,9 @@
 A parameter that the schema calls a string is its text, exactly. Any other is JSON text. Where the schema does not tell,
 a text that is JSON is JSON, so a string that looks like JSON is written in quotes (requirements D-A-7).
 
+Some formats say the type in the tag: `<parameter name="city" string="true">`. Then a value is read as that says,
+whatever the schema does.
+
 A value ends at the first closing tag that is followed by another parameter, or by the end of the call or the beginning
 of another one. A closing tag with anything else behind it belongs to the value.
 """
@@ -17,7 +20,9 @@ from typing import Any, Literal, NamedTuple
 
 from turnscript.conversation import ToolCall
 from turnscript.engine.attributes import attribute_text, scan_attributes
-from turnscript.engine.callrules import CallRules
+from turnscript.engine.callrules import KEY, CallRules
+from turnscript.engine.escape import tags_in
+from turnscript.engine.functioncalls import json_of_python
 from turnscript.engine.machine import Machine, PlainBody, Reading
 from turnscript.engine.recent import MB, recent
 from turnscript.engine.repeats import joined, lose_difference
@@ -25,67 +30,147 @@ from turnscript.engine.scanner import Look, Unescaper, look_for
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Payload
 from turnscript.errors import InvalidRequest, InvalidTranscript
-from turnscript.grammar.nodes import Node
-from turnscript.jsontext import is_json, json_string, plain, read_object, safe_json_string, text_of
+from turnscript.grammar.nodes import Literal as Text
+from turnscript.grammar.nodes import Node, choice, sequence
+from turnscript.jsontext import Json, is_json, json_string, plain, read_object, safe_json_string, text_of
 
 Kind = Literal["string", "json", "either"]
 _SPACE = re.compile(r"\s*")
 _PLAIN = look_for((), re.compile(r'[<"\\\x00-\x1f\x7f\ud800-\udfff]').search)
 _FURTHEST = 256  # white space behind a closing tag, and a value that waits, are looked at no further than this
 _LONGEST_HEADER = 4096
+_QUOTE = '"'
+_TYPES = {_QUOTE: "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
+_OTHER_TYPES = ("number", "boolean", "null", "object", "array")
+
+
+class Header(NamedTuple):
+    """How the tag of a parameter goes on behind its beginning.
+
+    `key`: the attribute with the name, and `end` what ends the tag. `flag`: the attribute that says whether the value
+    is a text, and `type` the one that names its JSON type, where there is one.
+    """
+
+    key: str = "name"
+    end: str = ">"
+    flag: str = ""
+    type: str = ""
+
+    @property
+    def tells(self) -> bool:
+        """Whether it says of a value what that is."""
+        return bool(self.flag or self.type)
+
+    def opened(self, open_: str, key: str, value: str) -> str:
+        """The tag before a JSON value. `key`: the name as an attribute's value."""
+        said = f' {self.flag}="{"true" if value.startswith(_QUOTE) else "false"}"' if self.flag else ""
+        said += f' {self.type}="{_type_of(value)}"' if self.type else ""
+        return f"{open_} {self.key}={key}{said}{self.end}"
+
+    def rule(self, open_: str, key: Node | str, text: bool | None) -> Node:
+        """The tag before a value of any kind, a `text` or not."""
+        said: list[Node | str] = [f' {self.flag}="{"true" if text else "false"}"'] if self.flag else []
+        if self.type:
+            types = choice(*map(Text, _OTHER_TYPES))
+            said += [f' {self.type}="', "string" if text else types, '"']
+        return sequence(f"{open_} {self.key}=", key, *said, self.end)
+
+    def kind(self, found: Mapping[str, Json]) -> Kind | None:
+        """What the attributes of a tag say of its value; None if nothing."""
+        said = [plain(found[key]) for key in (self.flag, self.type) if key and key in found]
+        return None if not said else "string" if said[0] in ("true", "string", True) else "json"
 
 
 class XmlParameters(PlainBody):
-    """The arguments of a call as one tag each. `open` is up to the attributes, `end` is the end of the call."""
+    """The arguments of a call as one tag each. `open` is up to the attributes, `end` is the end of the call.
+
+    `key`: the attribute with a parameter's name; `head_end`: what ends the opening tag. `flag`: an attribute that is
+    `"true"` for texts and `"false"` for JSON; `type`: one that names the type. `behind`: white space behind each tag.
+    """
 
     carries: tuple[str, ...] = ("name", "arguments")
 
-    def __init__(self, open: str, close: str, end: str, indent: str = "") -> None:  # noqa: A002
+    def __init__(  # noqa: PLR0913  (each is an option of a table)
+        self,
+        open: str,  # noqa: A002
+        close: str,
+        end: str,
+        indent: str = "",
+        key: str = "name",
+        head_end: str = ">",
+        flag: str = "",
+        type: str = "",  # noqa: A002
+        behind: str = "\n",
+    ) -> None:
         self._indent, self._open, self._close, self.end = indent, open, close, end
-        self.literals: tuple[str, ...] = (open, close)
+        self.key, self.head_end, self.flag, self.type, self.behind = key, head_end, flag, type, behind
+        self._header = Header(key, head_end, flag, type)
+        self.literals: tuple[str, ...] = (open, close, *tags_in(head_end))
 
     def write(self, item: ToolCall, out: Writer) -> None:
         """Write a tag for each member. Arguments that are no JSON object become one parameter called `arguments`."""
-        kinds = kinds_of(out.tools, item.name)
+        kinds = {} if self._header.tells else kinds_of(out.tools, item.name)
         try:
             members = read_object(item.arguments)
         except InvalidRequest:
             out.lose(".arguments", "approximated", "no JSON object; written as a parameter called 'arguments'")
-            kind = kinds.get("arguments", "either")
+            kind = "string" if self._header.tells else kinds.get("arguments", "either")
             read = argument_text(item.arguments, kind).strip()
-            self._write_one("arguments", shown_text(read, kind), out)  # as what is read from it would be written
+            self._write_one("arguments", read, kinds, out)  # as what is read from it would be written
             return
         again: list[tuple[str, str]] = []
         for key, value in members.items():
-            shown = shown_text(text_of(value), kinds.get(key, "either"))
-            self._write_one(key, shown, out)
-            again.append((key, argument_text(shown, kinds.get(key, "either"))))
+            written = text_of(value)
+            shown, kind = self._write_one(key, written, kinds, out)
+            again.append((key, argument_text(shown, kind)))
         if joined(again) != item.arguments:
             detail = "tags keep the values of JSON arguments, not how they were spelled"
-            lose_difference(item.arguments, len(again), partial(_spelled, kinds), out, detail)
+            lose_difference(item.arguments, len(again), partial(self._spelled, kinds), out, detail)
 
-    def _write_one(self, key: str, shown: str, out: Writer) -> None:
-        out.control(f"{self._indent}{self._open} name={out.escape.spelled(attribute_text(key))}>")
+    def _write_one(self, key: str, value: str, kinds: Mapping[str, Kind], out: Writer) -> tuple[str, Kind]:
+        """Write one parameter. Returns the text of its value, and what a reader takes that for."""
+        kind = self._kind(key, value, kinds)
+        shown = shown_text(value, kind)
+        name = out.escape.spelled(attribute_text(key))
+        out.control(f"{self._indent}{self._header.opened(self._open, name, value)}")
         out.content(shown)
-        out.control(f"{self._close}\n")
+        out.control(f"{self._close}{self.behind}")
+        return shown, kind
+
+    def _kind(self, key: str, value: str, kinds: Mapping[str, Kind]) -> Kind:
+        """What a reader takes a value for: as its tag says, or as the schema does."""
+        if self._header.tells:
+            return "string" if value.startswith(_QUOTE) else "json"
+        return kinds.get(key, "either")
+
+    def _spelled(self, kinds: Mapping[str, Kind], key: str, value: str) -> str:
+        """How a JSON value is read again where it is written as the parameter `key`."""
+        kind = self._kind(key, value, kinds)
+        return argument_text(shown_text(value, kind), kind)
 
     def read(self, payload: Payload) -> dict[str, Any]:
         """The arguments."""
-        message = f"parameters are written {self._open} name=...>value{self._close}"
+        message = f"parameters are written {self._open} {self.key}=...{self.head_end}value{self._close}"
         raise InvalidTranscript(message, line=payload.line, column=1, expected=self._open)
 
     def machine(self, reading: Reading) -> Machine:
         """A reader for parameters that come in pieces."""
-        return ParameterReader(self._open, self._close, self.end, reading)
+        return ParameterReader(self._open, self._close, self.end, reading, self._header)
 
     def grammar(self, call: CallRules) -> Node:
         """A tag for each parameter of the schema, in its order."""
         kinds = kinds_of({call.name: call.tool}, call.name)
-        opening = (f'{self._indent}{self._open} name="', '">')
-        return call.parameters(kinds, partial(self._opened, call), opening, f"{self._close}\n")
+        any_key = self._rule(sequence('"', KEY, '"'), False)
+        return call.parameters(kinds, partial(self._opened, call, kinds), any_key, f"{self._close}{self.behind}")
 
-    def _opened(self, call: CallRules, key: str) -> str:
-        return f"{self._indent}{self._open} name={call.spelled(attribute_text(key))}>"
+    def _opened(self, call: CallRules, kinds: Mapping[str, Kind], key: str) -> Node:
+        return self._rule(call.spelled(attribute_text(key)), kinds.get(key) == "string")
+
+    def _rule(self, key: Node | str, text: bool) -> Node:
+        return self._header.rule(f"{self._indent}{self._open}", key, text)
+
+
+_HEAD = Header()
 
 
 class _Tags(NamedTuple):
@@ -110,9 +195,9 @@ def tags_of(*tags: str) -> _Tags:
 class ParameterReader(Machine):
     """Reads one parameter after the other, up to the end of the call, which it leaves to its caller."""
 
-    def __init__(self, open_: str, close: str, end: str, reading: Reading) -> None:
+    def __init__(self, open_: str, close: str, end: str, reading: Reading, head: Header = _HEAD) -> None:
         super().__init__()
-        self._open, self._close, self._end = open_, close, end
+        self._open, self._close, self._end, self._head = open_, close, end, head
         self._again = end.replace("</", "<", 1).removesuffix(">")
         self._followers = tags_of(open_, end, self._again)
         self._enders = tags_of(close, *reading.ends)
@@ -141,7 +226,7 @@ class ParameterReader(Machine):
         if self._state == self._inside:
             return self._waits_inside(text)
         if self._state == self._header:
-            return text.find(">", len(self._open)) < 0
+            return text.find(self._head.end, len(self._open)) < 0
         return self._followers.may_come_at(text, 0) and not text.startswith((self._end, self._again, self._open))
 
     def _waits_inside(self, text: str) -> bool:
@@ -188,22 +273,22 @@ class ParameterReader(Machine):
 
     def _header(self, text: str, position: int) -> tuple[int, bool]:
         start = position + len(self._open)
-        end = text.find(">", start)
+        end = text.find(self._head.end, start)
         if end < 0 or "\n" in text[start:end]:
             self.failed = len(text) - position > _LONGEST_HEADER or "\n" in text[start:]
             return position, not self.failed
         try:
             found = scan_attributes(text, start, end, 1, 1)
-            key = plain(found["name"])
+            key = plain(found[self._head.key])
         except (InvalidTranscript, KeyError):
             self.failed = True
             return position, False
-        self._begin(str(key))
-        return end + 1, False
+        self._begin(str(key), self._head.kind(found))
+        return end + len(self._head.end), False
 
-    def _begin(self, key: str) -> None:
-        """The value of a key begins."""
-        self._kind = self._kinds.get(key, "either")
+    def _begin(self, key: str, said: Kind | None = None) -> None:
+        """The value of a key begins. `said`: what it is, where its tag says so."""
+        self._kind = said or self._kinds.get(key, "either")
         self._say(f"{', ' if self._count else '{'}{json_string(key)}: " + ('"' if self._kind == "string" else ""))
         self._count += 1
         self._value = []
@@ -260,16 +345,19 @@ class ParameterReader(Machine):
 
 
 def argument_text(shown: str, kind: Kind) -> str:
-    """The JSON text that a parameter's text stands for."""
+    """The JSON text that a parameter's text stands for.
+
+    Seed-OSS's template writes a dict or a list as Python does, so where a schema wants one, that is read, too.
+    """
     if kind != "string" and is_json(shown):
         return shown
-    return safe_json_string(shown)
+    literal = json_of_python(shown) if kind == "json" and shown.strip()[:1] in ("[", "{") else None
+    return safe_json_string(shown) if literal is None else literal
 
 
-def _spelled(kinds: Mapping[str, Kind], key: str, value: str) -> str:
-    """How a JSON value is read again where it is written as the parameter `key`."""
-    kind = kinds.get(key, "either")
-    return argument_text(shown_text(value, kind), kind)
+def _type_of(value: str) -> str:
+    """The name of the type of a JSON value."""
+    return _TYPES.get(value[:1], "number")
 
 
 def shown_text(value: str, kind: Kind) -> str:
@@ -295,10 +383,11 @@ def _kinds(schema: bytes) -> Mapping[str, Kind]:
     except (ValueError, RecursionError):
         return {}
     properties = read.get("properties") if isinstance(read, dict) else None
-    return {key: _kind(value) for key, value in properties.items()} if isinstance(properties, dict) else {}
+    return {key: kind_of(value) for key, value in properties.items()} if isinstance(properties, dict) else {}
 
 
-def _kind(schema: Any) -> Kind:
+def kind_of(schema: Any) -> Kind:
+    """What a schema says of a value: its text is a string, JSON, or either."""
     declared = schema.get("type") if isinstance(schema, dict) else None
     if declared is None and isinstance(schema, dict) and isinstance(schema.get("enum"), list):
         return "string" if all(isinstance(one, str) for one in schema["enum"]) else "either"

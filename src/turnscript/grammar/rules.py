@@ -82,8 +82,8 @@ class Rules:
         return Reference(name)
 
     def rule(self, name: str) -> Node | None:
-        """The rule of a name, None where there is none yet."""
-        return self._rules.get(name)
+        """The rule of a name, also of JSON's own; None where there is none yet."""
+        return self._rules.get(name, _SHARED.get(name))
 
     def shared(self, reference: Reference) -> Reference:
         """A rule of JSON, with all that it needs."""

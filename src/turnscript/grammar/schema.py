@@ -148,6 +148,11 @@ class Schema:
         """The JSON texts of one member's value."""
         return self._inside(member.schema, member.path)
 
+    def inner(self, member: Member) -> Members | None:
+        """The members of one member that is an object, None where it is something else, or the schema does not say."""
+        schema, path = self._resolved(member.schema, member.path)
+        return self._members_of(schema, path) if isinstance(schema, dict) and _is_object(schema) else None
+
     def node(self, schema: Any, path: str) -> Node:
         """The JSON texts of a schema."""
         if not isinstance(schema, dict) or not self._rules.spend() or self._deep > _DEEPEST:

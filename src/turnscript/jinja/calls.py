@@ -11,6 +11,9 @@ from typing import Any
 
 from turnscript.conversation import ToolCall
 from turnscript.engine.bodies import CallArguments
+from turnscript.engine.bracedcalls import BracedCall
+from turnscript.engine.elementcalls import ElementCall
+from turnscript.engine.functioncalls import FunctionCall
 from turnscript.engine.jsoncalls import JsonCall
 from turnscript.engine.namedcalls import NamedCall
 from turnscript.engine.pythoncalls import PythonCall
@@ -48,19 +51,29 @@ def _json(body: JsonCall, out: Payloads) -> None:
     literals = _AROUND.split(body.written("f", "{}")[0])
     opening, between, end = map(Text, literals)
     first, second = (argued, "name|tojson") if body.name_last else ("name|tojson", argued)
-    identified = ""
+    before = behind = ""
     if "id" in body.carries:
-        said = quoted(',"id":' if body.compact else ', "id": ')
-        identified = f'(({said} ~ id|tojson) if id is string else "")'
-    out.content(concatenated(opening, first, between, second, identified, end), flat=True)
+        comma, said = body.id_spelled()
+        identified = "label" if body.numbering is not None else "id"
+        if body.ids_first:
+            opening = Text(literals[0][1:])
+            told = f'(({quoted(said)} ~ {identified}|tojson ~ {quoted(comma)}) if {identified} is string else "")'
+            before = concatenated(Text("{"), told)
+        else:
+            behind = f'(({quoted(comma + said)} ~ {identified}|tojson) if {identified} is string else "")'
+    out.content(concatenated(before, opening, first, between, second, behind, end), flat=True)
 
 
 def _named(body: NamedCall, out: Payloads) -> None:
+    if body.id_first:
+        with out.code.block("if id is string"):
+            out.content("id")
+            out.control(body.id_mark)
     if body.numbering is None:
         out.content(concatenated(Text(body.prefix), "name"))
     else:
         out.content("label")
-    if body.id_mark:
+    if body.id_mark and not body.id_first:
         with out.code.block("if id is string"):
             out.control(body.id_mark)
             out.content("id")
@@ -79,19 +92,56 @@ def _python(body: PythonCall, out: Payloads) -> None:
     out.control(")")
 
 
+def _function(body: FunctionCall, out: Payloads) -> None:
+    code = out.code
+    _need_object(out)
+    out.content(out.library.call("python_name", "name") + ' ~ "("')
+    with code.block("for key, value in arguments|items"):
+        with code.block("if not loop.first"):
+            out.content('", "', flat=True)
+        said, written = out.library.call("python_name", "key"), out.library.call("python", "value")
+        out.content(f'{said} ~ "=" ~ {written}')
+    out.content('")"', flat=True)
+
+
+def _braced(body: BracedCall, out: Payloads) -> None:
+    _need_object(out)
+    mark, code = quoted(body.mark), out.code
+    out.control(body.prefix)
+    code.say(out.library.call_protecting("braced_name", out.escape, "name", mark), out.of_model)
+    code.say(out.library.call_protecting("braced", out.escape, "arguments", mark), out.of_model)
+
+
 def _xml(body: XmlParameters, out: Payloads) -> None:
     out.lose(ARGUMENTS, STRINGS)
     _need_object(out)
-    opening, close = body.literals
+    opening, close = body.literals[:2]
     example = Writer(out.escape, archive=False)
     body.write(ToolCall(name="f", arguments='{"a": 1}'), example)
     indent = example.pieces[0].partition(opening)[0]
     with out.code.block("for key, value in arguments|items"):
-        out.control(f"{indent}{opening} name=")
+        out.control(f"{indent}{opening} {body.key}=")
         out.code.say(out.library.call("attribute", "key"), out.of_model)
-        out.control(">")
-        _value(out)
-        out.control(f"{close}\n")
+        _type(body, out)
+        out.control(body.head_end)
+        if body.flag or body.type:
+            out.content("(value if value is string else value|tojson)")
+        else:
+            _value(out)
+        out.control(f"{close}{body.behind}")
+
+
+def _type(body: XmlParameters, out: Payloads) -> None:
+    """What a tag says of its value, between quotes."""
+    said = out.library.call("type_of", "value")
+    if body.flag:
+        out.control(f' {body.flag}="')
+        out.code.say(f'("true" if {said} == "string" else "false")', out.of_model)
+        out.control('"')
+    if body.type:
+        out.control(f' {body.type}="')
+        out.code.say(said, out.of_model)
+        out.control('"')
 
 
 def _tags(body: TagCall, out: Payloads) -> None:
@@ -107,6 +157,26 @@ def _tags(body: TagCall, out: Payloads) -> None:
         _value(out)
         out.control(body.value_close)
     out.control(body.end)
+
+
+def _elements(body: ElementCall, out: Payloads) -> None:
+    out.lose(ARGUMENTS, STRINGS)
+    out.lose(ARGUMENTS, "what a reference in a schema leads to is not looked up")
+    _need_object(out)
+    protect = out.library.protected("text", out.escape).removesuffix("(text)")
+    if protect == "text":
+        protect = out.library.call("same").removesuffix("()")
+    told = out.library.call("argument", "tools", "name", "key", "value", quoted(body.mark), protect)
+    whole = out.library.call("shown_whole", "value", out.library.call("kind", "tools", "name", "key"))
+    with out.code.block("for key, value in arguments|items"):
+        out.code.variable("word", f'{out.library.call("word", "key")} if key[:1] != "/" else attribute(key)')
+        out.control(f"{body.mark}<")
+        out.content("word")
+        out.control(">")
+        out.code.say(f"({protect}({whole}) if whole else {told})", out.of_model)
+        out.control(f"{body.mark}</")
+        out.content("word")
+        out.control(">")
 
 
 def _value(out: Payloads) -> None:
@@ -131,6 +201,9 @@ _WRITERS: dict[type[Any], Callable[[Any, Payloads], None]] = {
     JsonCall: _json,
     NamedCall: _named,
     PythonCall: _python,
+    FunctionCall: _function,
+    BracedCall: _braced,
     XmlParameters: _xml,
     TagCall: _tags,
+    ElementCall: _elements,
 }

@@ -134,6 +134,29 @@ MACROS = {
 {%- endmacro -%}""",
         ("numbered",),
     ),
+    # An id that is a number alone: one that was given, or the number of the call.
+    "indexed": Macro(
+        """\
+{%- macro indexed(id, number) -%}
+  {%- if id is string and digits(id) -%}{{- id -}}{%- else -%}{{- number -}}{%- endif -%}
+{%- endmacro -%}""",
+        ("digits",),
+    ),
+    # The same for a result, which has the id of its call.
+    "reindexed": Macro(
+        """\
+{%- macro reindexed(before, id) -%}
+  {%- set ns = namespace(id=id, number=0) -%}
+  {%- for message in before -%}
+    {%- for entry in (message.tool_calls if message.tool_calls else []) -%}
+      {%- if entry.id == id -%}{%- set ns.id = indexed(id, ns.number) -%}{%- endif -%}
+      {%- set ns.number = ns.number + 1 -%}
+    {%- endfor -%}
+  {%- endfor -%}
+  {{- ns.id if ns.id is string else "" -}}
+{%- endmacro -%}""",
+        ("indexed",),
+    ),
     # Whether a text is digits and nothing else.
     "digits": Macro(
         """\
@@ -254,6 +277,168 @@ MACROS = {
 {%- endmacro -%}""",
         ("looks",),
     ),
+    # The type that a tag says of an argument.
+    "type_of": Macro(
+        """\
+{%- macro type_of(value) -%}
+  {%- if value is string -%}{{- "string" -}}
+  {%- elif value is boolean -%}{{- "boolean" -}}
+  {%- elif value is none -%}{{- "null" -}}
+  {%- elif value is mapping -%}{{- "object" -}}
+  {%- elif value is sequence -%}{{- "array" -}}
+  {%- else -%}{{- "number" -}}
+  {%- endif -%}
+{%- endmacro -%}"""
+    ),
+    # A name or a key in braces: between marks if it could not be told from what stands around it.
+    "braced_word": Macro(
+        """\
+{%- macro braced_word(text, mark) -%}
+  {%- set ns = namespace(plain=text != "" and text.strip() == text) -%}
+  {%- for one in ["{", "}", "[", "]", "<", ">", ":", ",", "\\"", "'", "\\n"] -%}
+    {%- if one in text -%}{%- set ns.plain = false -%}{%- endif -%}
+  {%- endfor -%}
+  {%- if ns.plain -%}{{- PROTECTED -}}{%- else -%}{{- mark -}}{{- PROTECTED -}}{{- mark -}}{%- endif -%}
+{%- endmacro -%}"""
+    ),
+    # The same of a tool's name, up to the brace before its arguments.
+    "braced_name": Macro(
+        """\
+{%- macro braced_name(text, mark) -%}
+  {%- if text != "" and text.strip() == text and "{" not in text -%}{{- PROTECTED -}}
+  {%- else -%}{{- mark -}}{{- PROTECTED -}}{{- mark -}}
+  {%- endif -%}
+{%- endmacro -%}"""
+    ),
+    # A value in braces, each string between marks.
+    "braced": Macro(
+        """\
+{%- macro braced(text, mark) -%}
+  {%- if text is string -%}{{- mark -}}{{- PROTECTED -}}{{- mark -}}
+  {%- elif text is mapping -%}
+    {{- "{" -}}
+    {%- for key, inner in text|items -%}
+      {%- if not loop.first -%}{{- "," -}}{%- endif -%}
+      {{- braced_word(key, mark) -}}{{- ":" -}}{{- braced(inner, mark) -}}
+    {%- endfor -%}
+    {{- "}" -}}
+  {%- elif text is sequence -%}
+    {{- "[" -}}
+    {%- for inner in text -%}
+      {%- if not loop.first -%}{{- "," -}}{%- endif -%}
+      {{- braced(inner, mark) -}}
+    {%- endfor -%}
+    {{- "]" -}}
+  {%- else -%}{{- text|tojson -}}
+  {%- endif -%}
+{%- endmacro -%}""",
+        ("braced_word",),
+    ),
+    # A name or a key of Python's: a JSON string if it is none.
+    "python_name": Macro(
+        """\
+{%- macro python_name(name) -%}
+  {%- set letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_" -%}
+  {%- if name and not name.strip(letters ~ "0123456789.-") and not name[:1].strip(letters) -%}{{- name -}}
+  {%- else -%}{{- name|tojson -}}
+  {%- endif -%}
+{%- endmacro -%}"""
+    ),
+    # A value as Python writes it.
+    "python": Macro(
+        """\
+{%- macro python(value) -%}
+  {%- if value is string -%}{{- value|tojson -}}
+  {%- elif value is boolean -%}{{- "True" if value else "False" -}}
+  {%- elif value is none -%}{{- "None" -}}
+  {%- elif value is mapping -%}
+    {{- "{" -}}
+    {%- for key, inner in value|items -%}
+      {{- (", " if not loop.first else "") ~ key|tojson ~ ": " ~ python(inner) -}}
+    {%- endfor -%}
+    {{- "}" -}}
+  {%- elif value is sequence -%}
+    {{- "[" -}}
+    {%- for inner in value -%}
+      {{- (", " if not loop.first else "") ~ python(inner) -}}
+    {%- endfor -%}
+    {{- "]" -}}
+  {%- else -%}{{- value|tojson -}}
+  {%- endif -%}
+{%- endmacro -%}"""
+    ),
+    # Whether elements say a value, so that it comes back as it is.
+    "fits": Macro(
+        """\
+{%- macro fits(value, schema, levels) -%}
+  {%- set kind = kind_of(schema) if schema is mapping else "either" -%}
+  {%- set type = schema["type"] if schema is mapping and schema["type"] is string else "" -%}
+  {%- set ns = namespace(fits=true) -%}
+  {%- if value is mapping -%}
+    {%- set known = schema["properties"] if schema is mapping and schema["properties"] is mapping else {} -%}
+    {%- set more = schema["additionalProperties"] if schema is mapping else none -%}
+    {%- set ns.fits = levels > 0 and value and type != "array" and kind != "string" -%}
+    {%- for key, one in value|items -%}
+      {%- set plain = word(key) == key and "/" not in key and "\\\\" not in key -%}
+      {%- set inner = known[key] if key in known else more -%}
+      {%- if not plain or (key == "item" and type != "object") or not fits(one, inner, levels - 1) -%}
+        {%- set ns.fits = false -%}
+      {%- endif -%}
+    {%- endfor -%}
+  {%- elif value is sequence and value is not string -%}
+    {%- set ns.fits = levels > 0 and value and type != "object" and kind != "string" -%}
+    {%- for one in value -%}
+      {%- if not fits(one, schema["items"] if schema is mapping else none, levels - 1) -%}
+        {%- set ns.fits = false -%}
+      {%- endif -%}
+    {%- endfor -%}
+  {%- elif kind == "string" and value is not string -%}
+    {%- set ns.fits = false -%}
+  {%- endif -%}
+  {%- if ns.fits -%}{{- "yes" -}}{%- endif -%}
+{%- endmacro -%}""",
+        ("kind_of", "word"),
+    ),
+    # A value inside an element: elements, or a text. `protect`: the macro that breaks the tags of a text.
+    "element": Macro(
+        """\
+{%- macro element(value, schema, mark, protect) -%}
+  {%- set kind = kind_of(schema) if schema is mapping else "either" -%}
+  {%- if kind != "string" and value is mapping and fits(value, schema, 50) -%}
+    {%- set known = schema["properties"] if schema is mapping and schema["properties"] is mapping else {} -%}
+    {%- set more = schema["additionalProperties"] if schema is mapping else none -%}
+    {%- for key, one in value|items -%}
+      {{- mark ~ "<" ~ protect(key) ~ ">" ~ element(one, known[key] if key in known else more, mark, protect) -}}
+      {{- mark ~ "</" ~ protect(key) ~ ">" -}}
+    {%- endfor -%}
+  {%- elif kind != "string" and value is sequence and value is not string and fits(value, schema, 50) -%}
+    {%- for one in value -%}
+      {{- mark ~ "<item>" ~ element(one, schema["items"] if schema is mapping else none, mark, protect) -}}
+      {{- mark ~ "</item>" -}}
+    {%- endfor -%}
+  {%- else -%}
+    {{- protect(shown(value, kind)) -}}
+  {%- endif -%}
+{%- endmacro -%}""",
+        ("kind_of", "fits", "shown"),
+    ),
+    # The same for an argument of a tool.
+    "argument": Macro(
+        """\
+{%- macro argument(tools, name, key, value, mark, protect) -%}
+  {%- set ns = namespace(schema=none) -%}
+  {%- for tool in (tools if tools else []) -%}
+    {%- set function = tool.function if tool.function is defined else tool -%}
+    {%- if function.name == name -%}{%- set ns.schema = function.parameters -%}{%- endif -%}
+  {%- endfor -%}
+  {%- set known = ns.schema["properties"] if ns.schema is mapping and ns.schema["properties"] is mapping else {} -%}
+  {%- set more = ns.schema["additionalProperties"] if ns.schema is mapping else none -%}
+  {{- element(value, known[key] if key in known else more, mark, protect) -}}
+{%- endmacro -%}""",
+        ("element",),
+    ),
+    # A text as it is.
+    "same": Macro("{%- macro same(text) -%}{{- text -}}{%- endmacro -%}"),
     # A name or a key in tags: a JSON string if it is no single word.
     "word": Macro(
         """\
@@ -316,6 +501,7 @@ class Library:
         self._known: set[str] = set()
         self._escapes: dict[tuple[tuple[str, tuple[str, ...]], ...], str] = {}
         self.escapes: list[Escape] = []
+        self._protected_text = "text"
 
     @property
     def lines(self) -> list[str]:
@@ -326,6 +512,11 @@ class Library:
         """The call of a macro."""
         self._need(name)
         return f"{name}({', '.join(arguments)})"
+
+    def call_protecting(self, name: str, escape: Escape, *arguments: str) -> str:
+        """The call of a macro that protects the texts which it writes. A template has such macros for one escape."""
+        self._protected_text = self.protected("text", escape)
+        return self.call(name, *arguments)
 
     def protected(self, expression: str, escape: Escape) -> str:
         """A text with the tags in it broken."""
@@ -347,4 +538,4 @@ class Library:
         self._known.add(name)
         for other in MACROS[name].needs:
             self._need(other)
-        self._lines += MACROS[name].text.split("\n")
+        self._lines += MACROS[name].text.replace("PROTECTED", self._protected_text).split("\n")

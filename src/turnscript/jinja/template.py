@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turnscript.conversation import Assistant, System, Thinking, ToolCall, ToolResult, User
+from turnscript.engine.bracedcalls import BracedResult
 from turnscript.engine.correlate import shows
 from turnscript.engine.escape import AUTO
 from turnscript.engine.jsoncalls import JsonResult
 from turnscript.engine.layout import Layout, Place, layout_of
-from turnscript.engine.numbering import Numbering, numbering_of
+from turnscript.engine.numbering import Indices, Numbering, numbering_of
 from turnscript.engine.table import Document
 from turnscript.errors import Unsupported
 from turnscript.jinja.beginning import INSTRUCTIONS, Beginning
@@ -88,7 +89,7 @@ class _Template:
         self._out = Payloads(layout, self.code, self.library, [], layout.escape)
         self._segments = Segments(self._flow, self._out)
         self._beginning = Beginning(self._flow, self._out, self._segments)
-        self._numbering: Numbering | None = numbering_of(document=self._document)
+        self._numbering: Numbering | Indices | None = numbering_of(document=self._document)
 
     def losses(self) -> list[Loss]:
         """What differs."""
@@ -259,7 +260,9 @@ class _Template:
         code.variable("name", "function.name")
         code.variable("id", "entry.id")
         code.variable("arguments", "function.arguments if function.arguments else {}")
-        if self._numbering is not None:
+        if isinstance(self._numbering, Indices):
+            code.variable("label", self.library.call("indexed", "id", "ns.calls"))
+        elif self._numbering is not None:
             marks = quoted(self._numbering.prefix), quoted(self._numbering.mark)
             code.variable("label", f"{self.library.call('numbered', *marks, 'name', 'id', 'ns.calls')}")
         self._segments.write(place)
@@ -273,7 +276,7 @@ class _Template:
             return
         code.variable("id", "message.tool_call_id")
         self._set_text("content")
-        label = getattr(place.body, "label", "name" if isinstance(place.body, JsonResult) else "")
+        label = getattr(place.body, "label", "name" if isinstance(place.body, JsonResult | BracedResult) else "")
         fields = {label, *[field for one in place.segment.attributes_shown for field in (one.path, one.fallback)]}
         if fields & {"id", "name"}:
             self._out.lose("$.messages[].tool_call_id", "a result without one is not paired with a call by their order")
@@ -281,7 +284,9 @@ class _Template:
             called = self.library.call("called", "messages[:at]", "id")
             code.variable("found", called)
             code.variable("name", "message.name if message.name is string else (found if found else none)")
-        if self._numbering is not None:
+        if isinstance(self._numbering, Indices):
+            code.variable("label", self.library.call("reindexed", "messages[:at]", "id"))
+        elif self._numbering is not None:
             marks = quoted(self._numbering.prefix), quoted(self._numbering.mark)
             code.variable("label", f"{self.library.call('renumbered', *marks, 'messages[:at]', 'id')}")
         else:

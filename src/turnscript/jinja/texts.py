@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from turnscript.engine.bodies import Parts, ResultContent, Thought
+from turnscript.engine.bracedcalls import BracedResult
 from turnscript.engine.jsoncalls import JsonResult
 from turnscript.engine.parts import NEXT_TEXT, PART_TAG
 from turnscript.engine.texts import IndentedText, JsonText, LabelledText, PlainText
@@ -49,9 +50,15 @@ def _json_text(body: JsonText, out: Payloads) -> None:
 def _labelled(body: LabelledText, out: Payloads) -> None:
     mark = quoted(body.mark)
     label = "label if label is string and " + f'{mark} not in label and not label.endswith("\\r") else ""'
-    out.content(f"({label})")
-    out.control(body.mark)
-    out.content("text", flat=True)
+    text = "text|tojson" if body.json else "text"
+    if body.last:
+        out.content(text, flat=not body.json)
+        out.control(body.mark)
+        out.content(f"({label})")
+    else:
+        out.content(f"({label})")
+        out.control(body.mark)
+        out.content(text, flat=not body.json)
 
 
 def _parts(body: Parts | Thought, out: Payloads) -> None:
@@ -89,6 +96,16 @@ def _json_result(body: JsonResult, out: Payloads) -> None:
     out.content(concatenated(head, name, between, said, Text("\n}")), flat=True)
 
 
+def _braced_result(body: BracedResult, out: Payloads) -> None:
+    out.control(body.prefix)
+    with out.code.block("if label is string"):
+        word = out.library.call_protecting("braced_name", out.escape, "label", quoted(body.mark))
+        out.code.say(word, out.of_model)
+    out.control(f"{{value:{body.mark}")
+    out.content("text", flat=True)
+    out.control(f"{body.mark}}}")
+
+
 _WRITERS: dict[type[Any], Callable[[Any, Payloads], None]] = {
     PlainText: _plain,
     IndentedText: _indented,
@@ -98,4 +115,5 @@ _WRITERS: dict[type[Any], Callable[[Any, Payloads], None]] = {
     Thought: _thought,
     ResultContent: _parts,
     JsonResult: _json_result,
+    BracedResult: _braced_result,
 }

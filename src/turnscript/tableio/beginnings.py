@@ -70,8 +70,8 @@ def _check_alone(turn: Turn, taken: dict[str, Table], place: Table) -> None:
 
 
 def _check_no_thought(turn: Turn, place: Table) -> None:
-    if not turn.open or turn.open[-1:].isspace() or turn.head_end:
-        message = "`no_thought` stands right behind an `open` that ends in no white space"
+    if not turn.open or turn.open.rstrip("\n")[-1:].isspace() or turn.head_end:
+        message = "`no_thought` stands right behind an `open` that ends in no white space but line ends"
         raise unfit(place.at("no_thought"), message, "an `open` such as <assistant>", turn.no_thought)
     if not turn.no_thought.strip():
         raise unfit(place.at("no_thought"), "white space alone marks nothing", "some text", repr(turn.no_thought))
@@ -86,12 +86,13 @@ def _check_several(turn: Turn, document: Document, place: Table) -> None:
     if not any(segment.kind == document.generation.kind for segment in turn.segments):
         raise unfit(place.at("several"), "only the model's answer can be several turns", "false", "true")
     for segment, inner in segments_of(turn, place, read_only=True):
-        if not (segment.open and segment.close) or segment.group is not None:
-            message = "a turn of `several` has one segment, with an `open` and a `close` and in no group"
+        if not (segment.open and segment.close):
+            message = "a turn of `several` has one segment, or one group of them, with an `open` and a `close`"
             raise unfit(inner.path, message, "an `open` and a `close`")
     kinds = {segment.kind for segment in turn.segments}
+    grouped = {segment.kind for segment in turn.segments if segment.group is not None}
     for before, after in (*document.joints, *document.also_joined):
-        if before in kinds or after in kinds:
+        if (before in kinds or after in kinds) and not (before == after and before in grouped):
             message = f"{before!r} and {after!r} stand in turns of their own, so nothing joins them"
             raise unfit(place.at("several"), message, "no joints of these kinds")
 

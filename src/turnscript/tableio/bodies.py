@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from turnscript.engine.bodies import CallArguments, Parts, Record, ResultContent, Thought
+from turnscript.engine.bracedcalls import BracedCall, BracedResult
+from turnscript.engine.elementcalls import ElementCall
+from turnscript.engine.functioncalls import FunctionCall
 from turnscript.engine.jsoncalls import JsonCall, JsonResult
 from turnscript.engine.namedcalls import NamedCall
 from turnscript.engine.pretty import indented, pretty
@@ -31,10 +34,14 @@ BODIES: Names = {
     "json-call": (JsonCall, ("tool_call",)),
     "named-call": (NamedCall, ("tool_call",)),
     "python-call": (PythonCall, ("tool_call",)),
+    "function-call": (FunctionCall, ("tool_call",)),
+    "braced-call": (BracedCall, ("tool_call",)),
     "json-result": (JsonResult, ("tool_result",)),
+    "braced-result": (BracedResult, ("tool_result",)),
     "labelled": (LabelledText, ("tool_result",)),
     "xml-parameters": (XmlParameters, ("tool_call",)),
     "tag-call": (TagCall, ("tool_call",)),
+    "element-call": (ElementCall, ("tool_call",)),
     "parts": (Parts, ("system", "user", "assistant", "tools_change")),
     "thought": (Thought, ("thinking",)),
     "call-arguments": (CallArguments, ("tool_call",)),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from turnscript.conversation import System
@@ -16,18 +17,26 @@ from turnscript.tableio.tables import InvalidFormat, Table, unfit
 
 
 class _Literal(NamedTuple):
-    """What a reader looks for, where it is declared, and whether attributes may follow it."""
+    """What a reader looks for, where it is declared, and whether attributes may follow it.
+
+    `apart`: tells whether nothing that may follow it begins with a text, so that a longer literal is no other's
+    beginning.
+    """
 
     text: str
     path: str
     attributed: bool = False
+    apart: Callable[[str], bool] | None = None
 
 
 def check_literals(document: Document, table: Table) -> None:
     """Raise InvalidFormat for literals that cannot be told apart, from each other or from content."""
     openings = [
         _Literal(
-            f"{turn.open}{'' if turn.attributes else turn.head_end}".strip(), place.at("open"), bool(turn.attributes)
+            f"{turn.open}{'' if turn.attributes else turn.head_end}".strip(),
+            place.at("open"),
+            bool(turn.attributes),
+            partial(_is_apart, document, turn),
         )
         for turn, place in turns_of(document, table)
         if turn.open
@@ -37,7 +46,10 @@ def check_literals(document: Document, table: Table) -> None:
     looked_for = _Literals(openings)
     for turn, place in turns_of(document, table):
         ends = [_Literal(turn.close.strip(), place.at("close"))] if turn.close else []
-        _Literals([*ends, *_openings(turn, place, document.tag_end if document.anchored else "")], looked_for)
+        # What is only read may begin with the turn's closing: a model's text is looked at for the longer one.
+        also = {one.open.strip() for one in turn.also_read if turn.close and one.open.startswith(turn.close.strip())}
+        opened = _openings(turn, place, document.tag_end if document.anchored else "")
+        _Literals([*ends, *(one for one in opened if one.text not in also)], looked_for)
         until = _Literals(ends, looked_for)
         for segment, inner in segments_of(turn, place):
             closings = [_Literal(segment.close.strip(), inner.at("close"))] if segment.close else []
@@ -88,7 +100,7 @@ class _Literals:
             message = f"{literal.text!r} stands at {known.path} too; a reader could not tell the two apart"
             raise unfit(literal.path, message, "another literal", literal.text)
         for short, long in (*self._shorter(literal), *self._longer(literal)):
-            if _begins(short, long):
+            if _begins(short, long) and not (short.apart and long.apart and short.apart(long.text[len(short.text) :])):
                 message = f"{short.text!r} ({short.path}) is the beginning of {long.text!r} ({long.path})"
                 raise unfit(literal.path, f"{message}; a reader could confuse them", "another literal", literal.text)
 
@@ -103,6 +115,18 @@ class _Literals:
             if not self._sorted[at].startswith(literal.text):
                 return
             yield literal, self._by_text[self._sorted[at]]
+
+
+def _is_apart(document: Document, turn: Turn, rest: str) -> bool:
+    """Whether nothing behind the opening of a turn begins with `rest`: no content holds that, and no segment opens so.
+
+    Then a turn whose opening is longer by that is another. A reader takes the longest opening.
+    """
+    layout = layout_of(document)
+    openings = [(one.group or one).open.strip() for one in turn.segments if not one.bare]
+    meets = any(one.startswith(rest) or rest.startswith(one) for one in openings)
+    held = all(layout.place_of(turn, one).escape.holds(rest) for one in turn.segments if one.bare)
+    return not meets and held and not turn.attributes and not turn.lead and not turn.no_thought
 
 
 def _begins(short: _Literal, long: _Literal) -> bool:

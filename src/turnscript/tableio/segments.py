@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from msgspec import Struct
 
 from turnscript.conversation import Extra, Hints, Item, System, Thinking, ToolCall, User
+from turnscript.engine.functioncalls import FunctionCall
 from turnscript.engine.namedcalls import BLANKS, NamedCall
 from turnscript.engine.speakers import SPOKEN
 from turnscript.engine.table import Attribute, Document, Segment, Turn
@@ -19,11 +20,11 @@ from turnscript.tableio.bodies import BODIES, TELLING, name_of
 from turnscript.tableio.tables import Table, not_among, unfit
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_END_BY_THEMSELVES = frozenset({"json-call", "named-call", "json-result"})  # such payloads end where their JSON does
+_END_BY_THEMSELVES = frozenset({"json-call", "named-call", "json-result", "function-call"})  # as their brackets tell
 # What no attribute holds: the parser's own notes, and attributes that no table names.
 _NEVER = frozenset({"open", "at", "hints", "attributes", "seal"})
 _TYPES: Mapping[Any, str] = {str: "text", bool: "flag", int: "number", Extra: "object", list[str]: "names"}
-_NEEDS_CLOSE = frozenset({"xml-parameters", "tag-call"})
+_NEEDS_CLOSE = frozenset({"xml-parameters", "tag-call", "element-call"})
 _MARKED = frozenset({"named-call", "labelled"})
 
 
@@ -132,8 +133,8 @@ def _check_opening(segment: Segment, place: Table) -> None:
     _check_marks(segment, place)
     if (segment.attributes or segment.head_end) and not segment.head_end.strip():
         raise unfit(place.at("head_end"), "an opening that takes attributes needs a `head_end`", 'such as ">\\n"')
-    if re.search(r"[<\n]", segment.head_end.rstrip()):
-        message = "attributes end at the next `<` or line break, so `head_end` holds none"
+    if re.search(r"\n|.<", segment.head_end.rstrip()):
+        message = "attributes end at the next `<` or line break, so `head_end` may begin with a `<` and holds no other"
         raise unfit(place.at("head_end"), message, 'such as ">\\n"', repr(segment.head_end))
     if segment.head_end and "\n" in segment.open:
         message = "between `open` and `head_end` stand attributes, on one line; move the line break into `head_end`"
@@ -158,7 +159,7 @@ def _check_body(segment: Segment, place: Table) -> None:
         raise unfit(place.at("head_end"), message, 'such as ">\\n"')
     if shape in _MARKED:
         _check_own_marks(segment, place)
-    for literal in segment.body.literals if shape in _NEEDS_CLOSE else ():
+    for literal in segment.body.literals if shape in _NEEDS_CLOSE - {"element-call"} else ():
         if not re.match(r"<.", literal):  # the reader of such a payload looks for `<`
             message = "the tags of a payload begin with `<`"
             raise unfit(place.at("body"), message, 'such as open = "<name" and close = "</name>"', repr(literal))
@@ -191,7 +192,8 @@ def _check_unopened(segment: Segment, place: Table) -> None:
         message = "a call without an `open` begins as a JSON text does, so it counts only if it is one"
         raise unfit(place.at("tentative"), message, "true", "false")
     for key in ("close", "head_end", "attributes", "also_closed_by", "named", "tentative"):
-        if getattr(segment, key) and (key != "tentative" or segment.group is not None):
+        listed = segment.group is not None and not isinstance(segment.body, FunctionCall)
+        if getattr(segment, key) and (key != "tentative" or listed):
             raise unfit(place.at(key), f"a call with a {key!r} needs an `open`", "an `open`")
 
 

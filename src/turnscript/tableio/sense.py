@@ -86,9 +86,8 @@ def _check_joints(document: Document, table: Table) -> None:
                 if kind not in turns:
                     raise not_among(path, "no segment is of the kind", kind, turns)
             joint = pairs[before, after]
-            array = key == "joints" and before == after and document.segment(before).group is not None
-            if joint.strip() not in ("", "," if array else "") or len(joint) > _WIDEST:
-                message = "what joins two segments is white space, and not much; a tag belongs to one of them"
+            if (joint.strip() and document.segment(after).bare) or len(joint) > _WIDEST:
+                message = "what leads to the plain text of a turn is white space, and no joint is long"
                 raise unfit(path, message, "line breaks or spaces", repr(joint))
             if turns[before] != turns[after]:
                 message = f"{before!r} and {after!r} stand in different turns, so nothing joins them"
@@ -199,7 +198,8 @@ def _check_lodged(document: Document, table: Table, place: Table) -> None:
         message = "instructions in the user's turn stand before the user's text; say what joins the two"
         raise unfit(place.path, message, f'"{System.kind} {User.kind}" in `joints`')
     for key in ("tools", "flags", "always_system"):
-        if table.get(key):
+        apart = key == "tools" and document.tools_place is not None and document.tools_place.apart
+        if table.get(key) and not apart:
             message = f"{key!r} is read in a system turn, and here the instructions stand in the user's"
             raise unfit(table.at(key), message, "a turn of their own for instructions")
 

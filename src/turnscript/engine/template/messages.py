@@ -19,21 +19,23 @@ from turnscript.sources import message_path
 Message = dict[str, Any]
 
 _MODEL = (Thinking, Assistant, ToolCall)
+_SPACE_RUNS = re.compile(r"([ \t\r\n]*[\t\r\n][ \t\r\n]*)")
 _PLAIN_NAME = re.compile(r"[\w .:/$@-]*")
 """Names and keys that a template may look into: they can hold no tag."""
-_CHAT = "openai-chat"
 
 
 class Manner(Struct, frozen=True):
     """How a template wants its messages, where templates differ.
 
-    `names`: it does not look into those of called tools. `signs`: characters that it looks for in arguments, and writes
+    `names`: it does not look into those of called tools. `rewritten`: white space inside a content that it writes in
+    another way. `signs`: characters that it looks for in arguments, and writes
     something around those that have one. `arguments`: those of calls are `objects`, as transformers has them, or the
     `text` of JSON. `lists`: it takes a content of several texts as parts. `null`: a message of calls alone may have no
     content; else it is the empty text.
     """
 
     names: bool = True
+    rewritten: tuple[str, ...] = ()
     signs: str = ""
     arguments: str = "objects"
     lists: bool = True
@@ -47,11 +49,10 @@ class Marked:
     message the positions of its first item and behind its last one.
     """
 
-    __slots__ = ("losses", "manner", "messages", "origin", "owners", "paths", "spans", "texts")
+    __slots__ = ("losses", "manner", "messages", "owners", "paths", "spans", "texts")
 
-    def __init__(self, manner: Manner, origin: str | None, functions: Functions) -> None:
+    def __init__(self, manner: Manner, functions: Functions) -> None:
         self.manner = manner
-        self.origin = origin
         self.messages: list[Message] = []
         self.texts: list[str] = list(functions.texts)
         self.owners: list[int] = [-1] * len(functions.texts)
@@ -68,13 +69,20 @@ class Marked:
         core = text.strip()
         if not core:
             return text
-        written = mark(len(self.texts), "".join([sign for sign in signs if sign in core]) if signs else "")
-        self.texts.append(core)
-        self.owners.append(owner)
+        parts = [core]
+        if any(space in core for space in self.manner.rewritten):
+            parts = _SPACE_RUNS.split(core)  # which the template shall see, since it writes it in another way
+        shown = "".join([sign for sign in signs if sign in core]) if signs else ""
+        written = "".join([one if not one or one.isspace() else self._mark(one, owner, shown) for one in parts])
         if len(core) == len(text):
             return written
         start = text.index(core)
         return f"{text[:start]}{written}{text[start + len(core) :]}"
+
+    def _mark(self, text: str, owner: int, signs: str) -> str:
+        self.texts.append(text)
+        self.owners.append(owner)
+        return mark(len(self.texts) - 1, signs)
 
     def name(self, text: str, owner: int) -> str:
         """Return a name as it is where it can hold no tag, so that a template may look into it; else its mark."""
@@ -110,7 +118,7 @@ class Marked:
 
     def copied(self) -> Marked:
         """Return the same with messages of its own, which may be changed."""
-        other = Marked(self.manner, self.origin, NO_FUNCTIONS)
+        other = Marked(self.manner, NO_FUNCTIONS)
         other.messages, other.spans = [dict(message) for message in self.messages], list(self.spans)
         other.texts, other.owners, other.paths = self.texts, self.owners, self.paths
         return other
@@ -126,7 +134,7 @@ class Marked:
             message["role"] = item.role if isinstance(item, System) else "user"
         elif item.id is not None:
             message["tool_call_id"] = self.name(item.id, position)
-        if item.name is not None and (not isinstance(item, ToolResult) or self.origin != _CHAT):
+        if item.name is not None and (not isinstance(item, ToolResult) or _is_named(item)):
             message["name"] = self.name(item.name, position)
         self.messages.append(message)
 
@@ -160,7 +168,7 @@ class Marked:
         called = [(item, start + at) for at, item in enumerate(items) if isinstance(item, ToolCall)]
         if texts:
             message["content"] = texts[0]
-        elif not called or not self.manner.null or self.origin != _CHAT:
+        elif not called or not self.manner.null:
             message["content"] = ""
         elif items[0].hints is None or items[0].hints.shape != "absent":
             message["content"] = None
@@ -222,6 +230,11 @@ def _joins(before: Item, item: Item) -> bool:
     if isinstance(item, Assistant):
         return isinstance(before, Thinking)
     return isinstance(item, ToolCall) and isinstance(before, _MODEL)
+
+
+def _is_named(result: ToolResult) -> bool:
+    """Return whether a result has its tool's name from its client, and not only from the call that it answers."""
+    return result.id is None or "name" in result.extra or not result.at.startswith("$")
 
 
 def _place(item: Item, position: int) -> str:

@@ -41,6 +41,7 @@ _UNCLOSED = re.compile(r"(?:<[^<>]*|\[/?[A-Z_]*)?\Z")
 _THOUGHT = re.compile(r"<[^<>\s]*think[^<>\s]*>|<\|[^<>|]*think[^<>|]*\|>[^<]*|\[/?THINK\]", re.IGNORECASE)
 
 
+_SPACES = ("\r\n", "\r", "\n\n\n", "\n\n", "\n", "\t")
 _SIGNS = "\n<&{["
 _SWITCH = re.compile(r"think|reason")
 _DIAL = re.compile(r"effort|strength|level|budget|content|mode|keep|preserve|clear|history|truncat|prefix|format|style")
@@ -158,13 +159,19 @@ class _Probe:
         null = self.render([_user(), {**_answer(calls=1, manner=manner), "content": None}], tools=[_TOOL])
         names = self._takes_any_name(manner)
         signs = self._signs(manner) if manner.arguments == "objects" else ""
+        rewritten = tuple(space for space in _SPACES if self._rewrites(space))
         return Manner(
             names=names,
+            rewritten=rewritten,
             signs=signs,
             arguments=manner.arguments,
             lists=lists,
             null=_VALUE in null and "None" not in null,
         )
+
+    def _rewrites(self, space: str) -> bool:
+        text = self.render([_user(f"{USER}{space}{MORE}"), _answer()])
+        return bool(text) and f"{USER}{space}{MORE}" not in text
 
     def _signs(self, manner: Manner) -> str:
         """Return the characters of an argument that change what stands around it."""

@@ -217,11 +217,10 @@ class Template:
         asked: Asked,
         *,
         generation: bool,
-        origin: str | None = None,
         start: int = 0,
     ) -> Written:
         """Render items, the first of which has the position `start`; arrange what the template refuses."""
-        marked = Marked(self.traits.manner, origin, functions)
+        marked = Marked(self.traits.manner, functions)
         marked.add(items, start)
         try:
             pieces, losses = self._pieces(marked, functions, asked, generation), marked.losses

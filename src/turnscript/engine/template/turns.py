@@ -81,7 +81,10 @@ class Turns:
             if inside and message >= self._next:  # those in between have left no trace
                 self.regions[message] = self.regions.pop(self._next - 1)
                 self._next = message + 1
-            self.pieces.append(spell(texts[number], self._escape))
+            text = spell(texts[number], self._escape)
+            if before == owner and literal.isspace():  # a label may begin behind white space of the content
+                text = spell(literal + texts[number], self._escape).removeprefix(literal)
+            self.pieces.append(text)
             self.marks.append(owner * ITEM + (TRAINABLE if inside else 0))
             if inside:
                 self._note_last()

@@ -1,0 +1,278 @@
+"""Owns calls whose arguments are elements named by their keys, nested as the values are, each tag behind a mark.
+
+    MARK<city>OsloMARK</city>MARK<days>MARK<item>1MARK</item>MARK</days>
+
+No content holds the mark, so whatever stands behind one is a tag. A value is a text until a tag opens inside it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+from turnscript.conversation import ToolCall
+from turnscript.engine.callrules import KEY, CallRules
+from turnscript.engine.elements import ITEM, Told, read_again, tag, told_of, write_value
+from turnscript.engine.escape import Escape
+from turnscript.engine.machine import Machine, PlainBody, Reading
+from turnscript.engine.repeats import joined, lose_difference
+from turnscript.engine.scanner import Look, Unescaper, look_for
+from turnscript.engine.spans import Writer
+from turnscript.engine.table import Payload
+from turnscript.engine.tagcalls import name_of_word
+from turnscript.engine.xmlcalls import argument_text
+from turnscript.errors import InvalidRequest, InvalidTranscript
+from turnscript.grammar.nodes import EMPTY, Node, Repeat, Without, choice, optional, sequence
+from turnscript.grammar.rules import VALUE
+from turnscript.grammar.schema import Member
+from turnscript.jsontext import json_string, read_object, respace, safe_json_string, without_angles
+
+_LONGEST_TAG = 4096
+_PLAIN_WORD = re.compile(r"(?!/)[^\s<>\"]+")
+_NO_KEY = re.compile(r'[^"]\S*\s')  # as of a tag with attributes
+_DEEPEST = 6
+"""Values further down are told as JSON in a grammar."""
+
+
+class ElementCall(PlainBody):
+    """The arguments of a call as elements. `mark` stands before each tag."""
+
+    carries: tuple[str, ...] = ("name", "arguments")
+
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+        self.literals: tuple[str, ...] = (f"{mark}<",)
+
+    def write(self, item: ToolCall, out: Writer) -> None:
+        """Write an element for each member. Arguments that are no JSON object become one called `arguments`."""
+        told = told_of(out.tools, item.name)
+        try:
+            members = {key: respace(value) for key, value in read_object(item.arguments).items()}
+        except InvalidRequest:
+            out.lose(".arguments", "approximated", "no JSON object; written as a parameter called 'arguments'")
+            self._write_one("arguments", safe_json_string(item.arguments), told, out)
+            return
+        again = [(key, self._write_one(key, text, told, out)) for key, text in members.items()]
+        if joined(again) != item.arguments:
+            detail = "elements keep the values of JSON arguments, not how they were spelled"
+            lose_difference(item.arguments, len(again), partial(self._spelled, told, out.escape), out, detail)
+
+    def _spelled(self, told: Told, escape: Escape, key: str, value: str) -> str:
+        return read_again(value, told.member(key), self.mark, escape)
+
+    def _write_one(self, key: str, text: str, told: Told, out: Writer) -> str:
+        word = _word(key)
+        tag(f"{self.mark}<", word, out)
+        read = write_value(text, told.member(key), self.mark, out)
+        tag(f"{self.mark}</", word, out)
+        return read
+
+    def read(self, payload: Payload) -> dict[str, Any]:
+        """The arguments."""
+        message = f"arguments are written {self.mark}<KEY>value{self.mark}</KEY>"
+        raise InvalidTranscript(message, line=payload.line, column=1, expected=f"{self.mark}<")
+
+    def machine(self, reading: Reading) -> Machine:
+        """A reader for elements that come in pieces."""
+        return _ElementMachine(self.mark, reading)
+
+    def grammar(self, call: CallRules) -> Node:
+        """An element for each parameter of the schema, in its order."""
+        members = call.schema.members()
+        if members is None or members.is_open:
+            key = sequence(f"{self.mark}<", KEY, ">")
+            inner = choice(call.rules.shared(VALUE), EMPTY)
+            element = sequence(key, inner, f"{self.mark}</", KEY, ">")
+            return Repeat(call.rules.add(call.rules.named(call.name, "any"), element))
+        if members.more is not None:
+            call.lose_more()
+        told = told_of({call.name: call.tool}, call.name)
+        return sequence(*(self._member(one, told, call, _DEEPEST) for one in members.known))
+
+    def _member(self, member: Member, told: Told, call: CallRules, levels: int) -> Node:
+        inner = self._value(member, told.member(member.key), call, levels)
+        word = call.protect(_word(member.key))
+        element = sequence(f"{self.mark}<{word}>", inner, f"{self.mark}</{word}>")
+        rule = call.rules.add(call.rules.named(call.name, member.key), element)
+        return rule if member.required else optional(rule)
+
+    def _value(self, member: Member, told: Told, call: CallRules, levels: int) -> Node:
+        """A value: a text, elements where the schema names their keys, or JSON."""
+        if told.kind == "string":
+            words = told.words()
+            if words and call.rules.spend(len(words)):
+                return choice(*(sequence(call.protect(word)) for word in words))
+            call.schema.member(member)  # for what of it is lost
+            return Without((self.mark,))
+        inner = call.schema.inner(member) if levels and call.rules.spend() else None
+        if told.type == "object" and inner is not None and inner.known and inner.more is None:
+            return sequence(*(self._member(one, told, call, levels - 1) for one in inner.known))
+        return call.schema.member(member)
+
+
+class _Frame(NamedTuple):
+    """What is open: an object, an array, or what may yet become one; `told` is what a schema says of it."""
+
+    kind: str
+    told: Told
+
+
+@lru_cache(maxsize=64)
+def _marks(mark: str, ends: tuple[str, ...]) -> tuple[re.Pattern[str], frozenset[str], int]:
+    """What ends a text: the mark, or what ends the turn; all proper beginnings of both, and the longest of them."""
+    literals = (mark, *ends)
+    begun = frozenset(one[:size] for one in literals for size in range(1, len(one)))
+    return re.compile("|".join(map(re.escape, literals))), begun, max(map(len, literals)) - 1
+
+
+class _ElementMachine(Machine):
+    """Reads one tag behind another, up to the end of the call, which it leaves to its caller."""
+
+    def __init__(self, mark: str, reading: Reading) -> None:
+        super().__init__()
+        self.name = reading.head.get("name")
+        self.id = reading.head.get("id")
+        self._mark, self._reading = mark, reading
+        self._end = reading.closes[0].removeprefix(mark) if reading.closes else ""
+        ends = tuple(one for one in reading.ends if not one.startswith(mark))
+        self._found, self._begun, self._longest = _marks(mark, ends)
+        self._look = look_for((), _outside(mark, reading))
+        self._frames = [_Frame("object", told_of(reading.tools, self.name))]
+        self._counts = [0]
+        self._text: list[str] | None = None  # of a value that may be a text; None between elements
+        self._string = False  # whether that is a string for sure, and passed on as it comes
+        self._told = Told(None, None)
+        self._unescaper = Unescaper(reading.escape)
+
+    def look(self) -> Look | None:
+        inside = self._string and self._text is not None and not self._unescaper.held
+        return self._look if inside else None
+
+    def feed(self, text: str, start: int) -> int:
+        position = start
+        while position < len(text) and not (self.done or self.failed):
+            found = self._found.search(text, position)
+            end = self._held(text, position) if found is None else found.start()
+            self._content(text[position:end])
+            if found is None or self.failed:
+                return end
+            if found[0] != self._mark:  # the turn is over
+                self.failed = True
+                return end
+            position = self._tag(text, end)
+            if position == end:
+                break
+        return position
+
+    def _held(self, text: str, start: int) -> int:
+        """From where on the end of a text may be the beginning of a mark; its length if nothing is."""
+        for at in range(max(start, len(text) - self._longest), len(text)):
+            if text[at:] in self._begun:
+                return at
+        return len(text)
+
+    def _tag(self, text: str, start: int) -> int:
+        """The tag behind a mark; returns where it ends, or `start` where it is not there yet or none."""
+        begin = start + len(self._mark)
+        if self._end and text.startswith(self._end, begin):
+            self._close_all()
+            return start
+        end = text.find(">", begin, begin + _LONGEST_TAG)
+        if end < 0:
+            rest = text[begin : begin + 2]
+            self.failed = len(text) - begin >= _LONGEST_TAG or (rest != "" and rest[0] != "<")
+            return start
+        word = text[begin + 1 : end]
+        closes = word.startswith("/")
+        key = name_of_word(self._reading.escape.remove(word[1:] if closes else word))
+        if text[begin] != "<" or key is None or "\n" in word:
+            self.failed = True
+            return start
+        if self._text is None and len(self._frames) == 1 and (closes or _NO_KEY.match(word)):
+            self._close_all()  # what opened the call is closed, or opens the next one
+            return start
+        if closes:
+            self._close(key)
+        else:
+            self._open(key)
+        return start if self.failed else end + 1
+
+    def _content(self, piece: str) -> None:
+        if not piece:
+            return
+        if self._text is None:
+            self.failed = bool(piece.strip())
+            return
+        said = self._unescaper.feed(piece)
+        if self._string:
+            self._say(safe_json_string(said)[1:-1])
+        else:
+            self._text.append(said)
+
+    def _say(self, text: str) -> None:
+        if text:
+            self.said.append(text)
+            self.deltas.append(text)
+
+    def _open(self, key: str) -> None:
+        """An element begins: in an object, in an array, or in a value that is one of both by that."""
+        if self._text is not None:
+            if self._string or "".join(self._text).strip() or self._unescaper.held:
+                self.failed = True  # an element inside a text
+                return
+            kind = self._told.type or ("array" if key == ITEM else "object")
+            self._frames.append(_Frame(kind, self._told))
+            self._counts.append(0)
+            self._say("[" if kind == "array" else "{")
+        kind, told = self._frames[-1]
+        before = ", " if self._counts[-1] else "{" if len(self._frames) == 1 else ""
+        self._counts[-1] += 1
+        self._told = told.item() if kind == "array" else told.member(key)
+        self._text, self._string = [], self._told.kind == "string"
+        self._say(before + ("" if kind == "array" else f"{json_string(key)}: ") + ('"' if self._string else ""))
+
+    def _close(self, key: str) -> None:
+        """What is open ends, whichever key its closing says."""
+        if self._text is not None:
+            rest = self._unescaper.close()
+            if self._string:
+                self._say(safe_json_string(rest)[1:])
+            else:
+                shown = "".join(self._text) + rest
+                empty = {"object": "{}", "array": "[]"}.get(self._told.type, "") if not shown.strip() else ""
+                self._say(empty or argument_text(shown, self._told.kind))
+            self._text, self._string = None, False
+        elif len(self._frames) > 1:
+            self._say("]" if self._frames.pop().kind == "array" else "}")
+            self._counts.pop()
+        else:
+            self.failed = True
+
+    def _close_all(self) -> None:
+        """The call ends, and what is still open ends with it."""
+        if self._text is not None or len(self._frames) > 1:
+            self.issues.append(("odd_call", "an argument without its closing"))
+        while self._text is not None or len(self._frames) > 1:
+            self._close("")
+        self.done = True
+
+    def fields(self) -> dict[str, Any] | None:
+        self._say("}" if self._counts[0] else "{}")
+        return {"arguments": "".join(self.said)}
+
+
+def _word(key: str) -> str:
+    """A key as it is written in a tag."""
+    return key if _PLAIN_WORD.fullmatch(key) else without_angles(json_string(key))
+
+
+def _outside(mark: str, reading: Reading) -> Any:
+    """A search for what is more than the text of a string: JSON writes it otherwise, or a tag or an escape begins."""
+    signs = {mark[0], *(one[0] for one in reading.ends), *(lead[0] for lead, _ in reading.escape.rules)}
+    return _search("".join(sorted(signs)))
+
+
+@lru_cache(maxsize=64)
+def _search(signs: str) -> Any:
+    return re.compile(rf'[{re.escape(signs)}"\\\x00-\x1f\x7f\ud800-\udfff]').search
