@@ -112,24 +112,33 @@ def _written(oracle: Oracle, conversation: Conversation, at: int) -> _Written:
     thinks = bool(conversation.messages[at].get("reasoning_content"))
     modes = ("on", "default", "off") if thinks else ("off", "default", "on")
     told = [(mode, *both) for mode in modes if (both := _both(oracle, conversation, at, mode)) is not None]
-    for mode, prompt, history in told:
+    for mode, before, prompt, history in told:
         if history.startswith(prompt):
-            return _Written(history[len(prompt) :], mode)
-    for mode, prompt, history in told:
+            return _closed(prompt[before:], history[len(prompt) :], mode)
+    for mode, before, prompt, history in told:
         start = _parting(prompt, history)
         opened, rest = prompt[start:], history[start:]
-        opening = _OPENING.search(opened)
-        if opening is not None:
-            return _Written(f"{_ASIDE}{_closing(opening[0])}{rest}", mode, _ASIDE)
-        if _CLOSED.search(opened):
-            return _Written(rest, mode)
+        # Otherwise it is what stands in front of the turn that is written in another way.
+        if start >= before and (_OPENING.search(opened) or _CLOSED.search(opened)):
+            return _closed(opened, rest, mode)
     raise _Unshown("no prompt is the beginning of the history" if told else "the template refuses it")
 
 
-def _both(oracle: Oracle, conversation: Conversation, at: int, mode: str) -> tuple[str, str] | None:
-    """Return the prompt before a message, and the history with it."""
+def _closed(opened: str, rest: str, mode: str) -> _Written:
+    """Return what follows the opening, with a short thought in front where that opens one and nothing closes it."""
+    opening = _OPENING.search(opened)
+    closing = "" if opening is None else _closing(opening[0])
+    if closing and closing.strip() not in rest:
+        return _Written(f"{_ASIDE}{closing}{rest}", mode, _ASIDE)
+    return _Written(rest, mode)
+
+
+def _both(oracle: Oracle, conversation: Conversation, at: int, mode: str) -> tuple[int, str, str] | None:
+    """Return the prompt before a message, how much of it is no opening, and the history with the message."""
+    earlier = conversation.until(at)
     try:
-        return oracle.text(conversation.until(at), mode, True), oracle.text(conversation.until(at + 1), mode, False)
+        prompt, history = oracle.text(earlier, mode, True), oracle.text(conversation.until(at + 1), mode, False)
+        return len(oracle.text(earlier, mode, False)), prompt, history
     except Refused:
         return None
 
