@@ -89,7 +89,7 @@ def _judged(turns: Turns, oracle: Oracle, fmt: ts.Format, conversation: Conversa
         written = _written(oracle, conversation, at)
         behind = writer.prompt(fmt, conversation.until(at), written.mode)
         answer, stop = _until_stop(written.answer, behind.stops)
-        expected = _expected(message, written.answer)
+        expected = _expected(_as_kept(oracle, conversation, at, written.mode), written.answer)
         if written.thought is not None:
             expected = replace(expected, thought=written.thought)
         if message.get("tool_calls") and not conversation.tools:
@@ -163,6 +163,30 @@ def _until_stop(written: str, stops: Sequence[str]) -> tuple[str, str]:
     return (written[: min(ends)[0]], min(ends)[1]) if ends else (written, "")
 
 
+def _as_kept(oracle: Oracle, conversation: Conversation, at: int, mode: str) -> Message:
+    """Return the message without the white space that makes no difference to the template: it takes that away."""
+    message = conversation.messages[at]
+    try:
+        history = oracle.text(conversation.until(at + 1), mode, False)
+        for name in ("content", "reasoning_content"):
+            text = message.get(name) or ""
+            for shorter in (
+                text.strip(),
+                text.lstrip(),
+                text.rstrip(),
+                text.strip("\n"),
+                text.lstrip("\n"),
+                text.rstrip("\n"),
+            ):
+                other = replace(conversation, messages=[*conversation.messages[:at], message | {name: shorter}])
+                if shorter != text and history == oracle.text(other, mode, False):
+                    message = message | {name: shorter}
+                    break
+    except Refused:
+        pass
+    return message
+
+
 def _expected(message: Message, answer: str) -> _Said:
     """Return what the turn is, but for what the template does not write of it."""
     calls = [
@@ -171,14 +195,10 @@ def _expected(message: Message, answer: str) -> _Said:
     if any(name not in answer for name, _ in calls):
         raise _Unshown("the template does not write its calls")
     content = message.get("content") or ""
-    if content.strip() and content.strip() not in answer:
+    if content not in answer:
         raise _Unshown("the template does not write its text")
-    return _Said(_kept(message.get("reasoning_content") or "", answer), _kept(content, answer), calls)
-
-
-def _kept(text: str, answer: str) -> str:
-    """Return a text as the template writes it: whole, without white space at its ends, or not at all."""
-    return text if text in answer else text.strip() if text.strip() in answer else ""
+    thought = message.get("reasoning_content") or ""
+    return _Said(thought if thought in answer else "", content, calls)
 
 
 def _found(items: Sequence[ts.Item]) -> _Said:
