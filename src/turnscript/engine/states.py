@@ -326,7 +326,7 @@ def _first_characters(place: Place) -> tuple[str, ...]:
 def _behind_mark(joint: str) -> Iterable[str]:
     """The mark of a joint, with the white space that may follow it; nothing where it has none."""
     mark = joint.strip()
-    spaces = dict.fromkeys(("", " ", "\n", joint[len(joint.rstrip()) :]))
+    spaces = dict.fromkeys((*_SPACES, joint[len(joint.rstrip()) :]))
     return [f"{mark}{space}" for space in spaces] if mark else []
 
 
