@@ -33,7 +33,8 @@ def reasons(results: Sequence[Result]) -> str:
             told.append(f"no turn is shown: {_top(one.turns.unshown)}")
         if told:
             lines.append(f"- {one.name}: {'; '.join(told)}\n")
-    return "".join(lines)
+    head = "Templates that are not whole, each with the most frequent cause:\n\n"
+    return head + "".join(lines) if lines else ""
 
 
 def causes(results: Sequence[Result], most: int) -> str:
