@@ -22,12 +22,13 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = [place for place in found if wishes.only in place.name]
     results = _compared(chosen, wishes.workers)
     table = report.table(results)
-    print(f"{table}\n{report.causes(results, wishes.causes)}\nturns not shown:\n{report.unshown(results)}")
+    reasons = report.reasons(results)
+    print(f"{table}\n{reasons}\n{report.causes(results, wishes.causes)}\nturns not shown:\n{report.unshown(results)}")
     if fixtures.known(chosen) and not wishes.only:
         print(f"turns of canitoolcall:\n{report.fixtures(*fixtures.judged({place.name: place for place in found}))}")
     if wishes.write is not None:
         page = wishes.write.read_text(encoding="utf-8")
-        wishes.write.write_text(report.put(page, table), encoding="utf-8")
+        wishes.write.write_text(report.put(page, f"{table}\n{reasons}"), encoding="utf-8")
     return 0
 
 

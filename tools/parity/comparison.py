@@ -46,7 +46,8 @@ def compared(place: Place) -> Result:
         try:
             fmt = writer.loaded(place.folder(Path(root)))
         except writer.Failed as error:
-            result.reading = f"none: {error}"
+            result.reading = "nothing"
+            _count_failed(result, oracle, f"fails: {error}")
             return result
         result.reading = writer.reading(fmt)
         for mode in MODES:
@@ -57,6 +58,20 @@ def compared(place: Place) -> Result:
                     _compare(result, oracle, fmt, conversation, (mode, generates))
             reader.read_back(result.turns, oracle, fmt, conversation)
     return result
+
+
+def _count_failed(result: Result, oracle: Oracle, why: str) -> None:
+    """Count what transformers writes with a template that turnscript does not take at all."""
+    for conversation in conversations():
+        for mode in MODES:
+            for generates in (True, False):
+                try:
+                    oracle.text(conversation, mode, generates)
+                except Refused:
+                    result.refused += 1
+                else:
+                    result.failed += 1
+                    result._note(why, _case(conversation, (mode, generates)))
 
 
 def _compare(result: Result, oracle: Oracle, fmt: ts.Format, conversation: Conversation, how: tuple[str, bool]) -> None:

@@ -89,7 +89,7 @@ def _judged(turns: Turns, oracle: Oracle, fmt: ts.Format, conversation: Conversa
         written = _written(oracle, conversation, at)
         behind = writer.prompt(fmt, conversation.until(at), written.mode)
         answer, stop = _until_stop(written.answer, behind.stops)
-        expected = _expected(message, written.answer)
+        expected = _expected(_as_kept(oracle, conversation, at, written.mode), written.answer)
         if written.thought is not None:
             expected = replace(expected, thought=written.thought)
         if message.get("tool_calls") and not conversation.tools:
@@ -112,24 +112,33 @@ def _written(oracle: Oracle, conversation: Conversation, at: int) -> _Written:
     thinks = bool(conversation.messages[at].get("reasoning_content"))
     modes = ("on", "default", "off") if thinks else ("off", "default", "on")
     told = [(mode, *both) for mode in modes if (both := _both(oracle, conversation, at, mode)) is not None]
-    for mode, prompt, history in told:
+    for mode, before, prompt, history in told:
         if history.startswith(prompt):
-            return _Written(history[len(prompt) :], mode)
-    for mode, prompt, history in told:
+            return _closed(prompt[before:], history[len(prompt) :], mode)
+    for mode, before, prompt, history in told:
         start = _parting(prompt, history)
         opened, rest = prompt[start:], history[start:]
-        opening = _OPENING.search(opened)
-        if opening is not None:
-            return _Written(f"{_ASIDE}{_closing(opening[0])}{rest}", mode, _ASIDE)
-        if _CLOSED.search(opened):
-            return _Written(rest, mode)
+        # Otherwise it is what stands in front of the turn that is written in another way.
+        if start >= before and (_OPENING.search(opened) or _CLOSED.search(opened)):
+            return _closed(opened, rest, mode)
     raise _Unshown("no prompt is the beginning of the history" if told else "the template refuses it")
 
 
-def _both(oracle: Oracle, conversation: Conversation, at: int, mode: str) -> tuple[str, str] | None:
-    """Return the prompt before a message, and the history with it."""
+def _closed(opened: str, rest: str, mode: str) -> _Written:
+    """Return what follows the opening, with a short thought in front where that opens one and nothing closes it."""
+    opening = _OPENING.search(opened)
+    closing = "" if opening is None else _closing(opening[0])
+    if closing and closing.strip() not in rest:
+        return _Written(f"{_ASIDE}{closing}{rest}", mode, _ASIDE)
+    return _Written(rest, mode)
+
+
+def _both(oracle: Oracle, conversation: Conversation, at: int, mode: str) -> tuple[int, str, str] | None:
+    """Return the prompt before a message, how much of it is no opening, and the history with the message."""
+    earlier = conversation.until(at)
     try:
-        return oracle.text(conversation.until(at), mode, True), oracle.text(conversation.until(at + 1), mode, False)
+        prompt, history = oracle.text(earlier, mode, True), oracle.text(conversation.until(at + 1), mode, False)
+        return len(oracle.text(earlier, mode, False)), prompt, history
     except Refused:
         return None
 
@@ -154,6 +163,30 @@ def _until_stop(written: str, stops: Sequence[str]) -> tuple[str, str]:
     return (written[: min(ends)[0]], min(ends)[1]) if ends else (written, "")
 
 
+def _as_kept(oracle: Oracle, conversation: Conversation, at: int, mode: str) -> Message:
+    """Return the message without the white space that makes no difference to the template: it takes that away."""
+    message = conversation.messages[at]
+    try:
+        history = oracle.text(conversation.until(at + 1), mode, False)
+        for name in ("content", "reasoning_content"):
+            text = message.get(name) or ""
+            for shorter in (
+                text.strip(),
+                text.lstrip(),
+                text.rstrip(),
+                text.strip("\n"),
+                text.lstrip("\n"),
+                text.rstrip("\n"),
+            ):
+                other = replace(conversation, messages=[*conversation.messages[:at], message | {name: shorter}])
+                if shorter != text and history == oracle.text(other, mode, False):
+                    message = message | {name: shorter}
+                    break
+    except Refused:
+        pass
+    return message
+
+
 def _expected(message: Message, answer: str) -> _Said:
     """Return what the turn is, but for what the template does not write of it."""
     calls = [
@@ -162,14 +195,10 @@ def _expected(message: Message, answer: str) -> _Said:
     if any(name not in answer for name, _ in calls):
         raise _Unshown("the template does not write its calls")
     content = message.get("content") or ""
-    if content.strip() and content.strip() not in answer:
+    if content not in answer:
         raise _Unshown("the template does not write its text")
-    return _Said(_kept(message.get("reasoning_content") or "", answer), _kept(content, answer), calls)
-
-
-def _kept(text: str, answer: str) -> str:
-    """Return a text as the template writes it: whole, without white space at its ends, or not at all."""
-    return text if text in answer else text.strip() if text.strip() in answer else ""
+    thought = message.get("reasoning_content") or ""
+    return _Said(thought if thought in answer else "", content, calls)
 
 
 def _found(items: Sequence[ts.Item]) -> _Said:

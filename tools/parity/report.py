@@ -18,6 +18,25 @@ def table(results: Sequence[Result]) -> str:
     return head + "".join(_line(result) for result in results) + _all(results)
 
 
+def reasons(results: Sequence[Result]) -> str:
+    """Return a line for each template that is not whole: how much differs, and the most frequent cause of it."""
+    lines = []
+    for one in results:
+        told = [
+            f"{counts.total()} {what}, most of them {_top(counts)}"
+            for what, counts in (("prompts", one.causes), ("turns", one.turns.causes))
+            if counts
+        ]
+        if not one.accepted:
+            told.append(f"transformers renders nothing with it; {one.reading}")
+        elif one.turns.unshown and not one.turns.shown:
+            told.append(f"no turn is shown: {_top(one.turns.unshown)}")
+        if told:
+            lines.append(f"- {one.name}: {'; '.join(told)}\n")
+    head = "Templates that are not whole, each with the most frequent cause:\n\n"
+    return head + "".join(lines) if lines else ""
+
+
 def causes(results: Sequence[Result], most: int) -> str:
     """Return what prompts and turns differ by, with how often, in which templates, and a case to try."""
     written = _clusters((one.name, one.causes, one.cases) for one in results)
@@ -53,6 +72,11 @@ def put(page: str, text: str) -> str:
     if not start or not end:
         raise ValueError(f"the page needs a line {START!r} and after it a line {END!r}")
     return f"{before}{start}\n{text}{end}{behind}"
+
+
+def _top(counts: Counter[str]) -> str:
+    (why, count), *_ = counts.most_common(1)
+    return f"`{why.replace('`', chr(39))}` ({count})"
 
 
 def _line(one: Result) -> str:
