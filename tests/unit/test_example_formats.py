@@ -171,7 +171,6 @@ def test_an_empty_text_before_a_call_is_seen_or_told(example: Format) -> None:
         ("deepseek-ai/DeepSeek-V4.1-Flash", "deepseek-v41"),
         ("Mistral-Nemo-Instruct-2407-Q4_K_M.gguf", "mistral-nemo"),
         ("speakleash/Bielik-11B-v3.0-Instruct", "bielik"),
-        ("DeepSeek-V3.1", "deepseek"),
         ("CohereLabs/command-a-03-2025", "command-a"),
         ("c4ai-command-r7b-12-2024-Q4_K_M.gguf", "command-r7b"),
         ("c4ai-command-r-plus-08-2024", "command-r"),

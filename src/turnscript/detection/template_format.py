@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import lru_cache
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +18,22 @@ from turnscript.registry import is_format
 _SUFFIXES = (".jinja", ".jinja2", ".j2", ".json", ".gguf")
 
 
-def get_format(name: str | PathLike[str]) -> Format:
+def get_format(name: str) -> Format:
     """Return the format of a name, of a TOML file, or of a place where a model's own chat template is.
 
     A place is a .jinja file, a tokenizer_config.json, a model's folder, a .gguf file, or the name of a model in the
     local Hugging Face cache, with `#NAME` behind it for one of several templates. Raises UnknownName with the nearest
     names, and InvalidInput for a file that is not as it should be.
     """
-    text = os.fspath(name) if isinstance(name, PathLike) else name
-    if not is_place(text):
-        return registered(text)
-    path = Path(text.partition("#")[0])
-    return _of_place(text, path.stat().st_mtime_ns if path.exists() else 0)
+    if not is_place(name):
+        return registered(name)
+    path = Path(name.partition("#")[0])
+    return _of_place(name, path.stat().st_mtime_ns if path.exists() else 0)
 
 
 def is_place(name: str) -> bool:
     """Return whether a name is that of a place where a template may be, and not that of a format."""
-    if not name or is_format(name):
+    if type(name) is not str or not name or is_format(name):
         return False
     path = name.partition("#")[0]
     if path.lower().endswith(_SUFFIXES) or os.path.exists(path):

@@ -64,7 +64,9 @@ def read_outline(table: Table) -> Outline:
     """The outline of the format that a table declares. What else stands in the table is not looked at."""
     keys = keys_of(Format)
     outline = _outline(_Reader().members(keys, Table({key: table[key] for key in keys if key in table}, table.path)))
-    openings = tuple(turn["open"].strip() for turn in table.get("turn", ()) if turn.get("open"))
+    turns = table.get("turn", ())
+    turns = turns if isinstance(turns, list) else []
+    openings = tuple(turn["open"].strip() for turn in turns if turn.get("open"))
     return replace(outline, openings=openings, based_on=table.get("based_on", ""))
 
 

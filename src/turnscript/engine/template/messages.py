@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from turnscript.conversation import Assistant, Item, System, Thinking, ToolCall, ToolResult, ToolsChange, User
-from turnscript.engine.template.marks import mark
+from turnscript.engine.template.marks import holds_marks, mark
 from turnscript.engine.template.tools import NO_FUNCTIONS, Functions
 from turnscript.losses import Loss
 from turnscript.readable import readable
@@ -20,8 +20,6 @@ Message = dict[str, Any]
 
 _MODEL = (Thinking, Assistant, ToolCall)
 _SPACE_RUNS = re.compile(r"([ \t\r\n]*[\t\r\n][ \t\r\n]*)")
-_PLAIN_NAME = re.compile(r"[\w .:/$@-]*")
-"""Names and keys that a template may look into: they can hold no tag."""
 
 
 class Manner(Struct, frozen=True):
@@ -49,10 +47,11 @@ class Marked:
     message the positions of its first item and behind its last one.
     """
 
-    __slots__ = ("losses", "manner", "messages", "owners", "paths", "spans", "texts")
+    __slots__ = ("_guards", "losses", "manner", "messages", "owners", "paths", "spans", "texts")
 
-    def __init__(self, manner: Manner, functions: Functions) -> None:
+    def __init__(self, manner: Manner, functions: Functions, guards: Callable[[str], bool]) -> None:
         self.manner = manner
+        self._guards = guards  # tells whether a text holds a control string
         self.messages: list[Message] = []
         self.texts: list[str] = list(functions.texts)
         self.owners: list[int] = [-1] * len(functions.texts)
@@ -85,8 +84,8 @@ class Marked:
         return mark(len(self.texts) - 1, signs)
 
     def name(self, text: str, owner: int) -> str:
-        """Return a name as it is where it can hold no tag, so that a template may look into it; else its mark."""
-        return text if _PLAIN_NAME.fullmatch(text) else self.content(text, owner)
+        """Return a name as it is, so that a template may look into it; its mark where it holds a control string."""
+        return self.content(text, owner) if self._guards(text) or holds_marks(text) else text
 
     def value(self, value: Any, owner: int) -> Any:
         """Return a value of JSON with marks in place of its strings."""
@@ -118,7 +117,7 @@ class Marked:
 
     def copied(self) -> Marked:
         """Return the same with messages of its own, which may be changed."""
-        other = Marked(self.manner, NO_FUNCTIONS)
+        other = Marked(self.manner, NO_FUNCTIONS, self._guards)
         other.messages, other.spans = [dict(message) for message in self.messages], list(self.spans)
         other.texts, other.owners, other.paths = self.texts, self.owners, self.paths
         return other

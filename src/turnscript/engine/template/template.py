@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnscript.conversation import Item, Request, Tool
-from turnscript.engine.escape import POLICIES, Escape, Rule, rules_of, tags_in
+from turnscript.engine.escape import AUTO, POLICIES, Escape, Rule, rules_of, tags_in
 from turnscript.engine.layout import layout_of, special_tokens
 from turnscript.engine.states import model_turn
 from turnscript.engine.table import Document, Turn
@@ -222,7 +222,7 @@ class Template:
         start: int = 0,
     ) -> Written:
         """Render items, the first of which has the position `start`; arrange what the template refuses."""
-        marked = Marked(self.traits.manner, functions)
+        marked = Marked(self.traits.manner, functions, self.escape(AUTO).holds)
         marked.add(items, start)
         try:
             pieces, losses = self._pieces(marked, functions, asked, generation), marked.losses
