@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
@@ -50,6 +51,7 @@ from turnscript.respelling import Spelling, respelled, shown, shown_items
 History = Literal["template", "generated"]
 """How turns of the model are kept in later prompts: as the `template` writes them then, or as they were `generated`."""
 
+_TAG = re.compile(r"<[^<>\s]+>|\[/[A-Z_]+\]")
 _NO_TOOLS = Loss("$.tools", "dropped", "this template has no place for tools")
 _NOTHING_SAID = Assistant(content=[Text(text="")])
 
@@ -217,11 +219,15 @@ def _leading(items: Sequence[Item]) -> tuple[Item, ...]:
 def _closing(turns: Turns, region: Region, text: str, said: Sequence[Item]) -> str:
     """Return what closes the last block of a turn where its text does not: a stop of the client may have cut it."""
     closing = "".join(turns.pieces[region.last : region.end])
-    core = closing.strip()
-    if not core or not said or not isinstance(said[-1], ToolCall) or text.rstrip().endswith(core):
+    tags = list(_TAG.finditer(closing))
+    if not tags or not said or not isinstance(said[-1], ToolCall):
         return ""
+    written = text.rstrip()
+    for tag in reversed(tags):
+        if written.endswith(tag[0]):
+            return closing[tag.end() :].rstrip()
     overlap = next((size for size in range(len(closing), 0, -1) if text.endswith(closing[:size])), 0)
-    return closing[overlap:]
+    return closing[max(overlap, len(closing[: tags[0].start()].rstrip())) :]
 
 
 def _report(document: Document, items: Sequence[Item], start: int, turns: Turns, out: Writer) -> None:

@@ -133,7 +133,7 @@ class Template:
     @cached_property
     def traits(self) -> Traits:
         """What the template takes, found by rendering probes when somebody first asks."""
-        return study(self.run, self.variables, self.tokens.get("eos_token", ""), self.tokens)
+        return study(self.run, self.variables, self.tokens)
 
     def tags(self, document: Document) -> list[str]:
         """Return the control strings of the template, the tokenizer and the table that reads, each once."""

@@ -113,6 +113,8 @@ class Turns:
                 position = self._inside(text, position, owner)
                 continue
             found = text.find(opening, position) if opening else -1
+            if found < 0 and 0 <= message < self._next and self.regions[message].end >= 0:
+                message = -1  # a part of a turn that has ended stands again, such as the tool's name beside its result
             if found >= 0:
                 self._put(text[position : found + len(opening)], before)
                 position = found + len(opening)
@@ -159,7 +161,9 @@ class Turns:
         )
         item = owner if owner >= 0 and self._message(owner) == self._next - 1 else self._item()
         if found is None:
+            opening = self._traits.opening
             foreign = owner >= 0 and self._message(owner) != self._next - 1
+            foreign = foreign or (not self._traits.ends and bool(opening) and text.find(opening, position) > position)
             if foreign:  # nothing ends it but the turn behind it
                 own = max((len(tail) for tail in self._traits.tails if text.startswith(tail, position)), default=0)
                 self._put(text[position : position + own], self._item(), TRAINABLE)
