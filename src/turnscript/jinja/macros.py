@@ -311,6 +311,35 @@ MACROS = {
 {%- endmacro -%}""",
         ("braced_word",),
     ),
+    # A schema in braces, its types in capitals. `kind`: a `schema`, a `map` of them, or anything. `key`: whose it is.
+    "braced_schema": Macro(
+        """\
+{%- macro braced_schema(text, mark, kind, key) -%}
+  {%- set maps = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"] -%}
+  {%- set lists = ["items", "additionalProperties", "not", "anyOf", "oneOf", "allOf", "prefixItems", "contains"] -%}
+  {%- if text is string and kind == "schema" and key == "type" -%}{{- braced(text.upper(), mark) -}}
+  {%- elif text is mapping -%}
+    {%- set known = kind == "schema" and (key == "" or key == "type" or key in maps or key in lists) -%}
+    {%- set within = "schema" if kind == "map" or (known and key not in maps) else ("map" if known else "") -%}
+    {{- "{" -}}
+    {%- for word, inner in text|items -%}
+      {%- if not loop.first -%}{{- "," -}}{%- endif -%}
+      {{- braced_word(word, mark) -}}{{- ":" -}}{{- braced_schema(inner, mark, within, word) -}}
+    {%- endfor -%}
+    {{- "}" -}}
+  {%- elif text is not string and text is sequence -%}
+    {%- set known = kind == "map" or (kind == "schema" and (key == "type" or key in maps or key in lists)) -%}
+    {{- "[" -}}
+    {%- for inner in text -%}
+      {%- if not loop.first -%}{{- "," -}}{%- endif -%}
+      {{- braced_schema(inner, mark, "schema" if known else "", key) -}}
+    {%- endfor -%}
+    {{- "]" -}}
+  {%- else -%}{{- braced(text, mark) -}}
+  {%- endif -%}
+{%- endmacro -%}""",
+        ("braced", "braced_word"),
+    ),
     # A name or a key of Python's: a JSON string if it is none.
     "python_name": Macro(
         """\
