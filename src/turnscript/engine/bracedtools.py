@@ -25,8 +25,8 @@ class BracedTools(ToolTexts):
     def __init__(self, apart: str, mark: str = MARK, prefix: str = "declaration:") -> None:
         self.apart = self.between = apart
         self.mark, self.prefix = mark, prefix
-        self.literals = (apart, mark)
-        self.rules = tuple((lead, tuple(rests)) for lead, rests in rules_of(self.literals))
+        self.literals = (apart,)
+        self.rules = tuple((lead, tuple(rests)) for lead, rests in rules_of((apart, mark)))
 
     def loss(self, tool: Tool) -> str:
         """Return what is lost where a type is not in small letters."""
