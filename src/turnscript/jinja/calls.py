@@ -143,7 +143,15 @@ def _tags(body: TagCall, out: Payloads) -> None:
         out.control(body.key_open)
         out.content(out.library.call("word", "key"))
         out.control(body.value_open)
+        if body.cdata:
+            section = 'value is string and not whole and ("<" in value or "&" in value or "\\n" in value)'
+            out.code.variable("section", section)
+            with out.code.block("if section"):
+                out.control("<![CDATA[")
         _value(out)
+        if body.cdata:
+            with out.code.block("if section"):
+                out.control("]]>")
         out.control(body.value_close)
     out.control(body.end)
 
