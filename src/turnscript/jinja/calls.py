@@ -122,14 +122,14 @@ def _xml(body: XmlParameters, out: Payloads) -> None:
 
 def _type(body: XmlParameters, out: Payloads) -> None:
     """What a tag says of its value, between quotes."""
-    said = out.library.call("type_of", "value")
+    said = []
     if body.flag:
-        out.control(f' {body.flag}="')
-        out.code.say(f'("true" if {said} == "string" else "false")', out.of_model)
-        out.control('"')
+        said.append((body.flag, '("true" if value is string else "false")'))
     if body.type:
-        out.control(f' {body.type}="')
-        out.code.say(said, out.of_model)
+        said.append((body.type, out.library.call("type_of", "value")))
+    for key, word in said:
+        out.control(f' {key}="')
+        out.code.say(word, out.of_model)
         out.control('"')
 
 
