@@ -136,6 +136,19 @@ def test_a_parameter_is_what_its_tag_says(size: int) -> None:
         assert expected == json.loads(item.arguments)
 
 
+def test_a_name_in_an_attribute_may_be_escaped_as_in_xml() -> None:
+    """Kimi K3 writes `&quot;` in one."""
+    arguments = '{"q&a": "fish & chips", "say \\"hi\\"": "&amp;", "&quot;": 1}'
+    format_ = ts.get_format("kimi-k3")
+    items = [ts.User(content=[ts.Text(text="q")]), ts.ToolCall(name="f", arguments=arguments)]
+    text = str(format_.render(ts.Request(conversation=ts.Conversation(items=items))).value)
+    assert 'key="say &quot;hi&quot;" type="string"<|sep|>&amp;<|close|>' in text
+    assert 'key="&amp;quot;" type="number"<|sep|>1<|close|>' in text
+    [_, again] = format_.parse(text).items
+    assert isinstance(again, ts.ToolCall)
+    assert json.loads(arguments) == json.loads(again.arguments)
+
+
 CITY = ("weather", '{"city": "Oslo"}')
 BARE = [
     ("calls alone", '[weather(city="Oslo"), now()]<|eot|>', "", [CITY, ("now", "{}")]),

@@ -110,7 +110,8 @@ def _xml(body: XmlParameters, out: Payloads) -> None:
     indent = example.pieces[0].partition(opening)[0]
     with out.code.block("for key, value in arguments|items"):
         out.control(f"{indent}{opening} {body.key}=")
-        out.code.say(out.library.call("attribute", "key"), out.of_model)
+        named = '(key|replace("&", "&amp;")|replace("\\"", "&quot;"))' if body.entities else "key"
+        out.code.say(out.library.call("attribute", named), out.of_model)
         _type(body, out)
         out.control(body.head_end)
         if body.flag or body.type:
