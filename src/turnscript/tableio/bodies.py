@@ -8,6 +8,7 @@ from typing import Any
 
 from turnscript.engine.bodies import CallArguments, Parts, Record, ResultContent, Thought
 from turnscript.engine.bracedcalls import BracedCall, BracedResult
+from turnscript.engine.bracedtools import BracedTools
 from turnscript.engine.elementcalls import ElementCall
 from turnscript.engine.functioncalls import FunctionCall
 from turnscript.engine.jsoncalls import JsonCall, JsonResult
@@ -59,6 +60,7 @@ TOOL_LISTS: Names = {
     "tagged": (TaggedTools, ()),
     "markdown": (MarkdownTools, ()),
     "tags": (XmlTools, ()),
+    "braced": (BracedTools, ()),
 }
 """Each shape of a list of tools."""
 
