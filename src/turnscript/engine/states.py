@@ -212,9 +212,12 @@ class States:
 
     def _cores(self, place: Place) -> Iterator[tuple[str, Action]]:
         """The literals that open a segment: one, one for each name that may stand before it, or its own first words."""
-        if not place.open and not place.segment.group:
+        group = place.segment.group
+        if not place.open and (group is None or place.segment.tentative):
+            array = group.open.strip() if group else ""
             for literal in (place.body.begins,) if self.strict else place.body.openings:
-                yield literal, Action(Do.OPEN, len(literal), place, len(literal))
+                for before in (f"{array}{space}" for space in _IN_ARRAY) if array else ("",):
+                    yield before + literal, Action(Do.OPEN, len(before + literal), place, len(literal))
             return
         core, action = _opening(place, self.strict)
         if not place.segment.named:
@@ -295,6 +298,7 @@ class States:
 
 
 _TEXTS = ("thinking", "assistant")
+_IN_ARRAY = ("", " ", "\n", "\n ", "\n  ", "\n    ")  # as JSON is laid out
 
 
 def _opening(place: Place, strict: bool) -> tuple[str, Action]:
@@ -313,7 +317,7 @@ def _opening(place: Place, strict: bool) -> tuple[str, Action]:
 def _behind_mark(joint: str) -> Iterable[str]:
     """The mark of a joint, with the white space that may follow it; nothing where it has none."""
     mark = joint.strip()
-    spaces = dict.fromkeys(("", " ", "\n", joint[len(joint.rstrip()) :]))
+    spaces = dict.fromkeys((*_IN_ARRAY, joint[len(joint.rstrip()) :]))
     return [f"{mark}{space}" for space in spaces] if mark else []
 
 

@@ -190,8 +190,8 @@ def _check_unopened(segment: Segment, place: Table) -> None:
     if not segment.tentative and segment.group is None:
         message = "a call without an `open` begins as a JSON text does, so it counts only if it is one"
         raise unfit(place.at("tentative"), message, "true", "false")
-    for key in ("close", "head_end", "attributes", "also_closed_by", "named", "tentative"):
-        if getattr(segment, key) and (key != "tentative" or segment.group is not None):
+    for key in ("close", "head_end", "attributes", "also_closed_by", "named"):
+        if getattr(segment, key):
             raise unfit(place.at(key), f"a call with a {key!r} needs an `open`", "an `open`")
 
 
