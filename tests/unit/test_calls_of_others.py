@@ -113,6 +113,13 @@ ANSWERS: list[tuple[str, str, Outline, list[str]]] = [
         [("thinking", "Hm.", None), ("f", "{}", "c1"), ("g", "{}", None)],
         [],
     ),
+    (
+        "functionary32",
+        'all\nSay >>> x\n.>>>f\n{"a": 1}>>>g\n{}<|eot_id|>',
+        [("assistant", "Say >>> x\n.", None), ("f", '{"a": 1}', None), ("g", "{}", None)],
+        [],
+    ),
+    ("functionary32", "f\n{}<|eot_id|>", [("f", "{}", None)], []),
     # What ends a turn, and what does not.
     (
         "gigachat3",
@@ -159,6 +166,15 @@ def test_calls_are_numbered_and_their_results_say_the_same_number() -> None:
     assert {("items[1].id", "renamed"), ("items[4].id", "renamed")} <= {
         (loss.path, loss.kind) for loss in rendered.losses
     }
+
+
+def test_a_name_that_opens_a_text_is_told() -> None:
+    request = ts.Request(
+        conversation=ts.Conversation(items=[ToolCall(name=name, arguments="{}") for name in ("all", "f")])
+    )
+    request.locate()
+    rendered = ts.get_format("functionary32").render(request)
+    assert ["items[0].name"] == [loss.path for loss in rendered.losses if loss.path.endswith(".name")]
 
 
 def test_many_calls_of_an_array_take_time_in_proportion() -> None:

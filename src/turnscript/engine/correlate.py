@@ -144,6 +144,8 @@ def report_correlation(items: Sequence[Item], document: Document, out: Writer) -
         if not isinstance(item, ToolCall | ToolResult):
             continue
         out.place = item.at or f"items[{index}]"
+        if isinstance(item, ToolCall) and item.name in names_taken(document):
+            out.lose(".name", "approximated", "a reader takes this name for what opens a text")
         if item.id != id_ and item.id is None:
             out.lose(".id" if index in written else "", "invented", f"a reader will take {id_!r} for its id")
         elif item.id != id_ and index in written:
@@ -152,6 +154,18 @@ def report_correlation(items: Sequence[Item], document: Document, out: Writer) -
             out.lose(".id", "dropped", "this format has no place for it")
         if isinstance(item, ToolResult) and item.name != name:
             out.lose(".name", "approximated", f"a reader will take it for {name!r}")
+
+
+@lru_cache(maxsize=64)
+def names_taken(document: Document) -> frozenset[str]:
+    """Names that no call can say: one behind the opening of a call is the opening of something else."""
+    found: set[str] = set()
+    for turn in document.turns:
+        for call in turn.segments if any(one.kind == ToolCall.kind for one in turn.segments) else ():
+            mark = getattr(call.body, "mark", "") if call.kind == ToolCall.kind else ""
+            others = [one.open.removeprefix(call.open) for one in turn.segments if one.open.startswith(call.open)]
+            found |= {one.removesuffix(mark) for one in others if mark and call.open and one.endswith(mark)}
+    return frozenset(found)
 
 
 def _shown(item: Item) -> tuple[str | None, str | None]:

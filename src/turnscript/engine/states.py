@@ -204,7 +204,8 @@ class States:
         """Openings of calls inside a text that has not been closed."""
         before = ("\n",) if self.layout.document.anchored else ("\n", "")
         for other in self.places:
-            tentative = other.segment.tentative or other.segment.bare
+            # What may be text is looked for where the text has no closing, so that something else must end it.
+            tentative = (other.segment.tentative and bool(place.close)) or other.segment.bare
             if other.model and other.kind not in (place.kind, *_TEXTS) and not tentative:
                 for core, action in self._cores(other):
                     for space in ("\n",) if other.segment.named else before:

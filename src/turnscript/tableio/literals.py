@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from turnscript.conversation import System
+from turnscript.conversation import System, ToolCall
+from turnscript.engine.correlate import names_taken
 from turnscript.engine.escape import Escape
 from turnscript.engine.layout import layout_of
 from turnscript.engine.machine import Reading
@@ -49,7 +50,10 @@ def check_literals(document: Document, table: Table) -> None:
         # What is only read may begin with the turn's closing: a model's text is looked at for the longer one.
         also = {one.open.strip() for one in turn.also_read if turn.close and one.open.startswith(turn.close.strip())}
         opened = _openings(turn, place, document.tag_end if document.anchored else "")
-        _Literals([*ends, *(one for one in opened if one.text not in also)], looked_for)
+        taken = names_taken(document)
+        apart = {one.open.strip(): taken.__contains__ for one in turn.segments if one.kind == ToolCall.kind and taken}
+        opened = (one._replace(apart=apart.get(one.text)) for one in opened if one.text not in also)
+        _Literals([*ends, *opened], looked_for)
         until = _Literals(ends, looked_for)
         for segment, inner in segments_of(turn, place):
             closings = [_Literal(segment.close.strip(), inner.at("close"))] if segment.close else []
@@ -100,7 +104,7 @@ class _Literals:
             message = f"{literal.text!r} stands at {known.path} too; a reader could not tell the two apart"
             raise unfit(literal.path, message, "another literal", literal.text)
         for short, long in (*self._shorter(literal), *self._longer(literal)):
-            if _begins(short, long) and not (short.apart and long.apart and short.apart(long.text[len(short.text) :])):
+            if _begins(short, long) and not (short.apart and short.apart(long.text[len(short.text) :])):
                 message = f"{short.text!r} ({short.path}) is the beginning of {long.text!r} ({long.path})"
                 raise unfit(literal.path, f"{message}; a reader could confuse them", "another literal", literal.text)
 
