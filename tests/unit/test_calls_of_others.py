@@ -29,6 +29,9 @@ def outline(response: ts.Response) -> Outline:
 COMMAND = '<|START_ACTION|>[\n    {"tool_call_id": "3", "tool_name": "f", "parameters": {"a": 1}}'
 IDENTIFIED = "<|tool_call:begin|>c1<|tool_call:name|>f<|tool_call:args|>{}<|tool_call:end|>"
 UNIDENTIFIED = "<|tool_call:begin|>g<|tool_call:args|>{}<|tool_call:end|>"
+TAGS = "<|message|><atem:function_calls>\n<atem:invoke name="
+ADDRESSED = f' to=f{TAGS}"f">\n<atem:parameter name="a">1</atem:parameter>\n</atem:invoke>\n</atem:function_calls>'
+ANOTHER = f' to=g{TAGS}"g">\n</atem:invoke>\n</atem:function_calls>'
 ANSWERS: list[tuple[str, str, Outline, list[str]]] = [
     # Other keys, and numbers for ids.
     (
@@ -120,6 +123,13 @@ ANSWERS: list[tuple[str, str, Outline, list[str]]] = [
         [],
     ),
     ("functionary32", "f\n{}<|eot_id|>", [("f", "{}", None)], []),
+    (
+        "muse",
+        f" to=self<|message|>Hm.<|eom|><|start|>assistant{ADDRESSED}<|eom|><|start|>assistant{ANOTHER}<|eot|>",
+        [("thinking", "Hm.", None), ("f", '{"a": 1}', None), ("g", "{}", None)],
+        [],
+    ),
+    ("muse", " to=user<|message|>Hi.<|eot|>", [("assistant", "Hi.", None)], []),
     # What ends a turn, and what does not.
     (
         "gigachat3",

@@ -162,10 +162,17 @@ def names_taken(document: Document) -> frozenset[str]:
     found: set[str] = set()
     for turn in document.turns:
         for call in turn.segments if any(one.kind == ToolCall.kind for one in turn.segments) else ():
-            mark = getattr(call.body, "mark", "") if call.kind == ToolCall.kind else ""
-            others = [one.open.removeprefix(call.open) for one in turn.segments if one.open.startswith(call.open)]
-            found |= {one.removesuffix(mark) for one in others if mark and call.open and one.endswith(mark)}
+            if call.kind == ToolCall.kind and call.open:
+                mark = getattr(call.body, "mark", "") or getattr(call.body, "name_close", "")
+                others = [one.open.removeprefix(call.open) for one in turn.segments if one.open.startswith(call.open)]
+                found |= {name for one in others if (name := _name_before(mark, one))}
     return frozenset(found)
+
+
+def _name_before(mark: str, opened: str) -> str:
+    """A name that goes on with the beginning of what stands behind names; empty where there is none."""
+    sizes = range(min(len(mark), len(opened)), 0, -1)
+    return next((opened[:-size] for size in sizes if opened.endswith(mark[:size])), "")
 
 
 def _shown(item: Item) -> tuple[str | None, str | None]:

@@ -51,7 +51,9 @@ def check_literals(document: Document, table: Table) -> None:
         also = {one.open.strip() for one in turn.also_read if turn.close and one.open.startswith(turn.close.strip())}
         opened = _openings(turn, place, document.tag_end if document.anchored else "")
         taken = names_taken(document)
-        apart = {one.open.strip(): taken.__contains__ for one in turn.segments if one.kind == ToolCall.kind and taken}
+        apart = {
+            one.open.strip(): partial(_is_taken, taken) for one in turn.segments if one.kind == ToolCall.kind and taken
+        }
         opened = (one._replace(apart=apart.get(one.text)) for one in opened if one.text not in also)
         _Literals([*ends, *opened], looked_for)
         until = _Literals(ends, looked_for)
@@ -119,6 +121,11 @@ class _Literals:
             if not self._sorted[at].startswith(literal.text):
                 return
             yield literal, self._by_text[self._sorted[at]]
+
+
+def _is_taken(names: frozenset[str], rest: str) -> bool:
+    """Whether the rest of a longer opening begins with a name that no call can say."""
+    return any(rest.startswith(name) for name in names)
 
 
 def _is_apart(document: Document, turn: Turn, rest: str) -> bool:

@@ -23,7 +23,7 @@ _END_BY_THEMSELVES = frozenset({"json-call", "named-call", "json-result"})  # su
 # What no attribute holds: the parser's own notes, and attributes that no table names.
 _NEVER = frozenset({"open", "at", "hints", "attributes", "seal"})
 _TYPES: Mapping[Any, str] = {str: "text", bool: "flag", int: "number", Extra: "object", list[str]: "names"}
-_NEEDS_CLOSE = frozenset({"xml-parameters", "tag-call", "element-call"})
+_NEEDS_CLOSE = frozenset({"xml-parameters", "tag-call", "addressed-call", "element-call"})
 _MARKED = frozenset({"named-call", "labelled"})
 
 
