@@ -214,7 +214,7 @@ class States:
     def _cores(self, place: Place) -> Iterator[tuple[str, Action]]:
         """The literals that open a segment: one, one for each name that may stand before it, or its own first words."""
         group = place.segment.group
-        if not place.open and (group is None or place.segment.tentative):
+        if not place.open and (group is None or (place.segment.tentative and place.body.begins)):
             array = group.open.strip() if group else ""
             for literal in (place.body.begins,) if self.strict else place.body.openings:
                 for before in (f"{array}{space}" for space in _IN_ARRAY) if array else ("",):

@@ -208,7 +208,7 @@ def _ends_of(document: Document, turn: Turn, segment: Segment) -> Iterator[str]:
     for other in turn.segments:
         if (segment.bare or document.anchored) and not other.bare and not other.tentative:
             yield (other.group or other).open.lstrip()
-        if segment.bare and not other.open and other.tentative:
+        if segment.bare and not other.open and other.tentative and (other.group is None or other.body.begins):
             yield f"{other.group.open.strip() if other.group else ''}{other.body.begins}"
     for section in (document.metadata, document.tools) if document.anchored else ():
         if section is not None:
