@@ -131,6 +131,9 @@ def test_an_empty_text_before_a_call_is_seen_or_told(example: Format) -> None:
         ("ai-sage/GigaChat3.1-10B-A1.8B", "gigachat"),
         ("GigaChat3-10B-A1.8B", "gigachat3"),
         ("RekaAI/reka-edge-2603", "reka"),
+        ("muse-glimmer-4b", "muse"),
+        ("meetkai/functionary-small-v3.2", "functionary32"),
+        ("Salesforce/Llama-xLAM-2-8b-fc-r", "xlam"),
         ("upstage/Solar-Open-100B", "solar"),
         ("Phi-3.5-mini-instruct-Q4_K_M.gguf", "phi3"),
         ("ServiceNow-AI/Apriel-1.5-15b-Thinker", "apriel"),
@@ -219,6 +222,9 @@ TEMPLATES = {
     "minimax-m1": "<begin_of_document><beginning_of_sentence>user name=user <tool_calls>",
     "gigachat": "assistant<|role_sep|> <|message_sep|> <|function_call|>",
     "gigachat3": "assistant<|role_sep|> <|message_sep|> function call",
+    "functionary32": "<|start_header_id|>assistant<|end_header_id|> >>>all",
+    "muse": "<|start|>assistant to=self<|message|> <atem:function_calls>",
+    "xlam": "<|start_header_id|>ipython<|end_header_id|>",
     "solar": "<|begin|>assistant<|tool_calls|><|tool_call:begin|>",
     "reka": "human: <sep> <tool_call> <tool_response>",
     "phi3": "<|user|> <|assistant|> <|end|>",
@@ -262,7 +268,7 @@ TEMPLATES = {
     "deepseek-r1": "'<｜User｜>' + text + '<｜Assistant｜>' + answer + type + '<｜tool▁sep｜>' + name + '\\n```json'",
 }
 """What of a model's template tells it: tags that stand in it."""
-NAMED = {"qwen3-instruct": "qwen3.gguf", "qwen25": "qwen2.5.gguf"}
+NAMED = {"xlam": "llama-xlam.gguf", "qwen3-instruct": "qwen3.gguf", "qwen25": "qwen2.5.gguf"}
 """Names that count besides: others have such templates too."""
 
 

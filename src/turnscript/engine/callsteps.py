@@ -164,6 +164,8 @@ class CallSteps(Teller):
                 self._issues.append(Issue("unclosed_thinking", "a call inside a thought", self._opened, self._opened))
             self._end_part()
             self._pending = pending
+        if self._the_place().segment.group is not None:  # whose opening may be no more than that of an array
+            self._group = self._the_place().segment.group
         call = ToolCall(**{**self._head, "name": machine.name or "", "arguments": ""})
         if machine.id is not None:
             call.id = machine.id

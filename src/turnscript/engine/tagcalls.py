@@ -260,3 +260,9 @@ def name_of_word(word: str) -> str | None:
 def _spelled(kinds: Any, key: str, value: str) -> str:
     kind = kinds.get(key, "either")
     return argument_text(shown_text(value, kind), kind)
+
+
+# What calls share that are tags of another kind.
+TagReader = _TagMachine
+word_of = _word
+word_before = _word_before

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from turnscript.conversation import ToolCall
+from turnscript.engine.addressedcalls import AddressedCall
 from turnscript.engine.bodies import CallArguments
 from turnscript.engine.bracedcalls import BracedCall
 from turnscript.engine.elementcalls import ElementCall
@@ -151,6 +152,9 @@ def _tags(body: TagCall, out: Payloads) -> None:
     out.control(body.name_open)
     out.content(out.library.call("word", "name"))
     out.control(body.name_close)
+    if isinstance(body, AddressedCall):
+        out.content(out.library.call("word", "name"))
+        out.control(body.name_again)
     with out.code.block("for key, value in arguments|items"):
         out.control(body.key_open)
         out.content(out.library.call("word", "key"))
@@ -214,5 +218,6 @@ _WRITERS: dict[type[Any], Callable[[Any, Payloads], None]] = {
     BracedCall: _braced,
     XmlParameters: _xml,
     TagCall: _tags,
+    AddressedCall: _tags,
     ElementCall: _elements,
 }

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from turnscript.engine.addressedcalls import AddressedCall
 from turnscript.engine.bodies import CallArguments, Parts, Record, ResultContent, Thought
 from turnscript.engine.bracedcalls import BracedCall, BracedResult
 from turnscript.engine.bracedtools import BracedTools
@@ -42,6 +43,7 @@ BODIES: Names = {
     "labelled": (LabelledText, ("tool_result",)),
     "xml-parameters": (XmlParameters, ("tool_call",)),
     "tag-call": (TagCall, ("tool_call",)),
+    "addressed-call": (AddressedCall, ("tool_call",)),
     "element-call": (ElementCall, ("tool_call",)),
     "parts": (Parts, ("system", "user", "assistant", "tools_change")),
     "thought": (Thought, ("thinking",)),

@@ -236,7 +236,7 @@ class _Probe:
         before_user = user[: user.rindex(USER)] if USER in user else ""
         text = self.render([_user(), _answer(), _user(MORE)])
         end = _between(text, ANSWER, MORE)
-        # All turns begin with the tag that the first one begins with; where they do not, as the first of all turns does.
+        # Where all turns begin with one tag, what stands before it is the end; else what no first turn begins with.
         first = next((tag for tag in _TAG.findall(before_user) if tag != bos), "")
         if first and end.find(first) > 0:
             end = end[: end.index(first)]
