@@ -137,6 +137,11 @@ class TemplatePrompt(Prompt):
         asked = next((item for item in reversed(self._items) if isinstance(item, User)), None)
         self._question: Item | None = asked or (before._question if before is not None else None)
 
+    @property
+    def opened(self) -> str:
+        """What it has written of the model's turn already, which the model goes on from."""
+        return self._opened.text
+
     def generated(self, response: Response) -> Generated | None:
         """What a later prompt needs to hold this turn as it was generated."""
         if response.raw is None or not response.items:

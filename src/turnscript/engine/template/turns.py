@@ -116,6 +116,8 @@ class Turns:
             if found < 0 and 0 <= message < self._next and self.regions[message].end >= 0:
                 message = -1  # a part of a turn that has ended stands again, such as the tool's name beside its result
             if found >= 0:
+                # Of messages that leave no trace, the last ones have the openings that are there.
+                self._next = max(self._next, message + 1 - text.count(opening, position))
                 self._put(text[position : found + len(opening)], before)
                 position = found + len(opening)
                 self._begin(message, owner)
