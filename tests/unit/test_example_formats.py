@@ -22,6 +22,7 @@ from tests.conformance.test_parser_laws import (
 from turnscript.detection import detect
 from turnscript.format import Format
 from turnscript.registry import load_formats
+from turnscript.respelling import shown_items
 from turnscript.tableio import dump_format, read_formats
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "formats"
@@ -77,8 +78,8 @@ def test_what_is_written_for_the_model_is_read_in_pieces(example: Format) -> Non
         whole = check_events(events_behind(prompt, [written]), written)
         if all((one.kind, next_.kind) in example.document.joints for one, next_ in pairwise(items)):
             rendered = example.render(ts.Request(conversation=ts.Conversation(items=items, tools=request.tools)))
-            if not rendered.losses:
-                assert said(items) == said(whole.items)
+            if not rendered.losses:  # a prompt shows the characters that JSON has as escapes
+                assert said(shown_items(items, lambda _: False)) == said(whole.items)
         for pieces in (list(written), [written[: len(written) // 2], written[len(written) // 2 :]]):
             assert whole == check_events(events_behind(prompt, pieces), written)
 
