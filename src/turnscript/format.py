@@ -57,7 +57,8 @@ class Format(Struct, frozen=True):
     """A prompt format: its name, a title for people, its table, and what tells that a model wants it.
 
     `variants`: the same with some option taken, by the option's name. `template`: the model's own chat template, which
-    then writes prompts, while the table reads what the model answers. `history`: how turns of the model are kept there.
+    then writes prompts, while the table reads what the model answers. `history`: how turns of the model are kept there. `words`:
+    tools, calls and results that the template has no place for stand in texts, in the table's words, and are no losses.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Format(Struct, frozen=True):
     variants: Mapping[str, Document] = {}
     template: Template | None = None
     history: History = "template"
+    words: bool = False
 
     def variant(self, option: str) -> Format:
         """The same format with an option taken. Raises UnknownName."""
@@ -196,7 +198,7 @@ class Format(Struct, frozen=True):
         try:
             check_words(request.settings)
             if self.template is not None:
-                wanted = Wanted(thinking, _policy(escape), replays, spelling, self.history, now)
+                wanted = Wanted(thinking, _policy(escape), replays, spelling, self.history, self.words, now)
                 return begin_template_prompt(self.document, self.template, request, wanted)
             return begin_prompt(self.document, request, thinking, _policy(escape), replays, spelling)
         except MISTAKES:

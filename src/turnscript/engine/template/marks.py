@@ -78,9 +78,15 @@ def _number(digits: str) -> int:
     return int(digits.translate(_NUMBERS))
 
 
+class Protected(str):
+    """A text of ours, such as the words around a tool: its tags are meant."""
+
+    __slots__ = ()
+
+
 def plainly(text: str, escape: Escape) -> str:
     """Write a content as it is."""
-    return escape.apply(text)
+    return text if type(text) is Protected else escape.apply(text)
 
 
 def _in_json(depth: int, ascii_only: bool = False) -> Spell:

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from turnscript.conversation import Assistant, Item, System, Text, Thinking, ToolCall, ToolResult, ToolsChange, User
-from turnscript.engine.template.marks import holds_marks, mark, marks
+from turnscript.engine.template.marks import Protected, holds_marks, mark, marks
 from turnscript.engine.template.tools import NO_FUNCTIONS, Functions
 from turnscript.losses import Loss
 from turnscript.readable import readable
@@ -97,6 +97,12 @@ class Marked:
             self.texts.append(part)
             self.owners.append(owner)
         return "".join(written)
+
+    def written(self, text: Protected, owner: int) -> str:
+        """Return the mark of a text of ours."""
+        self.texts.append(text)
+        self.owners.append(owner)
+        return marks(len(self.texts) - 1)
 
     def name(self, text: str, owner: int) -> str:
         """Return a name as it is, so that a template may look into it; its mark where it holds a control string."""
