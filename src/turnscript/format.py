@@ -57,8 +57,8 @@ class Format(Struct, frozen=True):
     """A prompt format: its name, a title for people, its table, and what tells that a model wants it.
 
     `variants`: the same with some option taken, by the option's name. `template`: the model's own chat template, which
-    then writes prompts, while the table reads what the model answers. `history`: how turns of the model are kept there. `words`:
-    tools, calls and results that the template has no place for stand in texts, in the table's words, and are no losses.
+    then writes prompts, while the table reads what the model answers. `history`: how turns of the model are kept there.
+    `words`: tools, calls and results that the template has no place for stand in texts, in the table's words.
     """
 
     name: str

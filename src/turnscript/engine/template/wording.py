@@ -61,6 +61,8 @@ def _put_calls(marked: Marked, message: Message, layout: Layout, items: Sequence
     place = layout.places[ToolCall.kind]
     joint = layout.document.joints.get((ToolCall.kind, ToolCall.kind), "\n")
     texts = []
+    calls = {at for at, item in enumerate(items, first) if isinstance(item, ToolCall)}
+    marked.owners = [-1 if owner in calls else owner for owner in marked.owners]  # they are said anew
     for at, item in enumerate(items, first):
         if isinstance(item, ToolCall):
             out = Writer(place.escape, archive=False)
