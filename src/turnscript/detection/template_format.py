@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from turnscript.detection.growth import with_growth
 from turnscript.detection.place import TemplateSource, in_hub_cache, read_place
 from turnscript.detection.reading_table import choose
 from turnscript.engine.template.template import Template
@@ -69,4 +70,5 @@ def format_of(source: TemplateSource, *, own: Sequence[Format] = (), history: st
     document = template.read_by(reading.format.document)
     kept = history or ("generated" if source.recurrent else "template")
     name = next(iter(source.names), "") or "template"
-    return Format(name=name, title=source.told_by, document=document, template=template, history=kept)  # type: ignore[arg-type]
+    made = Format(name=name, title=source.told_by, document=document, template=template, history=kept)  # type: ignore[arg-type]
+    return with_growth(made)

@@ -404,7 +404,8 @@ class TurnParser(CallSteps):
         """A segment or a group begins. A text goes on until it is certain that this is one."""
         generated = self._read(literal)
         self._within = self._state if self._step == self._text else None
-        if self._within is not None and self._within.kind == Assistant.kind and self._states.bare is None:
+        text = None if self._within is None else self._within.place
+        if text is not None and text.kind == Assistant.kind and text.close and self._states.bare is None:
             self._issues.append(Issue("missing_close", "a call inside an answer", self._opened, self._opened))
         if place.segment.lists_names:
             self._group = place.segment.group

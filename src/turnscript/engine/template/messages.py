@@ -97,8 +97,8 @@ class Marked:
             return [self.value(one, owner) for one in value]
         return value
 
-    def add(self, items: Sequence[Item], start: int) -> None:
-        """Add the messages of items, the first of which has the position `start`."""
+    def add(self, items: Sequence[Item]) -> None:
+        """Add the messages of items."""
         at, end = 0, len(items)
         while at < end:
             item, first = items[at], at
@@ -106,14 +106,14 @@ class Marked:
             if isinstance(item, _MODEL):
                 while at < end and _joins(items[at - 1], items[at]):
                     at += 1
-                self._answer(items[first:at], start + first)
+                self._answer(items[first:at], first)
             elif isinstance(item, System | User | ToolResult):
-                self._said(item, start + first)
+                self._said(item, first)
             else:
-                self._left_out(item, start + first)
+                self._left_out(item, first)
                 continue
-            self.spans.append((start + first, start + at))
-            self.paths[start + first] = item.at
+            self.spans.append((first, at))
+            self.paths[first] = item.at
 
     def copied(self) -> Marked:
         """Return the same with messages of its own, which may be changed."""

@@ -96,8 +96,9 @@ class Traits(Struct, frozen=True, kw_only=True):
     labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-def study(run: Run, variables: Iterable[str], eos: str = "", tokens: Iterable[str] = ()) -> Traits:
-    """Find out what a template takes. `variables`: those that it reads. `eos`: the token that ends a text."""
+def study(run: Run, variables: Iterable[str], tokens: Mapping[str, str]) -> Traits:
+    """Find out what a template takes. `variables`: those that it reads. `tokens`: those that it is given, by name."""
+    ends = tokens.get("eos_token", ""), tokens.get("bos_token", "")
     probe = _Probe(run)
     manner = probe.manner()
     told = {*variables} - _GIVEN - {*tokens}
@@ -108,7 +109,7 @@ def study(run: Run, variables: Iterable[str], eos: str = "", tokens: Iterable[st
         manner=manner,
         opening=opening,
         behind=behind,
-        ends=probe.ends(eos),
+        ends=probe.ends(*ends),
         tails=probe.tails(),
         switches=switches,
         effort=effort,
@@ -120,7 +121,7 @@ def study(run: Run, variables: Iterable[str], eos: str = "", tokens: Iterable[st
         results=probe.shows([*probe.called(), _result()], RESULT, tools=[_TOOL]),
         thoughts=probe.shows_thoughts(switches),
         local=probe.is_local(),
-        grows=probe.grows(),
+        grows=probe.grows(opening),
         literals=probe.literals(switches),
         labels=tuple(probe.labels()),
     )
@@ -156,10 +157,7 @@ class _Probe:
         """Find how arguments, several texts, and a message of calls alone are passed."""
         manner = next(
             (one for one in _MANNERS if self._writes_calls(one)),
-            next(
-                (one for one in _MANNERS if self.shows([_user(), _answer(calls=1, manner=one)], _VALUE, tools=[_TOOL])),
-                _USUAL,
-            ),
+            next((one for one in _MANNERS if self._takes(one)), _USUAL),
         )
         parts = self.render([{"role": "user", "content": [_part(USER), _part(MORE)]}])
         lists = USER in parts and MORE in parts and "'text'" not in parts and '"text"' not in parts
@@ -172,6 +170,11 @@ class _Probe:
             lists=lists,
             null=manner.null,
         )
+
+    def _takes(self, manner: Manner) -> bool:
+        """Return whether a message of calls does no harm where a template has no place for calls."""
+        text = self.render([_user(), _answer(calls=1, manner=manner)], tools=[_TOOL])
+        return bool(text) and "None" not in text
 
     def _writes_calls(self, manner: Manner) -> bool:
         """Return whether calls come out as JSON or tags, and not as Python shows its values."""
@@ -226,25 +229,31 @@ class _Probe:
                 seen.append(_up_to(text, (ANSWER, THOUGHT, _NAME, _VALUE)))
         return _whole_tags(_common([one for one in seen if one]))
 
-    def ends(self, eos: str) -> tuple[str, ...]:
+    def ends(self, eos: str, bos: str) -> tuple[str, ...]:
         """Find what ends the model's turns: the last tag behind an answer that is not of the turn behind it."""
         found: list[str] = []
         user = self.render([_user()])
         before_user = user[: user.rindex(USER)] if USER in user else ""
         text = self.render([_user(), _answer(), _user(MORE)])
         end = _between(text, ANSWER, MORE)
-        end = _closed_tag(end, len(end) - len(_common_end(end, before_user)))
+        # Where all turns begin with one tag, what stands before it is the end; else what no first turn begins with.
+        first = next((tag for tag in _TAG.findall(before_user) if tag != bos), "")
+        if first and end.find(first) > 0:
+            end = end[: end.index(first)]
+        else:
+            end = _closed_tag(end, len(end) - len(_common_end(end, before_user)))
+        last = _behind(self.render([_user(), _answer()]), ANSWER)
         whole = _TAG.findall(_between(text, ANSWER, MORE))
         if not end.strip() and len(whole) > 1:  # a turn of the user begins behind what ends all turns alike
             end = whole[0]
-        for one in (eos if eos and eos in end else "", *reversed(_TAG.findall(end)), end.strip()):
+        for one in (eos if eos and eos in end else "", *reversed(_TAG.findall(end)), end.strip(), last.strip()):
             if one and not found:
                 found.append(one)
-        tags = _TAG.findall(_behind(self.render([_user(), _answer()]), ANSWER))
+        tags = _TAG.findall(last)
         found += [tag for tag in tags[-1:] if tag not in found and not any(one in tags for one in found)]
         call = [_user(), _answer(calls=1, manner=self.manner_found)]
-        last, later = self.render(call, tools=[_TOOL]), self.render([*call, _result()], tools=[_TOOL])
-        tail = _common([_behind(last, _VALUE), _between(later, _VALUE, RESULT)])
+        now, later = self.render(call, tools=[_TOOL]), self.render([*call, _result()], tools=[_TOOL])
+        tail = _common([_behind(now, _VALUE), _between(later, _VALUE, RESULT)])
         tags = [tag for tag in _TAG.findall(tail) if not tag.startswith("</")]
         if (
             tags
@@ -320,21 +329,24 @@ class _Probe:
                 return False
         return True
 
-    def grows(self) -> str:
-        """Return why a prompt may not begin the next one; empty if it does."""
-        thought = _answer(thought=True)
-        asked = self.render([_user()], generation=True)
-        later = self.render([_user(), _answer(), _user(MORE)])
-        if not later.startswith(asked):
-            return "what the template opens for an answer is not in what it writes of that answer later"
-        now = self.render([_user(), thought])
-        later = self.render([_user(), thought, _user(MORE)])
+    def grows(self, opening: str) -> str:
+        """Return why a prompt may not begin the next one; empty if it does.
+
+        What a prompt opens behind the opening of a turn does not count: a turn that is kept as it was generated has it.
+        """
+        thought, call = _answer(thought=True), [*self.called(), _result()]
+        now, later = self.render([_user(), thought]), self.render([_user(), thought, _user(MORE)])
         if THOUGHT in now and THOUGHT not in later:
             return "the template leaves thoughts out once the user speaks again"
-        first = self.render([_user()], tools=[_TOOL])
-        later = self.render([_user(), _answer(), _user(MORE)], tools=[_TOOL])
-        if first and later and not later.startswith(first):
-            return "the template writes the tools, or what stands before the last question, in another place each turn"
+        for before, tools in (([_user()], None), ([_user()], [_TOOL]), (call, [_TOOL]), ([*call, *call[1:]], [_TOOL])):
+            asked = self.render(before, tools=tools, generation=True)
+            asked = asked[: asked.rfind(opening) + len(opening)] if opening and opening in asked else asked
+            later = self.render([*before, _answer(), _user(MORE)], tools=tools)
+            if not later or later.startswith(asked):
+                continue
+            if later.startswith(self.render(before, tools=tools)):
+                return "what the template opens for an answer is not in what it writes of that answer later"
+            return "the template writes what stood before an answer in another way once it is there"
         return ""
 
     def literals(self, switches: Sequence[Switch]) -> tuple[str, ...]:
