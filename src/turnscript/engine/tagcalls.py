@@ -129,6 +129,21 @@ class _Word(NamedTuple):
 
 
 @lru_cache(maxsize=64)
+def _key_before(behind: str) -> _Word:
+    """The patterns of a key up to the literal behind it, which is read with it: templates write keys as they are.
+
+    So a key may have spaces and quotes in it, but no tag and no line break.
+    """
+    row = [r"\s*" if step.isspace() else re.escape(step) for step in _STEPS.findall(behind)]
+    key, half = r'[^\s<>"][^<\n]*?', r'"(?>(?:[^"\\\n]|\\[^\n])*)\\?|'
+    quoted = r'"(?>(?:[^"\\\n]|\\[^\n])*)"'
+    return _Word(
+        re.compile(rf"\s*({quoted}|{key})\s*(?:{''.join(row)})"),
+        re.compile(rf'\s*(?:(?>{quoted}|[^\s<>"][^<\n]*)\s*(?:{beginning_of(row)})|{half})'),
+    )
+
+
+@lru_cache(maxsize=64)
 def _word_before(behind: tuple[str, ...], taken: bool) -> _Word:
     """The patterns of a word that one of these literals is behind. `taken`: the literal is read with the word.
 
@@ -156,7 +171,7 @@ class _TagMachine(ParameterReader):
         self._followers = tags_of(*self._followers.all, *self._closes)
         closed = bool(body.name_close.strip())  # else a name ends where the first key, or the end, begins
         self._names = _word_before((body.name_close.strip(),) if closed else (body.key_open.strip(), *ends), closed)
-        self._keys = _word_before((body.value_open.strip(),), True)
+        self._keys = _key_before(body.value_open.strip())
         self._lead = body.value_open[len(body.value_open.rstrip()) :]
         self._before_close = body.value_close[: len(body.value_close) - len(body.value_close.lstrip())]
         self._space = self._before_close  # what of a value's end is not of the value
