@@ -44,10 +44,10 @@ class Marked:
     """Messages with marks, and what they stand for.
 
     `texts` are the contents by the number of their mark, `owners` the positions of their items. `spans` has for each
-    message the positions of its first item and behind its last one.
+    message the positions of its first item and behind its last one. `tools`: the template is shown some.
     """
 
-    __slots__ = ("_guards", "losses", "manner", "messages", "owners", "paths", "spans", "texts")
+    __slots__ = ("_guards", "losses", "manner", "messages", "owners", "paths", "spans", "texts", "tools")
 
     def __init__(self, manner: Manner, functions: Functions, guards: Callable[[str], bool]) -> None:
         self.manner = manner
@@ -58,6 +58,7 @@ class Marked:
         self.paths: dict[int, str] = {}  # of items, for people
         self.spans: list[tuple[int, int]] = []
         self.losses: list[Loss] = []
+        self.tools = functions.shown is not None
 
     def content(self, text: str, owner: int, signs: str = "") -> str:
         """Return what the template is given for a content: its mark, between the white space around the content.
@@ -119,6 +120,7 @@ class Marked:
         """Return the same with messages of its own, which may be changed."""
         other = Marked(self.manner, NO_FUNCTIONS, self._guards)
         other.messages, other.spans = [dict(message) for message in self.messages], list(self.spans)
+        other.tools = self.tools
         other.texts, other.owners, other.paths = self.texts, self.owners, self.paths
         return other
 

@@ -6,6 +6,7 @@ ends its turns. Both are found in what stands between contents, which no content
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ from turnscript.engine.template.messages import Marked
 from turnscript.engine.template.study import Traits
 
 _ASSISTANT = "assistant"
+_INSTRUCTIONS = ("system", "developer")
+_LAST_TAG = re.compile(r"(?:<[^<>\s]+>|\[/?[A-Z_]+\])\s*\Z")
 
 
 class Region(NamedTuple):
@@ -40,9 +43,11 @@ class Turns:
     __slots__ = (
         "_ends",
         "_escape",
+        "_heads",
         "_marked",
         "_model",
         "_next",
+        "_opened",
         "_prompted",
         "_spans",
         "_traits",
@@ -67,6 +72,9 @@ class Turns:
         self._spans = [(k, span) for k, span in enumerate(marked.spans) if marked.messages[k]["role"] == _ASSISTANT]
         self._next = 0
         self._prompted = False
+        told = bool(marked.messages) and marked.messages[0]["role"] in _INSTRUCTIONS
+        self._heads = traits.heads.get((told, marked.tools), ())
+        self._opened: set[int] = set()  # pieces that prompts have opened
 
     def lay_out(self, written: Sequence[tuple[str, int, Spell]]) -> None:
         """Take the pieces of `marks.split`."""
@@ -108,6 +116,10 @@ class Turns:
         """Take what stands before a content of `owner` and behind one of `before`."""
         opening, message = self._traits.opening, self._message(owner)
         position, length = 0, len(text)
+        if not self._model and before >= 0:
+            end = next((end for end in self._traits.ends if text.startswith(end)), "")
+            self._put(end, before)  # it closes what somebody else has said; what follows opens the next turn
+            position, before = len(end), owner if end else before
         while position < length or (message >= 0 and not self._model):
             if self._model:
                 position = self._inside(text, position, owner)
@@ -128,9 +140,15 @@ class Turns:
 
     def _head(self, text: str, before: int) -> str:
         """Return how the model's turn begins behind a content, where no opening tells it."""
-        for head in self._traits.behind.values():
-            if head and text.startswith(head):
-                return head
+        heads = [head for head in self._traits.behind.values() if head]
+        for head in heads:
+            at = text.find(head)
+            if at >= 0 and not text[:at].strip():  # the content may end in white space, which is no part of its mark
+                return text[: at + len(head)]
+        for head in heads:  # what stands before its last tag may be of one content, such as the id of a call
+            tag = _LAST_TAG.search(head)
+            if tag is not None and tag[0] in text:
+                return text[: text.index(tag[0]) + len(tag[0])]
         return "" if before >= 0 and self._message(before) >= 0 else text
 
     def _begin(self, message: int, owner: int) -> None:
@@ -166,15 +184,26 @@ class Turns:
                 self._close(len(self.pieces), len(self.pieces))
                 self._model = False
                 return position + own
-            self._put(text[position:], item, TRAINABLE)
+            self._own(text[position:], item)
             return len(text)
         at, end = found
-        self._put(text[position:at], item, TRAINABLE)
+        self._own(text[position:at], item)
         start = len(self.pieces)
         self._put(end, item, TRAINABLE)
         self._close(start, len(self.pieces))
         self._model = False
         return at + len(end)
+
+    def _own(self, text: str, item: int) -> None:
+        """Put what a model wrote around its contents, but for what its prompt had opened before it."""
+        begun = self.regions.get(self._next - 1)
+        if begun is not None and begun.start == len(self.pieces):
+            head = next((head for head in self._heads if text.startswith(head)), "")
+            if head:
+                self._opened.add(len(self.pieces))
+                self._put(head, item)
+                text = text[len(head) :]
+        self._put(text, item, TRAINABLE)
 
     def _item(self) -> int:
         """Return the item that literals of the open turn belong to: the last of its message that has been written."""
@@ -204,10 +233,11 @@ class Turns:
             first, end = self._spans[at][1]
             for place in range(region.start, region.closed):
                 mark = self.marks[place]
+                own = 0 if place in self._opened else TRAINABLE
                 if not first <= mark // ITEM < end:
-                    self.marks[place] = first * ITEM + (mark & CONTROL) + TRAINABLE
+                    self.marks[place] = first * ITEM + (mark & CONTROL) + own
                 else:
-                    self.marks[place] = mark | TRAINABLE
+                    self.marks[place] = mark | own
 
     def opened(self, goes_on: bool) -> str:
         """Return what a prompt has opened for the model behind the opening of its turn, as nothing that it wrote.
