@@ -289,9 +289,11 @@ def _writer(prepared: _Prepared, items: Sequence[Item], turns: Turns, losses: li
     return out
 
 
-def write_with_template(document: Document, template: Template, request: Request, policy: str = AUTO) -> Writer:
+def write_with_template(
+    document: Document, template: Template, request: Request, policy: str = AUTO, now: datetime | None = None
+) -> Writer:
     """Write a whole conversation in the words of a template, without what opens an answer."""
-    prepared = _prepared(document, template, request, Wanted(policy=policy), False)
+    prepared = _prepared(document, template, request, Wanted(policy=policy, now=now), False)
     items = prepared.request.items
     turns, losses = _laid_out(prepared, items, False)
     return _writer(prepared, items, turns, losses)
