@@ -84,6 +84,8 @@ class Format(Struct, frozen=True):
     @property
     def forgets(self) -> frozenset[str]:
         """The kinds of items that a model writes and no later prompt shows, such as thoughts."""
+        if self.template is not None:  # which shows, of any conversation, what a prompt shows of it
+            return frozenset()
         segments = [one for turn in self.document.turns for one in turn.segments]
         return frozenset(one.kind for one in segments if one.model and not one.prompt)
 
@@ -145,13 +147,18 @@ class Format(Struct, frozen=True):
             refuse_mistakes(request=request)
             raise
 
-    def write(self, request: Request, *, view: str = "prompt", escape: str = AUTO) -> Writer:
-        """The same as the writer that wrote them, whose pieces are no objects, and which can tell what was lost."""
+    def write(
+        self, request: Request, *, view: str = "prompt", escape: str = AUTO, now: datetime | None = None
+    ) -> Writer:
+        """The same as the writer that wrote them, whose pieces are no objects, and which can tell what was lost.
+
+        `now`: the date that a template may write.
+        """
         if view not in VIEWS:
             raise UnknownName("view", view, VIEWS)
         archive, policy = view == "archive", _policy(escape)
         if self.template is not None and not archive:
-            return write_with_template(self.document, self.template, request, policy)
+            return write_with_template(self.document, self.template, request, policy, now)
         if not archive:
             request = shown(request, layout_of(self.document, policy).escape.forges)
         return write_document(self.document, request, archive, policy)
@@ -161,6 +168,8 @@ class Format(Struct, frozen=True):
 
         So where it is the last, a model learns to stop from the end of the document alone.
         """
+        if self.template is not None:
+            return not self.template.traits.ends
         place = layout_of(self.document).place_for(item)
         return place is not None and place.ends_late
 

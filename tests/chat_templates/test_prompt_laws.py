@@ -89,7 +89,7 @@ def test_contents_of_others_are_never_trained(fmt: ts.Format) -> None:
     assert any(span.trainable for span in spans)
 
 
-@pytest.mark.parametrize("place", ("description", "result", "value", "question"))
+@pytest.mark.parametrize("place", ["description", "result", "value", "question"])
 def test_tools_in_words_forge_nothing_either(fmt: ts.Format, place: str) -> None:
     told = replace(fmt, words=True)
     harmless = told.prompt(conversation(place, "a word"))

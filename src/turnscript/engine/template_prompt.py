@@ -322,9 +322,11 @@ def _begun(prepared: _Prepared, request: Request, offered: dict[str, Tool], repl
     return TemplatePrompt(session, request, out, opened, offered)
 
 
-def write_with_template(document: Document, template: Template, request: Request, policy: str = AUTO) -> Writer:
+def write_with_template(
+    document: Document, template: Template, request: Request, policy: str = AUTO, now: datetime | None = None
+) -> Writer:
     """Write a whole conversation in the words of a template, without what opens an answer."""
-    prepared = _prepared(document, template, request, Wanted(policy=policy), False)
+    prepared = _prepared(document, template, request, Wanted(policy=policy, now=now), False)
     items = prepared.request.items
     written = _written(prepared, items, False)
     return _writer(prepared, items, written, written.filled(template.escape(policy)))

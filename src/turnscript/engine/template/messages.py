@@ -45,10 +45,10 @@ class Marked:
     """Messages with marks, and what they stand for.
 
     `texts` are the contents by the number of their mark, `owners` the positions of their items. `spans` has for each
-    message the positions of its first item and behind its last one.
+    message the positions of its first item and behind its last one. `tools`: the template is shown some.
     """
 
-    __slots__ = ("_guards", "_items", "_rewritten", "losses", "manner", "messages", "owners", "spans", "texts")
+    __slots__ = ("_guards", "_items", "_rewritten", "losses", "manner", "messages", "owners", "spans", "texts", "tools")
 
     def __init__(self, manner: Manner, functions: Functions, guards: Callable[[str], bool]) -> None:
         self.manner = manner
@@ -60,6 +60,7 @@ class Marked:
         self._items: Sequence[Item] = ()
         self.spans: list[tuple[int, int]] = []
         self.losses: list[Loss] = []
+        self.tools = functions.shown is not None
 
     def content(self, text: str, owner: int, signs: str = "") -> str:
         """Return what the template is given for a content: its mark, between the white space around the content.
@@ -141,6 +142,7 @@ class Marked:
         """Return the same with messages of its own, which may be changed."""
         other = Marked(self.manner, NO_FUNCTIONS, self._guards)
         other.messages, other.spans = [dict(message) for message in self.messages], list(self.spans)
+        other.tools = self.tools
         other.texts, other.owners, other._items = self.texts, self.owners, self._items
         return other
 

@@ -7,6 +7,7 @@ the shape of a conversation alone, so a shape is laid out once, with holes, and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ from turnscript.engine.template.messages import Marked
 from turnscript.engine.template.study import Traits
 
 _ASSISTANT = "assistant"
+_INSTRUCTIONS = ("system", "developer")
+_LAST_TAG = re.compile(r"(?:<[^<>\s]+>|\[/?[A-Z_]+\])\s*\Z")
 _LAST, _END = 1, 2
 
 
@@ -155,6 +158,9 @@ class _Layout:
         self._spans = [span for role, span in zip(roles, marked.spans, strict=True) if role == _ASSISTANT]
         self._next = 0
         self._opened_at = -1
+        told = bool(roles) and roles[0] in _INSTRUCTIONS
+        self._heads = traits.heads.get((told, marked.tools), ())
+        self._opened: set[int] = set()  # pieces that prompts have opened
         self._messages = {item: at for at, (first, end) in enumerate(self._spans) for item in range(first, end)}
 
     def shape(self, written: Sequence[tuple[str, int, Spell]]) -> Shape:
@@ -190,6 +196,10 @@ class _Layout:
         """Take what stands before a content of `owner` and behind one of `before`."""
         opening, message = self._traits.opening, self._messages.get(owner, -1)
         position, length = 0, len(text)
+        if not self._inside and before >= 0:
+            end = next((end for end in self._traits.ends if text.startswith(end)), "")
+            self._put(end, before)  # it closes what somebody else has said; what follows opens the next turn
+            position, before = len(end), owner if end else before
         while position < length or (message >= 0 and not self._inside):
             if self._inside:
                 position = self._inside_text(text, position, owner)
@@ -214,9 +224,15 @@ class _Layout:
 
     def _head(self, text: str, before: int) -> str:
         """Return how the model's turn begins behind a content, where no opening tells it."""
-        for head in self._traits.behind.values():
-            if head and text.startswith(head):
-                return head
+        heads = [head for head in self._traits.behind.values() if head]
+        for head in heads:
+            at = text.find(head)
+            if at >= 0 and not text[:at].strip():  # the content may end in white space, which is no part of its mark
+                return text[: at + len(head)]
+        for head in heads:  # what stands before its last tag may be of one content, such as the id of a call
+            tag = _LAST_TAG.search(head)
+            if tag is not None and tag[0] in text:
+                return text[: text.index(tag[0]) + len(tag[0])]
         return "" if before >= 0 and self._messages.get(before, -1) >= 0 else text
 
     def _begin(self, message: int, owner: int) -> None:
@@ -245,14 +261,25 @@ class _Layout:
                 self._put(text[position : position + own], self._item(), TRAINABLE)
                 self._close(len(self._pieces), len(self._pieces))
                 return position + own
-            self._put(text[position:], item, TRAINABLE)
+            self._own(text[position:], item)
             return len(text)
         at, end = found
-        self._put(text[position:at], item, TRAINABLE)
+        self._own(text[position:at], item)
         start = len(self._pieces)
         self._put(end, item, TRAINABLE)
         self._close(start, len(self._pieces))
         return at + len(end)
+
+    def _own(self, text: str, item: int) -> None:
+        """Put what a model wrote around its contents, but for what its prompt had opened before it."""
+        begun = self._regions.get(self._next - 1)
+        if begun is not None and begun[0] == len(self._pieces):
+            head = next((head for head in self._heads if text.startswith(head)), "")
+            if head:
+                self._opened.add(len(self._pieces))
+                self._put(head, item)
+                text = text[len(head) :]
+        self._put(text, item, TRAINABLE)
 
     def _item(self) -> int:
         """Return the item that literals of the open turn belong to: the last of its message that has been written."""
@@ -285,5 +312,5 @@ class _Layout:
                 mark = self._marks[place]
                 if not first <= mark // ITEM < end:
                     mark = first * ITEM + (mark & CONTROL)
-                self._marks[place] = mark | TRAINABLE
+                self._marks[place] = mark | (0 if place in self._opened else TRAINABLE)
         return found
