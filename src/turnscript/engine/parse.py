@@ -91,9 +91,12 @@ class TurnParser(CallSteps):
             return []
         rest = self._held if self._decoder is None else self._held + self._decoder.decode(b"", True)
         self._closing, self._finish = True, finish_reason
+        half = self._states.half_closing(rest, self._group) if rest and not self._strict else ""
+        rest = rest.removesuffix(half)
         events = self._run(rest) if rest else self._stand()
         self._finish_step()
         self._end_part()
+        self._read(half)
         self._judge_tail()
         reason = "stop" if finish_reason is None or self._stop is not None else finish_reason
         if self._calls and reason == "stop" and self._stop is None:

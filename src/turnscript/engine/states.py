@@ -232,6 +232,16 @@ class States:
             literal = f"{name}\n{core}"
             yield literal, action._replace(core=len(literal))
 
+    def half_closing(self, rest: str, group: Group | None) -> str:
+        """Return the end of a text that is the first half of a closing, where the other is what stopped the backend."""
+        closing, generation = self.turn.close if group is None else group.close, self.layout.document.generation
+        for stop in (*generation.stops, *generation.stops_with_tools):
+            at = closing.find(stop) if stop else 0
+            for half in (closing[:at], closing[:at].strip()):
+                if half.strip() and rest.endswith(half):
+                    return half
+        return ""
+
     def _in_group(self, group: Group) -> Iterator[tuple[str, Action]]:
         core = group.close.strip()
         yield core, Action(Do.LEAVE, len(core))

@@ -22,7 +22,7 @@ from turnscript.engine.scanner import Look, beginning_of
 from turnscript.engine.spans import Writer
 from turnscript.engine.structures import may_be
 from turnscript.engine.table import Payload
-from turnscript.engine.xmlcalls import ParameterReader, argument_text, kinds_of, shown_text, tags_of
+from turnscript.engine.xmlcalls import Kind, ParameterReader, argument_text, kinds_of, shown_text, tags_of
 from turnscript.errors import InvalidRequest, InvalidTranscript
 from turnscript.grammar.nodes import Node, sequence
 from turnscript.jsontext import json_string, read_object, respace, without_angles
@@ -31,6 +31,7 @@ _SPACE = re.compile(r"\s*")
 _PLAIN_WORD = re.compile(r"[^\s<>\"]+")
 _STEPS = re.compile(r"\s+|\S")
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}  # as some templates write JSON's
+_NOTHING = "None"
 _LONGEST_WORD = 4096
 _CDATA, _CDATA_END = "<![CDATA[", "]]>"
 _IN_SECTION = re.compile(r"[<&\n]")
@@ -86,7 +87,7 @@ class TagCall(PlainBody):
             out.control(self.key_open)
             out.content(_word(key))
             out.control(self.value_open)
-            shown = shown_text(value, kinds.get(key, "either"))
+            shown = _shown(value, kinds.get(key, "either"))
             section = sections and value.startswith('"') and _IN_SECTION.search(json.loads(value)) is not None
             out.control(_CDATA if section else "")
             out.content(shown)
@@ -258,8 +259,9 @@ class _TagMachine(ParameterReader):
     def _close_value(self) -> None:
         kept, self._kept = self._kept.removesuffix(self._space), ""
         super()._piece(kept)
-        if self._kind == "json" and "".join(self._value).strip() in _PYTHON_WORDS:
-            self._value = [_PYTHON_WORDS["".join(self._value).strip()]]
+        word = "".join(self._value).strip()
+        if self._kind == "nullable" and word == _NOTHING or self._kind == "json" and word in _PYTHON_WORDS:
+            self._value = [_PYTHON_WORDS[word]]
         super()._close_value()
 
 
@@ -274,7 +276,13 @@ def name_of_word(word: str) -> str | None:
 
 def _spelled(kinds: Any, key: str, value: str) -> str:
     kind = kinds.get(key, "either")
-    return argument_text(shown_text(value, kind), kind)
+    return argument_text(_shown(value, kind), kind)
+
+
+def _shown(value: str, kind: Kind) -> str:
+    """Return a value as its text. The string that would be read as null is written in quotes."""
+    shown = shown_text(value, kind)
+    return value if kind == "nullable" and shown == _NOTHING else shown
 
 
 # What calls share that are tags of another kind.

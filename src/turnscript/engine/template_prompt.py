@@ -132,7 +132,7 @@ class TemplatePrompt(Prompt):
         self._opened = opened
         self._seed = template.seed(opened.text)
         self.prefill = text_content(getattr(items[-1], "content", ())) if self._goes_on else self._seed
-        self._missing = ""
+        self._missing = template.missing(opened.text)
         self._count = len(out.pieces)
         generation = session.document.generation
         stops = generation.stops_with_tools if offered else generation.stops

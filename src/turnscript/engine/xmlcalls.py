@@ -34,7 +34,8 @@ from turnscript.grammar.nodes import Literal as Text
 from turnscript.grammar.nodes import Node, choice, sequence
 from turnscript.jsontext import Json, is_json, json_string, plain, read_object, safe_json_string, text_of
 
-Kind = Literal["string", "json", "either"]
+Kind = Literal["string", "json", "either", "nullable"]
+"""`either`: a text that is JSON is JSON. `nullable`: the same, of a string or null as the schema says."""
 _SPACE = re.compile(r"\s*")
 _PLAIN = look_for((), re.compile(r'[<"\\\x00-\x1f\x7f\ud800-\udfff]').search)
 _FURTHEST = 256  # white space behind a closing tag, and a value that waits, are looked at no further than this
@@ -408,4 +409,6 @@ def kind_of(schema: Any) -> Kind:
     if types == ["string"]:
         return "string"
     known = {"integer", "number", "boolean", "null", "object", "array"}
-    return "json" if types and all(isinstance(one, str) and one in known for one in types) else "either"
+    if types and all(isinstance(one, str) and one in known for one in types):
+        return "json"
+    return "nullable" if "string" in types and "null" in types else "either"

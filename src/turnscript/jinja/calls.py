@@ -164,7 +164,7 @@ def _tags(body: TagCall, out: Payloads) -> None:
             out.code.variable("section", section)
             with out.code.block("if section"):
                 out.control("<![CDATA[")
-        _value(out)
+        _value(out, nothing="None")
         if body.cdata:
             with out.code.block("if section"):
                 out.control("]]>")
@@ -192,9 +192,12 @@ def _elements(body: ElementCall, out: Payloads) -> None:
         out.control(">")
 
 
-def _value(out: Payloads) -> None:
+def _value(out: Payloads, nothing: str = "") -> None:
+    """Write an argument's text. `nothing`: a text that is null where null is allowed, so the string is in quotes."""
     kind = out.library.call("kind", "tools", "name", "key")
     shown, whole = out.library.call("shown", "value", kind), out.library.call("shown_whole", "value", kind)
+    if nothing:
+        shown = f'(value|tojson if value == {quoted(nothing)} and {kind} == "nullable" else {shown})'
     out.content(f"({whole} if whole else {shown})")
 
 

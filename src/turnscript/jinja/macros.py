@@ -205,7 +205,7 @@ MACROS = {
 {%- endmacro -%}""",
         ("looks",),
     ),
-    # What the schema of a tool says of a parameter: `string`, `json`, or `either`.
+    # What the schema of a tool says of a parameter: `string`, `json`, `nullable` or `either`.
     "kind": Macro(
         """\
 {%- macro kind(tools, name, key) -%}
@@ -237,7 +237,8 @@ MACROS = {
     {%- for one in type -%}
       {%- if one not in json -%}{%- set ns.json = false -%}{%- endif -%}
     {%- endfor -%}
-    {{- "string" if type == ["string"] else ("json" if type and ns.json else "either") -}}
+    {%- set other = "nullable" if "string" in type and "null" in type else "either" -%}
+    {{- "string" if type == ["string"] else ("json" if type and ns.json else other) -}}
   {%- elif schema["enum"] is defined and schema["enum"] is not none and schema["enum"] is not mapping -%}
     {%- for one in schema["enum"] -%}
       {%- if one is not string -%}{%- set ns.strings = false -%}{%- endif -%}
@@ -252,7 +253,7 @@ MACROS = {
     "shown": Macro(
         """\
 {%- macro shown(value, kind) -%}
-  {%- if value is not string or kind == "json" or (kind == "either" and looks(value)) -%}{{- value|tojson -}}
+  {%- if value is not string or kind == "json" or (kind != "string" and looks(value)) -%}{{- value|tojson -}}
   {%- else -%}{{- value -}}
   {%- endif -%}
 {%- endmacro -%}""",

@@ -174,6 +174,14 @@ class Template:
             seed = seed[seed.index(mark) + len(mark) :]
         return seed if seed.strip() else ""
 
+    def missing(self, opened: str) -> str:
+        """Return the white space of the turn's opening in the table that a prompt leaves to the model."""
+        if self._turn is None or opened.strip():
+            return ""
+        core, ahead = self._turn.open.rstrip(), f"{self.traits.opening}{opened}"
+        space = self._turn.open[len(core) :]
+        return space if core and space and ahead.endswith(core) else ""
+
     def thinks(self, document: Document) -> bool:
         """Return whether there is a place for thoughts, here or in the table that reads."""
         return self.traits.thoughts or document.generation.thinking_kind in layout_of(document).places
