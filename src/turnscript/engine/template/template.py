@@ -9,7 +9,6 @@ a text looks like depends on the marked messages alone, so it is kept by them: r
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -95,7 +94,7 @@ class Template:
         self._with_tools = Program(tools_source, name=told_by) if tools_source else self._program
         self.variables = self._program.variables | self._with_tools.variables
         self.stops: tuple[str, ...] = ()
-        self._shapes: OrderedDict[tuple[Any, ...], Shape] = OrderedDict()
+        self._shapes: dict[tuple[Any, ...], Shape] = {}
         self._rules: tuple[Rule, ...] = ()
         self._escapes: dict[str, Escape] = {}
         self._turn: Turn | None = None
@@ -245,14 +244,16 @@ class Template:
         key = (said, owners, functions.key, tuple(asked.told.items()), generation, self._time(asked.now))
         known = self._shapes.get(key)
         if known is not None:
-            self._shapes.move_to_end(key)
             return known
         text = self.run(marked.messages, functions.shown, generation=generation, told=asked.told, now=asked.now)
         shape = lay_out(split(text), marked, self.traits)
         if len(text) <= _LARGEST:
             self._shapes[key] = shape
-            while len(self._shapes) > _SHAPES:
-                self._shapes.popitem(last=False)
+            if (
+                len(self._shapes) > _SHAPES
+            ):  # a gateway's threads share them, so each step is one that no other can break
+                for old in list(self._shapes)[: _SHAPES // 4]:
+                    self._shapes.pop(old, None)
         return shape
 
     def _time(self, now: datetime | None) -> Any:
