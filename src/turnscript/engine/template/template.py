@@ -131,6 +131,9 @@ class Template:
         # Some that are made for tools alone go through them without a look whether there are any.
         return program.render({**variables, "tools": []}, now=now)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_shapes": {}}  # functions in them have no name that another process knows
+
     @cached_property
     def traits(self) -> Traits:
         """What the template takes, found by rendering probes when somebody first asks."""
