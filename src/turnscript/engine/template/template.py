@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import Item, Request, Tool
+from turnscript.conversation import Item, Request, Thinking, Tool
 from turnscript.engine.escape import AUTO, POLICIES, Escape, Rule, rules_of, tags_in
 from turnscript.engine.layout import layout_of, special_tokens
 from turnscript.engine.states import model_turn
@@ -167,10 +167,18 @@ class Template:
         core = turn.open.rstrip()
         at = ahead.rfind(core) if core else -1
         seed = ahead[at + len(core) :].removeprefix(turn.open[len(core) :]) if at >= 0 else opened
-        mark = turn.no_thought.strip()
-        if mark and seed.lstrip().startswith(mark):
-            seed = seed[seed.index(mark) + len(mark) :]
+        seed = seed[self._no_thought(turn, seed) :]
         return seed if seed.strip() else ""
+
+    @staticmethod
+    def _no_thought(turn: Turn, seed: str) -> int:
+        """Return the end of what stands for no thought: nothing of it, nor of white space behind it, is the model's."""
+        found = re.match(rf"\s*{re.escape(turn.no_thought.strip())}", seed) if turn.no_thought.strip() else None
+        for one in turn.segments if found is None else ():
+            marks = [re.escape(mark.strip()) for mark in (one.open, one.close)]
+            if one.kind == Thinking.kind and all(marks):
+                found = re.match(rf"\s*{marks[0]}\s*{marks[1]}\s*\Z", seed)
+        return found.end() if found is not None else 0
 
     def missing(self, opened: str) -> str:
         """Return the white space of the turn's opening in the table that a prompt leaves to the model."""
