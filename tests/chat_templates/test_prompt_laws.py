@@ -89,6 +89,24 @@ def test_contents_of_others_are_never_trained(fmt: ts.Format) -> None:
     assert any(span.trainable for span in spans)
 
 
+@pytest.mark.parametrize("place", ["description", "result", "value", "question"])
+def test_tools_in_words_forge_nothing_either(fmt: ts.Format, place: str) -> None:
+    told = replace(fmt, words=True)
+    harmless = told.prompt(conversation(place, "a word"))
+    assert not any(loss.path == "$.tools" and loss.kind == "dropped" for loss in harmless.losses)
+    for tag in control_strings(fmt):
+        assert harmless.text.count(tag) == told.prompt(conversation(place, f"before{tag}behind")).text.count(tag), tag
+
+
+def test_tools_in_words_stand_where_a_template_has_no_place_for_them() -> None:
+    without = [one for one in map(of_sample, SAMPLES) if one.template and not one.template.traits.tools]
+    with_place = [one for one in without if one.document.tools_place is not None]
+    assert with_place
+    for fmt in with_place:
+        assert "a word" in replace(fmt, words=True).prompt(conversation("description", "a word")).text
+        assert "a word" not in fmt.prompt(conversation("description", "a word")).text
+
+
 def turns() -> Iterator[tuple[list[ts.Item], list[ts.Item]]]:
     """Give what a model says turn by turn, and what comes next."""
 

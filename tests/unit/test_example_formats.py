@@ -79,7 +79,7 @@ def test_what_is_written_for_the_model_is_read_in_pieces(example: Format) -> Non
         if all((one.kind, next_.kind) in example.document.joints for one, next_ in pairwise(items)):
             rendered = example.render(ts.Request(conversation=ts.Conversation(items=items, tools=request.tools)))
             if not rendered.losses:  # a prompt shows the characters that JSON has as escapes
-                assert said(shown_items(items, lambda _: False)) == said(whole.items)
+                assert said(list(shown_items(items, lambda _: False))) == said(whole.items)
         for pieces in (list(written), [written[: len(written) // 2], written[len(written) // 2 :]]):
             assert whole == check_events(events_behind(prompt, pieces), written)
 

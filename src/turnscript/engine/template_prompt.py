@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Literal
 
 from msgspec import Struct
@@ -41,9 +42,12 @@ from turnscript.engine.prompt import (
 from turnscript.engine.replay import Generated, Replays, kept
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Document
-from turnscript.engine.template.template import Asked, Template, Written
+from turnscript.engine.template.messages import Marked
+from turnscript.engine.template.study import Traits
+from turnscript.engine.template.template import Asked, Template, Words, Written
 from turnscript.engine.template.tools import Functions
 from turnscript.engine.template.turns import Region, Turns
+from turnscript.engine.template.wording import put_in_words
 from turnscript.errors import Unsupported
 from turnscript.losses import Loss
 from turnscript.respelling import Spelling, respelled, shown, shown_items
@@ -60,7 +64,8 @@ class Wanted(Struct, frozen=True):
     """What a caller wants of a prompt beside the request.
 
     `thinking` and `spelling` as for `Format.prompt`, `policy` is that of the escape. `replays`: turns as they were
-    generated, kept by `history`. `now`: the date that the template may write.
+    generated, kept by `history`. `words`: tools for which the template has no
+    place stand in texts, in the table's words. `now`: the date that the template may write.
     """
 
     thinking: bool | None = None
@@ -68,6 +73,7 @@ class Wanted(Struct, frozen=True):
     replays: Replays = ()
     spelling: Spelling | None = None
     history: History = "template"
+    words: bool = False
     now: datetime | None = None
 
 
@@ -80,6 +86,7 @@ class Session(Struct, frozen=True):
     functions: Functions
     policy: str
     spelling: Spelling | None
+    words: Words | None = None
 
 
 class Opened(Struct, frozen=True):
@@ -188,6 +195,7 @@ class TemplatePrompt(Prompt):
             session.functions,
             session.asked,
             generation=not goes_on,
+            words=session.words,
         )
         turns = written.filled(escape, first - len(before))
         region = turns.region_of(first + len(spoken) - 1)
@@ -269,10 +277,15 @@ def _prepared(document: Document, template: Template, request: Request, wanted: 
     asked, untold = template.asked(request, wanted.thinking, forced, wanted.now)
     functions = template.functions(_tools(request), escape)
     losses += [*untold, *functions.losses]
-    if functions.shown and not template.traits.tools:
+    words = partial(_in_words, document, template.traits, _tools(request)) if wanted.words else None
+    if functions.shown and not template.traits.tools and words is None:
         losses.append(_NO_TOOLS)
-    session = Session(document, template, asked, functions, wanted.policy, wanted.spelling)
+    session = Session(document, template, asked, functions, wanted.policy, wanted.spelling, words)
     return _Prepared(session, request, losses)
+
+
+def _in_words(document: Document, traits: Traits, tools: Sequence[Tool], marked: Marked, items: Sequence[Item]) -> None:
+    put_in_words(marked, items, tools, document, traits)
 
 
 def _tools(request: Request) -> list[Tool]:
@@ -282,7 +295,7 @@ def _tools(request: Request) -> list[Tool]:
 
 def _written(prepared: _Prepared, items: Sequence[Item], generation: bool) -> Written:
     session = prepared.session
-    return session.template.write(items, session.functions, session.asked, generation=generation)
+    return session.template.write(items, session.functions, session.asked, generation=generation, words=session.words)
 
 
 def _writer(prepared: _Prepared, items: Sequence[Item], written: Written, turns: Turns) -> Writer:
@@ -309,9 +322,11 @@ def _begun(prepared: _Prepared, request: Request, offered: dict[str, Tool], repl
     return TemplatePrompt(session, request, out, opened, offered)
 
 
-def write_with_template(document: Document, template: Template, request: Request, policy: str = AUTO) -> Writer:
+def write_with_template(
+    document: Document, template: Template, request: Request, policy: str = AUTO, now: datetime | None = None
+) -> Writer:
     """Write a whole conversation in the words of a template, without what opens an answer."""
-    prepared = _prepared(document, template, request, Wanted(policy=policy), False)
+    prepared = _prepared(document, template, request, Wanted(policy=policy, now=now), False)
     items = prepared.request.items
     written = _written(prepared, items, False)
     return _writer(prepared, items, written, written.filled(template.escape(policy)))

@@ -34,6 +34,7 @@ _TOOL: Message = {
     },
 }
 _GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
+_BOTH = (True, False)
 _EFFORTS = ("low", "medium", "high", "minimal", "none", "xhigh", "max")
 _TAG = re.compile(r"<[^<>\s]+>|\[/?[A-Z_]+\]|<\|[^|]+\|>")
 
@@ -68,7 +69,8 @@ class Traits(Struct, frozen=True, kw_only=True):
     """What a template takes and how its turns look.
 
     `opening`: how a turn of the model begins, in prompts and behind; `behind` has what the template writes for that
-    behind a content, by the role that said it. `ends`: what ends the model's turns, `tails`: what
+    behind a content, by the role that said it. `heads`: what prompts open behind it, such as an empty thought, longer
+    ones first, by whether there are instructions and tools. `ends`: what ends the model's turns, `tails`: what
     stands behind the last content of an answer at the end of all. `switches`, `effort`, `efforts`,
     `budget`: the variables by which it is told of thoughts. `thoughts`, `calls`, `results`, `tools`, `system`: what it
     shows. `local`: what it writes behind an answer depends on nothing far before it. `grows`: why a prompt may not
@@ -79,6 +81,7 @@ class Traits(Struct, frozen=True, kw_only=True):
     manner: Manner = Manner()
     opening: str = ""
     behind: Mapping[str, str] = {}
+    heads: Mapping[tuple[bool, bool], tuple[str, ...]] = {}
     ends: tuple[str, ...] = ()
     tails: tuple[str, ...] = ()
     switches: tuple[Switch, ...] = ()
@@ -109,7 +112,8 @@ def study(run: Run, variables: Iterable[str], tokens: Mapping[str, str]) -> Trai
         manner=manner,
         opening=opening,
         behind=behind,
-        ends=probe.ends(*ends),
+        heads={(told, tools): probe.heads(opening, switches, told, tools) for told in _BOTH for tools in _BOTH},
+        ends=probe.ends(*ends, opening),
         tails=probe.tails(),
         switches=switches,
         effort=effort,
@@ -210,6 +214,25 @@ class _Probe:
         behind["tool"] = self._opening(after, RESULT, switches, tools=[_TOOL])
         return behind["user"][len(_whole_tags(_common([closed, behind["user"]]))) :], behind
 
+    def heads(self, opening: str, switches: Sequence[Switch], told: bool, tools: bool) -> tuple[str, ...]:
+        """Find what prompts open behind the opening of a turn, whatever they wish of thoughts.
+
+        A wish that changes what stands before that is of no conversation that is there already.
+        """
+        wishes = [{}, *({one.variable: getattr(one, value) for one in switches} for value in ("on", "off"))]
+        start = [_system()] if told else []
+        before = [[*start, _user()], *([[*start, *self.called(), _result()]] if tools else [])]
+        found: set[str] = set()
+        for messages, word in zip(before, (USER, RESULT), strict=False):
+            usual = None
+            for wish in wishes if opening else ():
+                text = self.render(messages, tools=[_TOOL] if tools else None, generation=True, **wish)
+                first, _, head = text.rpartition(opening)
+                usual = first if usual is None else usual
+                if first == usual and word not in head:
+                    found.add(head)
+        return tuple(sorted(filter(None, found), key=len, reverse=True))
+
     def _opening(self, before: list[Message], word: str, switches: Sequence[Switch], tools: Any = None) -> str:
         """Return what stands behind a content before all answers, whatever they begin with."""
         asked = _behind(self.render(before, tools=tools, generation=True), word)
@@ -218,7 +241,8 @@ class _Probe:
         for told in ({one.variable: value} for one in switches for value in (one.on, one.off)):
             text = _behind(self.render(before, tools=tools, generation=True, **told), word)
             # A template may tell it behind the question, as GLM has `/nothink` there.
-            seen.append(text[max(text.find(first[0]) - first.start(), 0) :] if first else text)
+            at = text.find(first[0]) - first.start() if first else text.find(asked)
+            seen.append(text[max(at, 0) :])
         answers = [_answer(), _answer(thought=True)]
         if word == USER:
             answers.append(_answer(calls=1, manner=self.manner_found))
@@ -229,8 +253,11 @@ class _Probe:
                 seen.append(_up_to(text, (ANSWER, THOUGHT, _NAME, _VALUE)))
         return _whole_tags(_common([one for one in seen if one]))
 
-    def ends(self, eos: str, bos: str) -> tuple[str, ...]:
-        """Find what ends the model's turns: the last tag behind an answer that is not of the turn behind it."""
+    def ends(self, eos: str, bos: str, opening: str) -> tuple[str, ...]:
+        """Find what ends the model's turns: the last tag behind an answer that is not of the turn behind it.
+
+        One that stands inside a turn too, between a thought and the answer, ends nothing.
+        """
         found: list[str] = []
         user = self.render([_user()])
         before_user = user[: user.rindex(USER)] if USER in user else ""
@@ -249,6 +276,9 @@ class _Probe:
         for one in (eos if eos and eos in end else "", *reversed(_TAG.findall(end)), end.strip(), last.strip()):
             if one and not found:
                 found.append(one)
+        inner = _between(self.render([_user(), _answer(thought=True)]), THOUGHT, ANSWER)
+        if opening and opening not in inner:
+            found = [one for one in found if one not in inner]
         tags = _TAG.findall(last)
         found += [tag for tag in tags[-1:] if tag not in found and not any(one in tags for one in found)]
         call = [_user(), _answer(calls=1, manner=self.manner_found)]

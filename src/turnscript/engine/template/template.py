@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -33,6 +33,8 @@ from turnscript.engine.template.tools import Functions, functions_of
 from turnscript.engine.template.turns import Shape, Turns, lay_out
 from turnscript.losses import Loss
 
+Words = Callable[[Marked, Sequence[Item]], None]
+"""Changes messages so that what a template has no place for stands in texts."""
 _FENCE = "```"
 _WORD = re.compile(r"\w\w")
 """What a control string has behind its first character; less would be in every other text."""
@@ -228,10 +230,14 @@ class Template:
             losses.append(Loss(path, "dropped", "this template cannot be told how hard to think"))
         return Asked(told, wanted, (now or datetime.now()) if self._dated else None), losses
 
-    def write(self, items: Sequence[Item], functions: Functions, asked: Asked, *, generation: bool) -> Written:
-        """Render items; arrange what the template refuses."""
+    def write(
+        self, items: Sequence[Item], functions: Functions, asked: Asked, *, generation: bool, words: Words | None = None
+    ) -> Written:
+        """Render items; arrange what the template refuses. `words`: puts what it has no place for into texts."""
         marked = Marked(self.traits.manner, functions, self.escape(AUTO).holds)
         marked.add(items)
+        if words is not None:
+            words(marked, items)
         try:
             return Written(self._shape(marked, functions, asked, generation), marked, marked.losses)
         except (TemplateRefused, TemplateFailed) as refusal:

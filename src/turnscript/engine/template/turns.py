@@ -7,6 +7,7 @@ the shape of a conversation alone, so a shape is laid out once, with holes, and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,9 @@ from turnscript.engine.template.messages import Marked
 from turnscript.engine.template.study import Traits
 
 _ASSISTANT = "assistant"
+_INSTRUCTIONS = ("system", "developer")
+_LAST_TAG = re.compile(r"(?:<[^<>\s]+>|\[/?[A-Z_]+\])\s*\Z")
+_LAST, _END = 1, 2
 
 
 class Region(NamedTuple):
@@ -145,7 +149,7 @@ class _Layout:
         self._pieces: list[str] = []
         self._marks: list[int] = []
         self._holes: list[Hole] = []
-        self._regions: dict[int, Region] = {}
+        self._regions: dict[int, list[int]] = {}  # as Region has them
         self._marked = marked
         self._traits = traits
         self._inside = False
@@ -154,6 +158,10 @@ class _Layout:
         self._spans = [span for role, span in zip(roles, marked.spans, strict=True) if role == _ASSISTANT]
         self._next = 0
         self._opened_at = -1
+        told = bool(roles) and roles[0] in _INSTRUCTIONS
+        self._heads = traits.heads.get((told, marked.tools), ())
+        self._opened: set[int] = set()  # pieces that prompts have opened
+        self._messages = {item: at for at, (first, end) in enumerate(self._spans) for item in range(first, end)}
 
     def shape(self, written: Sequence[tuple[str, int, Spell]]) -> Shape:
         before = -1
@@ -164,14 +172,14 @@ class _Layout:
                 break
             self._content(number, owner, spell, literal)
             before = owner
-        self._finish()
+        regions = self._finish()
         size = len(self._pieces)
         opened_at = size if self._opened_at < 0 or not self._inside else self._opened_at
         self._marks[opened_at:] = [-ITEM | CONTROL] * (size - opened_at)  # it is nothing that the model wrote
-        return Shape(self._pieces, self._holes, self._marks, self._regions, self._spans, opened_at)
+        return Shape(self._pieces, self._holes, self._marks, regions, self._spans, opened_at)
 
     def _content(self, number: int, owner: int, spell: Spell, literal: str) -> None:
-        message = self._message(owner)
+        message = self._messages.get(owner, -1)
         inside = self._inside and message >= 0
         if inside and message >= self._next:  # those in between have left no trace
             self._regions[message] = self._regions.pop(self._next - 1)
@@ -182,28 +190,22 @@ class _Layout:
         self._marks.append(owner * ITEM + (TRAINABLE if inside else 0))
         known = self._regions.get(self._next - 1)
         if inside and known is not None:
-            self._regions[self._next - 1] = known._replace(last=len(self._pieces))
-
-    def _message(self, owner: int) -> int:
-        """Return which of the model's messages an item is in, -1 for none."""
-        for at in range(max(self._next - 1, 0), len(self._spans)):
-            first, end = self._spans[at]
-            if first <= owner < end:
-                return at
-            if owner < first:
-                return -1
-        return -1
+            known[_LAST] = len(self._pieces)
 
     def _literal(self, text: str, owner: int, before: int) -> None:
         """Take what stands before a content of `owner` and behind one of `before`."""
-        opening, message = self._traits.opening, self._message(owner)
+        opening, message = self._traits.opening, self._messages.get(owner, -1)
         position, length = 0, len(text)
+        if not self._inside and before >= 0:
+            end = next((end for end in self._traits.ends if text.startswith(end)), "")
+            self._put(end, before)  # it closes what somebody else has said; what follows opens the next turn
+            position, before = len(end), owner if end else before
         while position < length or (message >= 0 and not self._inside):
             if self._inside:
                 position = self._inside_text(text, position, owner)
                 continue
             found = text.find(opening, position) if opening else -1
-            if found < 0 and 0 <= message < self._next and self._regions[message].end >= 0:
+            if found < 0 and 0 <= message < self._next and self._regions[message][_END] >= 0:
                 message = -1  # a part of a turn that has ended stands again, such as the tool's name beside its result
             if found >= 0:
                 # Of messages that leave no trace, the last ones have the openings that are there.
@@ -222,10 +224,16 @@ class _Layout:
 
     def _head(self, text: str, before: int) -> str:
         """Return how the model's turn begins behind a content, where no opening tells it."""
-        for head in self._traits.behind.values():
-            if head and text.startswith(head):
-                return head
-        return "" if before >= 0 and self._message(before) >= 0 else text
+        heads = [head for head in self._traits.behind.values() if head]
+        for head in heads:
+            at = text.find(head)
+            if at >= 0 and not text[:at].strip():  # the content may end in white space, which is no part of its mark
+                return text[: at + len(head)]
+        for head in heads:  # what stands before its last tag may be of one content, such as the id of a call
+            tag = _LAST_TAG.search(head)
+            if tag is not None and tag[0] in text:
+                return text[: text.index(tag[0]) + len(tag[0])]
+        return "" if before >= 0 and self._messages.get(before, -1) >= 0 else text
 
     def _begin(self, message: int, owner: int) -> None:
         """Begin the turn of the next message, or go on with the one that is open where it has several openings."""
@@ -234,7 +242,7 @@ class _Layout:
         if 0 <= message < self._next:
             return
         if more and (message >= 0 or owner < 0 or self._spans[self._next][0] < owner):
-            self._regions[self._next] = Region(len(self._pieces), len(self._pieces), -1, -1)
+            self._regions[self._next] = [len(self._pieces), len(self._pieces), -1, -1]
             self._next += 1
         elif not more:
             self._opened_at = len(self._pieces)
@@ -243,9 +251,9 @@ class _Layout:
         """Take what a model wrote up to the end of its turn, or all; return where that ends."""
         traits, current = self._traits, self._next - 1
         found = min(((at, end) for end in traits.ends if (at := text.find(end, position)) >= 0), default=None)
-        item = owner if owner >= 0 and self._message(owner) == current else self._item()
+        item = owner if owner >= 0 and self._messages.get(owner, -1) == current else self._item()
         if found is None:
-            foreign = owner >= 0 and self._message(owner) != current
+            foreign = owner >= 0 and self._messages.get(owner, -1) != current
             opening = traits.opening
             foreign = foreign or (not traits.ends and bool(opening) and text.find(opening, position) > position)
             if foreign:  # nothing ends it but the turn behind it
@@ -253,14 +261,25 @@ class _Layout:
                 self._put(text[position : position + own], self._item(), TRAINABLE)
                 self._close(len(self._pieces), len(self._pieces))
                 return position + own
-            self._put(text[position:], item, TRAINABLE)
+            self._own(text[position:], item)
             return len(text)
         at, end = found
-        self._put(text[position:at], item, TRAINABLE)
+        self._own(text[position:at], item)
         start = len(self._pieces)
         self._put(end, item, TRAINABLE)
         self._close(start, len(self._pieces))
         return at + len(end)
+
+    def _own(self, text: str, item: int) -> None:
+        """Put what a model wrote around its contents, but for what its prompt had opened before it."""
+        begun = self._regions.get(self._next - 1)
+        if begun is not None and begun[0] == len(self._pieces):
+            head = next((head for head in self._heads if text.startswith(head)), "")
+            if head:
+                self._opened.add(len(self._pieces))
+                self._put(head, item)
+                text = text[len(head) :]
+        self._put(text, item, TRAINABLE)
 
     def _item(self) -> int:
         """Return the item that literals of the open turn belong to: the last of its message that has been written."""
@@ -273,7 +292,7 @@ class _Layout:
     def _close(self, end: int, closed: int) -> None:
         known = self._regions.get(self._next - 1)
         if known is not None:
-            self._regions[self._next - 1] = known._replace(end=end, closed=closed)
+            known[_END:] = end, closed
         self._inside = False
 
     def _put(self, text: str, item: int, flags: int = 0) -> None:
@@ -281,15 +300,17 @@ class _Layout:
             self._pieces.append(text)
             self._marks.append(item * ITEM + (CONTROL | flags))
 
-    def _finish(self) -> None:
-        """Make all that stands between the first and the last of a turn the model's."""
-        size = len(self._pieces)
+    def _finish(self) -> dict[int, Region]:
+        """Return the model's turns, and make all that stands between the first and the last of a turn the model's."""
+        size, found = len(self._pieces), {}
         for at, known in self._regions.items():
-            region = known if known.end >= 0 else known._replace(end=size, closed=size)
-            self._regions[at] = region
+            if known[_END] < 0:
+                known[_END:] = size, size
+            found[at] = region = Region(*known)
             first, end = self._spans[at]
             for place in range(region.start, region.closed):
                 mark = self._marks[place]
                 if not first <= mark // ITEM < end:
                     mark = first * ITEM + (mark & CONTROL)
-                self._marks[place] = mark | TRAINABLE
+                self._marks[place] = mark | (0 if place in self._opened else TRAINABLE)
+        return found
