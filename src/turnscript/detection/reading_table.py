@@ -115,7 +115,7 @@ def choose(
         return nearly
     learned = learn(trials, lambda document: _counts(judge(document, trials)))
     verdicts = judge(learned.format.document, trials)
-    if best is not None and best[0] > _count(verdicts, "exact"):
+    if best is not None and best[0] >= _count(verdicts, "exact"):  # a table of a format knows more than probes show
         return _reading(best[1], best[2], trials, None)
     return _reading(learned.format, verdicts, trials, learned)
 
@@ -361,6 +361,7 @@ def _reading(format_: Format, verdicts: tuple[Verdict, ...], trials: Trials, lea
     told = f"what this template writes is read by {what}: {reading.right} of {reading.asked} probes exactly"
     if not reading.takes["calls"]:
         told += "; it writes no tool calls"
+    told += "".join(f"; {one}" for one in reading.unlearned if reading.takes["calls"] or "call" not in one)
     wrong = [one for one in verdicts if one.result == "differs"]
     if wrong:
         told += f"; {wrong[0].probe}: {wrong[0].sentence}"
