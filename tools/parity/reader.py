@@ -5,8 +5,8 @@ The template is asked with the wish about thinking that fits the turn (a thought
 Where its prompt opens a thought that its history leaves out, a short one is thought and closed first. Where the history
 does not begin with a prompt for another reason, nothing can be said of that turn: it is counted as *unshown*, as are a
 turn that the template refuses, one whose calls it does not write, one behind another answer for which its prompt opens
-no turn, and calls where no tool is offered. A message that is written as several turns is read turn by turn. White space
-behind all that a turn says is the template's, which leads to the next one. A turn is read *exactly* when
+no turn, and calls where no tool is offered. A message that is written as several turns is read turn by turn. Behind all
+that a turn says, white space is the template's, which leads to the next one. A turn is read *exactly* when
 
 - the thought is what went in, or nothing where the template leaves the thought out;
 - the text is what went in. White space at the ends of text and thought counts unless the template took it away;
