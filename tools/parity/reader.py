@@ -97,7 +97,8 @@ def _judged(turns: Turns, oracle: Oracle, fmt: ts.Format, conversation: Conversa
         written = replace(written, space=_space_behind(oracle, conversation, at, written.mode))
         behind = writer.prompt(fmt, conversation.until(at), written.mode)
         (answer, stop), *others = _turns(written, behind.stops)
-        expected = _expected(_as_kept(oracle, conversation, at, written.mode), written.answer)
+        kept = _as_kept(oracle, conversation, at, written.mode)
+        expected = _expected(_told_alike(oracle, conversation, at, written.mode, kept), written.answer)
         if written.thought is not None:
             expected = replace(expected, thought=written.thought)
         if message.get("tool_calls") and not conversation.tools:
@@ -231,6 +232,20 @@ def _as_kept(oracle: Oracle, conversation: Conversation, at: int, mode: str) -> 
     except Refused:
         pass
     return message
+
+
+def _told_alike(oracle: Oracle, conversation: Conversation, at: int, mode: str, message: Message) -> Message:
+    """Return the message with its text as its thought, where the template writes both alike beside a call."""
+    text = message.get("content") or ""
+    if not text or message.get("reasoning_content") or not message.get("tool_calls"):
+        return message
+    thinks = message | {"content": "", "reasoning_content": text, "thinking": text}
+    other = replace(conversation, messages=[*conversation.messages[:at], thinks])
+    try:
+        same = oracle.text(other, mode, False) == oracle.text(conversation.until(at + 1), mode, False)
+    except Refused:
+        return message
+    return thinks if same else message
 
 
 def _expected(message: Message, answer: str) -> _Said:

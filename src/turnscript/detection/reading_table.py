@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -88,17 +88,24 @@ class Reading(Struct, frozen=True):
 
 
 def choose(
-    render: Render, source: str = "", *, eos: str = "", likely: str | None = None, own: Sequence[Format] = ()
+    render: Render,
+    source: str = "",
+    *,
+    eos: str = "",
+    likely: str | None = None,
+    own: Sequence[Format] = (),
+    wishes: Sequence[Mapping[str, Any]] = (),
 ) -> Reading:
     """Return the table that reads what a template writes.
 
     `render` is the template as a function of messages, tools and `add_generation_prompt`; it raises a TurnscriptError
     for what the template refuses. `source` is its text, if that is known. `eos`: the text of the token that ends
     every answer, at which a server stops. `likely`: the name of the format that other signs speak for, which decides
-    between equals. `own`: formats to try before all others.
+    between equals. `own`: formats to try before all others. `wishes`: variables by which the template is told whether
+    to think.
     Raises InvalidInput for a template that does not write the text of a plain conversation.
     """
-    trials = Trials(render, source, eos=eos)
+    trials = Trials(render, source, eos=eos, wishes=wishes)
     check_trials(trials)
     best: tuple[int, Format, tuple[Verdict, ...]] | None = None
     nearly: Reading | None = None
@@ -166,7 +173,7 @@ def judge(document: Document, trials: Trials, give_up: int | None = None) -> tup
     for index, (probe, trial) in enumerate(trials.all):
         found.append(_verdict(document, probe, trial, trials))
         rest = len(trials.all) - index - 1
-        if give_up is not None and _count(found, "exact") + rest + 2 <= give_up:
+        if give_up is not None and _count(found, "exact") + rest + 2 + len(trials.aheads) <= give_up:
             return tuple(found)
     found += _prefilled(document, trials)
     return tuple(found)
@@ -259,10 +266,21 @@ def _prefilled(document: Document, trials: Trials) -> Iterator[Verdict]:
     if trial is None:
         return
     seed = seed_of(document, trial.ahead)
+    for ahead in trials.aheads:
+        yield from _behind_seed(document, seed_of(document, ahead))
     if not seed and trials.taken_out:
         text = f"<{trials.taken_out}>\n{THOUGHT}\n</{trials.taken_out}>\n\n{TEXT}"
         yield _compared(TAKEN_OUT, [("thought", THOUGHT), ("text", TEXT)], document, "", text, loose=True)
-    if not seed or trial.continues:
+    if not trial.continues:
+        yield from _behind_seed(document, seed)
+
+
+def _behind_seed(document: Document, seed: str | None) -> Iterator[Verdict]:
+    """Judge an answer behind what a prompt has written of the model's turn: the beginning of a thought, or all of one.
+
+    Nothing is judged where it has written neither.
+    """
+    if not seed:
         return
     opens = _OPEN_TAG.search(seed)
     if opens is None:

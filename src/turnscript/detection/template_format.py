@@ -68,7 +68,9 @@ def format_of(source: TemplateSource, *, own: Sequence[Format] = (), history: st
     def render(messages: Any, tools: Any = None, add_generation_prompt: bool = False, **told: Any) -> str:
         return template.run(messages, tools, generation=add_generation_prompt, told=told)
 
-    reading = choose(render, template.source, own=own)
+    switches = template.traits.switches
+    wishes = [{one.variable: value} for one in switches for value in (one.on, one.off)]
+    reading = choose(render, template.source, own=own, wishes=wishes)
     template.read_as, template.learned = reading.format.name, reading.learned
     template.exact, template.sentence = reading.exact, reading.sentence
     document = template.read_by(_without_placeholders(reading.format.document))
