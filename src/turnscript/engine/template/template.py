@@ -8,6 +8,7 @@ a text looks like depends on the marked messages alone, so it is kept by them: r
 
 from __future__ import annotations
 
+import json
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,7 @@ Words = Callable[[Marked, Sequence[Item]], None]
 _FENCE = "```"
 _WORD = re.compile(r"\w\w")
 """What a control string has behind its first character; less would be in every other text."""
+_TOOLS_AS_TEXT, _DATE = ("functions", "tools_json"), "datetime"
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _SHAPES = 256
 """How many shapes of conversations are kept."""
@@ -102,7 +104,7 @@ class Template:
         self.read_as = self.learned = self.sentence = ""
         self.exact = False
         both = source + tools_source
-        self._dated = "strftime_now" in both
+        self._dated = "strftime_now" in both or _DATE in self.variables
         self._timed = re.search(r"%-?[HIMSpXcTfsR]", both) is not None
 
     def run(
@@ -127,10 +129,26 @@ class Template:
         try:
             return program.render(variables, now=now)
         except TemplateFailed:
-            if tools:
+            demanded = self._demanded(tools, now)
+            if not demanded and tools:
                 raise
+            if demanded:
+                return program.render({**variables, **demanded}, now=now)
         # Some that are made for tools alone go through them without a look whether there are any.
         return program.render({**variables, "tools": []}, now=now)
+
+    def _demanded(self, tools: Sequence[Message] | None, now: datetime | None) -> dict[str, str]:
+        """Return what a template reads that nobody passes by these names: tools as JSON text, and the date.
+
+        Templates of servers of their own want them, and fail without.
+        """
+        named = self.variables & {*_TOOLS_AS_TEXT, _DATE}
+        if not named:
+            return {}
+        functions = [tool.get("function", tool) for tool in tools or ()]
+        text = json.dumps(functions, ensure_ascii=False, indent=4)
+        date = (now or datetime.now()).strftime("%Y-%m-%d")
+        return {name: date if name == _DATE else text for name in named}
 
     @cached_property
     def traits(self) -> Traits:
