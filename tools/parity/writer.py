@@ -63,10 +63,9 @@ def prompt(fmt: ts.Format, conversation: Conversation, mode: str) -> ts.Prompt:
         raise Failed(_told(error)) from error
 
 
-def read(behind: ts.Prompt, answer: str) -> ts.Response:
-    """Read what a model wrote behind a prompt. Raises Failed."""
+def read(parser: ts.TurnParser, answer: str) -> ts.Response:
+    """Read what a model wrote. Raises Failed."""
     try:
-        parser = behind.parser()
         return ts.fold([*parser.feed(answer), *parser.close(finish_reason="stop")])
     except _FAULTS as error:
         raise Failed(_told(error)) from error

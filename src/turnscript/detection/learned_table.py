@@ -38,7 +38,7 @@ class Learned(Struct, frozen=True):
 def learn(trials: Trials, judged: Callable[[Document], tuple[int, int]]) -> Learned:
     """Return the learned table that reads most. `judged` counts how many probes a table reads, and how many not.
 
-    Raises InvalidInput where not even the turns of a plain conversation can be told apart.
+    Where not even the turns of a plain conversation can be told apart, an answer is text up to what ends it.
     """
     frame, unlearned = frame_of(trials), list[str]()
     try:
@@ -53,7 +53,12 @@ def learn(trials: Trials, judged: Callable[[Document], tuple[int, int]]) -> Lear
         calls = calls_of(trials, frame, thoughts)
     except Unlearned as reason:
         unlearned.append(f"tool calls were not learned: {reason}")
-    format_, text, refused = _best(_tables(frame, thoughts, calls), judged)
+    try:
+        format_, text, refused = _best(_tables(frame, thoughts, calls), judged)
+    except InvalidInput as error:
+        unlearned.append(f"{error.message}; an answer is read as text")
+        thoughts, calls = Thoughts(), None
+        format_, text, refused = _best(_plain_tables(frame), judged)
     for what, kind, seen in (("tool calls", "tool_call", calls), ("thoughts", "thinking", thoughts.open)):
         if seen and not _has(format_, kind):
             unlearned.append(f"{what} were not learned: no reader can be made of what was seen: {refused}")
@@ -94,11 +99,15 @@ def _made(data: Data) -> tuple[str, Format]:
 
 
 def _escape(data: Data) -> list[Data]:
-    """Return rules that protect each literal of a table. One that ends as it begins is protected before its end."""
+    """Return rules that protect each literal of a table. One that ends as it begins is protected before its end.
+
+    Otherwise a content that ends with the beginning of `||/||` would end it too early with what stands behind it.
+    """
     rules: dict[str, list[str]] = {}
     for literal in _literals(data):
         core = literal.strip()
-        rest = core[1:-1] if len(core) > 2 and core[-1] == core[0] else core[1:]
+        border = next((size for size in range(len(core) - 1, 0, -1) if core[:size] == core[-size:]), 0)
+        rest = core[1 : len(core) - border] or core[1:]
         if rest and rest not in rules.setdefault(core[0], []):
             rules[core[0]].append(rest)
     return [{"lead": lead, "rest": rests} for lead, rests in rules.items() if rests]
@@ -130,6 +139,14 @@ def _tables(frame: Frame, thoughts: Thoughts, calls: Calls | None) -> Iterator[D
     for turns in _frames(frame):
         yield _table(turns, Thoughts(), None)
     yield _table(_last_resort(frame), Thoughts(), None)
+
+
+def _plain_tables(frame: Frame) -> Iterator[Data]:
+    """Give tables for which an answer is all that comes, up to what ends it; the last one knows no end but a token."""
+    ends = tuple(end for end in (frame.close.strip(), *frame.ends) if end)
+    for known in (ends, ends[:1]) if ends else ():
+        yield _table(Frame(_FAR, _NEVER, "", _END, known), Thoughts(), None)
+    yield _table(Frame(_FAR, _NEVER, "", _END), Thoughts(), None)
 
 
 def _last_resort(frame: Frame) -> Frame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -39,11 +39,15 @@ Outline = tuple[str, ...]
 
 
 class Verdict(Struct, frozen=True):
-    """What became of one probe: `exact`, `differs` or `refused`, and in one sentence what differed."""
+    """What became of one probe: `exact`, `differs` or `refused`, and in one sentence what differed.
+
+    `spaced`: but for white space around a thought, by which one of several tables is chosen that read all.
+    """
 
     probe: str
     result: str
     sentence: str = ""
+    spaced: bool = False
 
 
 class Reading(Struct, frozen=True):
@@ -84,29 +88,41 @@ class Reading(Struct, frozen=True):
 
 
 def choose(
-    render: Render, source: str = "", *, eos: str = "", likely: str | None = None, own: Sequence[Format] = ()
+    render: Render,
+    source: str = "",
+    *,
+    eos: str = "",
+    likely: str | None = None,
+    own: Sequence[Format] = (),
+    wishes: Sequence[Mapping[str, Any]] = (),
 ) -> Reading:
     """Return the table that reads what a template writes.
 
     `render` is the template as a function of messages, tools and `add_generation_prompt`; it raises a TurnscriptError
     for what the template refuses. `source` is its text, if that is known. `eos`: the text of the token that ends
     every answer, at which a server stops. `likely`: the name of the format that other signs speak for, which decides
-    between equals. `own`: formats to try before all others.
+    between equals. `own`: formats to try before all others. `wishes`: variables by which the template is told whether
+    to think.
     Raises InvalidInput for a template that does not write the text of a plain conversation.
     """
-    trials = Trials(render, source, eos=eos)
+    trials = Trials(render, source, eos=eos, wishes=wishes)
     check_trials(trials)
     best: tuple[int, Format, tuple[Verdict, ...]] | None = None
+    nearly: Reading | None = None
     for format_ in candidates(trials, own, likely):
         verdicts = judge(format_.document, trials, give_up=best[0] if best else None)
         right = _count(verdicts, "exact")
         if not _count(verdicts, "differs"):
-            return _reading(format_, verdicts, trials, None)
+            if not any(one.spaced for one in verdicts):
+                return _reading(format_, verdicts, trials, None)
+            nearly = nearly or _reading(format_, verdicts, trials, None)
         if best is None or right > best[0]:
             best = (right, format_, verdicts)
+    if nearly is not None:
+        return nearly
     learned = learn(trials, lambda document: _counts(judge(document, trials)))
     verdicts = judge(learned.format.document, trials)
-    if best is not None and best[0] > _count(verdicts, "exact"):
+    if best is not None and best[0] >= _count(verdicts, "exact"):  # a table of a format knows more than probes show
         return _reading(best[1], best[2], trials, None)
     return _reading(learned.format, verdicts, trials, learned)
 
@@ -157,7 +173,7 @@ def judge(document: Document, trials: Trials, give_up: int | None = None) -> tup
     for index, (probe, trial) in enumerate(trials.all):
         found.append(_verdict(document, probe, trial, trials))
         rest = len(trials.all) - index - 1
-        if give_up is not None and _count(found, "exact") + rest + 2 <= give_up:
+        if give_up is not None and _count(found, "exact") + rest + 2 + len(trials.aheads) <= give_up:
             return tuple(found)
     found += _prefilled(document, trials)
     return tuple(found)
@@ -233,12 +249,13 @@ def _compared(
     parser = Format("", "", document).parser(TOOLS, prefill=seed or None)
     response = fold([*parser.feed(text), *parser.close()])
     found = [outline for item in response.items if (outline := _outline(item)) is not None]
+    spaced = found[:1] != expected[:1]  # what joins a thought and a text is told by other probes
     if loose:
         found = [(kind, *(text.strip() for text in said)) for kind, *said in found]
     if found == expected:
         bad = [issue for issue in response.issues if issue.kind not in _HARMLESS]
         if not bad:
-            return Verdict(shows, "exact")
+            return Verdict(shows, "exact", spaced=spaced)
         return Verdict(shows, "differs", f"it is read with the issue {bad[0].kind}")
     return Verdict(shows, "differs", _difference(expected, found))
 
@@ -249,10 +266,21 @@ def _prefilled(document: Document, trials: Trials) -> Iterator[Verdict]:
     if trial is None:
         return
     seed = seed_of(document, trial.ahead)
+    for ahead in trials.aheads:
+        yield from _behind_seed(document, seed_of(document, ahead))
     if not seed and trials.taken_out:
         text = f"<{trials.taken_out}>\n{THOUGHT}\n</{trials.taken_out}>\n\n{TEXT}"
         yield _compared(TAKEN_OUT, [("thought", THOUGHT), ("text", TEXT)], document, "", text, loose=True)
-    if not seed or trial.continues:
+    if not trial.continues:
+        yield from _behind_seed(document, seed)
+
+
+def _behind_seed(document: Document, seed: str | None) -> Iterator[Verdict]:
+    """Judge an answer behind what a prompt has written of the model's turn: the beginning of a thought, or all of one.
+
+    Nothing is judged where it has written neither.
+    """
+    if not seed:
         return
     opens = _OPEN_TAG.search(seed)
     if opens is None:
@@ -351,6 +379,7 @@ def _reading(format_: Format, verdicts: tuple[Verdict, ...], trials: Trials, lea
     told = f"what this template writes is read by {what}: {reading.right} of {reading.asked} probes exactly"
     if not reading.takes["calls"]:
         told += "; it writes no tool calls"
+    told += "".join(f"; {one}" for one in reading.unlearned if reading.takes["calls"] or "call" not in one)
     wrong = [one for one in verdicts if one.result == "differs"]
     if wrong:
         told += f"; {wrong[0].probe}: {wrong[0].sentence}"

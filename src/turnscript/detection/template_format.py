@@ -8,9 +8,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from turnscript.detection.growth import with_growth
+from turnscript.detection.learned_table import PLACEHOLDERS
 from turnscript.detection.place import TemplateSource, in_hub_cache, read_place
 from turnscript.detection.reading_table import choose
+from turnscript.engine.table import Document
 from turnscript.engine.template.template import Template
 from turnscript.format import Format
 from turnscript.registry import get_format as registered
@@ -64,11 +68,23 @@ def format_of(source: TemplateSource, *, own: Sequence[Format] = (), history: st
     def render(messages: Any, tools: Any = None, add_generation_prompt: bool = False, **told: Any) -> str:
         return template.run(messages, tools, generation=add_generation_prompt, told=told)
 
-    reading = choose(render, template.source, own=own)
+    switches = template.traits.switches
+    wishes = [{one.variable: value} for one in switches for value in (one.on, one.off)]
+    reading = choose(render, template.source, own=own, wishes=wishes)
     template.read_as, template.learned = reading.format.name, reading.learned
     template.exact, template.sentence = reading.exact, reading.sentence
-    document = template.read_by(reading.format.document)
+    document = template.read_by(_without_placeholders(reading.format.document))
     kept = history or ("generated" if source.recurrent else "template")
     name = next(iter(source.names), "") or "template"
     made = Format(name=name, title=source.told_by, document=document, template=template, history=kept)  # type: ignore[arg-type]
     return with_growth(made)
+
+
+def _without_placeholders(document: Document) -> Document:
+    """Return a table without the stops that a learned one has where nothing is known to end an answer."""
+    generation = document.generation
+    stops, with_tools = (
+        tuple(stop for stop in row if stop not in PLACEHOLDERS)
+        for row in (generation.stops, generation.stops_with_tools)
+    )
+    return replace(document, generation=replace(generation, stops=stops, stops_with_tools=with_tools))

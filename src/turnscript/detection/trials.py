@@ -145,7 +145,10 @@ class Trial:
 class Trials:
     """All that is tried with one template. `refused` says in the template's own words what it does not take."""
 
-    def __init__(self, render: Render, source: str = "", *, eos: str = "") -> None:
+    def __init__(
+        self, render: Render, source: str = "", *, eos: str = "", wishes: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        self.wishes = wishes
         self._render, self.source, self.eos = render, source, eos
         self.manner = Manner()
         self.refused: dict[str, str] = {}
@@ -181,6 +184,22 @@ class Trials:
         text = self.written(messages) or ""
         at, end = text.rfind(TEXT), text.rfind(LATER)
         return text[at + len(TEXT) : end] if 0 <= at < end else ""
+
+    @cached_property
+    def aheads(self) -> list[str]:
+        """What stands behind a question in prompts that the wishes make, and that no history begins with."""
+        plain, found = self.of(TEXT_ONLY), dict[str, None]()
+        messages = TEXT_ONLY.messages(self.manner)
+        for wish in self.wishes:
+            try:
+                prompt = self._render(messages[:-1], None, True, **wish)
+                whole = self._render(messages, None, False, **wish)
+            except TurnscriptError:
+                continue
+            ahead = prompt[prompt.rfind(USER) + len(USER) :] if USER in prompt else ""
+            if ahead and not whole.startswith(prompt) and (plain is None or ahead != plain.ahead):
+                found[ahead] = None
+        return list(found)
 
     @cached_property
     def ended(self) -> str:

@@ -86,6 +86,18 @@ class Header(NamedTuple):
             said += [f' {self.type}="', "string" if text else types, '"']
         return sequence(f"{open_} {self.key}=", key, *said, self.end)
 
+    def bare(self, said: str) -> tuple[str, dict[str, Json]] | None:
+        """Return the name and the other attributes of a tag whose name has quotes in it that nothing escapes.
+
+        Templates write keys as they are. None where something else is wrong with the tag.
+        """
+        others = "".join(rf'(?:\s+{re.escape(key)}=("[^"]*"))?' for key in (self.flag, self.type) if key)
+        found = re.fullmatch(rf'\s+{re.escape(self.key)}="(.*?)"{others}\s*', said)
+        if found is None or found[1].count(_QUOTE) % 2 or '="' in found[1] or "\\" in found[1]:
+            return None
+        told = zip((key for key in (self.flag, self.type) if key), found.groups()[1:], strict=True)
+        return found[1], {key: Json(value.encode()) for key, value in told if value is not None}
+
     def kind(self, found: Mapping[str, Json]) -> Kind | None:
         """What the attributes of a tag say of its value; None if nothing."""
         said = [plain(found[key]) for key in (self.flag, self.type) if key and key in found]
@@ -295,8 +307,11 @@ class ParameterReader(Machine):
             found = scan_attributes(text, start, end, 1, 1)
             key = plain(found[self._head.key])
         except (InvalidTranscript, KeyError):
-            self.failed = True
-            return position, False
+            bare = self._head.bare(text[start:end])
+            if bare is None:
+                self.failed = True
+                return position, False
+            key, found = bare
         self._begin(self._head.name(str(key)), self._head.kind(found))
         return end + len(self._head.end), False
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any
 
+from turnscript.engine.template.frozen import frozen
 from turnscript.engine.template.meter import Limits, Meter, Stop
 from turnscript.errors import InvalidInput, Unsupported
 
@@ -72,6 +73,8 @@ class Program:
         self.source = source
         self.name = name
         self._limits = limits
+        # Kimi K2's template keeps a list, which the sandbox allows where it can be told from what is given.
+        self._appends = ".append(" in source
         if len(source) > LONGEST:
             words = f"a chat template of more than {LONGEST} characters is not read; give the one of the model"
             raise _error(InvalidTemplate, words, name, 0)
@@ -98,6 +101,8 @@ class Program:
         except IndexError:
             meter, template = runner = self._compiled()
         meter.start(now)
+        if self._appends:
+            variables = {name: frozen(value) for name, value in variables.items()}
         try:
             made: str = template.render(variables)
         except self._sandbox.Refusal as error:

@@ -93,6 +93,20 @@ class Generation(Extension):
         return jinja2.nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
 
 
+def _appending(made: list[Any], meter: Meter) -> Callable[[Any], None]:
+    """Return what puts a text or a number into a list; a list in it could hold itself."""
+
+    def append(value: Any) -> None:
+        if not isinstance(value, (str, int, float, type(None))):
+            raise Stop("it puts more than a text or a number into a list that it made")
+        meter.weights.pop(id(made), None)
+        meter.weigh(value)
+        meter.grow(1)
+        made.append(value)
+
+    return append
+
+
 class _Formatting(SandboxedFormatter):
     """Fills in a text of braces, with widths that are bounded."""
 
@@ -152,6 +166,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 return super().getattr(obj, attribute)
         if kind in _FREE and attribute in _FREE[kind]:
             return getattr(obj, attribute)
+        if kind is list and attribute == "append":  # what is given is frozen, so the template itself made it
+            return _appending(obj, self.meter)
         return super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:

@@ -8,6 +8,7 @@ a text looks like depends on the marked messages alone, so it is kept by them: r
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -18,7 +19,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import Item, Request, Tool
+from turnscript.conversation import Item, Request, Thinking, Tool
 from turnscript.engine.escape import AUTO, POLICIES, Escape, Rule, rules_of, tags_in
 from turnscript.engine.layout import layout_of, special_tokens
 from turnscript.engine.states import model_turn
@@ -37,6 +38,7 @@ Words = Callable[[Marked, Sequence[Item]], None]
 _FENCE = "```"
 _WORD = re.compile(r"\w\w")
 """What a control string has behind its first character; less would be in every other text."""
+_TOOLS_AS_TEXT, _DATE = ("functions", "tools_json"), "datetime"
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _SHAPES = 256
 """How many shapes of conversations are kept."""
@@ -101,7 +103,7 @@ class Template:
         self.read_as = self.learned = self.sentence = ""
         self.exact = False
         both = source + tools_source
-        self._dated = "strftime_now" in both
+        self._dated = "strftime_now" in both or _DATE in self.variables
         self._timed = re.search(r"%-?[HIMSpXcTfsR]", both) is not None
 
     def run(
@@ -126,13 +128,29 @@ class Template:
         try:
             return program.render(variables, now=now)
         except TemplateFailed:
-            if tools:
+            demanded = self._demanded(tools, now)
+            if not demanded and tools:
                 raise
+            if demanded:
+                return program.render({**variables, **demanded}, now=now)
         # Some that are made for tools alone go through them without a look whether there are any.
         return program.render({**variables, "tools": []}, now=now)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_shapes": {}}  # functions in them have no name that another process knows
+
+    def _demanded(self, tools: Sequence[Message] | None, now: datetime | None) -> dict[str, str]:
+        """Return what a template reads that nobody passes by these names: tools as JSON text, and the date.
+
+        Templates of servers of their own want them, and fail without.
+        """
+        named = self.variables & {*_TOOLS_AS_TEXT, _DATE}
+        if not named:
+            return {}
+        functions = [tool.get("function", tool) for tool in tools or ()]
+        text = json.dumps(functions, ensure_ascii=False, indent=4)
+        date = (now or datetime.now()).strftime("%Y-%m-%d")
+        return {name: date if name == _DATE else text for name in named}
 
     @cached_property
     def traits(self) -> Traits:
@@ -171,10 +189,18 @@ class Template:
         core = turn.open.rstrip()
         at = ahead.rfind(core) if core else -1
         seed = ahead[at + len(core) :].removeprefix(turn.open[len(core) :]) if at >= 0 else opened
-        mark = turn.no_thought.strip()
-        if mark and seed.lstrip().startswith(mark):
-            seed = seed[seed.index(mark) + len(mark) :]
+        seed = seed[self._no_thought(turn, seed) :]
         return seed if seed.strip() else ""
+
+    @staticmethod
+    def _no_thought(turn: Turn, seed: str) -> int:
+        """Return the end of what stands for no thought: nothing of it, nor of white space behind it, is the model's."""
+        found = re.match(rf"\s*{re.escape(turn.no_thought.strip())}", seed) if turn.no_thought.strip() else None
+        for one in turn.segments if found is None else ():
+            marks = [re.escape(mark.strip()) for mark in (one.open, one.close)]
+            if one.kind == Thinking.kind and all(marks):
+                found = re.match(rf"\s*{marks[0]}\s*{marks[1]}\s*\Z", seed)
+        return found.end() if found is not None else 0
 
     def missing(self, opened: str) -> str:
         """Return the white space of the turn's opening in the table that a prompt leaves to the model."""

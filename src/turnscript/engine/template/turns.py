@@ -218,6 +218,10 @@ class _Layout:
                 self._put(head, before)
                 position += len(head)
                 self._begin(message, owner)
+            elif owner < 0 and 0 < len(head := self._answered(text[position:])) < length - position:
+                self._put(head, before)
+                position += len(head)
+                self._begin(message, owner)
             else:
                 self._put(text[position:], before)
                 return
@@ -234,6 +238,13 @@ class _Layout:
             if tag is not None and tag[0] in text:
                 return text[: text.index(tag[0]) + len(tag[0])]
         return "" if before >= 0 and self._messages.get(before, -1) >= 0 else text
+
+    def _answered(self, text: str) -> str:
+        """Return what stands at the end of a prompt between a result and the answer, where no opening stands there."""
+        head = self._traits.behind.get("tool", "")
+        last = self._marked.messages[-1]["role"] if self._marked.messages else ""
+        bare = last == "tool" and self._traits.opening not in head and self._next == len(self._spans)
+        return head if bare and text.startswith(head) else ""
 
     def _begin(self, message: int, owner: int) -> None:
         """Begin the turn of the next message, or go on with the one that is open where it has several openings."""
