@@ -242,10 +242,12 @@ def test_a_job_that_goes_on_another_day_goes_on_with_its_date(tmp_path: Path) ->
 def test_a_place_may_stand_where_the_format_does(tmp_path: Path) -> None:
     rows = chats(tmp_path / "rows.jsonl", [user("Hi"), answer("Hello.")])
     made = [
-        (tmp_path / name / "train.bin", build(Plan(inputs=(str(rows),), tokenizer="bytes", **said), tmp_path / name))
-        for name, said in (("one", {"template": str(EXAMPLE)}), ("two", {"format": str(EXAMPLE)}))
+        Plan(inputs=(str(rows),), tokenizer="bytes", template=str(EXAMPLE)),
+        Plan(inputs=(str(rows),), tokenizer="bytes", format=str(EXAMPLE)),
     ]
-    assert made[0][0].read_bytes() == made[1][0].read_bytes()
+    for number, plan in enumerate(made):
+        build(plan, tmp_path / str(number))
+    assert (tmp_path / "0" / "train.bin").read_bytes() == (tmp_path / "1" / "train.bin").read_bytes()
 
 
 def test_a_sample_of_each_turn_is_as_its_prompt_leads_to_it(folder: Path, tmp_path: Path) -> None:
