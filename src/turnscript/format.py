@@ -58,6 +58,7 @@ class Format(Struct, frozen=True):
 
     `variants`: the same with some option taken, by the option's name. `template`: the model's own chat template, which
     then writes prompts, while the table reads what the model answers. `history`: how turns of the model are kept there.
+    `words`: tools, calls and results that the template has no place for stand in texts, in the table's words.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Format(Struct, frozen=True):
     variants: Mapping[str, Document] = {}
     template: Template | None = None
     history: History = "template"
+    words: bool = False
 
     def variant(self, option: str) -> Format:
         """The same format with an option taken. Raises UnknownName."""
@@ -82,6 +84,8 @@ class Format(Struct, frozen=True):
     @property
     def forgets(self) -> frozenset[str]:
         """The kinds of items that a model writes and no later prompt shows, such as thoughts."""
+        if self.template is not None:  # which shows, of any conversation, what a prompt shows of it
+            return frozenset()
         segments = [one for turn in self.document.turns for one in turn.segments]
         return frozenset(one.kind for one in segments if one.model and not one.prompt)
 
@@ -143,13 +147,18 @@ class Format(Struct, frozen=True):
             refuse_mistakes(request=request)
             raise
 
-    def write(self, request: Request, *, view: str = "prompt", escape: str = AUTO) -> Writer:
-        """The same as the writer that wrote them, whose pieces are no objects, and which can tell what was lost."""
+    def write(
+        self, request: Request, *, view: str = "prompt", escape: str = AUTO, now: datetime | None = None
+    ) -> Writer:
+        """The same as the writer that wrote them, whose pieces are no objects, and which can tell what was lost.
+
+        `now`: the date that a template may write.
+        """
         if view not in VIEWS:
             raise UnknownName("view", view, VIEWS)
         archive, policy = view == "archive", _policy(escape)
         if self.template is not None and not archive:
-            return write_with_template(self.document, self.template, request, policy)
+            return write_with_template(self.document, self.template, request, policy, now)
         if not archive:
             request = shown(request, layout_of(self.document, policy).escape.forges)
         return write_document(self.document, request, archive, policy)
@@ -159,6 +168,8 @@ class Format(Struct, frozen=True):
 
         So where it is the last, a model learns to stop from the end of the document alone.
         """
+        if self.template is not None:
+            return not self.template.traits.ends
         place = layout_of(self.document).place_for(item)
         return place is not None and place.ends_late
 
@@ -196,7 +207,7 @@ class Format(Struct, frozen=True):
         try:
             check_words(request.settings)
             if self.template is not None:
-                wanted = Wanted(thinking, _policy(escape), replays, spelling, self.history, now)
+                wanted = Wanted(thinking, _policy(escape), replays, spelling, self.history, self.words, now)
                 return begin_template_prompt(self.document, self.template, request, wanted)
             return begin_prompt(self.document, request, thinking, _policy(escape), replays, spelling)
         except MISTAKES:

@@ -135,7 +135,7 @@ def reference(format_: Format) -> Reference:
         special_tokens=format_.special_tokens,
         losses=format_.render(request, view="prompt").losses,
         limits=list(_limits(format_)),
-        notes=list(_notes(format_.document)) if format_.template is None else [_growing(format_.template.traits.grows)],
+        notes=list(_notes(format_.document)) if format_.template is None else [_growing(format_.document.grows)],
         escapes=list(_escapes(format_)),
         template=None if format_.template is None else _own_words(format_.template, refused),
     )
@@ -230,7 +230,7 @@ def _own_words(template: Template, refused: str) -> OwnWords:
         budget=traits.budget,
         dated="strftime_now" in template.source,
         variables=tuple(name for name in template.wishes if name not in told),
-        missing=template.missing,
+        missing=template.unknown_tokens,
         refused=refused,
     )
 

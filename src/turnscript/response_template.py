@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from turnscript.conversation import Assistant, Thinking, ToolCall, ToolResult
+from turnscript.engine.addressedcalls import AddressedCall
 from turnscript.engine.bodies import CallArguments
 from turnscript.engine.jsoncalls import JsonCall
 from turnscript.engine.layout import Layout, Place, layout_of
@@ -229,6 +230,8 @@ def _tags(export: _Export, place: Place, body: TagCall) -> dict[str, Any]:
     name = rf"\s*{_spaced(body.name_open)}\s*(?P<name>[^\s<>]+)"
     closed = body.name_close.strip()
     name += rf"\s*{_spaced(body.name_close)}" if closed else r"(?=\s*(?:<|\Z))"
+    if isinstance(body, AddressedCall):
+        name += rf"\s*[^\s<>]+?\s*{_spaced(body.name_again)}"
     key, value = _spaced(body.key_open), _spaced(body.value_open)
     lead = re.escape(body.value_open[len(body.value_open.rstrip()) :])
     trail = re.escape(body.value_close[: len(body.value_close) - len(body.value_close.lstrip())])
@@ -250,4 +253,5 @@ _CALLS: dict[type[Any], Callable[[_Export, Place, Any], dict[str, Any]]] = {
     CallArguments: _arguments,
     XmlParameters: _xml,
     TagCall: _tags,
+    AddressedCall: _tags,
 }

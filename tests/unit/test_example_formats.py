@@ -23,6 +23,7 @@ from tests.conformance.test_parser_laws import (
 from turnscript.detection import detect
 from turnscript.format import Format
 from turnscript.registry import load_formats
+from turnscript.respelling import shown_items
 from turnscript.tableio import dump_format, read_formats
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "formats"
@@ -78,8 +79,8 @@ def test_what_is_written_for_the_model_is_read_in_pieces(example: Format) -> Non
         whole = check_events(events_behind(prompt, [written]), written)
         if all((one.kind, next_.kind) in example.document.joints for one, next_ in pairwise(items)):
             rendered = example.render(ts.Request(conversation=ts.Conversation(items=items, tools=request.tools)))
-            if not rendered.losses:
-                assert said(items) == said(whole.items)
+            if not rendered.losses:  # a prompt shows the characters that JSON has as escapes
+                assert said(list(shown_items(items, lambda _: False))) == said(whole.items)
         for pieces in (list(written), [written[: len(written) // 2], written[len(written) // 2 :]]):
             assert whole == check_events(events_behind(prompt, pieces), written)
 
@@ -132,6 +133,9 @@ def test_an_empty_text_before_a_call_is_seen_or_told(example: Format) -> None:
         ("ai-sage/GigaChat3.1-10B-A1.8B", "gigachat"),
         ("GigaChat3-10B-A1.8B", "gigachat3"),
         ("RekaAI/reka-edge-2603", "reka"),
+        ("muse-glimmer-4b", "muse"),
+        ("meetkai/functionary-small-v3.2", "functionary32"),
+        ("Salesforce/Llama-xLAM-2-8b-fc-r", "xlam"),
         ("upstage/Solar-Open-100B", "solar"),
         ("Phi-3.5-mini-instruct-Q4_K_M.gguf", "phi3"),
         ("ServiceNow-AI/Apriel-1.5-15b-Thinker", "apriel"),
@@ -156,6 +160,8 @@ def test_an_empty_text_before_a_call_is_seen_or_told(example: Format) -> None:
         ("LFM2.5-1.2B-Instruct-Q8_0.gguf", "lfm2"),
         ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "llama4"),
         ("allenai/Olmo-3-7B-Instruct", "olmo3"),
+        ("swiss-ai/Apertus-8B-Instruct-2509", "apertus"),
+        ("openbmb/MiniCPM5-1B", "minicpm5"),
         ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "nemotron3"),
         ("NVIDIA-Nemotron-Nano-9B-v2-Q4_K_M.gguf", "nemotron-nano2"),
         ("stepfun-ai/Step-3.5-Flash", "step35"),
@@ -202,7 +208,7 @@ def test_a_model_is_known_by_its_name(model: str, name: str | None) -> None:
 
 TWINS = {"granite41": "granite", "step35": "nemotron3", "gigachat3": "gigachat", "qwen25": "qwen3-instruct"}
 """Of formats whose answers look the same, the one that a template without any name is put to."""
-PARTLY = frozenset({"gemma", "gemma4", "harmony", "phi3"})
+PARTLY = frozenset({"gemma", "gemma4", "harmony", "muse", "phi3"})
 """Those whose templates write more than one reads back: calls where there is no place for any, or one of two."""
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec import Raw
 
 import turnscript as ts
 from turnscript.events import raw_text
@@ -95,6 +96,57 @@ def test_what_is_no_call_stays_text(around: str, call: str) -> None:
         assert [] == [item for item in response.items if isinstance(item, ts.ToolCall)]
         assert text == "".join(part.text for item in response.items for part in item.content)  # type: ignore[attr-defined]
         assert response.issues
+
+
+@pytest.mark.parametrize("size", [1, 3, 4096])
+def test_a_tag_that_closes_itself_is_a_call_without_arguments(size: int) -> None:
+    """A habit of DeepSeek V4."""
+    call = '<｜DSML｜invoke name="{}"{}>\n'
+    inner = call.format("now", "/") + call.format("weather", "") + "</｜DSML｜invoke>\n"
+    text = f"<｜DSML｜tool_calls>\n{inner}</｜DSML｜tool_calls>"
+    parser = ts.get_format("deepseek-v4").parser()
+    events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
+    items = ts.fold([*events, *parser.close()]).items
+    assert [("now", "{}"), ("weather", "{}")] == [
+        (one.name, one.arguments) for one in items if isinstance(one, ts.ToolCall)
+    ]
+
+
+TYPED = """
+<｜DSML｜tool_calls>
+<｜DSML｜invoke name="f">
+<｜DSML｜parameter name="code" string="true">{"a": 1}</｜DSML｜parameter>
+<｜DSML｜parameter name="n" string="false">-1.5</｜DSML｜parameter>
+<｜DSML｜parameter name="list" string="false">[1, "x"]</｜DSML｜parameter>
+<｜DSML｜parameter name="broken" string="false">{no}</｜DSML｜parameter>
+</｜DSML｜invoke>
+</｜DSML｜tool_calls>"""
+
+
+@pytest.mark.parametrize("size", [1, 3, 4096])
+def test_a_parameter_is_what_its_tag_says(size: int) -> None:
+    """Whatever the schema says, or none does. What is no JSON is a text all the same."""
+    schema = Raw(b'{"properties": {"code": {"type": "object"}, "n": {"type": "string"}}}')
+    for tools in (None, [ts.Tool(name="f", parameters=schema)]):
+        parser = ts.get_format("deepseek-v4").parser(tools)
+        events = [event for at in range(0, len(TYPED), size) for event in parser.feed(TYPED[at : at + size])]
+        [item] = ts.fold([*events, *parser.close()]).items
+        assert isinstance(item, ts.ToolCall)
+        expected = {"code": '{"a": 1}', "n": -1.5, "list": [1, "x"], "broken": "{no}"}
+        assert expected == json.loads(item.arguments)
+
+
+def test_a_name_in_an_attribute_may_be_escaped_as_in_xml() -> None:
+    """Kimi K3 writes `&quot;` in one."""
+    arguments = '{"q&a": "fish & chips", "say \\"hi\\"": "&amp;", "&quot;": 1}'
+    format_ = ts.get_format("kimi-k3")
+    items = [ts.User(content=[ts.Text(text="q")]), ts.ToolCall(name="f", arguments=arguments)]
+    text = str(format_.render(ts.Request(conversation=ts.Conversation(items=items))).value)
+    assert 'key="say &quot;hi&quot;" type="string"<|sep|>&amp;<|close|>' in text
+    assert 'key="&amp;quot;" type="number"<|sep|>1<|close|>' in text
+    [_, again] = format_.parse(text).items
+    assert isinstance(again, ts.ToolCall)
+    assert json.loads(arguments) == json.loads(again.arguments)
 
 
 CITY = ("weather", '{"city": "Oslo"}')

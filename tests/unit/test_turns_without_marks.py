@@ -204,7 +204,7 @@ BEHIND = 'behind = ["start", "system", "user", "assistant", "tool"]'
         (MARKS, 'behind = ["tool"]', 'behind = ["start"]', "turn[2].behind[0]", "begins at the start of the document"),
         (BARE, 'separator = ""', 'separator = "\\n"', "turn[2].behind", "only where nothing stands between"),
         (BARE, 'role = "tool"', 'role = "start"', "turn[2].behind[0]", "no role of a turn"),
-        (BARE, 'mark = "[ARGS]"', 'mark = "\\n"', "turn[2].segment[2].body", "white space alone"),
+        (BARE, 'mark = "[ARGS]"', 'mark = " "', "turn[2].segment[2].body", "white space alone"),
         (BARE, 'mark = "[ARGS]"', 'mark = "[ID]"', "turn[2].segment[2].body", "could be confused"),
         (MARKS, 'mark = "<of>"', 'mark = ""', "turn[3].segment[0].body", "white space alone"),
         (MARKS, 'open = "<user>"', 'open = "User:"', "", "nothing keeps a content from holding 'User:'"),

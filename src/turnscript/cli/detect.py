@@ -138,7 +138,7 @@ def _json(found: Iterable[Found]) -> str:
 
 def _record(model: str, detected: Detected, own_words: Format | None) -> dict[str, object]:
     near = None if own_words is None else msgspec.to_builtins(nearness(own_words))
-    missing = None if own_words is None or own_words.template is None else own_words.template.missing
+    missing = None if own_words is None or own_words.template is None else own_words.template.unknown_tokens
     return {
         "model": _written(model),
         **msgspec.structs.asdict(detected),

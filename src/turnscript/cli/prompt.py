@@ -217,7 +217,7 @@ def note_reading(format_: Format, *, quiet: bool = False) -> None:
 
 def missing_tokens(format_: Format) -> list[str]:
     """Return a sentence where a chat template writes tokens whose texts are not known here; else nothing."""
-    names = format_.template.missing if format_.template is not None else ()
+    names = format_.template.unknown_tokens if format_.template is not None else ()
     if not names:
         return []
     left = f"the chat template writes {' and '.join(names)}, and what that is nobody says here: left empty"

@@ -26,10 +26,11 @@ class Draft:
 
     `size` is how many bytes the whole text has as UTF-8, `starts` and `kept` its stretches: where each begins, in
     bytes, and what it is worth. `end`: the weight of the token behind the document. `losses`: what of the example the
-    text does not show. `known`: what somebody has measured already.
+    text does not show. `unlike`: how it differs from what its chat template makes of it; None where that is not known.
+    `known`: what somebody has measured already.
     """
 
-    __slots__ = ("end", "kept", "losses", "marks", "size", "starts", "text", "texts", "values")
+    __slots__ = ("end", "kept", "losses", "marks", "size", "starts", "text", "texts", "unlike", "values")
 
     def __init__(self, texts: list[str], marks: list[int], values: list[int], known: Measured | None = None) -> None:
         self.texts = texts
@@ -37,6 +38,7 @@ class Draft:
         self.values = values
         self.text = "".join(texts)
         self.losses: Sequence[Loss] = ()
+        self.unlike: str | None = None
         self.end = 0
         if known is not None:
             self.size, self.starts, self.kept = known

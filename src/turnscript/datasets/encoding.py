@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -19,6 +20,7 @@ from turnscript.datasets.answer_beginnings import Opened
 from turnscript.datasets.drafts import Draft
 from turnscript.datasets.encoding_ids import Cutter, encode_ids
 from turnscript.datasets.encoding_rows import WEIGHTS, Drafter, Options, untrained
+from turnscript.datasets.encoding_spaces import Spaces
 from turnscript.datasets.encoding_text import Flat, encode_texts
 from turnscript.datasets.explaining import Token, explained
 from turnscript.datasets.form import Example
@@ -38,7 +40,8 @@ class Sample(Struct, frozen=True, gc=False):
     """Tokens, and how much each counts in the loss: 0 to the encoder's `scale`.
 
     `trained`: how many count. `straddling`: how many lie across a border of what is trained. `losses`: what of the
-    conversation the format does not show. `digest`: equal for samples with the same text and weights.
+    conversation the format does not show. `digest`: equal for samples with the same text and weights. `unlike`: how it
+    differs from what its chat template makes of it, empty if it does not; None for what no template wrote.
     """
 
     ids: Ids
@@ -47,6 +50,7 @@ class Sample(Struct, frozen=True, gc=False):
     straddling: int
     losses: Sequence[Loss]
     digest: bytes
+    unlike: str | None = None
 
 
 class Wishes(TypedDict, total=False):
@@ -56,6 +60,7 @@ class Wishes(TypedDict, total=False):
     escape: str
     weights: str
     end: bool
+    now: datetime | None
     strict: bool
     declared: bool
     normalize_json: bool
@@ -83,9 +88,10 @@ class Encoder:
         self.train = train
         self.options = options
         self._cutter = Cutter(format, tokenizer)
+        self._spaces = Spaces.of(self._cutter, tokenizer) if format.template is not None else None
         self.mode = _mode(options.mode, self._cutter, format, tokenizer)
         self.scale = WEIGHTS[options.weights]
-        self.end = tokenizer.end if options.end else None
+        self.end = tokenizer.end if options.end and not _ends_with(format_=format, tokenizer=tokenizer) else None
         self._drafter = Drafter(format, train, options)
 
     def encode(self, examples: Sequence[Example]) -> list[Sample | Problem]:
@@ -95,7 +101,7 @@ class Encoder:
         drafts: list[Draft] = []
         for at, example in enumerate(examples):
             try:
-                drafts.append(self._drafter.draft(example))
+                drafts.append(self._served(self._drafter.draft(example)))
                 places.append(at)
             except (TurnscriptError, *DEFECTS) as error:
                 results[at] = _problem(error)
@@ -119,22 +125,36 @@ class Encoder:
 
     def explain(self, example: Example) -> list[Token]:
         """Every token of an example, with what it belongs to. Raises what `encode` gives as a problem."""
-        return self._explained(self._drafter.draft(example), example.request.items)
+        return self._explained(self._served(self._drafter.draft(example)), example.request.items)
 
     def explain_prompt(self, spans: Sequence[Span], items: Sequence[Item]) -> list[Token]:
         """The same of a prompt, of a conversation of these items: what the model has written in it counts."""
         spans = [span for span in spans if span.text]
         if not spans:
             return []
-        texts = [span.text for span in spans]
+        texts = self.served([span.text for span in spans], _marks(spans))
         return self._explained(Draft(texts, _marks(spans), [self.scale * span.trainable for span in spans]), items)
+
+    def served(self, texts: list[str], marks: Sequence[int]) -> list[str]:
+        """Pieces as a server's tokenizer reads them: of what a template wrote, without the white space that it takes
+        away and with the spaces that it puts there. What a format wrote stays as it is.
+        """
+        return texts if self._spaces is None else self._spaces.served(texts, marks)
+
+    def _served(self, draft: Draft) -> Draft:
+        texts = self.served(draft.texts, draft.marks)
+        if texts is draft.texts:
+            return draft
+        served = Draft(texts, draft.marks, draft.values)
+        served.end, served.losses, served.unlike = draft.end, draft.losses, draft.unlike
+        return served
 
     def prompt_ids(self, spans: Sequence[Span], known: dict[str, list[int]] | None = None) -> list[int]:
         """A prompt as ids, by the same rule: what a model is fed that was trained on these samples.
 
         `known`: ids of texts that stood between tags before, for who has many prompts of one conversation.
         """
-        texts = [span.text for span in spans]
+        texts = self.served([span.text for span in spans], _marks(spans))
         if self.mode == "text":
             return self.tokenizer.encode(["".join(texts)])[0] if any(texts) else []
         plan = self._cutter.plan(texts, _marks(spans), [0] * len(texts))
@@ -147,11 +167,13 @@ class Encoder:
     def facts(self) -> dict[str, Any]:
         """What decides the ids and weights, for a manifest: plain values, the same for the same plan."""
         document = self.format.document
-        strips = sorted(self.tokenizer.strips & self._cutter.controls.keys()) if self.mode == "ids" else []
-        spaced = self.tokenizer.spaced == EACH or (self.tokenizer.spaced == FIRST and self.mode == "text")
+        kept = self.format.template is None  # what a template writes is as a server's tokenizer reads it
+        strips = sorted(self.tokenizer.strips & self._cutter.controls.keys()) if self.mode == "ids" and kept else []
+        spaced = kept and (self.tokenizer.spaced == EACH or (self.tokenizer.spaced == FIRST and self.mode == "text"))
         return {
             "format": self.format.name,
             "grows": document.grows,
+            **self._template_facts(),
             "tokenizer": self.tokenizer.spec,
             "tokenizer_sha256": self.tokenizer.fingerprint,
             "size": self.tokenizer.size,
@@ -168,8 +190,15 @@ class Encoder:
             "scale": self.scale,
             **({"strips": strips} if strips else {}),
             **({"spaced": self.tokenizer.spaced} if spaced else {}),
-            **({"prefill": document.generation.prefill} if document.generation.prefill else {}),
+            **({"prefill": document.generation.prefill} if document.generation.prefill and kept else {}),
         }
+
+    def _template_facts(self) -> dict[str, Any]:
+        template, now = self.format.template, self.options.now
+        if template is None:
+            return {}
+        found = {"template": template.told_by, "read_as": template.read_as, "reading": template.sentence}
+        return found if now is None else {**found, "date": now.date().isoformat()}
 
     def _batch(self, examples: Sequence[Example], drafts: Sequence[Draft]) -> list[Sample | Problem]:
         flat, problems = self._flat(drafts)
@@ -186,7 +215,7 @@ class Encoder:
             if trained == (draft.end != 0 and self.end is not None):
                 found.append(problem_of(untrained(examples[at], draft)))
                 continue
-            found.append(Sample(ids[first:last], worth, trained, across, draft.losses, draft.digest))
+            found.append(Sample(ids[first:last], worth, trained, across, draft.losses, draft.digest, draft.unlike))
         return found
 
     def _samples(self, examples: Sequence[Example], drafts: Sequence[Draft]) -> list[Sample | Problem]:
@@ -219,6 +248,14 @@ class Encoder:
         rows = np.searchsorted(offsets, np.flatnonzero(ids > largest), "right") - 1
         message = f"a token id is larger than {largest}, the largest that the output holds; choose a wider one"
         return {int(row): Problem(Code.ID_RANGE, message) for row in rows}
+
+
+def _ends_with(format_: Format, tokenizer: Tokenizer) -> bool:
+    """Whether a template ends all turns with the token that separates documents: then one of the two is enough."""
+    if format_.template is None:
+        return False
+    literals = [literal for literal, number in tokenizer.controls.items() if number == tokenizer.end]
+    return any(literal in format_.template.traits.ends for literal in literals)
 
 
 def _marks(spans: Sequence[Span]) -> list[int]:

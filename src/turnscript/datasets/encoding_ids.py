@@ -3,6 +3,8 @@
 A text is cut at control tokens of the format's own literals, and where what the model writes begins or ends. A tag is
 one token even if it ends there: `<<USER>>`, of which a model writes `<<USER`. The ids of a prompt are made by the same
 rule, so they are the beginning of what was trained, and no text can forge a tag.
+
+What a chat template writes is cut at control tokens alone, as a server does that tokenizes the whole text.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class Cutter:
     """Cuts pieces into texts and control tokens. A literal of a format stands in thousands of rows, and is cut once."""
 
     def __init__(self, format_: Format, tokenizer: Tokenizer) -> None:
-        self.controls = controls_of(format_, tokenizer)
+        # Where a template writes, a server finds every control token in its text, and a text is cut at no other place.
+        self._whole = format_.template is not None
+        self.controls = dict(tokenizer.controls) if self._whole else controls_of(format_, tokenizer)
         ordered = sorted(self.controls, key=len, reverse=True)  # of two that begin alike, the longer one
         self._pattern = re.compile(f"({'|'.join(map(re.escape, ordered))})" if ordered else "((?!))")
         self._heads = _heads_of(format_.document)
@@ -57,12 +61,16 @@ class Cutter:
         """A literal as texts and ids."""
         found = self._cut.get(text)
         if found is None:
-            start, end = self._attributes_in(text)
+            start, end = (len(text), len(text)) if self._whole else self._attributes_in(text)
             found = [*self._split(text[:start]), *filter(None, [text[start:end]]), *self._split(text[end:])]
             if len(self._cut) >= _REMEMBERED:
                 self._cut.clear()
             self._cut[text] = found
         return found
+
+    def parts(self, text: str) -> list[tuple[str, bool]]:
+        """A literal of a template as texts, each with whether it is a control token."""
+        return [(part, at % 2 == 1) for at, part in enumerate(self._pattern.split(text))]
 
     def _split(self, text: str) -> list[str | int]:
         parts = self._pattern.split(text)
@@ -85,7 +93,7 @@ class Cutter:
         model, before = 0, ""
         for literal, mark, value in zip(texts, marks, values, strict=True):
             text = literal
-            if (mark & TRAINABLE) != model:
+            if (mark & TRAINABLE) != model and not self._whole:
                 begun, rest = self._joint(before, text) if before and mark & CONTROL else ("", "")
                 if rest and parts and parts[-1].endswith(begun):  # the token is worth what it begins in
                     parts[-1], worth = parts[-1].removesuffix(begun), worths[-1]

@@ -7,6 +7,7 @@ a projection of what the renderer knows, and nothing is searched for in the text
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from turnscript.datasets.drafts import Draft
 from turnscript.datasets.encoding_shapes import Shapes
 from turnscript.datasets.form import Example, Spoken
 from turnscript.datasets.problems import BadRow, Code
+from turnscript.datasets.template_rows import Likeness
 from turnscript.datasets.tokenizers.raw import half_pair
 from turnscript.datasets.train import MODEL, Train
 from turnscript.engine.escape import AUTO
@@ -34,13 +36,15 @@ class Options(Struct, frozen=True, kw_only=True):
     """How rows become tokens. `strict`: what a format would lose is a problem. `declared`: so are calls of tools that
     the row does not declare. `normalize_json`: the JSON of calls and results is spelled in one way. `bare_calls`: a
     call at once stands as in a transcript, without the answer that its prompt has opened. `end`: the token that
-    separates documents is put behind each, if the tokenizer has one. `largest`: the largest id that an output can hold.
+    separates documents is put behind each, if the tokenizer has one. `now`: the date that a template writes.
+    `largest`: the largest id that an output can hold.
     """
 
     mode: str = "auto"
     escape: str = "auto"
     weights: str = "binary"
     end: bool = True
+    now: datetime | None = None
     strict: bool = False
     declared: bool = False
     normalize_json: bool = False
@@ -56,9 +60,12 @@ class Drafter:
         self.train = train
         self.options = options
         self.scale = WEIGHTS[options.weights]
-        self._beginnings = None if options.bare_calls else AnswerBeginnings(format_)
+        template = format_.template  # which keeps shapes of its own, and writes what a model does before a call
+        self._likeness = None if template is None else Likeness(template, options.now)
+        self._beginnings = None if options.bare_calls or template is not None else AnswerBeginnings(format_)
         self._plain = train.is_plain()
-        self._shapes = Shapes(format_, self.scale) if self._plain and options.escape == AUTO else None
+        shaped = self._plain and options.escape == AUTO and template is None
+        self._shapes = Shapes(format_, self.scale) if shaped else None
 
     def draft(self, example: Example) -> Draft:
         """The example in pieces. Raises BadRow, or another error of the library, with what is wrong and where."""
@@ -103,6 +110,8 @@ class Drafter:
         if losses and self.options.strict:
             raise LossyConversion(losses, f"{self.format.name} (prompt view)")
         draft.losses = [*asked, *losses] if asked else losses
+        if self._likeness is not None:
+            draft.unlike = self._likeness.difference(request, draft.text)
         if not items[-1].open and (self.train.end or (marks[-1] & TRAINABLE and self.format.ends_late(items[-1]))):
             draft.end = scale if self.train.end else values[-1]
         return draft
@@ -134,7 +143,7 @@ class Drafter:
     def _write(self, request: Request) -> Writer:
         escape = self.options.escape
         try:
-            return self.format.write(request, escape=escape)
+            return self.format.write(request, escape=escape, now=self.options.now)
         except InvalidConversation as error:
             if escape == "reject" and self._is_writable(request):
                 raise BadRow(Code.TAG_IN_TEXT, error.message, path=error.path) from None

@@ -30,10 +30,11 @@ from turnscript.datasets.packingnames import read_packing
 from turnscript.datasets.plan import EXACT, Plan, names
 from turnscript.datasets.plan import REJECTS_FILE as REJECTS_FILE
 from turnscript.datasets.preparation import Prepared, load_prepared
-from turnscript.datasets.report import FileReport, Report
+from turnscript.datasets.report import FileReport, Report, TemplateReport
 from turnscript.datasets.sequence import Numbers, Samples, Window, in_order, places_before, shuffled
 from turnscript.datasets.shard import Aside
 from turnscript.datasets.shardfiles import (
+    FIRST_UNLIKE,
     FOLDER,
     REJECTS,
     STAGING,
@@ -193,6 +194,7 @@ class _Count:
     """Counts what is written, and knows what was set aside."""
 
     def __init__(self, prepared: Prepared, records: Sequence[Record]) -> None:
+        self._prepared = prepared
         self._records = records
         self._files = [FileReport(name=file.name, form=file.form) for file in prepared.files]
         for parts, record in zip(prepared.shards, records, strict=True):
@@ -238,7 +240,20 @@ class _Count:
         )
         for record in self._records:
             report.cuts.add(record.cuts)
+        report.template = _template_report(self._prepared, self._records)
         return report
+
+
+def _template_report(prepared: Prepared, records: Sequence[Record]) -> TemplateReport:
+    """Sum up the rows that a chat template wrote; those that differ have the numbers that they have in their files."""
+    counts = [record.template for record in records]
+    first: list[str] = []
+    for parts, record, before in zip(prepared.shards, records, places_before(prepared, records), strict=True):
+        for one in record.template.first:
+            name = prepared.files[parts[one.piece].file].name
+            first.append(f"{name}:{one.number + int(before[one.piece])}: {one.what}")
+    rows, unlike = sum(one.rows for one in counts), sum(one.unlike for one in counts)
+    return TemplateReport(rows=rows, unlike=unlike, first=first[:FIRST_UNLIKE])
 
 
 def _write_rejects(prepared: Prepared, records: Sequence[Record], out: Path, target: IO[bytes]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from turnscript.conversation import Assistant, Item, Thinking, ToolCall, ToolResult, User
+from turnscript.conversation import Assistant, Item, Request, Thinking, ToolCall, ToolResult, User
 from turnscript.datasets.answer_beginnings import AnswerBeginnings
 from turnscript.datasets.train import MODEL
 from turnscript.format import Format
@@ -24,6 +24,8 @@ NO_ANSWER = "W_RESULT_WITHOUT_ANSWER"
 """A user speaks, or the conversation ends, and the model said nothing after a result."""
 SHOWN_ANEW = "W_SHOWN_ANEW"
 """A turn before the last has a thought, or begins with a call, and later prompts may show it in another way."""
+OWN_WORDS = "W_OWN_WORDS"
+"""Tools are declared or called in a row that no chat template wrote."""
 WARNINGS = {
     CALL_FIRST: "a tool is called before any user said something",
     CALL_ALONE: "a tool is called without a word to the user before",
@@ -31,7 +33,14 @@ WARNINGS = {
     NO_ANSWER: "a result is not followed by an answer",
     SHOWN_ANEW: "a turn before the last thinks or calls at once, which later prompts of this format may show "
     "otherwise; `--expand turns` makes a sample of each turn, as its own prompt leads to it",
+    OWN_WORDS: "tools are told in the words of the format, not in those of the model's own chat template, with which "
+    "it may be served; `--template` takes those",
 }
+
+
+def has_tools(request: Request) -> bool:
+    """Whether tools are declared or called."""
+    return bool(request.tools) or ToolCall in map(type, request.items)
 
 
 def order_warnings(items: Sequence[Item]) -> set[str]:
@@ -53,6 +62,8 @@ class Changes(NamedTuple):
         before them, as later prompts have them.
         """
         document = format_.document
+        if format_.template is not None:
+            return cls(thoughts=bool(format_.template.traits.grows), calls=False)
         if not document.grows:
             return cls(thoughts=False, calls=False)
         segments = [segment for turn in document.turns for segment in turn.segments if segment.model]

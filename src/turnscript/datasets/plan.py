@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -77,8 +78,13 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     inputs: tuple[str, ...]
     """Files, folders and patterns such as `chats/*.jsonl`."""
-    format: str
     tokenizer: str
+    format: str = ""
+    """The prompt format. Beside a template it is the table that is tried first as the one that reads."""
+    template: str = ""
+    """The place of the model's own chat template, which then writes the rows."""
+    date: str = ""
+    """The date that a template may write, as `2026-11-28`; empty: that of the day when a build begins."""
     variant: str = ""
     """An option of the format."""
     form: str = AUTO
@@ -124,11 +130,12 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 raise _unfit(field, f"{value!r} is none of {', '.join(words)}", ", ".join(words), repr(value))
         self._check_names()
         for field in ("format", "tokenizer", "train"):
-            if not getattr(self, field):
+            if not getattr(self, field) and not (field == "format" and self.template):
                 raise _unfit(field, "it may not be empty", "a name", "''")
         self._check_numbers()
         self._check_name()
         self._check_pairs()
+        self._check_date()
         parse_train(self.train)
         packing = read_packing(self.pack)
         if packing.limit and self.max_tokens is not None and self.max_tokens > packing.limit:
@@ -174,6 +181,22 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.expand == TURNS and parse_train(self.train).everything:
             message = "a sample for each turn would train what came before it again and again; train less than `all`"
             raise _unfit("expand", message)
+
+    def _check_date(self) -> None:
+        try:
+            _ = self.now
+        except ValueError:
+            raise _unfit("date", f"{self.date!r} is no date", "a date such as 2026-11-28", repr(self.date)) from None
+
+    @property
+    def now(self) -> datetime | None:
+        """The date that a template writes; None for today."""
+        return datetime.fromisoformat(self.date) if self.date else None
+
+    @property
+    def words(self) -> str:
+        """Whose words the rows are in: the place of the template, or the name of the format."""
+        return self.template or self.format
 
     @property
     def limit(self) -> int | None:

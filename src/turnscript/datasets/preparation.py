@@ -29,14 +29,16 @@ from turnscript.datasets.output_registry import get_output
 from turnscript.datasets.plan import AUTO, MANIFEST, OWN_FILES, TURNS, Plan, digest_of, is_utf8, names
 from turnscript.datasets.plan import PLAN_FILE as PLAN_FILE
 from turnscript.datasets.shardfiles import FOLDER, STAGING, write_whole
+from turnscript.datasets.template_rows import Words, words_of
 from turnscript.datasets.tokenizers import get_tokenizer
 from turnscript.datasets.train import parse_train
+from turnscript.detection.template_format import is_place
 from turnscript.errors import InvalidInput
 from turnscript.format import Format
 from turnscript.registry import get_format
 from turnscript.tableio import dump_format
 
-LAYOUT = 5
+LAYOUT = 6
 """Of the files that shards leave, and of what they hold for a row. It is raised when one of them changes."""
 SHARD_BYTES = 64 << 20
 _SMALL_SHARD = 4 << 20
@@ -110,10 +112,12 @@ def prepare(plan: Plan, out: str | os.PathLike[str], *, shards: int | None = Non
     outputs = [get_output(output) for output in plan.outputs]
     folder, chats = Path(out), any(output.chats for output in outputs)
     _check_folder(plan, folder)
-    encoder = encoder_of(plan)
     earlier = find_prepared(folder) if resume else None
+    plan = _dated(plan, earlier)
+    encoder = encoder_of(plan)
     files = _input_files(plan, folder, earlier)
-    format_digest = digest_of(dump_format(format_of(plan)))
+    words = template_of(plan)
+    format_digest = digest_of(dump_format(format_of(plan)), *([words.facts] if words is not None else []))
     fingerprint = get_tokenizer(plan.tokenizer).fingerprint
     row_key = digest_of(
         [turnscript.__version__, LAYOUT, plan.row_facts(), format_digest, fingerprint, plan.strict and chats],
@@ -131,7 +135,7 @@ def prepare(plan: Plan, out: str | os.PathLike[str], *, shards: int | None = Non
         key=digest_of(row_key, plan.facts()),
         row_key=row_key,
         size=tokenizer.size,
-        end=tokenizer.end if plan.end else None,
+        end=encoder.end,
         encoding=encoder.facts(),
         format_sha256=format_digest,
         tokenizer_sha256=fingerprint,
@@ -178,9 +182,27 @@ def load_prepared(out: str | os.PathLike[str]) -> Prepared:
 
 
 def format_of(plan: Plan) -> Format:
-    """The format of a plan, with its option."""
-    found = get_format(plan.format)
+    """The format of a plan, with its option; that of its template, where it has one."""
+    words = template_of(plan)
+    found = get_format(plan.format) if words is None else words.format
     return found.variant(plan.variant) if plan.variant else found
+
+
+def template_of(plan: Plan) -> Words | None:
+    """The chat template of a plan, which may stand in the place of a format too; None if it has none."""
+    if plan.template:
+        return words_of(plan.template, plan.format, plan.tokenizer)
+    return words_of(plan.format, "", plan.tokenizer) if is_place(plan.format) else None
+
+
+def _dated(plan: Plan, earlier: Prepared | None) -> Plan:
+    """The plan with a date, where its template writes one: a job that goes on the next day goes on with the same."""
+    words = template_of(plan)
+    if plan.date or words is None or not words.dated:
+        return plan
+    if earlier is not None and replace(earlier.plan, date="") == plan:
+        return earlier.plan
+    return replace(plan, date=time.strftime("%Y-%m-%d"))
 
 
 def encoder_of(plan: Plan) -> Encoder:
@@ -198,6 +220,7 @@ def encoder_of(plan: Plan) -> Encoder:
         normalize_json=plan.normalize_json,
         bare_calls=plan.bare_calls,
         end=plan.end,
+        now=plan.now,
     )
 
 
@@ -254,7 +277,7 @@ def _check_folder(plan: Plan, folder: Path) -> None:
 def _input_files(plan: Plan, out: Path, earlier: Prepared | None) -> list[InputFile]:
     _check_named(plan, out)
     paths = _outside(expand(plan.inputs), out)
-    _check_names([*paths, *plan.inputs, plan.format, plan.tokenizer, plan.map, os.getcwd()])
+    _check_names([*paths, *plan.inputs, plan.format, plan.template, plan.tokenizer, plan.map, os.getcwd()])
     forms = _forms(plan, paths)
     known = {file.name: file for file in earlier.files} if earlier is not None else {}
     # Hashing leaves the interpreter, so threads do run side by side.

@@ -149,7 +149,7 @@ def preview_of(plan: Plan, path: str, number: int = 1) -> Preview:
         raise InvalidInput(f"{path}: there is no row {number}: {there}", expected=f"a row from 1 to {last}")
     samples = RowSamples(encoder, plan)
     examples = [_shown(encoder, part) for example in row.examples for part in samples.parts(example)]
-    names = (reader.form, plan.format, plan.tokenizer)
+    names = (reader.form, plan.words, plan.tokenizer)
     return Preview(row.source, row.line, *names, encoder.mode, examples, row.problem)
 
 

@@ -22,14 +22,32 @@ class FileReport(Struct, kw_only=True):
     rejected: int = 0
 
 
+class TemplateReport(Struct, kw_only=True):
+    """Rows that a chat template wrote: how many, how many are not as it writes them by itself, and the first such."""
+
+    rows: int = 0
+    unlike: int = 0
+    first: list[str] = []
+
+    def lines(self) -> Iterator[str]:
+        """What people are told: how many are as the template writes them, and which are not."""
+        if not self.rows:
+            return
+        yield f"{self.rows - self.unlike:,} of {self.rows:,} rows as your template writes them"
+        yield from (f"  {one}" for one in self.first)
+        if self.unlike > len(self.first):
+            yield f"  and {self.unlike - len(self.first):,} more"
+
+
 class Report(Struct, kw_only=True):
     """What became of all rows.
 
     `rejected`: rows that were set aside, by code. `documents`, `tokens` and `trained`: what the outputs hold, without
     padding, each repetition counted. `straddling`: tokens of these that hold a piece that is trained and one that is
-    not. `losses`: how much the format could not say. `loss_kinds` (by what and where), `cuts` and `warnings` count in
-    all rows but the rejected, duplicates included; so does `chat_losses`, what messages beside the tokens cannot say.
-    `chatless`: documents, or pieces of them, that have no messages where others do. `outputs`: the files' names.
+    not. `losses`: how much the format could not say. `loss_kinds` (by what and where), `cuts`, `warnings` and
+    `template` (what a chat template wrote) count in all rows but the rejected, duplicates included; so does
+    `chat_losses`, what messages beside the tokens cannot say. `chatless`: documents, or pieces of them, that have no
+    messages where others do. `outputs`: the files' names.
     """
 
     rows: int = 0
@@ -46,6 +64,7 @@ class Report(Struct, kw_only=True):
     chat_losses: dict[str, int] = {}
     chatless: int = 0
     cuts: Cuts = msgspec.field(default_factory=Cuts)
+    template: TemplateReport = msgspec.field(default_factory=TemplateReport)
     warnings: dict[str, int] = {}
     files: list[FileReport] = []
     outputs: list[str] = []

@@ -165,6 +165,12 @@ class RowSamples:
         return None
 
 
+def unlike_of(whole: Sequence[tuple[Example, Sample]]) -> str | None:
+    """How a row differs from what its chat template makes of it: empty if not at all, None if no template wrote it."""
+    found = [sample.unlike for _, sample in whole if sample.unlike is not None]
+    return next(filter(None, found), "") if found else None
+
+
 def _refused(problem: Problem | None) -> Made:
     return Made([], [], [], [], [], problem=problem)
 

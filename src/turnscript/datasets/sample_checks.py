@@ -15,21 +15,19 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.conversation import Assistant, Conversation, Item, Request, Settings, Thinking, ToolCall, ToolChoice
+from turnscript.conversation import Conversation, Item, Request, Settings, Thinking, ToolCall, ToolChoice
 from turnscript.datasets.answer_beginnings import Opened
 from turnscript.datasets.encoding import Encoder, Sample
 from turnscript.datasets.form import Example
 from turnscript.datasets.promptids import Begun, PromptIds
 from turnscript.datasets.tokenbytes import TokenBytes
 from turnscript.datasets.tokenizer import Ends
+from turnscript.datasets.turn_checks import MODEL, PROMPTS, TurnChecker, spread, trained_turns
 from turnscript.engine.prompt import Prompt
-from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Span, text_of_spans
+from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE, Span, Writer, text_of_spans
 from turnscript.engine.system import ASKED
 from turnscript.errors import TurnscriptError, Unsupported
 
-MODEL = (Assistant, Thinking, ToolCall)
-PROMPTS = 8
-"""Of so many turns of a conversation the prompts are compared: the first, the last and some between."""
 _SHOWN = 40
 
 
@@ -42,6 +40,7 @@ class SampleCounts(Struct):
     `prompts`: turns of the model that begin where a prompt ends; `exact`: of these, those whose ids begin with the
     prompt's; `opened`: turns of another kind than a prompt opens, such as a call in the place of an answer; `later`:
     those that a format shows otherwise when the conversation has gone on. `ends`: ends of turns that are trained.
+    `other`: turns in the words of a template that are read in another way than the row says.
     """
 
     samples: int = 0
@@ -55,6 +54,7 @@ class SampleCounts(Struct):
     opened: int = 0
     later: int = 0
     ends: int = 0
+    other: int = 0
 
     def add(self, other: SampleCounts) -> None:
         """Count the other's too."""
@@ -72,11 +72,12 @@ class Checker:
         self._counts = SampleCounts()
         self._bytes = TokenBytes(encoder.tokenizer)
         self._prompts = PromptIds(encoder.tokenizer)
+        self._turns = TurnChecker(encoder) if encoder.format.template is not None else None
 
     @property
     def counts(self) -> SampleCounts:
         """What was looked at so far."""
-        if self._encoder.mode == "text":
+        if self._encoder.mode == "text" and self._turns is None:
             self._counts.exact = self._prompts.exact()
         return self._counts
 
@@ -95,7 +96,9 @@ class Checker:
                 return []
             return [f"it does not decode to the row's text: {difference(''.join(pieces), text)}"]
         example, opened = self._encoder.as_said(example)
-        out = self._format.write(example.request, escape=self._escape)
+        out = self._format.write(example.request, escape=self._escape, now=self._encoder.options.now)
+        if self._turns is not None:
+            return self._in_template(self._turns, example, sample, out)
         texts, marks = out.flat()
         request, again = example.request, out.text
         if opened is not None:
@@ -114,6 +117,30 @@ class Checker:
             *self._unprompted(example, opened, rendered, sample, ends if spelled is texts else None),
             *self._unended(example.request.items, sample, written, ends),
         ]
+
+    def _in_template(self, checker: TurnChecker, example: Example, sample: Sample, out: Writer) -> list[str]:
+        """What is wrong with a sample that a chat template wrote."""
+        texts, marks = out.flat()
+        data, widths = self._bytes.spell(sample.ids)
+        text = data.decode()
+        served = self._encoder.served(texts, marks)
+        spelled = self._spelled(text, served)
+        if spelled is None:
+            return [f"it does not decode to what its template writes: {difference(''.join(served), text)}"]
+        written = _Pieces(spelled, marks)
+        ends = self._ends(sample, written, widths.cumsum())
+        faults = [
+            *checker.faults(example, sample, texts, marks),
+            *self._unended(example.request.items, sample, written, ends),
+        ]
+        counts, found = self._counts, checker.counts
+        counts.prompts += found.led
+        counts.exact += found.exact
+        counts.later += found.later
+        counts.other += found.other
+        counts.equal += not found.other
+        counts.explained += bool(found.other)
+        return faults
 
     def _spelled(self, text: str, pieces: Sequence[str]) -> Sequence[str] | None:
         """The pieces of which tokens are, given the text of these: as they are, or normalized. None if of neither."""
@@ -178,7 +205,7 @@ class Checker:
         hints = {ASKED: " ".join(kinds)} if kinds else {}
         begun = Begun()
         known: dict[str, list[int]] = {}
-        for at in _some(_turns(request.items, self._encoder.counts(example))):
+        for at in spread(trained_turns(request.items, self._encoder.counts(example))):
             item, conversation = request.items[at], Conversation(request.items[:at], request.tools)
             asked = Request(conversation=conversation, hints=hints)
             prompts = [
@@ -321,25 +348,6 @@ class _Pieces:
     @cached_property
     def _whole(self) -> bytes:
         return b"".join(self.data)
-
-
-def _turns(items: Sequence[Item], counts: Sequence[int]) -> list[int]:
-    """Where turns of the model begin of which something is trained. `counts`: how much each item is."""
-    found: list[int] = []
-    first = 0
-    for at, item in enumerate(items):
-        if not isinstance(item, MODEL):
-            first = at + 1
-        elif counts[at] and (not found or found[-1] != first):
-            found.append(first)
-    return found
-
-
-def _some(places: Sequence[int]) -> list[int]:
-    """At most PROMPTS of them, spread evenly, the first and the last included."""
-    if len(places) <= PROMPTS:
-        return list(places)
-    return [places[round(step * (len(places) - 1) / (PROMPTS - 1))] for step in range(PROMPTS)]
 
 
 class _Said(NamedTuple):

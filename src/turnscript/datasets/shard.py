@@ -27,14 +27,23 @@ from turnscript.datasets.files.rowbytes import Rows
 from turnscript.datasets.form import Example, Form
 from turnscript.datasets.fullness import written_in
 from turnscript.datasets.losskinds import count_losses, summed
-from turnscript.datasets.ordercheck import SHOWN_ANEW, Changes, order_warnings, shown_anew
+from turnscript.datasets.ordercheck import OWN_WORDS, SHOWN_ANEW, Changes, has_tools, order_warnings, shown_anew
 from turnscript.datasets.plan import STOP, TURNS, Plan
 from turnscript.datasets.preparation import Part, Prepared, encoder_of, forms_of, load_prepared
 from turnscript.datasets.problems import Problem
 from turnscript.datasets.readings import examples_of
 from turnscript.datasets.rows import RawRow
-from turnscript.datasets.rowsamples import BATCH_BYTES, BATCH_ROWS, Made, RowSamples
-from turnscript.datasets.shardfiles import INDEX, Cuts, Index, PieceCounts, Record, ShardWriter, find_record
+from turnscript.datasets.rowsamples import BATCH_BYTES, BATCH_ROWS, Made, RowSamples, unlike_of
+from turnscript.datasets.shardfiles import (
+    INDEX,
+    Cuts,
+    Index,
+    PieceCounts,
+    Record,
+    ShardWriter,
+    TemplateCounts,
+    find_record,
+)
 from turnscript.errors import InvalidInput
 
 _BATCH_TOKENS = 1 << 20
@@ -116,6 +125,7 @@ def run_shard(prepared: Prepared, out: str | os.PathLike[str], number: int, tell
             chat_losses=summed([work.chat_losses]),
             warnings=dict(sorted(work.warnings.items())),
             cuts=work.cuts,
+            template=work.template,
         )
         return writer.finish(record)
 
@@ -185,6 +195,7 @@ class _Work:
         self.chat_losses: Counter[str] = Counter()
         self.warnings: Counter[str] = Counter()
         self.cuts = Cuts()
+        self.template = TemplateCounts()
 
     def run(self) -> None:
         """Read all pieces to their ends."""
@@ -244,16 +255,24 @@ class _Work:
             self._writer.tell(chat.data)
             if chat.losses:
                 count_losses(self.chat_losses, chat.losses)
-        warnings: set[str] = set()
-        for example in row.examples:
-            if example.spoken is not None:
-                continue  # who only speaks does nothing out of order
-            warnings |= order_warnings(example.request.items)
-            if self._changes is not None and shown_anew(example.request.items, self._changes):
-                warnings.add(SHOWN_ANEW)
+        unlike = unlike_of(made.whole)
+        if unlike is not None:
+            self.template.add(row.piece, row.raw.number, unlike)
+        warnings = {warning for example in row.examples for warning in self._warnings(example)}
         if warnings:
             self.warnings.update(warnings)
         batch.add(row.piece, row.raw.number, made.samples, made.digest)
+
+    def _warnings(self, example: Example) -> Iterator[str]:
+        """What is unusual in an example. Who only speaks does nothing out of order."""
+        if example.spoken is not None:
+            return
+        request = example.request
+        yield from order_warnings(request.items)
+        if self._changes is not None and shown_anew(request.items, self._changes):
+            yield SHOWN_ANEW
+        if self._encoder.format.template is None and has_tools(request):
+            yield OWN_WORDS
 
     def _write(self, batch: _Batch) -> None:
         self._writer.add(batch.ids, batch.weights, batch.index())

@@ -37,6 +37,8 @@ SUFFIXES = (IDS, WEIGHTS, INDEX_FILE, REJECTS)
 """The files that every shard has."""
 CHAT_SUFFIXES = (CHATS, ENDS)
 """Those that it has besides if an output holds conversations."""
+FIRST_UNLIKE = 5
+"""So many rows that differ from what their template writes are named."""
 END = np.dtype("<u8")
 _WITHOUT, _WITH = set(SUFFIXES), {*SUFFIXES, *CHAT_SUFFIXES}
 PART = ".part"
@@ -92,6 +94,30 @@ class Cuts(Struct):
             setattr(self, field, getattr(self, field) + getattr(other, field))
 
 
+class Unlike(Struct, frozen=True):
+    """A row that is not as its chat template writes it, and how it differs. `number`: of the row, in the piece."""
+
+    piece: int
+    number: int
+    what: str
+
+
+class TemplateCounts(Struct):
+    """Rows that were compared with what their chat template makes of them, and those that differ: the first ones."""
+
+    rows: int = 0
+    unlike: int = 0
+    first: list[Unlike] = []
+
+    def add(self, piece: int, number: int, what: str) -> None:
+        """Count a row. `what`: how it differs, empty if it does not."""
+        self.rows += 1
+        if what:
+            self.unlike += 1
+            if len(self.first) < FIRST_UNLIKE:
+                self.first.append(Unlike(piece, number, what))
+
+
 class Record(Struct):
     """What a shard holds. `key`: a hash over everything that decides it."""
 
@@ -108,6 +134,7 @@ class Record(Struct):
     chat_losses: dict[str, int] = {}
     warnings: dict[str, int] = {}
     cuts: Cuts = msgspec.field(default_factory=Cuts)
+    template: TemplateCounts = msgspec.field(default_factory=TemplateCounts)
 
     @property
     def rows(self) -> int:

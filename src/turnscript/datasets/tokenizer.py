@@ -26,8 +26,9 @@ class Tokenizer(ABC):
     `size`: how many rows an embedding needs for all ids. `end`: the id that separates documents, None if there is
     none. `controls`: the control tokens by their literals. `fingerprint`: a SHA-256 over all that decides the ids.
     `lengths`: by id, how many bytes of text it is, 0 for control tokens; None where an id does not tell. `strips`: the
-    control tokens that take the white space beside them when a server finds them in a text; samples keep it.
-    `spaced`: before which a server puts a space that samples do not have, FIRST or EACH; empty: before none.
+    control tokens that take the white space beside them when a server finds them in a text, `strips_left` and
+    `strips_right` on which side; samples of a format keep it. `spaced`: before which a server puts a space that such
+    samples do not have, FIRST or EACH; empty: before none. `always_spaced`: before one that begins with a space too.
     `cuts_free`: a text that is cut where a token of it ends has the same ids, piece by piece.
     """
 
@@ -38,7 +39,10 @@ class Tokenizer(ABC):
     fingerprint: str
     lengths: Lengths | None = None
     strips: frozenset[str] = frozenset()
+    strips_left: frozenset[str] = frozenset()
+    strips_right: frozenset[str] = frozenset()
     spaced: str = ""
+    always_spaced: bool = False
     cuts_free: bool = False
 
     def load(self) -> None:  # noqa: B027  (most have nothing to do)

@@ -39,7 +39,10 @@ from turnscript.datasets.outputs._samples import document_starts
 from turnscript.datasets.packingnames import read_packing
 from turnscript.datasets.plan import EXACT
 from turnscript.datasets.preparation import Prepared, check_folder, load_prepared
+from turnscript.datasets.report import TemplateReport
+from turnscript.datasets.rowsamples import unlike_of
 from turnscript.datasets.sample_checks import Checker, SampleCounts, difference
+from turnscript.datasets.shardfiles import FIRST_UNLIKE
 from turnscript.errors import InvalidInput
 
 MOST = 100
@@ -78,7 +81,8 @@ class Verification(Struct):
     """What was looked at, and what is wrong: the first findings, and how many there are.
 
     `files`: how many hashes were compared. `rows`: rows of the inputs that were encoded once more, `every` n-th of
-    all. `checks`: what was checked of their samples. `outputs`: what was read of each.
+    all. `template`: those of them that a chat template wrote. `checks`: what was checked of their samples. `outputs`:
+    what was read of each.
     """
 
     every: int = 1
@@ -86,6 +90,7 @@ class Verification(Struct):
     rows: int = 0
     checks: SampleCounts = field(default_factory=SampleCounts)
     outputs: dict[str, OutputCounts] = {}
+    template: TemplateReport = field(default_factory=TemplateReport)
     findings: list[Finding] = []
     faults: int = 0
 
@@ -105,7 +110,10 @@ class Verification(Struct):
         checks = self.checks
         if self.every > 1:
             yield f"only one row in {self.every} was looked at"
-        if checks.explained:
+        if checks.other:
+            turns = _counted(checks.other, "turn reads", "turns read")
+            yield f"{turns} back in another way than the row has it, because of what the template writes there"
+        if checks.explained and not self.template.rows:
             read = _counted(checks.explained, "conversation", "conversations")
             yield f"{read} read back with differences that the format reported as losses"
         if checks.respelled:
@@ -232,6 +240,7 @@ class _Work:
             for one, chat in zip(row.said, row.chats, strict=False):
                 for fault in chat_faults(one, chat) if one is not None else ():
                     self.found.find(self._place(row.source), fault)
+            self._liken(row)
             self._prints.add(row)
             if not self.found.rows % 1000:
                 self._tell("rows", self.found.rows)
@@ -242,6 +251,15 @@ class _Work:
         said = report.written + report.duplicates
         if self.found.every == 1 and len(self._unchanged) == len(self._prepared.files) and usable != said:
             self.found.find(MANIFEST, f"{usable} rows of the inputs are usable, and it counts {said}")
+
+    def _liken(self, row: Expected) -> None:
+        """Count a row that a chat template wrote."""
+        unlike, report = unlike_of(row.whole), self.found.template
+        report.rows += unlike is not None
+        if unlike:
+            report.unlike += 1
+            if len(report.first) < FIRST_UNLIKE:
+                report.first.append(f"{self._place(row.source)}: {unlike}")
 
     def _read_output(self, name: str) -> None:
         """Compare every document of an output, and count how often each sample is there."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from turnscript.detection.evidence import evaluate
 from turnscript.detection.facts import Facts
+from turnscript.detection.growth import with_growth
 from turnscript.detection.place import TemplateSource, in_hub_cache, read_place
 from turnscript.detection.reading_table import Reading, choose
 from turnscript.engine.template.template import Template
@@ -60,7 +61,8 @@ def format_of(source: TemplateSource, *, own: Sequence[Format] = (), history: st
     document = template.read_by(reading.format.document)
     kept = history or ("generated" if source.recurrent else "template")
     name = next(iter(source.names), "") or "template"
-    return Format(name=name, title=source.told_by, document=document, template=template, history=kept)  # type: ignore[arg-type]
+    made = Format(name=name, title=source.told_by, document=document, template=template, history=kept)  # type: ignore[arg-type]
+    return with_growth(made)
 
 
 def read_template(source: TemplateSource, *, own: Sequence[Format] = ()) -> tuple[Template, Reading]:

@@ -62,14 +62,12 @@ class BracedCall(PlainBody):
             out.lose(".arguments", "approximated", "no JSON object; written as an argument called 'arguments'")
             members, again = [("arguments", safe_json_string(item.arguments))], item.arguments
         out.content(self.prefix)
-        _write_word(item.name, self.mark, out, _PLAIN_NAME)
+        _write(named_pieces(item.name, self.mark), out)
         out.content("{")
         for index, (key, value) in enumerate(members):
             if index:
                 out.content(",")
-            _write_word(key, self.mark, out)
-            out.content(":")
-            write_braced(value, self.mark, out)
+            _write([*_word_pieces(key, self.mark, _PLAIN), (False, ":"), *braced_pieces(value, self.mark)], out)
         out.content("}")
         if again != item.arguments:
             detail = "keys and values are kept, not how the JSON was spelled"
@@ -81,7 +79,7 @@ class BracedCall(PlainBody):
 
     def read(self, payload: Payload) -> dict[str, Any]:
         """The call's fields."""
-        return _read(payload, self.mark, self.prefix)
+        return read_braced(payload, self.mark, self.prefix)
 
     def machine(self, reading: Reading) -> Machine:
         """A reader for a call that comes in pieces."""
@@ -131,7 +129,7 @@ class BracedResult(PlainText):
         text = self.text(item, out)
         out.content(self.prefix)
         if name is not None:
-            _write_word(name, self.mark, out, _PLAIN_NAME)
+            _write(named_pieces(name, self.mark), out)
         out.content("{value:")
         out.control(self.mark)
         out.content(text)
@@ -145,35 +143,41 @@ class BracedResult(PlainText):
         if found is not None:
             name = found[1].removeprefix(self.mark).removesuffix(self.mark)
             return {"name": name or None, "content": [Text(text=found[2])]}
-        fields = _read(Payload(text, {}, payload.line, Escape()), self.mark, self.prefix)
+        fields = read_braced(Payload(text, {}, payload.line, Escape()), self.mark, self.prefix)
         members = read_object(fields["arguments"])
         only = text_of(members["value"]) if list(members) == ["value"] else fields["arguments"]
         shown = plain(members["value"]) if only.startswith('"') else only
         return {"name": fields["name"], "content": [Text(text=shown)]}
 
 
-def write_braced(value: str, mark: str, out: Writer) -> None:
-    """Write JSON text in braces, each string between marks."""
+def braced_pieces(value: str, mark: str) -> list[tuple[bool, str]]:
+    """Return JSON text in braces, each string between marks: texts, each with whether it is the format's own."""
+    pieces: list[tuple[bool, str]] = []
     for token in _TOKEN.finditer(compact(value)):
         if token[1] is None:
-            out.content(token[0])
+            pieces.append((False, token[0]))
         elif token[2]:
-            _write_word(json.loads(token[1]), mark, out)
-            out.content(":")
+            pieces += [*_word_pieces(json.loads(token[1]), mark, _PLAIN), (False, ":")]
         else:
-            out.control(mark)
-            out.content(json.loads(token[1]))
-            out.control(mark)
+            pieces += [(True, mark), (False, json.loads(token[1])), (True, mark)]
+    return pieces
 
 
-def _write_word(word: str, mark: str, out: Writer, plain_words: re.Pattern[str] = _PLAIN) -> None:
-    """Write a name or a key, between marks where it could not be told from what stands around it."""
+def named_pieces(name: str, mark: str) -> list[tuple[bool, str]]:
+    """Return a tool's name before a brace, between marks where it would not end there."""
+    return _word_pieces(name, mark, _PLAIN_NAME)
+
+
+def _word_pieces(word: str, mark: str, plain_words: re.Pattern[str]) -> list[tuple[bool, str]]:
+    """Return a name or a key, between marks where it could not be told from what stands around it."""
     if plain_words.fullmatch(word):
-        out.content(word)
-    else:
-        out.control(mark)
-        out.content(word)
-        out.control(mark)
+        return [(False, word)]
+    return [(True, mark), (False, word), (True, mark)]
+
+
+def _write(pieces: list[tuple[bool, str]], out: Writer) -> None:
+    for control, text in pieces:
+        out.control(text) if control else out.content(text)
 
 
 def _spelled(_key: str, value: str) -> str:
@@ -207,7 +211,8 @@ def _inner(token: str) -> str:
         return token[1:-1]
 
 
-def _read(payload: Payload, mark: str, prefix: str) -> dict[str, Any]:
+def read_braced(payload: Payload, mark: str, prefix: str) -> dict[str, Any]:
+    """Return the name, and as `arguments` the JSON, of what is written in braces. Raises InvalidTranscript."""
     machine = _BracedMachine(Reading(payload.escape), mark, prefix)
     end = machine.feed(payload.text, 0)
     fields = machine.fields() if machine.done and not payload.text[end:].strip() else None

@@ -35,8 +35,9 @@ class CallSteps(Teller):
             return position
         if end == len(text):
             return position
+        closed = not self._strict and text.endswith("/", position, end)  # `<invoke name="now"/>` has no arguments
         try:
-            found = scan_attributes(text, position, end, 1, 1)
+            found = scan_attributes(text, position, end - closed, 1, 1)
             form = found.pop("format", None) if place.body.formats else None
             fields, hints = read_attributes(found, place.own_attributes, 1)
         except InvalidTranscript as error:
@@ -48,6 +49,9 @@ class CallSteps(Teller):
         self._head = fields | ({"hints": hints} if hints else {})
         self._call_raw.append(self._read(text[position : end + len(core)]))
         self._begin_payload(place, place.body.attributes_read(form))
+        if closed and self._machine is not None:
+            self._machine.done = True
+            self._finish_call(end + len(core))
         return end + len(core)
 
     def _call(self, text: str, position: int) -> int:
@@ -160,6 +164,8 @@ class CallSteps(Teller):
                 self._issues.append(Issue("unclosed_thinking", "a call inside a thought", self._opened, self._opened))
             self._end_part()
             self._pending = pending
+        if self._the_place().segment.group is not None:  # whose opening may be no more than that of an array
+            self._group = self._the_place().segment.group
         call = ToolCall(**{**self._head, "name": machine.name or "", "arguments": ""})
         if machine.id is not None:
             call.id = machine.id

@@ -234,6 +234,8 @@ class _Turn:
         group, between = place.segment.group, self._link(ToolCall.kind, ToolCall.kind)
         several = self._demand.several and between is not None and not last
         opening = group.open if group else place.open or place.body.begins
+        if group is not None and place.segment.tentative:
+            opening = f"{group.open.strip()}{place.body.begins}"
         self._trigger = "" if place.segment.named else opening.strip()
         if group is not None:
             inner: Node = call

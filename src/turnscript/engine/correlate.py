@@ -144,6 +144,8 @@ def report_correlation(items: Sequence[Item], document: Document, out: Writer) -
         if not isinstance(item, ToolCall | ToolResult):
             continue
         out.place = item.at or f"items[{index}]"
+        if isinstance(item, ToolCall) and item.name in names_taken(document):
+            out.lose(".name", "approximated", "a reader takes this name for what opens a text")
         if item.id != id_ and item.id is None:
             out.lose(".id" if index in written else "", "invented", f"a reader will take {id_!r} for its id")
         elif item.id != id_ and index in written:
@@ -152,6 +154,25 @@ def report_correlation(items: Sequence[Item], document: Document, out: Writer) -
             out.lose(".id", "dropped", "this format has no place for it")
         if isinstance(item, ToolResult) and item.name != name:
             out.lose(".name", "approximated", f"a reader will take it for {name!r}")
+
+
+@lru_cache(maxsize=64)
+def names_taken(document: Document) -> frozenset[str]:
+    """Names that no call can say: one behind the opening of a call is the opening of something else."""
+    found: set[str] = set()
+    for turn in document.turns:
+        for call in turn.segments if any(one.kind == ToolCall.kind for one in turn.segments) else ():
+            if call.kind == ToolCall.kind and call.open:
+                mark = getattr(call.body, "mark", "") or getattr(call.body, "name_close", "")
+                others = [one.open.removeprefix(call.open) for one in turn.segments if one.open.startswith(call.open)]
+                found |= {name for one in others if (name := _name_before(mark, one))}
+    return frozenset(found)
+
+
+def _name_before(mark: str, opened: str) -> str:
+    """A name that goes on with the beginning of what stands behind names; empty where there is none."""
+    sizes = range(min(len(mark), len(opened)), 0, -1)
+    return next((opened[:-size] for size in sizes if opened.endswith(mark[:size])), "")
 
 
 def _shown(item: Item) -> tuple[str | None, str | None]:

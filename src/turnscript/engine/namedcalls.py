@@ -66,6 +66,8 @@ class NamedCall(PlainBody):
             out.control(self.id_mark)
             out.content(item.id)
         out.control(self.mark)
+        if self.mark.isspace() and self.mark in item.name:
+            out.lose(".name", "approximated", "a name ends with its line here")
         text = item.arguments.strip(BLANKS)
         if not is_object(text):
             text = json_string(item.arguments)
@@ -101,7 +103,7 @@ class _NamedMachine(JsonMachine):
         self._strict = reading.lead is not None
         mark, id_mark, also_mark = body.mark, body.id_mark, ""
         if not self._strict:  # white space around a mark says nothing in what a model writes
-            mark, id_mark, also_mark = mark.strip(), id_mark.strip(), body.also_mark.strip()
+            mark, id_mark, also_mark = mark.strip() or mark, id_mark.strip(), body.also_mark.strip()
         self._mark, self._also_mark = mark, also_mark
         self._ends = dict.fromkeys([*reading.ends, *reading.closes], "")
         self._last = {**self._ends, **{one: one for one in (mark, also_mark) if one}}

@@ -91,9 +91,12 @@ class TurnParser(CallSteps):
             return []
         rest = self._held if self._decoder is None else self._held + self._decoder.decode(b"", True)
         self._closing, self._finish = True, finish_reason
+        half = self._states.half_closing(rest, self._group) if rest and not self._strict else ""
+        rest = rest.removesuffix(half)
         events = self._run(rest) if rest else self._stand()
         self._finish_step()
         self._end_part()
+        self._read(half)
         self._judge_tail()
         reason = "stop" if finish_reason is None or self._stop is not None else finish_reason
         if self._calls and reason == "stop" and self._stop is None:
@@ -404,7 +407,8 @@ class TurnParser(CallSteps):
         """A segment or a group begins. A text goes on until it is certain that this is one."""
         generated = self._read(literal)
         self._within = self._state if self._step == self._text else None
-        if self._within is not None and self._within.kind == Assistant.kind and self._states.bare is None:
+        text = None if self._within is None else self._within.place
+        if text is not None and text.kind == Assistant.kind and text.close and self._states.bare is None:
             self._issues.append(Issue("missing_close", "a call inside an answer", self._opened, self._opened))
         if place.segment.lists_names:
             self._group = place.segment.group

@@ -131,6 +131,11 @@ class Prompt:
         return tuple(stops) if stops else ()
 
     @property
+    def opened(self) -> str:
+        """What it has written of the model's turn already, which the model goes on from."""
+        return self._seed
+
+    @property
     def text(self) -> str:
         """The prompt as one string."""
         return "".join(self._pieces(0))

@@ -204,7 +204,8 @@ class States:
         """Openings of calls inside a text that has not been closed."""
         before = ("\n",) if self.layout.document.anchored else ("\n", "")
         for other in self.places:
-            tentative = other.segment.tentative or other.segment.bare
+            # What may be text is looked for where the text has no closing, so that something else must end it.
+            tentative = (other.segment.tentative and bool(place.close)) or other.segment.bare
             if other.model and other.kind not in (place.kind, *_TEXTS) and not tentative:
                 for core, action in self._cores(other):
                     for space in ("\n",) if other.segment.named else before:
@@ -212,9 +213,12 @@ class States:
 
     def _cores(self, place: Place) -> Iterator[tuple[str, Action]]:
         """The literals that open a segment: one, one for each name that may stand before it, or its own first words."""
-        if not place.open and not place.segment.group:
+        group = place.segment.group
+        if not place.open and (group is None or (place.segment.tentative and place.body.begins)):
+            array = group.open.strip() if group else ""
             for literal in (place.body.begins,) if self.strict else place.body.openings:
-                yield literal, Action(Do.OPEN, len(literal), place, len(literal))
+                for before in (f"{array}{space}" for space in _IN_ARRAY) if array else ("",):
+                    yield before + literal, Action(Do.OPEN, len(before + literal), place, len(literal))
             return
         if place.segment.lists_names:
             for name in self._names:
@@ -227,6 +231,16 @@ class States:
         for name in self._names if place.segment.named else ():
             literal = f"{name}\n{core}"
             yield literal, action._replace(core=len(literal))
+
+    def half_closing(self, rest: str, group: Group | None) -> str:
+        """Return the end of a text that is the first half of a closing, where the other is what stopped the backend."""
+        closing, generation = self.turn.close if group is None else group.close, self.layout.document.generation
+        for stop in (*generation.stops, *generation.stops_with_tools):
+            at = closing.find(stop) if stop else 0
+            for half in (closing[:at], closing[:at].strip()):
+                if half.strip() and rest.endswith(half):
+                    return half
+        return ""
 
     def _in_group(self, group: Group) -> Iterator[tuple[str, Action]]:
         core = group.close.strip()
@@ -301,7 +315,7 @@ class States:
 
 
 _TEXTS = ("thinking", "assistant")
-_SPACES = ("", " ", "\n", "\n  ", "\n    ")  # behind the comma between two calls
+_IN_ARRAY = ("", " ", "\n", "\n ", "\n  ", "\n    ")  # as JSON is laid out
 
 
 def _opening(place: Place, strict: bool) -> tuple[str, Action]:
@@ -326,7 +340,7 @@ def _first_characters(place: Place) -> tuple[str, ...]:
 def _behind_mark(joint: str) -> Iterable[str]:
     """The mark of a joint, with the white space that may follow it; nothing where it has none."""
     mark = joint.strip()
-    spaces = dict.fromkeys((*_SPACES, joint[len(joint.rstrip()) :]))
+    spaces = dict.fromkeys((*_IN_ARRAY, joint[len(joint.rstrip()) :]))
     return [f"{mark}{space}" for space in spaces] if mark else []
 
 

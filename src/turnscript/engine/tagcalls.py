@@ -6,6 +6,7 @@ are typed by the tool's schema, as in `xmlcalls`, which also says where a value 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -19,8 +20,9 @@ from turnscript.engine.names import name_of_line
 from turnscript.engine.repeats import joined, lose_difference
 from turnscript.engine.scanner import Look, beginning_of
 from turnscript.engine.spans import Writer
+from turnscript.engine.structures import may_be
 from turnscript.engine.table import Payload
-from turnscript.engine.xmlcalls import ParameterReader, argument_text, kinds_of, shown_text, tags_of
+from turnscript.engine.xmlcalls import Kind, ParameterReader, argument_text, kinds_of, shown_text, tags_of
 from turnscript.errors import InvalidRequest, InvalidTranscript
 from turnscript.grammar.nodes import Node, sequence
 from turnscript.jsontext import json_string, read_object, respace, without_angles
@@ -29,7 +31,10 @@ _SPACE = re.compile(r"\s*")
 _PLAIN_WORD = re.compile(r"[^\s<>\"]+")
 _STEPS = re.compile(r"\s+|\S")
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}  # as some templates write JSON's
+_NOTHING = "None"
 _LONGEST_WORD = 4096
+_CDATA, _CDATA_END = "<![CDATA[", "]]>"
+_IN_SECTION = re.compile(r"[<&\n]")
 
 
 class TagCall(PlainBody):
@@ -37,13 +42,14 @@ class TagCall(PlainBody):
     key, and a value stands between that and `value_close`. `end` ends the call, if the segment's closing does not.
 
     Names and keys are written as they are if they are one word, and as JSON strings otherwise. White space at the ends
-    of these literals is written, and a reader does without.
+    of these literals is written, and a reader does without. `cdata`: a string with a tag, a `&` or a line break in it
+    stands in a section of XML's, `<![CDATA[...]]>`.
     """
 
     carries: tuple[str, ...] = ("name", "arguments")
     says_name = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (each is an option of a table)
         self,
         key_open: str,
         value_open: str,
@@ -52,7 +58,9 @@ class TagCall(PlainBody):
         name_open: str = "",
         name_close: str = "\n",
         end: str = "",
+        cdata: bool = False,
     ) -> None:
+        self.cdata = cdata
         self.name_open, self.name_close, self.end = name_open, name_close, end
         self.key_open, self.value_open, self.value_close = key_open, value_open, value_close
         written = (name_open, name_close, key_open, value_open, value_close, end)
@@ -64,13 +72,13 @@ class TagCall(PlainBody):
         out.control(self.name_open)
         out.content(_word(item.name))
         out.control(self.name_close)
-        kinds = kinds_of(out.tools, item.name)
+        kinds, sections = kinds_of(out.tools, item.name), self.cdata
         try:
             members = {key: respace(value) for key, value in read_object(item.arguments).items()}
         except InvalidRequest:
             out.lose(".arguments", "approximated", "no JSON object; written as a parameter called 'arguments'")
             kind = kinds.get("arguments", "either")
-            members = {"arguments": argument_text(item.arguments, kind).strip()}
+            members, sections = {"arguments": argument_text(item.arguments, kind).strip()}, False
             again = item.arguments
         else:
             read = partial(_spelled, kinds)
@@ -79,8 +87,11 @@ class TagCall(PlainBody):
             out.control(self.key_open)
             out.content(_word(key))
             out.control(self.value_open)
-            out.content(shown_text(value, kinds.get(key, "either")))
-            out.control(self.value_close)
+            shown = _shown(value, kinds.get(key, "either"))
+            section = sections and value.startswith('"') and _IN_SECTION.search(json.loads(value)) is not None
+            out.control(_CDATA if section else "")
+            out.content(shown)
+            out.control(f"{_CDATA_END if section else ''}{self.value_close}")
         if self.end:
             out.control(self.end)
         if again != item.arguments:
@@ -119,6 +130,21 @@ class _Word(NamedTuple):
 
 
 @lru_cache(maxsize=64)
+def _key_before(behind: str) -> _Word:
+    """The patterns of a key up to the literal behind it, which is read with it: templates write keys as they are.
+
+    So a key may have spaces and quotes in it, but no tag and no line break.
+    """
+    row = [r"\s*" if step.isspace() else re.escape(step) for step in _STEPS.findall(behind)]
+    key, half = r'[^\s<>"][^<\n]*?', r'"(?>(?:[^"\\\n]|\\[^\n])*)\\?|'
+    quoted = r'"(?>(?:[^"\\\n]|\\[^\n])*)"'
+    return _Word(
+        re.compile(rf"\s*({quoted}|{key})\s*(?:{''.join(row)})"),
+        re.compile(rf'\s*(?:(?>{quoted}|[^\s<>"][^<\n]*)\s*(?:{beginning_of(row)})|{half})'),
+    )
+
+
+@lru_cache(maxsize=64)
 def _word_before(behind: tuple[str, ...], taken: bool) -> _Word:
     """The patterns of a word that one of these literals is behind. `taken`: the literal is read with the word.
 
@@ -146,9 +172,10 @@ class _TagMachine(ParameterReader):
         self._followers = tags_of(*self._followers.all, *self._closes)
         closed = bool(body.name_close.strip())  # else a name ends where the first key, or the end, begins
         self._names = _word_before((body.name_close.strip(),) if closed else (body.key_open.strip(), *ends), closed)
-        self._keys = _word_before((body.value_open.strip(),), True)
+        self._keys = _key_before(body.value_open.strip())
         self._lead = body.value_open[len(body.value_open.rstrip()) :]
-        self._space = body.value_close[: len(body.value_close) - len(body.value_close.lstrip())]
+        self._before_close = body.value_close[: len(body.value_close) - len(body.value_close.lstrip())]
+        self._space = self._before_close  # what of a value's end is not of the value
         self._first = False  # whether a value has just begun
         self._kept = ""  # white space that is of the value, or of its closing
         self._state, self.waits = self._name, None
@@ -213,8 +240,13 @@ class _TagMachine(ParameterReader):
             rest = text[position : position + len(self._lead)]
             if rest != self._lead and self._lead.startswith(rest):
                 return position, True
+            start = position + (len(self._lead) if rest == self._lead else 0)
+            if self._body.cdata and may_be(_CDATA, text, start):
+                return position, True
+            section = self._body.cdata and text.startswith(_CDATA, start)
+            self._space = f"{_CDATA_END}{self._before_close}" if section else self._before_close
             self._first = False
-            return position + (len(self._lead) if rest == self._lead else 0), False
+            return start + (len(_CDATA) if section else 0), False
         return super()._inside(text, position)
 
     def _piece(self, piece: str) -> None:
@@ -227,8 +259,9 @@ class _TagMachine(ParameterReader):
     def _close_value(self) -> None:
         kept, self._kept = self._kept.removesuffix(self._space), ""
         super()._piece(kept)
-        if self._kind == "json" and "".join(self._value).strip() in _PYTHON_WORDS:
-            self._value = [_PYTHON_WORDS["".join(self._value).strip()]]
+        word = "".join(self._value).strip()
+        if (self._kind == "nullable" and word == _NOTHING) or (self._kind == "json" and word in _PYTHON_WORDS):
+            self._value = [_PYTHON_WORDS[word]]
         super()._close_value()
 
 
@@ -243,4 +276,16 @@ def name_of_word(word: str) -> str | None:
 
 def _spelled(kinds: Any, key: str, value: str) -> str:
     kind = kinds.get(key, "either")
-    return argument_text(shown_text(value, kind), kind)
+    return argument_text(_shown(value, kind), kind)
+
+
+def _shown(value: str, kind: Kind) -> str:
+    """Return a value as its text. The string that would be read as null is written in quotes."""
+    shown = shown_text(value, kind)
+    return value if kind == "nullable" and shown == _NOTHING else shown
+
+
+# What calls share that are tags of another kind.
+TagReader = _TagMachine
+word_of = _word
+word_before = _word_before

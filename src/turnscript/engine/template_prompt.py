@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Literal
 
 from msgspec import Struct
@@ -40,9 +42,12 @@ from turnscript.engine.prompt import (
 from turnscript.engine.replay import Generated, Replays, kept
 from turnscript.engine.spans import Writer
 from turnscript.engine.table import Document
-from turnscript.engine.template.template import Asked, Template
+from turnscript.engine.template.messages import Marked
+from turnscript.engine.template.study import Traits
+from turnscript.engine.template.template import Asked, Template, Words, Written
 from turnscript.engine.template.tools import Functions
 from turnscript.engine.template.turns import Region, Turns
+from turnscript.engine.template.wording import put_in_words
 from turnscript.errors import Unsupported
 from turnscript.losses import Loss
 from turnscript.respelling import Spelling, respelled, shown, shown_items
@@ -50,6 +55,7 @@ from turnscript.respelling import Spelling, respelled, shown, shown_items
 History = Literal["template", "generated"]
 """How turns of the model are kept in later prompts: as the `template` writes them then, or as they were `generated`."""
 
+_TAG = re.compile(r"<[^<>\s]+>|\[/[A-Z_]+\]")
 _NO_TOOLS = Loss("$.tools", "dropped", "this template has no place for tools")
 _NOTHING_SAID = Assistant(content=[Text(text="")])
 
@@ -58,7 +64,8 @@ class Wanted(Struct, frozen=True):
     """What a caller wants of a prompt beside the request.
 
     `thinking` and `spelling` as for `Format.prompt`, `policy` is that of the escape. `replays`: turns as they were
-    generated, kept by `history`. `now`: the date that the template may write.
+    generated, kept by `history`. `words`: tools for which the template has no
+    place stand in texts, in the table's words. `now`: the date that the template may write.
     """
 
     thinking: bool | None = None
@@ -66,6 +73,7 @@ class Wanted(Struct, frozen=True):
     replays: Replays = ()
     spelling: Spelling | None = None
     history: History = "template"
+    words: bool = False
     now: datetime | None = None
 
 
@@ -78,6 +86,7 @@ class Session(Struct, frozen=True):
     functions: Functions
     policy: str
     spelling: Spelling | None
+    words: Words | None = None
 
 
 class Opened(Struct, frozen=True):
@@ -123,7 +132,7 @@ class TemplatePrompt(Prompt):
         self._opened = opened
         self._seed = template.seed(opened.text)
         self.prefill = text_content(getattr(items[-1], "content", ())) if self._goes_on else self._seed
-        self._missing = ""
+        self._missing = template.missing(opened.text)
         self._count = len(out.pieces)
         generation = session.document.generation
         stops = generation.stops_with_tools if offered else generation.stops
@@ -134,6 +143,11 @@ class TemplatePrompt(Prompt):
         self._leading: tuple[Item, ...] = _leading(items) if before is None else before._leading
         asked = next((item for item in reversed(self._items) if isinstance(item, User)), None)
         self._question: Item | None = asked or (before._question if before is not None else None)
+
+    @property
+    def opened(self) -> str:
+        """What it has written of the model's turn already, which the model goes on from."""
+        return self._opened.text
 
     def generated(self, response: Response) -> Generated | None:
         """What a later prompt needs to hold this turn as it was generated."""
@@ -181,11 +195,10 @@ class TemplatePrompt(Prompt):
             session.functions,
             session.asked,
             generation=not goes_on,
-            start=first - len(before),
+            words=session.words,
         )
-        turns = Turns(written.marked, template.traits, escape)
-        turns.lay_out(written.pieces)
-        region = turns.regions.get(turns.message_at(first + len(spoken) - 1))
+        turns = written.filled(escape, first - len(before))
+        region = turns.region_of(first + len(spoken) - 1)
         if region is None:
             return None
         opened = turns.opened(goes_on)
@@ -202,7 +215,7 @@ class TemplatePrompt(Prompt):
         out.marks += turns.marks[region.end :]
         out.losses += [loss for loss in written.losses if loss not in out.losses]
         new = [*said, *items]
-        _report(session.document, new, first, turns, out)
+        _report(session.document, new, first, turns.missing(written.marked), out)
         asked = self._request
         request = Request(conversation=Conversation(new, asked.tools), settings=asked.settings)
         place = Opened(opened, turns.opened_at(goes_on) + behind, start, self.replayed)
@@ -217,16 +230,19 @@ def _leading(items: Sequence[Item]) -> tuple[Item, ...]:
 def _closing(turns: Turns, region: Region, text: str, said: Sequence[Item]) -> str:
     """Return what closes the last block of a turn where its text does not: a stop of the client may have cut it."""
     closing = "".join(turns.pieces[region.last : region.end])
-    core = closing.strip()
-    if not core or not said or not isinstance(said[-1], ToolCall) or text.rstrip().endswith(core):
+    tags = list(_TAG.finditer(closing))
+    if not tags or not said or not isinstance(said[-1], ToolCall):
         return ""
+    written = text.rstrip()
+    for tag in reversed(tags):
+        if written.endswith(tag[0]):
+            return closing[tag.end() :].rstrip()
     overlap = next((size for size in range(len(closing), 0, -1) if text.endswith(closing[:size])), 0)
-    return closing[overlap:]
+    return closing[max(overlap, len(closing[: tags[0].start()].rstrip())) :]
 
 
-def _report(document: Document, items: Sequence[Item], start: int, turns: Turns, out: Writer) -> None:
-    """Book what the template does not show, once somebody asks: contents that it left out, members without a place."""
-    missing = turns.missing(start)
+def _report(document: Document, items: Sequence[Item], start: int, missing: Collection[int], out: Writer) -> None:
+    """Book what the template does not show, once somebody asks: contents that are missing, members without a place."""
     layout = layout_of(document)
 
     def report() -> None:
@@ -261,10 +277,15 @@ def _prepared(document: Document, template: Template, request: Request, wanted: 
     asked, untold = template.asked(request, wanted.thinking, forced, wanted.now)
     functions = template.functions(_tools(request), escape)
     losses += [*untold, *functions.losses]
-    if functions.shown and not template.traits.tools:
+    words = partial(_in_words, document, template.traits, _tools(request)) if wanted.words else None
+    if functions.shown and not template.traits.tools and words is None:
         losses.append(_NO_TOOLS)
-    session = Session(document, template, asked, functions, wanted.policy, wanted.spelling)
+    session = Session(document, template, asked, functions, wanted.policy, wanted.spelling, words)
     return _Prepared(session, request, losses)
+
+
+def _in_words(document: Document, traits: Traits, tools: Sequence[Tool], marked: Marked, items: Sequence[Item]) -> None:
+    put_in_words(marked, items, tools, document, traits)
 
 
 def _tools(request: Request) -> list[Tool]:
@@ -272,29 +293,43 @@ def _tools(request: Request) -> list[Tool]:
     return [*request.tools, *(tool for item in request.items if type(item) is ToolsChange for tool in item.added)]
 
 
-def _laid_out(prepared: _Prepared, items: Sequence[Item], generation: bool) -> tuple[Turns, list[Loss]]:
+def _written(prepared: _Prepared, items: Sequence[Item], generation: bool) -> Written:
     session = prepared.session
-    template = session.template
-    written = template.write(items, session.functions, session.asked, generation=generation)
-    turns = Turns(written.marked, template.traits, template.escape(session.policy))
-    turns.lay_out(written.pieces)
-    return turns, [*prepared.losses, *written.losses]
+    return session.template.write(items, session.functions, session.asked, generation=generation, words=session.words)
 
 
-def _writer(prepared: _Prepared, items: Sequence[Item], turns: Turns, losses: list[Loss]) -> Writer:
+def _writer(prepared: _Prepared, items: Sequence[Item], written: Written, turns: Turns) -> Writer:
     session = prepared.session
     out = Writer(session.template.escape(session.policy), archive=False)
-    out.pieces, out.marks, out.losses = turns.pieces, [*turns.marks], losses
-    _report(session.document, items, 0, turns, out)
+    out.pieces, out.losses = turns.pieces, [*prepared.losses, *written.losses]
+    out.marks += turns.marks
+    _report(session.document, items, 0, turns.missing(written.marked), out)
     return out
 
 
-def write_with_template(document: Document, template: Template, request: Request, policy: str = AUTO) -> Writer:
+def _begun(prepared: _Prepared, request: Request, offered: dict[str, Tool], replays: Replays = ()) -> TemplatePrompt:
+    """Write a prompt at once, turns that fit where they stand as they were generated."""
+    goes_on, session = continues(request.items), prepared.session
+    written = _written(prepared, request.items, not goes_on)
+    turns = written.filled(session.template.escape(session.policy))
+    kept = [
+        begin
+        for begin, end, one in reversed(replays)
+        if turns.replay(written.marked, begin, end, (one.opening, one.text))
+    ]
+    out = _writer(prepared, request.items, written, turns)
+    opened = Opened(turns.opened(goes_on), turns.opened_at(goes_on), replayed=tuple(reversed(kept)))
+    return TemplatePrompt(session, request, out, opened, offered)
+
+
+def write_with_template(
+    document: Document, template: Template, request: Request, policy: str = AUTO, now: datetime | None = None
+) -> Writer:
     """Write a whole conversation in the words of a template, without what opens an answer."""
-    prepared = _prepared(document, template, request, Wanted(policy=policy), False)
+    prepared = _prepared(document, template, request, Wanted(policy=policy, now=now), False)
     items = prepared.request.items
-    turns, losses = _laid_out(prepared, items, False)
-    return _writer(prepared, items, turns, losses)
+    written = _written(prepared, items, False)
+    return _writer(prepared, items, written, written.filled(template.escape(policy)))
 
 
 def begin_template_prompt(document: Document, template: Template, request: Request, wanted: Wanted) -> Prompt:
@@ -313,14 +348,7 @@ def begin_template_prompt(document: Document, template: Template, request: Reque
     request = prepared.request
     if wanted.replays and wanted.history == "generated":
         return _grown_by(prepared, wanted.replays, offered, must_call)
-    turns, losses = _laid_out(prepared, request.items, not goes_on)
-    replayed = [
-        begin for begin, end, one in reversed(wanted.replays) if turns.replay(begin, end, one.opening, one.text)
-    ]
-    opened = turns.opened(goes_on)
-    out = _writer(prepared, request.items, turns, losses)
-    place = Opened(opened, turns.opened_at(goes_on), replayed=tuple(reversed(replayed)))
-    return _calling(prepared, request, TemplatePrompt(prepared.session, request, out, place, offered), must_call)
+    return _calling(prepared, request, _begun(prepared, request, offered, wanted.replays), must_call)
 
 
 def _grown_by(prepared: _Prepared, replays: Replays, offered: dict[str, Tool], must_call: bool) -> Prompt:
@@ -328,10 +356,8 @@ def _grown_by(prepared: _Prepared, replays: Replays, offered: dict[str, Tool], m
     request = prepared.request
     first = replays[0][0]
     head = replace(request, conversation=Conversation(list(request.items[:first]), request.tools))
-    turns, losses = _laid_out(prepared, head.items, True)
-    opened = turns.opened(False)
-    out = _writer(prepared, head.items, turns, losses)
-    prompt = TemplatePrompt(prepared.session, head, out, Opened(opened, turns.opened_at(False)), offered)
+    prompt = _begun(prepared, head, offered)
+    out = prompt._out
     done: list[int] = []
     for at, (begin, end, generated) in enumerate(replays):
         following = replays[at + 1][0] if at + 1 < len(replays) else len(request.items)
@@ -341,13 +367,7 @@ def _grown_by(prepared: _Prepared, replays: Replays, offered: dict[str, Tool], m
             out.control(generated.opening)
         grown = prompt.grown(out, generated.text, request.items[begin:end], request.items[end:following])
         if grown is None:  # the template shows no such turn: then all is written anew
-            turns, losses = _laid_out(prepared, request.items, not continues(request.items))
-            opened = turns.opened(continues(request.items))
-            out = _writer(prepared, request.items, turns, losses)
-            place = Opened(opened, turns.opened_at(continues(request.items)))
-            return _calling(
-                prepared, request, TemplatePrompt(prepared.session, request, out, place, offered), must_call
-            )
+            return _calling(prepared, request, _begun(prepared, request, offered), must_call)
         prompt = grown
         done.append(begin)
     prompt.replayed = tuple(done)

@@ -34,7 +34,8 @@ from turnscript.grammar.nodes import Literal as Text
 from turnscript.grammar.nodes import Node, choice, sequence
 from turnscript.jsontext import Json, is_json, json_string, plain, read_object, safe_json_string, text_of
 
-Kind = Literal["string", "json", "either"]
+Kind = Literal["string", "json", "either", "nullable"]
+"""`either`: a text that is JSON is JSON. `nullable`: the same, of a string or null as the schema says."""
 _SPACE = re.compile(r"\s*")
 _PLAIN = look_for((), re.compile(r'[<"\\\x00-\x1f\x7f\ud800-\udfff]').search)
 _FURTHEST = 256  # white space behind a closing tag, and a value that waits, are looked at no further than this
@@ -48,13 +49,23 @@ class Header(NamedTuple):
     """How the tag of a parameter goes on behind its beginning.
 
     `key`: the attribute with the name, and `end` what ends the tag. `flag`: the attribute that says whether the value
-    is a text, and `type` the one that names its JSON type, where there is one.
+    is a text, and `type` the one that names its JSON type, where there is one. `entities`: a quote or a `&` in a name
+    is written as in XML.
     """
 
     key: str = "name"
     end: str = ">"
     flag: str = ""
     type: str = ""
+    entities: bool = False
+
+    def named(self, key: str) -> str:
+        """Return a name as it stands in the attribute."""
+        return attribute_text(key.replace("&", "&amp;").replace(_QUOTE, "&quot;") if self.entities else key)
+
+    def name(self, said: str) -> str:
+        """Return the name that stands in an attribute."""
+        return said.replace("&quot;", _QUOTE).replace("&amp;", "&") if self.entities else said
 
     @property
     def tells(self) -> bool:
@@ -86,6 +97,7 @@ class XmlParameters(PlainBody):
 
     `key`: the attribute with a parameter's name; `head_end`: what ends the opening tag. `flag`: an attribute that is
     `"true"` for texts and `"false"` for JSON; `type`: one that names the type. `behind`: white space behind each tag.
+    `entities`: names are escaped as in XML.
     """
 
     carries: tuple[str, ...] = ("name", "arguments")
@@ -101,10 +113,12 @@ class XmlParameters(PlainBody):
         flag: str = "",
         type: str = "",  # noqa: A002
         behind: str = "\n",
+        entities: bool = False,
     ) -> None:
         self._indent, self._open, self._close, self.end = indent, open, close, end
         self.key, self.head_end, self.flag, self.type, self.behind = key, head_end, flag, type, behind
-        self._header = Header(key, head_end, flag, type)
+        self.entities = entities
+        self._header = Header(key, head_end, flag, type, entities)
         self.literals: tuple[str, ...] = (open, close, *tags_in(head_end))
 
     def write(self, item: ToolCall, out: Writer) -> None:
@@ -131,7 +145,7 @@ class XmlParameters(PlainBody):
         """Write one parameter. Returns the text of its value, and what a reader takes that for."""
         kind = self._kind(key, value, kinds)
         shown = shown_text(value, kind)
-        name = out.escape.spelled(attribute_text(key))
+        name = out.escape.spelled(self._header.named(key))
         out.control(f"{self._indent}{self._header.opened(self._open, name, value)}")
         out.content(shown)
         out.control(f"{self._close}{self.behind}")
@@ -164,7 +178,7 @@ class XmlParameters(PlainBody):
         return call.parameters(kinds, partial(self._opened, call, kinds), any_key, f"{self._close}{self.behind}")
 
     def _opened(self, call: CallRules, kinds: Mapping[str, Kind], key: str) -> Node:
-        return self._rule(call.spelled(attribute_text(key)), kinds.get(key) == "string")
+        return self._rule(call.spelled(self._header.named(key)), kinds.get(key) == "string")
 
     def _rule(self, key: Node | str, text: bool) -> Node:
         return self._header.rule(f"{self._indent}{self._open}", key, text)
@@ -283,7 +297,7 @@ class ParameterReader(Machine):
         except (InvalidTranscript, KeyError):
             self.failed = True
             return position, False
-        self._begin(str(key), self._head.kind(found))
+        self._begin(self._head.name(str(key)), self._head.kind(found))
         return end + len(self._head.end), False
 
     def _begin(self, key: str, said: Kind | None = None) -> None:
@@ -395,4 +409,6 @@ def kind_of(schema: Any) -> Kind:
     if types == ["string"]:
         return "string"
     known = {"integer", "number", "boolean", "null", "object", "array"}
-    return "json" if types and all(isinstance(one, str) and one in known for one in types) else "either"
+    if types and all(isinstance(one, str) and one in known for one in types):
+        return "json"
+    return "nullable" if "string" in types and "null" in types else "either"

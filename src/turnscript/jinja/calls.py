@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from turnscript.conversation import ToolCall
+from turnscript.engine.addressedcalls import AddressedCall
 from turnscript.engine.bodies import CallArguments
 from turnscript.engine.bracedcalls import BracedCall
 from turnscript.engine.elementcalls import ElementCall
@@ -121,7 +122,8 @@ def _xml(body: XmlParameters, out: Payloads) -> None:
     indent = example.pieces[0].partition(opening)[0]
     with out.code.block("for key, value in arguments|items"):
         out.control(f"{indent}{opening} {body.key}=")
-        out.code.say(out.library.call("attribute", "key"), out.of_model)
+        named = '(key|replace("&", "&amp;")|replace("\\"", "&quot;"))' if body.entities else "key"
+        out.code.say(out.library.call("attribute", named), out.of_model)
         _type(body, out)
         out.control(body.head_end)
         if body.flag or body.type:
@@ -133,14 +135,14 @@ def _xml(body: XmlParameters, out: Payloads) -> None:
 
 def _type(body: XmlParameters, out: Payloads) -> None:
     """What a tag says of its value, between quotes."""
-    said = out.library.call("type_of", "value")
+    said = []
     if body.flag:
-        out.control(f' {body.flag}="')
-        out.code.say(f'("true" if {said} == "string" else "false")', out.of_model)
-        out.control('"')
+        said.append((body.flag, '("true" if value is string else "false")'))
     if body.type:
-        out.control(f' {body.type}="')
-        out.code.say(said, out.of_model)
+        said.append((body.type, out.library.call("type_of", "value")))
+    for key, word in said:
+        out.control(f' {key}="')
+        out.code.say(word, out.of_model)
         out.control('"')
 
 
@@ -150,11 +152,22 @@ def _tags(body: TagCall, out: Payloads) -> None:
     out.control(body.name_open)
     out.content(out.library.call("word", "name"))
     out.control(body.name_close)
+    if isinstance(body, AddressedCall):
+        out.content(out.library.call("word", "name"))
+        out.control(body.name_again)
     with out.code.block("for key, value in arguments|items"):
         out.control(body.key_open)
         out.content(out.library.call("word", "key"))
         out.control(body.value_open)
-        _value(out)
+        if body.cdata:
+            section = 'value is string and not whole and ("<" in value or "&" in value or "\\n" in value)'
+            out.code.variable("section", section)
+            with out.code.block("if section"):
+                out.control("<![CDATA[")
+        _value(out, nothing="None")
+        if body.cdata:
+            with out.code.block("if section"):
+                out.control("]]>")
         out.control(body.value_close)
     out.control(body.end)
 
@@ -179,9 +192,12 @@ def _elements(body: ElementCall, out: Payloads) -> None:
         out.control(">")
 
 
-def _value(out: Payloads) -> None:
+def _value(out: Payloads, nothing: str = "") -> None:
+    """Write an argument's text. `nothing`: a text that is null where null is allowed, so the string is in quotes."""
     kind = out.library.call("kind", "tools", "name", "key")
     shown, whole = out.library.call("shown", "value", kind), out.library.call("shown_whole", "value", kind)
+    if nothing:
+        shown = f'(value|tojson if value == {quoted(nothing)} and {kind} == "nullable" else {shown})'
     out.content(f"({whole} if whole else {shown})")
 
 
@@ -205,5 +221,6 @@ _WRITERS: dict[type[Any], Callable[[Any, Payloads], None]] = {
     BracedCall: _braced,
     XmlParameters: _xml,
     TagCall: _tags,
+    AddressedCall: _tags,
     ElementCall: _elements,
 }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from turnscript.engine.bodies import ToolList
+from turnscript.engine.bracedtools import BracedTools
 from turnscript.engine.pretty import indented, pretty
 from turnscript.engine.toollists import IndentedTools, JsonTools, MarkdownTools, TaggedTools
 from turnscript.engine.toolxml import XmlTools
@@ -181,6 +182,24 @@ def _tag(out: Payloads, value: str) -> None:
     out.control(">")
 
 
+def _braced(body: BracedTools, out: Payloads) -> None:
+    library, mark = out.library, quoted(body.mark)
+    out.control(body.prefix)
+    out.code.say(library.call_protecting("braced_name", out.escape, "function.name", mark), out.of_model)
+    out.control("{")
+    with out.code.block(f"if {_DESCRIBED}"):
+        out.control(f"description:{body.mark}")
+        out.content("function.description", flat=True)
+        out.control(body.mark)
+    with out.code.block(f"if {_TAKES}"):
+        with out.code.block(f"if {_DESCRIBED}"):
+            out.control(",")
+        out.control("parameters:")
+        schema = library.call_protecting("braced_schema", out.escape, "function.parameters", mark, '"schema"', '""')
+        out.code.say(schema, out.of_model)
+    out.control("}")
+
+
 _WRITERS: dict[type[Any], Callable[[Any, Payloads], None]] = {
     ToolList: _line,
     JsonTools: _json,
@@ -188,4 +207,5 @@ _WRITERS: dict[type[Any], Callable[[Any, Payloads], None]] = {
     TaggedTools: _tagged,
     MarkdownTools: _markdown,
     XmlTools: _tags,
+    BracedTools: _braced,
 }

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from turnscript.engine.escape import Escape
 from turnscript.jinja.escapes import BROKEN, protecting, refusing
-
-
-class Macro(Struct, frozen=True):
-    """A macro's text, and the names of those that it calls."""
-
-    text: str
-    needs: tuple[str, ...] = ()
-
+from turnscript.jinja.spellings import SPELLINGS, Macro
 
 MACROS = {
+    **SPELLINGS,
     # The text of a content: a string, or parts of which those that are texts are joined by newlines.
     "texts": Macro(
         """\
@@ -213,7 +205,7 @@ MACROS = {
 {%- endmacro -%}""",
         ("looks",),
     ),
-    # What the schema of a tool says of a parameter: `string`, `json`, or `either`.
+    # What the schema of a tool says of a parameter: `string`, `json`, `nullable` or `either`.
     "kind": Macro(
         """\
 {%- macro kind(tools, name, key) -%}
@@ -245,7 +237,8 @@ MACROS = {
     {%- for one in type -%}
       {%- if one not in json -%}{%- set ns.json = false -%}{%- endif -%}
     {%- endfor -%}
-    {{- "string" if type == ["string"] else ("json" if type and ns.json else "either") -}}
+    {%- set other = "nullable" if "string" in type and "null" in type else "either" -%}
+    {{- "string" if type == ["string"] else ("json" if type and ns.json else other) -}}
   {%- elif schema["enum"] is defined and schema["enum"] is not none and schema["enum"] is not mapping -%}
     {%- for one in schema["enum"] -%}
       {%- if one is not string -%}{%- set ns.strings = false -%}{%- endif -%}
@@ -260,7 +253,7 @@ MACROS = {
     "shown": Macro(
         """\
 {%- macro shown(value, kind) -%}
-  {%- if value is not string or kind == "json" or (kind == "either" and looks(value)) -%}{{- value|tojson -}}
+  {%- if value is not string or kind == "json" or (kind != "string" and looks(value)) -%}{{- value|tojson -}}
   {%- else -%}{{- value -}}
   {%- endif -%}
 {%- endmacro -%}""",
@@ -276,96 +269,6 @@ MACROS = {
   {%- endif -%}
 {%- endmacro -%}""",
         ("looks",),
-    ),
-    # The type that a tag says of an argument.
-    "type_of": Macro(
-        """\
-{%- macro type_of(value) -%}
-  {%- if value is string -%}{{- "string" -}}
-  {%- elif value is boolean -%}{{- "boolean" -}}
-  {%- elif value is none -%}{{- "null" -}}
-  {%- elif value is mapping -%}{{- "object" -}}
-  {%- elif value is sequence -%}{{- "array" -}}
-  {%- else -%}{{- "number" -}}
-  {%- endif -%}
-{%- endmacro -%}"""
-    ),
-    # A name or a key in braces: between marks if it could not be told from what stands around it.
-    "braced_word": Macro(
-        """\
-{%- macro braced_word(text, mark) -%}
-  {%- set ns = namespace(plain=text != "" and text.strip() == text) -%}
-  {%- for one in ["{", "}", "[", "]", "<", ">", ":", ",", "\\"", "'", "\\n"] -%}
-    {%- if one in text -%}{%- set ns.plain = false -%}{%- endif -%}
-  {%- endfor -%}
-  {%- if ns.plain -%}{{- PROTECTED -}}{%- else -%}{{- mark -}}{{- PROTECTED -}}{{- mark -}}{%- endif -%}
-{%- endmacro -%}"""
-    ),
-    # The same of a tool's name, up to the brace before its arguments.
-    "braced_name": Macro(
-        """\
-{%- macro braced_name(text, mark) -%}
-  {%- if text != "" and text.strip() == text and "{" not in text -%}{{- PROTECTED -}}
-  {%- else -%}{{- mark -}}{{- PROTECTED -}}{{- mark -}}
-  {%- endif -%}
-{%- endmacro -%}"""
-    ),
-    # A value in braces, each string between marks.
-    "braced": Macro(
-        """\
-{%- macro braced(text, mark) -%}
-  {%- if text is string -%}{{- mark -}}{{- PROTECTED -}}{{- mark -}}
-  {%- elif text is mapping -%}
-    {{- "{" -}}
-    {%- for key, inner in text|items -%}
-      {%- if not loop.first -%}{{- "," -}}{%- endif -%}
-      {{- braced_word(key, mark) -}}{{- ":" -}}{{- braced(inner, mark) -}}
-    {%- endfor -%}
-    {{- "}" -}}
-  {%- elif text is sequence -%}
-    {{- "[" -}}
-    {%- for inner in text -%}
-      {%- if not loop.first -%}{{- "," -}}{%- endif -%}
-      {{- braced(inner, mark) -}}
-    {%- endfor -%}
-    {{- "]" -}}
-  {%- else -%}{{- text|tojson -}}
-  {%- endif -%}
-{%- endmacro -%}""",
-        ("braced_word",),
-    ),
-    # A name or a key of Python's: a JSON string if it is none.
-    "python_name": Macro(
-        """\
-{%- macro python_name(name) -%}
-  {%- set letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_" -%}
-  {%- if name and not name.strip(letters ~ "0123456789.-") and not name[:1].strip(letters) -%}{{- name -}}
-  {%- else -%}{{- name|tojson -}}
-  {%- endif -%}
-{%- endmacro -%}"""
-    ),
-    # A value as Python writes it.
-    "python": Macro(
-        """\
-{%- macro python(value) -%}
-  {%- if value is string -%}{{- value|tojson -}}
-  {%- elif value is boolean -%}{{- "True" if value else "False" -}}
-  {%- elif value is none -%}{{- "None" -}}
-  {%- elif value is mapping -%}
-    {{- "{" -}}
-    {%- for key, inner in value|items -%}
-      {{- (", " if not loop.first else "") ~ key|tojson ~ ": " ~ python(inner) -}}
-    {%- endfor -%}
-    {{- "}" -}}
-  {%- elif value is sequence -%}
-    {{- "[" -}}
-    {%- for inner in value -%}
-      {{- (", " if not loop.first else "") ~ python(inner) -}}
-    {%- endfor -%}
-    {{- "]" -}}
-  {%- else -%}{{- value|tojson -}}
-  {%- endif -%}
-{%- endmacro -%}"""
     ),
     # Whether elements say a value, so that it comes back as it is.
     "fits": Macro(

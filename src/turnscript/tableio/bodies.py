@@ -6,8 +6,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from turnscript.engine.addressedcalls import AddressedCall
 from turnscript.engine.bodies import CallArguments, Parts, Record, ResultContent, Thought
 from turnscript.engine.bracedcalls import BracedCall, BracedResult
+from turnscript.engine.bracedtools import BracedTools
 from turnscript.engine.elementcalls import ElementCall
 from turnscript.engine.functioncalls import FunctionCall
 from turnscript.engine.jsoncalls import JsonCall, JsonResult
@@ -41,6 +43,7 @@ BODIES: Names = {
     "labelled": (LabelledText, ("tool_result",)),
     "xml-parameters": (XmlParameters, ("tool_call",)),
     "tag-call": (TagCall, ("tool_call",)),
+    "addressed-call": (AddressedCall, ("tool_call",)),
     "element-call": (ElementCall, ("tool_call",)),
     "parts": (Parts, ("system", "user", "assistant", "tools_change")),
     "thought": (Thought, ("thinking",)),
@@ -59,6 +62,7 @@ TOOL_LISTS: Names = {
     "tagged": (TaggedTools, ()),
     "markdown": (MarkdownTools, ()),
     "tags": (XmlTools, ()),
+    "braced": (BracedTools, ()),
 }
 """Each shape of a list of tools."""
 

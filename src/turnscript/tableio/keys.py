@@ -33,7 +33,7 @@ _NAMES = {
 # no template beside it.
 _IMPLIED: Mapping[type[Struct], frozenset[str]] = {
     Segment: frozenset({"item"}),
-    Format: frozenset({"document", "history", "template", "variants"}),
+    Format: frozenset({"document", "history", "template", "variants", "words"}),
 }
 # Keys that the engine wants and a file may leave out; what they are then, `struct` knows.
 _OPTIONAL = {(Generation, "stops_with_tools"), (Format, "title")}

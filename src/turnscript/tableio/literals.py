@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from turnscript.conversation import System
+from turnscript.conversation import System, ToolCall
+from turnscript.engine.correlate import names_taken
 from turnscript.engine.escape import Escape
 from turnscript.engine.layout import layout_of
 from turnscript.engine.machine import Reading
@@ -49,7 +50,12 @@ def check_literals(document: Document, table: Table) -> None:
         # What is only read may begin with the turn's closing: a model's text is looked at for the longer one.
         also = {one.open.strip() for one in turn.also_read if turn.close and one.open.startswith(turn.close.strip())}
         opened = _openings(turn, place, document.tag_end if document.anchored else "")
-        _Literals([*ends, *(one for one in opened if one.text not in also)], looked_for)
+        taken = names_taken(document)
+        apart = {
+            one.open.strip(): partial(_is_taken, taken) for one in turn.segments if one.kind == ToolCall.kind and taken
+        }
+        opened = (one._replace(apart=apart.get(one.text)) for one in opened if one.text not in also)
+        _Literals([*ends, *opened], looked_for)
         until = _Literals(ends, looked_for)
         for segment, inner in segments_of(turn, place):
             closings = [_Literal(segment.close.strip(), inner.at("close"))] if segment.close else []
@@ -100,7 +106,7 @@ class _Literals:
             message = f"{literal.text!r} stands at {known.path} too; a reader could not tell the two apart"
             raise unfit(literal.path, message, "another literal", literal.text)
         for short, long in (*self._shorter(literal), *self._longer(literal)):
-            if _begins(short, long) and not (short.apart and long.apart and short.apart(long.text[len(short.text) :])):
+            if _begins(short, long) and not (short.apart and short.apart(long.text[len(short.text) :])):
                 message = f"{short.text!r} ({short.path}) is the beginning of {long.text!r} ({long.path})"
                 raise unfit(literal.path, f"{message}; a reader could confuse them", "another literal", literal.text)
 
@@ -115,6 +121,11 @@ class _Literals:
             if not self._sorted[at].startswith(literal.text):
                 return
             yield literal, self._by_text[self._sorted[at]]
+
+
+def _is_taken(names: frozenset[str], rest: str) -> bool:
+    """Whether the rest of a longer opening begins with a name that no call can say."""
+    return any(rest.startswith(name) for name in names)
 
 
 def _is_apart(document: Document, turn: Turn, rest: str) -> bool:
@@ -197,8 +208,8 @@ def _ends_of(document: Document, turn: Turn, segment: Segment) -> Iterator[str]:
     for other in turn.segments:
         if (segment.bare or document.anchored) and not other.bare and not other.tentative:
             yield (other.group or other).open.lstrip()
-        if segment.bare and not other.open and other.tentative and other.group is None:
-            yield other.body.begins
+        if segment.bare and not other.open and other.tentative and (other.group is None or other.body.begins):
+            yield f"{other.group.open.strip() if other.group else ''}{other.body.begins}"
     for section in (document.metadata, document.tools) if document.anchored else ():
         if section is not None:
             yield section.open

@@ -11,11 +11,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from msgspec import Struct
 
 from turnscript.conversation import Extra, Hints, Item, System, Thinking, ToolCall, User
-from turnscript.engine.functioncalls import FunctionCall
+from turnscript.engine.layout import layout_of
 from turnscript.engine.namedcalls import BLANKS, NamedCall
 from turnscript.engine.speakers import SPOKEN
 from turnscript.engine.table import Attribute, Document, Segment, Turn
-from turnscript.engine.texts import LabelledText
 from turnscript.tableio.bodies import BODIES, TELLING, name_of
 from turnscript.tableio.tables import Table, not_among, unfit
 
@@ -24,7 +23,7 @@ _END_BY_THEMSELVES = frozenset({"json-call", "named-call", "json-result", "funct
 # What no attribute holds: the parser's own notes, and attributes that no table names.
 _NEVER = frozenset({"open", "at", "hints", "attributes", "seal"})
 _TYPES: Mapping[Any, str] = {str: "text", bool: "flag", int: "number", Extra: "object", list[str]: "names"}
-_NEEDS_CLOSE = frozenset({"xml-parameters", "tag-call", "element-call"})
+_NEEDS_CLOSE = frozenset({"xml-parameters", "tag-call", "addressed-call", "element-call"})
 _MARKED = frozenset({"named-call", "labelled"})
 
 
@@ -191,9 +190,8 @@ def _check_unopened(segment: Segment, place: Table) -> None:
     if not segment.tentative and segment.group is None:
         message = "a call without an `open` begins as a JSON text does, so it counts only if it is one"
         raise unfit(place.at("tentative"), message, "true", "false")
-    for key in ("close", "head_end", "attributes", "also_closed_by", "named", "tentative"):
-        listed = segment.group is not None and not isinstance(segment.body, FunctionCall)
-        if getattr(segment, key) and (key != "tentative" or listed):
+    for key in ("close", "head_end", "attributes", "also_closed_by", "named"):
+        if getattr(segment, key):
             raise unfit(place.at(key), f"a call with a {key!r} needs an `open`", "an `open`")
 
 
@@ -202,8 +200,8 @@ def _check_own_marks(segment: Segment, place: Table) -> None:
     body, marks = segment.body, segment.body.literals
     if isinstance(body, NamedCall):
         _check_number(body, place)
-    # No label holds a line break: that would be a loss.
-    if not all(mark.strip() or (mark == "\n" and isinstance(body, LabelledText)) for mark in marks):
+    # No label holds a line break, and no name does: that would be a loss.
+    if not all(mark.strip() or (mark == "\n" and mark == getattr(body, "mark", "")) for mark in marks):
         raise unfit(place.at("body"), "white space alone marks nothing", "a mark such as [ARGS]", repr(marks[-1]))
     if len(marks) > 1 and (marks[0].startswith(marks[1]) or marks[1].startswith(marks[0])):
         message = f"{marks[0]!r} and {marks[1]!r} could be confused; one begins with the other"
@@ -246,7 +244,9 @@ def _check_end(segment: Segment, turn: Turn, document: Document, place: Table) -
         raise unfit(place.at("close"), "this segment needs a `close`", "a `close`")
     own = {one.kind for one in turn.segments}
     followers = [after for before, after in document.joints if before == segment.kind and after in own]
-    if followers:
+    escape = layout_of(document).place_of(turn, segment).escape
+    openings = [one.open.strip() for one in turn.segments if one.kind in followers]
+    if followers and not all(one and escape.holds(one) for one in openings):
         message = f"this segment needs a `close`, because {followers[0]!r} may follow it in the same turn"
         raise unfit(place.at("close"), message, "a `close`")
     if segment.kind == Thinking.kind:

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from turnscript.cli.data.closing import Closing
 from turnscript.cli.data.options import (
@@ -164,9 +165,13 @@ def write(text: str) -> None:
 def _say_replaced(out: str, plan: Plan) -> None:
     """A folder holds one build. Whoever forgets that learns it before hours of work are gone, not after."""
     earlier = read_manifest(out)
-    if earlier is None or earlier.plan == plan:
+    if earlier is None:
         return
+    if not plan.date:  # which the build itself fills in
+        plan = replace(plan, date=earlier.plan.date)
     others = [name for name in plan.__struct_fields__ if getattr(plan, name) != getattr(earlier.plan, name)]
+    if not others:
+        return
     Screen().note(
         f"{out} holds a finished build with other options ({', '.join(others)}): its files "
         f"({names(earlier.report.outputs, 4)}) are replaced once this one is finished"

@@ -73,6 +73,7 @@ class Closing:
             f"{plural(report.samples, 'sample', 'samples')}, {report.tokens:,} tokens, of which {report.trained:,} "
             f"({report.share:.1%}) are trained and {report.straddling:,} straddle a border"
         )
+        yield from map(shown, report.template.lines())
         for note in self._notes():
             yield f"note: {shown(note)}"
         yield from self._losses()
@@ -94,6 +95,9 @@ class Closing:
 
     def _notes(self) -> Iterator[str]:
         yield from self.report.notes()
+        encoding = self.manifest.encoding
+        if self.manifest.plan.date and "template" in encoding:
+            yield f"the template is told the date {self.manifest.plan.date} in every row; `--date` says another"
         facts = OutputFacts(self.manifest.size, self.manifest.end, window=self.window)
         for name in self.manifest.plan.outputs:
             yield from get_output(name).notes(facts)
@@ -122,7 +126,7 @@ class Closing:
         """What the format cannot say, and what messages cannot, by what and where, the most frequent first."""
         if self.report.losses:
             things = plural(self.report.losses, "thing", "things")
-            yield f"note: {things} in the rows cannot be said in {shown(self.manifest.plan.format)}"
+            yield f"note: {things} in the rows cannot be said in {shown(self.manifest.plan.words)}"
             yield from map(shown, loss_lines(self.report.loss_kinds))
         if self.report.chat_losses:
             things = plural(sum(self.report.chat_losses.values()), "thing", "things")

@@ -46,6 +46,10 @@ OPTIONS = {"format": "--to", "inputs": "PATH", "outputs": "--format", "form": "-
 """What the fields of a plan are called on the command line, where it is not their own name."""
 
 
+_SAID = {**OPTIONS, "format": "--to or --template"}
+"""What is missing, in words."""
+
+
 class FormName(click.ParamType[str]):
     """The name of a form. Whether it is known is checked later."""
 
@@ -111,8 +115,17 @@ reading_options = all_of(
 )
 """How files are read."""
 
+template_option = option(
+    TOKENS,
+    "--template",
+    metavar="PLACE",
+    help="The model's own chat template, which writes the rows: a .jinja file, tokenizer_config.json, folder or .gguf.",
+)
+
 encoding_options = all_of(
     option(TOKENS, "--to", type=FormatName(), metavar="FORMAT", help="Prompt format; `turnscript formats` lists them."),
+    template_option,
+    option(TOKENS, "--date", metavar="DATE", help="The date that a template may write. Default: today's."),
     option(TOKENS, "--variant", metavar="OPTION", help="An option of the format."),
     option(
         TOKENS,
@@ -181,7 +194,8 @@ def plan_from(inputs: tuple[str, ...], plan_file: str | None, options: Mapping[s
     if plan_file:
         plan = read_plan(plan_file)
         given = {**plan.facts(), **given}
-    missing = [OPTIONS.get(name, f"--{name}") for name in ("inputs", "format", "tokenizer") if name not in given]
+    wanted = ("inputs", "tokenizer") if given.get("template") else ("inputs", "format", "tokenizer")
+    missing = [_SAID.get(name, f"--{name}") for name in wanted if not given.get(name)]
     if missing:
         raise click.UsageError(f"missing {' and '.join(missing)}; say it, or give a --plan FILE that does")
     try:

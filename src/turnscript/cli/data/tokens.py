@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
 from turnscript.cli.data.build import write
-from turnscript.cli.data.options import TOKENS, as_json, option, words_option
+from turnscript.cli.data.options import TOKENS, as_json, option, template_option, words_option
 from turnscript.cli.failures import OK, Failed
 from turnscript.cli.options import SectionedCommand
 from turnscript.cli.prompt import FormatName
 from turnscript.cli.report import Screen, plural, shown, table
 from turnscript.datasets.vocabulary import Added, add_tags
-from turnscript.registry import get_format
+from turnscript.detection.template_format import get_format
 
 _EPILOG = """\b
 Examples:
@@ -31,23 +32,33 @@ Exit code:
 
 
 @click.command("tokens", cls=SectionedCommand, epilog=_EPILOG)
-@option(TOKENS, "--to", required=True, type=FormatName(), metavar="FORMAT", help="Prompt format.")
+@option(TOKENS, "--to", type=FormatName(), metavar="FORMAT", help="Prompt format.")
+@template_option
 @option(TOKENS, "--tokenizer", required=True, metavar="SPEC", help="rwkv-world, rwkv:FILE, hf:FILE, or bytes.")
 @words_option(TOKENS, "--tags", help="Only these tags, the most important first.")
 @option(TOKENS, "--resize", is_flag=True, help="Take ids behind the vocabulary when none is free.")
 @option("What is written", "--write", "file", metavar="FILE", help="Write the tokenizer, or its control tokens, here.")
 @option("What is written", "--json", "json_wanted", is_flag=True, help="For programs.")
 def command(
-    to: str, tokenizer: str, tags: tuple[str, ...] | None, resize: bool, file: str | None, json_wanted: bool
+    to: str | None,
+    template: str | None,
+    tokenizer: str,
+    tags: tuple[str, ...] | None,
+    resize: bool,
+    **written: Any,
 ) -> int:
     """Tell which tokens the tags of a format need, which ids they get, and what must be trained then.
 
     With tags as tokens of their own, no text can forge one, and a turn always ends with the same id.
     """
+    file, json_wanted = written["file"], written["json_wanted"]
     target = Path(file or "tokens.json")
     if file and target.is_dir():
         raise Failed("cannot write this: it is a folder", place=file, remedy="give a file")
-    found = add_tags(get_format(to), tokenizer, target, tags=tags or (), resize=resize, write=file is not None)
+    if not to and not template:
+        raise click.UsageError("missing --to or --template; say it")
+    format_ = get_format(template or to or "")
+    found = add_tags(format_, tokenizer, target, tags=tags or (), resize=resize, write=file is not None)
     if json_wanted:
         facts = msgspec.to_builtins(found)
         write(as_json(facts if file else {**facts, "file": "", "spec": ""}))

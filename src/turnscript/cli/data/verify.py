@@ -68,6 +68,7 @@ def _lines(found: Verification) -> Iterator[str]:
         f"{plural(checks.prompts, 'turn', 'turns')} that begin where their prompt ends; "
         f"{plural(checks.ends, 'end of a turn is', 'ends of turns are')} trained"
     )
+    yield from map(shown, found.template.lines())
     columns = (*_COLUMNS, _CHATS) if any(one.chats for one in found.outputs.values()) else _COLUMNS
     cells = [(name, *(f"{getattr(one, field):,}" for field in columns)) for name, one in found.outputs.items()]
     yield table(("OUTPUT", *("MESSAGES" if field == _CHATS else field.upper() for field in columns)), cells)

@@ -65,6 +65,7 @@ class HuggingFace(Tokenizer):
     def __init__(self, spec: str, file: bytes, end: str | None) -> None:
         declared = _read(spec, file)
         self.spaced = _spaced(declared)
+        self.always_spaced = any(step["type"] == "Prepend" for step in _steps(declared.get("normalizer")))
         _adjust(declared)
         self._tokenizer = _library(spec, declared)
         self.spec = spec
@@ -75,8 +76,9 @@ class HuggingFace(Tokenizer):
         self.controls = {
             token["content"]: token["id"] for token in added if token["special"] and token["id"] != self._unknown
         }
-        stripping = (token["content"] for token in added if token["lstrip"] or token["rstrip"])
-        self.strips = frozenset(stripping) & self.controls.keys()
+        self.strips_left = frozenset(token["content"] for token in added if token["lstrip"]) & self.controls.keys()
+        self.strips_right = frozenset(token["content"] for token in added if token["rstrip"]) & self.controls.keys()
+        self.strips = self.strips_left | self.strips_right
         self.end = end_of(end, self.controls) if end else None
         self.size = max(vocabulary.values()) + 1
         self.fingerprint = digest(b"hf", file, str(self.end).encode())

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from turnscript.engine.escape import Escape
 
@@ -35,6 +36,7 @@ _FOUND = re.compile(
     f"(?:{_either(_SIGNS)}[^{_OPEN}{_CLOSE}]{{0,64}}?)?{_either(_CLOSE)}"
 )
 _ESCAPED = re.compile(r"\\+u([0-9a-f]{4})")
+_MARKS: list[str] = []
 _PRIVATE = re.compile("[\ue000-\ue01f]")
 
 Spell = Callable[[str, Escape], str]
@@ -44,6 +46,13 @@ Spell = Callable[[str, Escape], str]
 def mark(number: int, signs: str = "") -> str:
     """Return the mark of a content. `signs`: characters of it that the template shall find."""
     return f"{_OPEN}{str(number).translate(_DIGITS)}{_PROBE}{_SIGNS if signs else ''}{signs}{_CLOSE}"
+
+
+def marks(number: int) -> str:
+    """Return the mark of a content without signs; those of long conversations are made once."""
+    while number >= len(_MARKS):
+        _MARKS.append(mark(len(_MARKS)))
+    return _MARKS[number]
 
 
 def holds_marks(text: str) -> bool:
@@ -62,15 +71,22 @@ def split(text: str) -> list[tuple[str, int, Spell]]:
     return found
 
 
+@lru_cache(maxsize=4096)
 def _number(digits: str) -> int:
     if "\\" in digits:
         digits = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), digits)
     return int(digits.translate(_NUMBERS))
 
 
+class Protected(str):
+    """A text of ours, such as the words around a tool: its tags are meant."""
+
+    __slots__ = ()
+
+
 def plainly(text: str, escape: Escape) -> str:
     """Write a content as it is."""
-    return escape.apply(text)
+    return text if type(text) is Protected else escape.apply(text)
 
 
 def _in_json(depth: int, ascii_only: bool = False) -> Spell:

@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from turnscript.conversation import Assistant, Item, System, Thinking, ToolCall, ToolResult, ToolsChange, User
-from turnscript.engine.template.marks import holds_marks, mark
+from turnscript.conversation import Assistant, Item, System, Text, Thinking, ToolCall, ToolResult, ToolsChange, User
+from turnscript.engine.template.marks import Protected, holds_marks, mark, marks
 from turnscript.engine.template.tools import NO_FUNCTIONS, Functions
 from turnscript.losses import Loss
 from turnscript.readable import readable
@@ -18,7 +18,8 @@ from turnscript.sources import message_path
 
 Message = dict[str, Any]
 
-_MODEL = (Thinking, Assistant, ToolCall)
+_MODEL = frozenset[type[Item]]({Thinking, Assistant, ToolCall})
+_SPOKEN = frozenset[type[Item]]({System, User, ToolResult})
 _SPACE_RUNS = re.compile(r"([ \t\r\n]*[\t\r\n][ \t\r\n]*)")
 
 
@@ -44,20 +45,22 @@ class Marked:
     """Messages with marks, and what they stand for.
 
     `texts` are the contents by the number of their mark, `owners` the positions of their items. `spans` has for each
-    message the positions of its first item and behind its last one.
+    message the positions of its first item and behind its last one. `tools`: the template is shown some.
     """
 
-    __slots__ = ("_guards", "losses", "manner", "messages", "owners", "paths", "spans", "texts")
+    __slots__ = ("_guards", "_items", "_rewritten", "losses", "manner", "messages", "owners", "spans", "texts", "tools")
 
     def __init__(self, manner: Manner, functions: Functions, guards: Callable[[str], bool]) -> None:
         self.manner = manner
+        self._rewritten = manner.rewritten
         self._guards = guards  # tells whether a text holds a control string
         self.messages: list[Message] = []
         self.texts: list[str] = list(functions.texts)
         self.owners: list[int] = [-1] * len(functions.texts)
-        self.paths: dict[int, str] = {}  # of items, for people
+        self._items: Sequence[Item] = ()
         self.spans: list[tuple[int, int]] = []
         self.losses: list[Loss] = []
+        self.tools = functions.shown is not None
 
     def content(self, text: str, owner: int, signs: str = "") -> str:
         """Return what the template is given for a content: its mark, between the white space around the content.
@@ -68,20 +71,39 @@ class Marked:
         core = text.strip()
         if not core:
             return text
-        parts = [core]
-        if any(space in core for space in self.manner.rewritten):
-            parts = _SPACE_RUNS.split(core)  # which the template shall see, since it writes it in another way
-        shown = "".join([sign for sign in signs if sign in core]) if signs else ""
-        written = "".join([one if not one or one.isspace() else self._mark(one, owner, shown) for one in parts])
+        if signs or self._rewritten:
+            written = self._seen(core, owner, signs)
+        else:
+            texts = self.texts
+            written = marks(len(texts))
+            texts.append(core)
+            self.owners.append(owner)
         if len(core) == len(text):
             return written
         start = text.index(core)
         return f"{text[:start]}{written}{text[start + len(core) :]}"
 
-    def _mark(self, text: str, owner: int, signs: str) -> str:
+    def _seen(self, core: str, owner: int, signs: str) -> str:
+        """Return the marks of a content that the template looks into, with the white space that it rewrites between."""
+        parts = [core]
+        if any(space in core for space in self._rewritten):
+            parts = _SPACE_RUNS.split(core)
+        shown = "".join([sign for sign in signs if sign in core])
+        written = []
+        for part in parts:
+            if not part or part.isspace():
+                written.append(part)
+                continue
+            written.append(mark(len(self.texts), shown))
+            self.texts.append(part)
+            self.owners.append(owner)
+        return "".join(written)
+
+    def written(self, text: Protected, owner: int) -> str:
+        """Return the mark of a text of ours."""
         self.texts.append(text)
         self.owners.append(owner)
-        return mark(len(self.texts) - 1, signs)
+        return marks(len(self.texts) - 1)
 
     def name(self, text: str, owner: int) -> str:
         """Return a name as it is, so that a template may look into it; its mark where it holds a control string."""
@@ -97,50 +119,55 @@ class Marked:
             return [self.value(one, owner) for one in value]
         return value
 
-    def add(self, items: Sequence[Item], start: int) -> None:
-        """Add the messages of items, the first of which has the position `start`."""
-        at, end = 0, len(items)
+    def add(self, items: Sequence[Item]) -> None:
+        """Add the messages of items."""
+        self._items = items
+        at, end, spans = 0, len(items), self.spans
         while at < end:
             item, first = items[at], at
+            kind = type(item)
             at += 1
-            if isinstance(item, _MODEL):
+            if kind in _MODEL:
                 while at < end and _joins(items[at - 1], items[at]):
                     at += 1
-                self._answer(items[first:at], start + first)
-            elif isinstance(item, System | User | ToolResult):
-                self._said(item, start + first)
+                self._answer(items[first:at], first)
+            elif kind in _SPOKEN:
+                self._said(item, first)
             else:
-                self._left_out(item, start + first)
+                self._left_out(item, first)
                 continue
-            self.spans.append((start + first, start + at))
-            self.paths[start + first] = item.at
+            spans.append((first, at))
 
     def copied(self) -> Marked:
         """Return the same with messages of its own, which may be changed."""
         other = Marked(self.manner, NO_FUNCTIONS, self._guards)
         other.messages, other.spans = [dict(message) for message in self.messages], list(self.spans)
-        other.texts, other.owners, other.paths = self.texts, self.owners, self.paths
+        other.tools = self.tools
+        other.texts, other.owners, other._items = self.texts, self.owners, self._items
         return other
 
     def path(self, at: int) -> str:
         """Return the place of a message in the source, or that of its first item."""
         first = self.spans[at][0]
-        return message_path(self.paths[first]) or f"items[{first}]"
+        return message_path(self._items[first].at) or f"items[{first}]"
 
-    def _said(self, item: System | User | ToolResult, position: int) -> None:
-        message: Message = {"role": "tool", "content": self._content(item, position)}
-        if not isinstance(item, ToolResult):
-            message["role"] = item.role if isinstance(item, System) else "user"
-        elif item.id is not None:
+    def _said(self, item: Any, position: int) -> None:
+        kind = type(item)
+        message: Message = {"role": "tool" if kind is ToolResult else "user" if kind is User else item.role}
+        message["content"] = self._content(item, position)
+        if kind is ToolResult and item.id is not None:
             message["tool_call_id"] = self.name(item.id, position)
-        if item.name is not None and (not isinstance(item, ToolResult) or _is_named(item)):
+        if item.name is not None and (kind is not ToolResult or _is_named(item)):
             message["name"] = self.name(item.name, position)
         self.messages.append(message)
 
     def _content(self, item: Any, position: int) -> Any:
         content = item.content
-        if len(content) == 1 and (text := readable(content[0])) is not None:
-            return self.content(text, position)
+        if len(content) == 1:
+            part = content[0]
+            text = part.text if type(part) is Text else readable(part)
+            if text is not None:
+                return self.content(text, position)
         texts = []
         for index, part in enumerate(content):
             text = readable(part)
@@ -158,21 +185,27 @@ class Marked:
     def _answer(self, items: Sequence[Item], start: int) -> None:
         """Add the message of the assistant that items of the model make: thoughts, then a text, then calls."""
         message: Message = {"role": "assistant"}
-        thoughts = [self._content(item, start + at) for at, item in enumerate(items) if isinstance(item, Thinking)]
-        thoughts = [thought if isinstance(thought, str) else _joined(thought) for thought in thoughts]
+        thoughts: list[str] = []
+        calls: list[Message] = []
+        for position, item in enumerate(items, start):
+            kind = type(item)
+            if kind is Assistant:
+                message["content"] = self._content(item, position)
+            elif kind is ToolCall:
+                calls.append(self._call(item, position))  # type: ignore[arg-type]
+            else:
+                thought = self._content(item, position)
+                thoughts.append(thought if isinstance(thought, str) else _joined(thought))
         if any(thoughts):
             # transformers gives it both names, whichever the caller used.
             message["thinking"] = message["reasoning_content"] = "\n".join(thoughts)
-        texts = [self._content(item, start + at) for at, item in enumerate(items) if isinstance(item, Assistant)]
-        called = [(item, start + at) for at, item in enumerate(items) if isinstance(item, ToolCall)]
-        if texts:
-            message["content"] = texts[0]
-        elif not called or not self.manner.null:
-            message["content"] = ""
-        elif items[0].hints is None or items[0].hints.shape != "absent":
-            message["content"] = None
-        if called:
-            message["tool_calls"] = [self._call(call, position) for call, position in called]
+        if "content" not in message:
+            if not calls or not self.manner.null:
+                message["content"] = ""
+            elif items[0].hints is None or items[0].hints.shape != "absent":
+                message["content"] = None
+        if calls:
+            message["tool_calls"] = calls
         self.messages.append(message)
 
     def _call(self, call: ToolCall, position: int) -> Message:
@@ -222,13 +255,10 @@ def _joined(parts: list[Message]) -> str:
 
 def _joins(before: Item, item: Item) -> bool:
     """Return whether an item of the model stands in the message of the one before it."""
-    if item.hints is not None and item.hints.turn == "new":
+    kind = type(item)
+    if kind not in _MODEL or (item.hints is not None and item.hints.turn == "new"):
         return False
-    if isinstance(item, Thinking):
-        return isinstance(before, Thinking)
-    if isinstance(item, Assistant):
-        return isinstance(before, Thinking)
-    return isinstance(item, ToolCall) and isinstance(before, _MODEL)
+    return kind is ToolCall or type(before) is Thinking
 
 
 def _is_named(result: ToolResult) -> bool:

@@ -34,6 +34,7 @@ _TOOL: Message = {
     },
 }
 _GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
+_BOTH = (True, False)
 _EFFORTS = ("low", "medium", "high", "minimal", "none", "xhigh", "max")
 _TAG = re.compile(r"<[^<>\s]+>|\[/?[A-Z_]+\]|<\|[^|]+\|>")
 
@@ -68,7 +69,8 @@ class Traits(Struct, frozen=True, kw_only=True):
     """What a template takes and how its turns look.
 
     `opening`: how a turn of the model begins, in prompts and behind; `behind` has what the template writes for that
-    behind a content, by the role that said it. `ends`: what ends the model's turns, `tails`: what
+    behind a content, by the role that said it. `heads`: what prompts open behind it, such as an empty thought, longer
+    ones first, by whether there are instructions and tools. `ends`: what ends the model's turns, `tails`: what
     stands behind the last content of an answer at the end of all. `switches`, `effort`, `efforts`,
     `budget`: the variables by which it is told of thoughts. `thoughts`, `calls`, `results`, `tools`, `system`: what it
     shows. `local`: what it writes behind an answer depends on nothing far before it. `grows`: why a prompt may not
@@ -79,6 +81,7 @@ class Traits(Struct, frozen=True, kw_only=True):
     manner: Manner = Manner()
     opening: str = ""
     behind: Mapping[str, str] = {}
+    heads: Mapping[tuple[bool, bool], tuple[str, ...]] = {}
     ends: tuple[str, ...] = ()
     tails: tuple[str, ...] = ()
     switches: tuple[Switch, ...] = ()
@@ -96,8 +99,9 @@ class Traits(Struct, frozen=True, kw_only=True):
     labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-def study(run: Run, variables: Iterable[str], eos: str = "", tokens: Iterable[str] = ()) -> Traits:
-    """Find out what a template takes. `variables`: those that it reads. `eos`: the token that ends a text."""
+def study(run: Run, variables: Iterable[str], tokens: Mapping[str, str]) -> Traits:
+    """Find out what a template takes. `variables`: those that it reads. `tokens`: those that it is given, by name."""
+    ends = tokens.get("eos_token", ""), tokens.get("bos_token", "")
     probe = _Probe(run)
     manner = probe.manner()
     told = {*variables} - _GIVEN - {*tokens}
@@ -108,7 +112,8 @@ def study(run: Run, variables: Iterable[str], eos: str = "", tokens: Iterable[st
         manner=manner,
         opening=opening,
         behind=behind,
-        ends=probe.ends(eos),
+        heads={(told, tools): probe.heads(opening, switches, told, tools) for told in _BOTH for tools in _BOTH},
+        ends=probe.ends(*ends, opening),
         tails=probe.tails(),
         switches=switches,
         effort=effort,
@@ -120,7 +125,7 @@ def study(run: Run, variables: Iterable[str], eos: str = "", tokens: Iterable[st
         results=probe.shows([*probe.called(), _result()], RESULT, tools=[_TOOL]),
         thoughts=probe.shows_thoughts(switches),
         local=probe.is_local(),
-        grows=probe.grows(),
+        grows=probe.grows(opening),
         literals=probe.literals(switches),
         labels=tuple(probe.labels()),
     )
@@ -156,10 +161,7 @@ class _Probe:
         """Find how arguments, several texts, and a message of calls alone are passed."""
         manner = next(
             (one for one in _MANNERS if self._writes_calls(one)),
-            next(
-                (one for one in _MANNERS if self.shows([_user(), _answer(calls=1, manner=one)], _VALUE, tools=[_TOOL])),
-                _USUAL,
-            ),
+            next((one for one in _MANNERS if self._takes(one)), _USUAL),
         )
         parts = self.render([{"role": "user", "content": [_part(USER), _part(MORE)]}])
         lists = USER in parts and MORE in parts and "'text'" not in parts and '"text"' not in parts
@@ -172,6 +174,11 @@ class _Probe:
             lists=lists,
             null=manner.null,
         )
+
+    def _takes(self, manner: Manner) -> bool:
+        """Return whether a message of calls does no harm where a template has no place for calls."""
+        text = self.render([_user(), _answer(calls=1, manner=manner)], tools=[_TOOL])
+        return bool(text) and "None" not in text
 
     def _writes_calls(self, manner: Manner) -> bool:
         """Return whether calls come out as JSON or tags, and not as Python shows its values."""
@@ -207,6 +214,25 @@ class _Probe:
         behind["tool"] = self._opening(after, RESULT, switches, tools=[_TOOL])
         return behind["user"][len(_whole_tags(_common([closed, behind["user"]]))) :], behind
 
+    def heads(self, opening: str, switches: Sequence[Switch], told: bool, tools: bool) -> tuple[str, ...]:
+        """Find what prompts open behind the opening of a turn, whatever they wish of thoughts.
+
+        A wish that changes what stands before that is of no conversation that is there already.
+        """
+        wishes = [{}, *({one.variable: getattr(one, value) for one in switches} for value in ("on", "off"))]
+        start = [_system()] if told else []
+        before = [[*start, _user()], *([[*start, *self.called(), _result()]] if tools else [])]
+        found: set[str] = set()
+        for messages, word in zip(before, (USER, RESULT), strict=False):
+            usual = None
+            for wish in wishes if opening else ():
+                text = self.render(messages, tools=[_TOOL] if tools else None, generation=True, **wish)
+                first, _, head = text.rpartition(opening)
+                usual = first if usual is None else usual
+                if first == usual and word not in head:
+                    found.add(head)
+        return tuple(sorted(filter(None, found), key=len, reverse=True))
+
     def _opening(self, before: list[Message], word: str, switches: Sequence[Switch], tools: Any = None) -> str:
         """Return what stands behind a content before all answers, whatever they begin with."""
         asked = _behind(self.render(before, tools=tools, generation=True), word)
@@ -215,7 +241,8 @@ class _Probe:
         for told in ({one.variable: value} for one in switches for value in (one.on, one.off)):
             text = _behind(self.render(before, tools=tools, generation=True, **told), word)
             # A template may tell it behind the question, as GLM has `/nothink` there.
-            seen.append(text[max(text.find(first[0]) - first.start(), 0) :] if first else text)
+            at = text.find(first[0]) - first.start() if first else text.find(asked)
+            seen.append(text[max(at, 0) :])
         answers = [_answer(), _answer(thought=True)]
         if word == USER:
             answers.append(_answer(calls=1, manner=self.manner_found))
@@ -226,25 +253,37 @@ class _Probe:
                 seen.append(_up_to(text, (ANSWER, THOUGHT, _NAME, _VALUE)))
         return _whole_tags(_common([one for one in seen if one]))
 
-    def ends(self, eos: str) -> tuple[str, ...]:
-        """Find what ends the model's turns: the last tag behind an answer that is not of the turn behind it."""
+    def ends(self, eos: str, bos: str, opening: str) -> tuple[str, ...]:
+        """Find what ends the model's turns: the last tag behind an answer that is not of the turn behind it.
+
+        One that stands inside a turn too, between a thought and the answer, ends nothing.
+        """
         found: list[str] = []
         user = self.render([_user()])
         before_user = user[: user.rindex(USER)] if USER in user else ""
         text = self.render([_user(), _answer(), _user(MORE)])
         end = _between(text, ANSWER, MORE)
-        end = _closed_tag(end, len(end) - len(_common_end(end, before_user)))
+        # Where all turns begin with one tag, what stands before it is the end; else what no first turn begins with.
+        first = next((tag for tag in _TAG.findall(before_user) if tag != bos), "")
+        if first and end.find(first) > 0:
+            end = end[: end.index(first)]
+        else:
+            end = _closed_tag(end, len(end) - len(_common_end(end, before_user)))
+        last = _behind(self.render([_user(), _answer()]), ANSWER)
         whole = _TAG.findall(_between(text, ANSWER, MORE))
         if not end.strip() and len(whole) > 1:  # a turn of the user begins behind what ends all turns alike
             end = whole[0]
-        for one in (eos if eos and eos in end else "", *reversed(_TAG.findall(end)), end.strip()):
+        for one in (eos if eos and eos in end else "", *reversed(_TAG.findall(end)), end.strip(), last.strip()):
             if one and not found:
                 found.append(one)
-        tags = _TAG.findall(_behind(self.render([_user(), _answer()]), ANSWER))
+        inner = _between(self.render([_user(), _answer(thought=True)]), THOUGHT, ANSWER)
+        if opening and opening not in inner:
+            found = [one for one in found if one not in inner]
+        tags = _TAG.findall(last)
         found += [tag for tag in tags[-1:] if tag not in found and not any(one in tags for one in found)]
         call = [_user(), _answer(calls=1, manner=self.manner_found)]
-        last, later = self.render(call, tools=[_TOOL]), self.render([*call, _result()], tools=[_TOOL])
-        tail = _common([_behind(last, _VALUE), _between(later, _VALUE, RESULT)])
+        now, later = self.render(call, tools=[_TOOL]), self.render([*call, _result()], tools=[_TOOL])
+        tail = _common([_behind(now, _VALUE), _between(later, _VALUE, RESULT)])
         tags = [tag for tag in _TAG.findall(tail) if not tag.startswith("</")]
         if (
             tags
@@ -320,21 +359,24 @@ class _Probe:
                 return False
         return True
 
-    def grows(self) -> str:
-        """Return why a prompt may not begin the next one; empty if it does."""
-        thought = _answer(thought=True)
-        asked = self.render([_user()], generation=True)
-        later = self.render([_user(), _answer(), _user(MORE)])
-        if not later.startswith(asked):
-            return "what the template opens for an answer is not in what it writes of that answer later"
-        now = self.render([_user(), thought])
-        later = self.render([_user(), thought, _user(MORE)])
+    def grows(self, opening: str) -> str:
+        """Return why a prompt may not begin the next one; empty if it does.
+
+        What a prompt opens behind the opening of a turn does not count: a turn that is kept as it was generated has it.
+        """
+        thought, call = _answer(thought=True), [*self.called(), _result()]
+        now, later = self.render([_user(), thought]), self.render([_user(), thought, _user(MORE)])
         if THOUGHT in now and THOUGHT not in later:
             return "the template leaves thoughts out once the user speaks again"
-        first = self.render([_user()], tools=[_TOOL])
-        later = self.render([_user(), _answer(), _user(MORE)], tools=[_TOOL])
-        if first and later and not later.startswith(first):
-            return "the template writes the tools, or what stands before the last question, in another place each turn"
+        for before, tools in (([_user()], None), ([_user()], [_TOOL]), (call, [_TOOL]), ([*call, *call[1:]], [_TOOL])):
+            asked = self.render(before, tools=tools, generation=True)
+            asked = asked[: asked.rfind(opening) + len(opening)] if opening and opening in asked else asked
+            later = self.render([*before, _answer(), _user(MORE)], tools=tools)
+            if not later or later.startswith(asked):
+                continue
+            if later.startswith(self.render(before, tools=tools)):
+                return "what the template opens for an answer is not in what it writes of that answer later"
+            return "the template writes what stood before an answer in another way once it is there"
         return ""
 
     def literals(self, switches: Sequence[Switch]) -> tuple[str, ...]:

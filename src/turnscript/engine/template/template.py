@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -25,14 +25,16 @@ from turnscript.engine.layout import layout_of, special_tokens
 from turnscript.engine.states import model_turn
 from turnscript.engine.table import Document, Turn
 from turnscript.engine.template.arranging import ARRANGEMENTS
-from turnscript.engine.template.marks import Spell, split
+from turnscript.engine.template.marks import split
 from turnscript.engine.template.messages import Marked, Message
 from turnscript.engine.template.program import Program, TemplateFailed, TemplateRefused
 from turnscript.engine.template.study import Traits, study
 from turnscript.engine.template.tools import Functions, functions_of
+from turnscript.engine.template.turns import Shape, Turns, lay_out
 from turnscript.losses import Loss
 
-Pieces = list[tuple[str, int, Spell]]
+Words = Callable[[Marked, Sequence[Item]], None]
+"""Changes messages so that what a template has no place for stands in texts."""
 _FENCE = "```"
 _WORD = re.compile(r"\w\w")
 """What a control string has behind its first character; less would be in every other text."""
@@ -57,15 +59,15 @@ class Asked(Struct, frozen=True):
 
 
 class Written(Struct):
-    """What a template made of a conversation.
+    """What a template made of items: their shape, the contents, and what was arranged so that the template takes it."""
 
-    `pieces` are (literal, content behind it, spelling), as `marks.split` gives them. `marked` has the contents.
-    `losses`: what was arranged so that the template takes it.
-    """
-
-    pieces: Pieces
+    shape: Shape
     marked: Marked
     losses: list[Loss]
+
+    def filled(self, escape: Escape, shift: int = 0) -> Turns:
+        """Put the contents in. `shift`: the position of the first item."""
+        return self.shape.fill(self.marked.texts, escape, shift)
 
 
 class Template:
@@ -95,7 +97,7 @@ class Template:
         self._with_tools = Program(tools_source, name=told_by) if tools_source else self._program
         self.variables = self._program.variables | self._with_tools.variables
         self.stops: tuple[str, ...] = ()
-        self._shapes: OrderedDict[tuple[Any, ...], Pieces] = OrderedDict()
+        self._shapes: OrderedDict[tuple[Any, ...], Shape] = OrderedDict()
         self._rules: tuple[Rule, ...] = ()
         self._escapes: dict[str, Escape] = {}
         self._turn: Turn | None = None
@@ -135,7 +137,7 @@ class Template:
     @cached_property
     def traits(self) -> Traits:
         """What the template takes, found by rendering probes when somebody first asks."""
-        return study(self.run, self.variables, self.tokens.get("eos_token", ""), self.tokens)
+        return study(self.run, self.variables, self.tokens)
 
     @property
     def wishes(self) -> tuple[str, ...]:
@@ -145,7 +147,7 @@ class Template:
         return tuple(name for name in asked if not name.endswith("_token") and not _is_set(name, both))
 
     @property
-    def missing(self) -> tuple[str, ...]:
+    def unknown_tokens(self) -> tuple[str, ...]:
         """The special tokens that it writes by a name that nobody told: they are left empty."""
         names = sorted(name for name in self.variables if name.endswith("_token"))
         return tuple(name for name in names if not self.tokens.get(name))
@@ -186,6 +188,14 @@ class Template:
         if mark and seed.lstrip().startswith(mark):
             seed = seed[seed.index(mark) + len(mark) :]
         return seed if seed.strip() else ""
+
+    def missing(self, opened: str) -> str:
+        """Return the white space of the turn's opening in the table that a prompt leaves to the model."""
+        if self._turn is None or opened.strip():
+            return ""
+        core, ahead = self._turn.open.rstrip(), f"{self.traits.opening}{opened}"
+        space = self._turn.open[len(core) :]
+        return space if core and space and ahead.endswith(core) else ""
 
     def thinks(self, document: Document) -> bool:
         """Return whether there is a place for thoughts, here or in the table that reads."""
@@ -228,40 +238,37 @@ class Template:
         return Asked(told, wanted, (now or datetime.now()) if self._dated else None), losses
 
     def write(
-        self,
-        items: Sequence[Item],
-        functions: Functions,
-        asked: Asked,
-        *,
-        generation: bool,
-        start: int = 0,
+        self, items: Sequence[Item], functions: Functions, asked: Asked, *, generation: bool, words: Words | None = None
     ) -> Written:
-        """Render items, the first of which has the position `start`; arrange what the template refuses."""
+        """Render items; arrange what the template refuses. `words`: puts what it has no place for into texts."""
         marked = Marked(self.traits.manner, functions, self.escape(AUTO).holds)
-        marked.add(items, start)
+        marked.add(items)
+        if words is not None:
+            words(marked, items)
         try:
-            pieces, losses = self._pieces(marked, functions, asked, generation), marked.losses
+            return Written(self._shape(marked, functions, asked, generation), marked, marked.losses)
         except (TemplateRefused, TemplateFailed) as refusal:
-            pieces, losses = self._arranged(marked, functions, asked, generation, refusal)
-        return Written(pieces, marked, losses)
+            return self._arranged(marked, functions, asked, generation, refusal)
 
-    def _pieces(self, marked: Marked, functions: Functions, asked: Asked, generation: bool) -> Pieces:
+    def _shape(self, marked: Marked, functions: Functions, asked: Asked, generation: bool) -> Shape:
+        """Return the shape of marked messages, which is all that the template's text depends on."""
         try:
-            shape: Any = msgspec.json.encode(marked.messages)
+            said: Any = msgspec.json.encode(marked.messages)
         except (OverflowError, msgspec.MsgspecError):  # an integer beyond 64 bits
-            shape = repr(marked.messages)
-        key = (shape, functions.key, tuple(asked.told.items()), generation, self._time(asked.now))
+            said = repr(marked.messages)
+        owners = msgspec.json.encode(marked.owners), msgspec.json.encode(marked.spans)
+        key = (said, owners, functions.key, tuple(asked.told.items()), generation, self._time(asked.now))
         known = self._shapes.get(key)
         if known is not None:
             self._shapes.move_to_end(key)
             return known
         text = self.run(marked.messages, functions.shown, generation=generation, told=asked.told, now=asked.now)
-        pieces = split(text)
+        shape = lay_out(split(text), marked, self.traits)
         if len(text) <= _LARGEST:
-            self._shapes[key] = pieces
+            self._shapes[key] = shape
             while len(self._shapes) > _SHAPES:
                 self._shapes.popitem(last=False)
-        return pieces
+        return shape
 
     def _time(self, now: datetime | None) -> Any:
         """Return what of the time a text may depend on."""
@@ -274,12 +281,12 @@ class Template:
         asked: Asked,
         generation: bool,
         refusal: TemplateRefused | TemplateFailed,
-    ) -> tuple[Pieces, list[Loss]]:
+    ) -> Written:
         """Change as little as makes the template take the messages. Raises what it said at first if nothing does."""
         if functions.shown is not None:
             completed = functions.completed()
             try:
-                return self._pieces(marked, completed, asked, generation), marked.losses
+                return Written(self._shape(marked, completed, asked, generation), marked, marked.losses)
             except (TemplateRefused, TemplateFailed):
                 functions = completed
         for arrangements in (*((one,) for one in ARRANGEMENTS), ARRANGEMENTS):
@@ -291,11 +298,9 @@ class Template:
                 if not changed:
                     continue
                 try:
-                    pieces = self._pieces(arranged, functions, asked, generation)
+                    return Written(self._shape(arranged, functions, asked, generation), arranged, losses)
                 except (TemplateRefused, TemplateFailed):
                     continue
-                marked.messages, marked.spans = arranged.messages, arranged.spans
-                return pieces, losses
         raise refusal
 
 

@@ -1,13 +1,17 @@
 """Owns the turns in what a template wrote: which of it is the model's own, item by item, as pieces and marks.
 
 A model's turn begins where its opening stands, or where the first content of its message does, and ends behind what
-ends its turns. Both are found in what stands between contents, which no content can forge.
+ends its turns. Both are found in what stands between contents, which no content can forge. Where they stand depends on
+the shape of a conversation alone, so a shape is laid out once, with holes, and then filled with contents.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from turnscript.engine.escape import Escape
 from turnscript.engine.spans import CONTROL, ITEM, TRAINABLE
@@ -16,6 +20,9 @@ from turnscript.engine.template.messages import Marked
 from turnscript.engine.template.study import Traits
 
 _ASSISTANT = "assistant"
+_INSTRUCTIONS = ("system", "developer")
+_LAST_TAG = re.compile(r"(?:<[^<>\s]+>|\[/?[A-Z_]+\])\s*\Z")
+_LAST, _END = 1, 2
 
 
 class Region(NamedTuple):
@@ -30,90 +37,179 @@ class Region(NamedTuple):
     closed: int
 
 
-class Turns:
-    """The pieces of a text with their marks, as `spans.Writer` has them, and the turns of the model by their message.
+class Hole(NamedTuple):
+    """A piece that is a content: its position, the number of its mark, and how the template spells it there.
 
-    `pending`: where what a prompt opens for the next turn begins, -1 if nothing is opened. `shown`: the contents, by
-    the numbers of their marks.
+    `space`: white space before it, behind which a label may begin.
     """
 
-    __slots__ = (
-        "_ends",
-        "_escape",
-        "_marked",
-        "_model",
-        "_next",
-        "_prompted",
-        "_spans",
-        "_traits",
-        "marks",
-        "pending",
-        "pieces",
-        "regions",
-        "shown",
-    )
+    piece: int
+    number: int
+    spell: Spell
+    space: str
 
-    def __init__(self, marked: Marked, traits: Traits, escape: Escape) -> None:
-        self.pieces: list[str] = []
-        self.marks: list[int] = []
-        self.regions: dict[int, Region] = {}
-        self.shown: set[int] = set()
-        self.pending = -1
+
+class Shape(Struct, frozen=True):
+    """What a template makes of all conversations of one shape: pieces with holes, their marks, and whose they are.
+
+    `regions` are by the number of the model's message, `spans` the items of each. `opened_at`: the piece at which what
+    a prompt opens for the next turn begins; the number of pieces where it opens nothing.
+    """
+
+    pieces: list[str]
+    holes: list[Hole]
+    marks: list[int]
+    regions: dict[int, Region]
+    spans: list[tuple[int, int]]
+    opened_at: int
+
+    def fill(self, texts: Sequence[str], escape: Escape, shift: int = 0) -> Turns:
+        """Put contents in. `shift`: the position of the first item that is there."""
+        pieces = self.pieces.copy()
+        for piece, number, spell, space in self.holes:
+            if space:
+                pieces[piece] = spell(space + texts[number], escape).removeprefix(space)
+            else:
+                pieces[piece] = spell(texts[number], escape)
+        shifted = shift * ITEM
+        marks = [mark + shifted if mark >= 0 else mark for mark in self.marks] if shift else self.marks.copy()
+        return Turns(self, pieces, marks, shift)
+
+
+class Turns:
+    """The pieces of a text with their marks, as `spans.Writer` has them, and the turns of the model in it."""
+
+    __slots__ = ("_moved", "_shape", "_shift", "marks", "pieces")
+
+    def __init__(self, shape: Shape, pieces: list[str], marks: list[int], shift: int) -> None:
+        self.pieces = pieces
+        self.marks = marks
+        self._shape = shape
+        self._shift = shift
+        self._moved = 0  # by how much turns that were put in have moved what stands behind them
+
+    def region_of(self, item: int) -> Region | None:
+        """Return where the turn stands that holds an item; None where the template shows no such turn."""
+        return self._shape.regions.get(self._message(item))
+
+    def _message(self, item: int) -> int:
+        own = item - self._shift
+        return next((at for at, (first, end) in enumerate(self._shape.spans) if first <= own < end), -1)
+
+    def opened_at(self, goes_on: bool) -> int:
+        """Return the piece where what a prompt opens for the model begins; where a text goes on, that of its turn."""
+        regions = self._shape.regions
+        if goes_on and regions:
+            return regions[max(regions)].start + self._moved
+        return self._shape.opened_at + self._moved
+
+    def opened(self, goes_on: bool) -> str:
+        """Return what a prompt has opened for the model behind the opening of its turn."""
+        return "".join(self.pieces[self.opened_at(goes_on) :])
+
+    def shown(self, marked: Marked) -> set[int]:
+        """Return the items of which every content is shown."""
+        numbers = {hole.number for hole in self._shape.holes}
+        missing = {owner for number, owner in enumerate(marked.owners) if number not in numbers}
+        return {owner + self._shift for owner in marked.owners if owner not in missing}
+
+    def missing(self, marked: Marked) -> set[int]:
+        """Return the items of which a content is not shown."""
+        numbers = {hole.number for hole in self._shape.holes}
+        if len(numbers) == len(marked.texts):
+            return set()
+        return {owner + self._shift for number, owner in enumerate(marked.owners) if number not in numbers}
+
+    def replay(self, marked: Marked, first: int, end: int, written: tuple[str, str]) -> bool:
+        """Put a turn as it was generated in the place of the one that the template wrote; False if a part is hidden.
+
+        `written`: what its prompt had opened, and what the model wrote. Later turns are put in before earlier ones.
+        """
+        at = self._message(first)
+        region = self._shape.regions.get(at)
+        if region is None or self._shape.spans[at] != (first, end):
+            return False
+        if any(first <= item < end for item in self.missing(marked)):
+            return False
+        self.pieces[region.start : region.end] = written
+        self.marks[region.start : region.end] = [first * ITEM | CONTROL, first * ITEM | TRAINABLE]
+        self._moved += region.start + len(written) - region.end
+        return True
+
+
+def lay_out(written: Sequence[tuple[str, int, Spell]], marked: Marked, traits: Traits) -> Shape:
+    """Find the model's turns in the pieces of `marks.split`."""
+    return _Layout(marked, traits).shape(written)
+
+
+class _Layout:
+    """One pass over what stands between contents: inside a turn of the model, or not."""
+
+    def __init__(self, marked: Marked, traits: Traits) -> None:
+        self._pieces: list[str] = []
+        self._marks: list[int] = []
+        self._holes: list[Hole] = []
+        self._regions: dict[int, list[int]] = {}  # as Region has them
         self._marked = marked
         self._traits = traits
-        self._escape = escape
-        self._model = False
-        # Messages of the model in order: the first of them whose turn has not begun.
-        self._spans = [(k, span) for k, span in enumerate(marked.spans) if marked.messages[k]["role"] == _ASSISTANT]
+        self._inside = False
+        # Messages of the model in order, and the first of them whose turn has not begun.
+        roles = [message["role"] for message in marked.messages]
+        self._spans = [span for role, span in zip(roles, marked.spans, strict=True) if role == _ASSISTANT]
         self._next = 0
-        self._prompted = False
+        self._opened_at = -1
+        told = bool(roles) and roles[0] in _INSTRUCTIONS
+        self._heads = traits.heads.get((told, marked.tools), ())
+        self._opened: set[int] = set()  # pieces that prompts have opened
+        self._messages = {item: at for at, (first, end) in enumerate(self._spans) for item in range(first, end)}
 
-    def lay_out(self, written: Sequence[tuple[str, int, Spell]]) -> None:
-        """Take the pieces of `marks.split`."""
-        texts, owners = self._marked.texts, self._marked.owners
+    def shape(self, written: Sequence[tuple[str, int, Spell]]) -> Shape:
         before = -1
         for literal, number, spell in written:
-            owner = owners[number] if number >= 0 else -1
+            owner = self._marked.owners[number] if number >= 0 else -1
             self._literal(literal, owner, before)
             if number < 0:
                 break
-            self.shown.add(number)
-            message = self._message(owner)
-            inside = self._model and message >= 0
-            if inside and message >= self._next:  # those in between have left no trace
-                self.regions[message] = self.regions.pop(self._next - 1)
-                self._next = message + 1
-            text = spell(texts[number], self._escape)
-            if self._traits.labels and (space := literal[len(literal.rstrip()) :]):
-                # A label counts behind white space, which may be that of the content itself.
-                text = spell(space + texts[number], self._escape).removeprefix(space)
-            self.pieces.append(text)
-            self.marks.append(owner * ITEM + (TRAINABLE if inside else 0))
-            if inside:
-                self._note_last()
+            self._content(number, owner, spell, literal)
             before = owner
-        self._finish()
+        regions = self._finish()
+        size = len(self._pieces)
+        opened_at = size if self._opened_at < 0 or not self._inside else self._opened_at
+        self._marks[opened_at:] = [-ITEM | CONTROL] * (size - opened_at)  # it is nothing that the model wrote
+        return Shape(self._pieces, self._holes, self._marks, regions, self._spans, opened_at)
 
-    def _message(self, owner: int) -> int:
-        """Return which of the model's messages an item is in, -1 for none."""
-        for at in range(max(self._next - 1, 0), len(self._spans)):
-            first, end = self._spans[at][1]
-            if first <= owner < end:
-                return at
-            if owner < first:
-                return -1
-        return -1
+    def _content(self, number: int, owner: int, spell: Spell, literal: str) -> None:
+        message = self._messages.get(owner, -1)
+        inside = self._inside and message >= 0
+        if inside and message >= self._next:  # those in between have left no trace
+            self._regions[message] = self._regions.pop(self._next - 1)
+            self._next = message + 1
+        space = literal[len(literal.rstrip()) :] if self._traits.labels else ""
+        self._holes.append(Hole(len(self._pieces), number, spell, space))
+        self._pieces.append("")
+        self._marks.append(owner * ITEM + (TRAINABLE if inside else 0))
+        known = self._regions.get(self._next - 1)
+        if inside and known is not None:
+            known[_LAST] = len(self._pieces)
 
     def _literal(self, text: str, owner: int, before: int) -> None:
         """Take what stands before a content of `owner` and behind one of `before`."""
-        opening, message = self._traits.opening, self._message(owner)
+        opening, message = self._traits.opening, self._messages.get(owner, -1)
         position, length = 0, len(text)
-        while position < length or (message >= 0 and not self._model):
-            if self._model:
-                position = self._inside(text, position, owner)
+        if not self._inside and before >= 0:
+            end = next((end for end in self._traits.ends if text.startswith(end)), "")
+            self._put(end, before)  # it closes what somebody else has said; what follows opens the next turn
+            position, before = len(end), owner if end else before
+        while position < length or (message >= 0 and not self._inside):
+            if self._inside:
+                position = self._inside_text(text, position, owner)
                 continue
             found = text.find(opening, position) if opening else -1
+            if found < 0 and 0 <= message < self._next and self._regions[message][_END] >= 0:
+                message = -1  # a part of a turn that has ended stands again, such as the tool's name beside its result
             if found >= 0:
+                # Of messages that leave no trace, the last ones have the openings that are there.
+                self._next = max(self._next, message + 1 - text.count(opening, position))
                 self._put(text[position : found + len(opening)], before)
                 position = found + len(opening)
                 self._begin(message, owner)
@@ -128,126 +224,93 @@ class Turns:
 
     def _head(self, text: str, before: int) -> str:
         """Return how the model's turn begins behind a content, where no opening tells it."""
-        for head in self._traits.behind.values():
-            if head and text.startswith(head):
-                return head
-        return "" if before >= 0 and self._message(before) >= 0 else text
+        heads = [head for head in self._traits.behind.values() if head]
+        for head in heads:
+            at = text.find(head)
+            if at >= 0 and not text[:at].strip():  # the content may end in white space, which is no part of its mark
+                return text[: at + len(head)]
+        for head in heads:  # what stands before its last tag may be of one content, such as the id of a call
+            tag = _LAST_TAG.search(head)
+            if tag is not None and tag[0] in text:
+                return text[: text.index(tag[0]) + len(tag[0])]
+        return "" if before >= 0 and self._messages.get(before, -1) >= 0 else text
 
     def _begin(self, message: int, owner: int) -> None:
         """Begin the turn of the next message, or go on with the one that is open where it has several openings."""
-        self._model = True
-        self.pending = len(self.pieces)
+        self._inside = True
         more = self._next < len(self._spans)
         if 0 <= message < self._next:
             return
-        if more and (message >= 0 or owner < 0 or self._spans[self._next][1][0] < owner):
-            self.regions[self._next] = Region(len(self.pieces), len(self.pieces), -1, -1)
+        if more and (message >= 0 or owner < 0 or self._spans[self._next][0] < owner):
+            self._regions[self._next] = [len(self._pieces), len(self._pieces), -1, -1]
             self._next += 1
         elif not more:
-            self._prompted = True
+            self._opened_at = len(self._pieces)
 
-    def _note_last(self) -> None:
-        known = self.regions.get(self._next - 1)
-        if known is not None:
-            self.regions[self._next - 1] = known._replace(last=len(self.pieces))
-
-    def _inside(self, text: str, position: int, owner: int) -> int:
-        """Take what a model wrote up to the end of its turn, or all."""
-        found = min(
-            ((at, end) for end in self._traits.ends if (at := text.find(end, position)) >= 0),
-            default=None,
-        )
-        item = owner if owner >= 0 and self._message(owner) == self._next - 1 else self._item()
+    def _inside_text(self, text: str, position: int, owner: int) -> int:
+        """Take what a model wrote up to the end of its turn, or all; return where that ends."""
+        traits, current = self._traits, self._next - 1
+        found = min(((at, end) for end in traits.ends if (at := text.find(end, position)) >= 0), default=None)
+        item = owner if owner >= 0 and self._messages.get(owner, -1) == current else self._item()
         if found is None:
-            foreign = owner >= 0 and self._message(owner) != self._next - 1
+            foreign = owner >= 0 and self._messages.get(owner, -1) != current
+            opening = traits.opening
+            foreign = foreign or (not traits.ends and bool(opening) and text.find(opening, position) > position)
             if foreign:  # nothing ends it but the turn behind it
-                own = max((len(tail) for tail in self._traits.tails if text.startswith(tail, position)), default=0)
+                own = max((len(tail) for tail in traits.tails if text.startswith(tail, position)), default=0)
                 self._put(text[position : position + own], self._item(), TRAINABLE)
-                self._close(len(self.pieces), len(self.pieces))
-                self._model = False
+                self._close(len(self._pieces), len(self._pieces))
                 return position + own
-            self._put(text[position:], item, TRAINABLE)
+            self._own(text[position:], item)
             return len(text)
         at, end = found
-        self._put(text[position:at], item, TRAINABLE)
-        start = len(self.pieces)
+        self._own(text[position:at], item)
+        start = len(self._pieces)
         self._put(end, item, TRAINABLE)
-        self._close(start, len(self.pieces))
-        self._model = False
+        self._close(start, len(self._pieces))
         return at + len(end)
+
+    def _own(self, text: str, item: int) -> None:
+        """Put what a model wrote around its contents, but for what its prompt had opened before it."""
+        begun = self._regions.get(self._next - 1)
+        if begun is not None and begun[0] == len(self._pieces):
+            head = next((head for head in self._heads if text.startswith(head)), "")
+            if head:
+                self._opened.add(len(self._pieces))
+                self._put(head, item)
+                text = text[len(head) :]
+        self._put(text, item, TRAINABLE)
 
     def _item(self) -> int:
         """Return the item that literals of the open turn belong to: the last of its message that has been written."""
         if not 0 < self._next <= len(self._spans):
             return -1
-        first, end = self._spans[self._next - 1][1]
-        last = self.marks[-1] // ITEM if self.marks else -1
+        first, end = self._spans[self._next - 1]
+        last = self._marks[-1] // ITEM if self._marks else -1
         return last if first <= last < end else first
 
     def _close(self, end: int, closed: int) -> None:
-        known = self.regions.get(self._next - 1)
+        known = self._regions.get(self._next - 1)
         if known is not None:
-            self.regions[self._next - 1] = known._replace(end=end, closed=closed)
-        self.pending = -1
+            known[_END:] = end, closed
+        self._inside = False
 
     def _put(self, text: str, item: int, flags: int = 0) -> None:
         if text:
-            self.pieces.append(text)
-            self.marks.append(item * ITEM + (CONTROL | flags))
+            self._pieces.append(text)
+            self._marks.append(item * ITEM + (CONTROL | flags))
 
-    def _finish(self) -> None:
-        """Between the first and the last of a turn all is the model's; an open one is what a prompt has opened."""
-        size = len(self.pieces)
-        for at, known in self.regions.items():
-            region = known if known.end >= 0 else known._replace(end=size, closed=size)
-            self.regions[at] = region
-            first, end = self._spans[at][1]
+    def _finish(self) -> dict[int, Region]:
+        """Return the model's turns, and make all that stands between the first and the last of a turn the model's."""
+        size, found = len(self._pieces), {}
+        for at, known in self._regions.items():
+            if known[_END] < 0:
+                known[_END:] = size, size
+            found[at] = region = Region(*known)
+            first, end = self._spans[at]
             for place in range(region.start, region.closed):
-                mark = self.marks[place]
+                mark = self._marks[place]
                 if not first <= mark // ITEM < end:
-                    self.marks[place] = first * ITEM + (mark & CONTROL) + TRAINABLE
-                else:
-                    self.marks[place] = mark | TRAINABLE
-
-    def opened(self, goes_on: bool) -> str:
-        """Return what a prompt has opened for the model behind the opening of its turn, as nothing that it wrote.
-
-        Where the last text is continued, that is all of its turn.
-        """
-        at = self.opened_at(goes_on)
-        if not goes_on:  # it is nothing that the model wrote
-            self.marks[at:] = [-ITEM | CONTROL] * (len(self.marks) - at)
-        return "".join(self.pieces[at:])
-
-    def opened_at(self, goes_on: bool) -> int:
-        """Return the piece at which what `opened` gives begins."""
-        if goes_on and self.regions:
-            return self.regions[max(self.regions)].start
-        return len(self.pieces) if self.pending < 0 or not self._prompted else self.pending
-
-    def missing(self, start: int) -> set[int]:
-        """Return the items from `start` on of which a content was not shown."""
-        owners = enumerate(self._marked.owners)
-        return {owner for number, owner in owners if owner >= start and number not in self.shown}
-
-    def replay(self, first: int, end: int, opening: str, text: str) -> bool:
-        """Put a turn as it was generated in the place of the one that the template wrote; False if a part is hidden."""
-        at = self.message_at(first)
-        region = self.regions.get(at)
-        hidden = self.missing(0)
-        if region is None or any(first <= item < end for item in hidden) or self._spans[at][1] != (first, end):
-            return False
-        new = [(opening, first * ITEM | CONTROL), (text, first * ITEM | TRAINABLE)]
-        self.pieces[region.start : region.end] = [piece for piece, _ in new]
-        self.marks[region.start : region.end] = [mark for _, mark in new]
-        moved = region.start + 2 - region.end
-        for other, one in self.regions.items():
-            if other > at:
-                self.regions[other] = Region(*(place + moved for place in one))
-        if self.pending >= 0:
-            self.pending += moved
-        return True
-
-    def message_at(self, first: int) -> int:
-        """Return the number, among the model's, of the message that holds an item; -1 if there is none."""
-        return next((at for at, (_, span) in enumerate(self._spans) if span[0] <= first < span[1]), -1)
+                    mark = first * ITEM + (mark & CONTROL)
+                self._marks[place] = mark | (0 if place in self._opened else TRAINABLE)
+        return found
