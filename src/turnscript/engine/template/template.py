@@ -40,6 +40,8 @@ _WORD = re.compile(r"\w\w")
 """What a control string has behind its first character; less would be in every other text."""
 _TOOLS_AS_TEXT, _DATE = ("functions", "tools_json"), "datetime"
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
+"""What every template is given."""
 _SHAPES = 256
 """How many shapes of conversations are kept."""
 _LARGEST = 262_144
@@ -156,6 +158,19 @@ class Template:
     def traits(self) -> Traits:
         """What the template takes, found by rendering probes when somebody first asks."""
         return study(self.run, self.variables, self.tokens)
+
+    @property
+    def wishes(self) -> tuple[str, ...]:
+        """The names that somebody may tell it, in order: no tokens, and nothing that it sets itself."""
+        both = self._program.source + self._with_tools.source
+        asked = sorted(self.variables - _GIVEN - set(self.tokens))
+        return tuple(name for name in asked if not name.endswith("_token") and not _is_set(name, both))
+
+    @property
+    def unknown_tokens(self) -> tuple[str, ...]:
+        """The special tokens that it writes by a name that nobody told: they are left empty."""
+        names = sorted(name for name in self.variables if name.endswith("_token"))
+        return tuple(name for name in names if not self.tokens.get(name))
 
     def tags(self, document: Document) -> list[str]:
         """Return the control strings of the template, the tokenizer and the table that reads, each once."""
@@ -317,6 +332,15 @@ class Template:
                 except (TemplateRefused, TemplateFailed):
                     continue
         raise refusal
+
+
+def _is_set(name: str, source: str) -> bool:
+    """Tell that a template gives a name its value, and never asks whether somebody else has."""
+    word = rf"(?<![.\w]){re.escape(name)}\b"
+    if re.search(rf"{word}\s+is\s+(?:not\s+)?defined|{word}\s*\|\s*default", source):
+        return False
+    places = (rf"\bset\s+{word}", rf"\bfor\s[\w\s,]*{word}[\w\s,]*\sin\b", rf"\bmacro\s+\w+\([^)]*{word}")
+    return any(re.search(place, source) for place in places)
 
 
 def _nearest(effort: str, known: Sequence[str]) -> str:
