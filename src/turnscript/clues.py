@@ -49,6 +49,8 @@ class Clue(Struct, frozen=True, kw_only=True):
     """A model with this in the same text can think."""
     thinks_from: str = ""
     """Models dated from this day on (yyyymmdd) can think, older ones cannot; the date stands in the name."""
+    guess: bool = False
+    """It tells a wide family, of which many models take something else: what it tells is called a guess."""
     older: str = ""
     """The variant of the format that those older models take, if not the format itself."""
 

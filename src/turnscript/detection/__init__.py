@@ -35,7 +35,7 @@ class Detected(Struct, frozen=True):
     `thinking`: whether it can think before it answers, None if that is not known. `date`: the day in its name.
     `variant`: the variant of the format that it takes, because it is as old as that, or has a template of that; None if
     it is the format itself.
-    `evidence`: which kind of sign decided.
+    `evidence`: which kind of sign decided. `guess`: it tells a wide family, or goes against the model's chat template.
     """
 
     format: str | None
@@ -45,6 +45,7 @@ class Detected(Struct, frozen=True):
     family: str | None = None
     variant: str | None = None
     evidence: Evidence | None = None
+    guess: bool = False
 
 
 def detect(model: str | PathLike[str], *, rule: str = DEFAULT, own: Iterable[Format] = ()) -> Detected:
@@ -86,7 +87,7 @@ def detect_told(names: Iterable[str], template: str = "", *, own: Iterable[Forma
     named = evaluate(known, msgspec.structs.replace(facts, template=""))
     if named.format is None:
         return told
-    return msgspec.structs.replace(named, reason=f"{named.reason} ({_UNKNOWN})")
+    return msgspec.structs.replace(named, reason=f"{named.reason} ({_UNKNOWN})", guess=True)
 
 
 def _seen(name: str) -> Facts:
@@ -146,7 +147,7 @@ def _first(candidates: Iterable[tuple[str, Clue]], texts: Sequence[str], facts: 
                 reason = f"{_PLACES[clue.evidence]} has {_quoted(mark)}: {clue.reason}" if mark else clue.reason
                 variant = clue.older if clue.thinks_from and day and day < clue.thinks_from else ""
                 thinks, family = _thinks(clue, text, day), clue.family or None
-                return Detected(name, reason, thinks, day, family, variant or None, clue.evidence)
+                return Detected(name, reason, thinks, day, family, variant or None, clue.evidence, clue.guess)
     return None
 
 

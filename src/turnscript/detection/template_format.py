@@ -67,6 +67,7 @@ def format_of(source: TemplateSource, *, own: Sequence[Format] = (), history: st
     reading = choose(render, template.source, own=own)
     template.read_as, template.learned = reading.format.name, reading.learned
     template.exact, template.sentence = reading.exact, reading.sentence
+    template.reads_calls = reading.calls or not reading.takes["calls"]
     document = template.read_by(reading.format.document)
     kept = history or ("generated" if source.recurrent else "template")
     name = next(iter(source.names), "") or "template"

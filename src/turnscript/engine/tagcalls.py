@@ -260,7 +260,7 @@ class _TagMachine(ParameterReader):
         kept, self._kept = self._kept.removesuffix(self._space), ""
         super()._piece(kept)
         word = "".join(self._value).strip()
-        if self._kind == "nullable" and word == _NOTHING or self._kind == "json" and word in _PYTHON_WORDS:
+        if (self._kind == "nullable" and word == _NOTHING) or (self._kind == "json" and word in _PYTHON_WORDS):
             self._value = [_PYTHON_WORDS[word]]
         super()._close_value()
 

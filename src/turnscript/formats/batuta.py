@@ -145,6 +145,7 @@ CHATML_CLUES = (
         order=30,
         family="Qwen",
         thinks="qwq|thinking",
+        guess=True,
         reason="Qwen models, and those made from them, take ChatML",
     ),
     Clue(
@@ -152,6 +153,7 @@ CHATML_CLUES = (
         pattern="deepseek",
         order=55,
         family="DeepSeek",
+        guess=True,
         reason="batuta prompts these models in ChatML; a chat template of their own would tell more",
     ),
     Clue(
@@ -159,6 +161,7 @@ CHATML_CLUES = (
         pattern=r"(?<![a-z])yi-(?=[0-9v]|coder)",
         order=60,
         family="Yi",
+        guess=True,
         reason="Yi models take ChatML",
     ),
     Clue(
@@ -166,6 +169,7 @@ CHATML_CLUES = (
         pattern="qwen|arwkv",
         order=30,
         family="Qwen",
+        guess=True,
         reason="Qwen models, and those made from them, take ChatML",
     ),
 )
@@ -190,6 +194,7 @@ LLAMA3_CLUES = (
         unless="hermes|dolphin",
         order=50,
         family="Llama 3",
+        guess=True,
         reason="Llama 3 models mark turns with a header",
     ),
 )
