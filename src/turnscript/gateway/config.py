@@ -360,13 +360,8 @@ class Config(Struct, frozen=True, kw_only=True):
             found = detected(("" if address.is_web else str(address.path), model.upstream_model or ""))
         found = found.finished(model.variant, model.first_token)
         secrets = {"key": model.api_key, "sends": model.headers or {}}
-        told_so: dict[str, Any] = {
-            "takes": found.format,
-            "why": found.why,
-            "guessed": found.guessed,
-            "guess": found.guess,
-        }
-        told_so |= {"source": source, "reads": reads, "settled": found.settled}
+        told_so: dict[str, Any] = {"source": source, "reads": reads, "settled": found.settled, "takes": found.format}
+        told_so |= {"why": found.why, "guessed": found.guessed, "guess": found.guess}
         return cls(models=(replace(model, **secrets, **told_so),))
 
     @property

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -93,7 +92,6 @@ def begins_otherwise(source: TemplateSource, facts: Facts) -> bool:
     return facts.adds_bos is False and "bos_token" in source.text + source.tools_text
 
 
-@lru_cache(maxsize=64)
 def told_apart(format_: Format) -> str:
     """Return what tells a template and how it is used from others, in few characters; nothing for a table."""
     template = format_.template

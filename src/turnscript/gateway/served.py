@@ -67,6 +67,7 @@ class Served:
         self._refused = False
         self._mute: set[str] = set()  # servers that have just been waited for in vain
         self._tags: tuple[Format, list[str]] | None = None
+        self._words: tuple[Format, str] | None = None
         self._ask_again = 0.0
         self._learning: asyncio.Task[None] | None = None
         self._rereading: asyncio.Task[None] | None = None
@@ -147,7 +148,10 @@ class Served:
     @property
     def words(self) -> str:
         """What tells the words of its prompts from those of another template, for what is remembered of them."""
-        return told_apart(self.format)
+        format_ = self.format
+        if self._words is None or self._words[0] is not format_:
+            self._words = format_, told_apart(format_)
+        return self._words[1]
 
     @property
     def special_tokens(self) -> list[str]:
@@ -211,7 +215,8 @@ class Served:
     def _modelled(self, facts: Facts, url: str) -> Model:
         """Return the model as it is with what its server says."""
         names = [str(one.path) for one in self.configured.backend if not one.is_web]
-        sought = template_of(facts, url, [*names, self.configured.upstream_model or ""])
+        inside = next((str(engine.path) for engine in self._engines if engine.url == url), url)
+        sought = template_of(facts, inside, [*names, self.configured.upstream_model or ""])
         return self.configured.told(facts, sought)
 
     def _take(self, member: Member, facts: Facts, model: Model) -> None:
