@@ -165,7 +165,7 @@ def _called(one: Detected) -> str:
 def _of_template(model: str, one: Detected, own_words: Format) -> str:
     """Return what there is to say of a chat template, a line each."""
     near = nearness(own_words)
-    lines = [f"{shown(model)}:", f"  {near.sentence}"]
+    lines = [f"{shown(model)}:", f"  {near}"]
     lines += [f"    {shown(difference)}" for difference in near.differences[:_DIFFERENCES]]
     if len(near.differences) > _DIFFERENCES:
         lines.append(f"    and {len(near.differences) - _DIFFERENCES} more; --json lists all")

@@ -55,6 +55,7 @@ Examples:
 @click.command(epilog=_EPILOG, short_help="Serve chat APIs over a text-completion backend.")
 @click.option("--backend", metavar="URL", help="The model server, or embedded:FILE.gguf, or replay:FOLDER.")
 @click.option("--format", "format_", metavar="NAME", help="The prompt format; by default what the model's name tells.")
+@click.option("--template", metavar="PLACE", help="The model's own chat template: a file, a folder, or a model's name.")
 @click.option("--kind", metavar="NAME", help="The kind of model server; by default what it tells of itself.")
 @click.option(
     "--context", type=click.IntRange(1), metavar="TOKENS", help="How many tokens a conversation of the model may have."
@@ -119,7 +120,7 @@ def _reloader(options: dict[str, Any], shipped: dict[str, Any] | None = None) ->
     except InvalidConfig as error:
         if options["backend"] is not None or (error.path, error.source) != (_BACKEND, COMMAND_LINE):
             raise
-        ours = (("--format", "format_"), ("--kind", "kind"), ("--context", "context"))
+        ours = (("--format", "format_"), ("--template", "template"), ("--kind", "kind"), ("--context", "context"))
         given = [name for name, key in ours if options[key] is not None]
         message = f"no --backend is given, so there is no model for {' and '.join(given)}"
         remedy = f"add --backend URL; for a model of {path or CONFIG}, set it there"
@@ -141,7 +142,7 @@ def _overrides(options: dict[str, Any]) -> dict[str, Any]:
     }
     if options["backend"] is not None:
         said |= {_BACKEND: options["backend"], "server.default_model": "default"}
-    said |= {f"models.default.{key.rstrip('_')}": options[key] for key in ("format_", "kind", "context")}
+    said |= {f"models.default.{key.rstrip('_')}": options[key] for key in ("format_", "template", "kind", "context")}
     return {path: value for path, value in said.items() if value is not None}
 
 
@@ -216,17 +217,23 @@ def _banner(service: Service, address: str) -> None:
     """What people see when the server listens."""
     from turnscript.gateway.doctor_findings import GIVE_KEY  # noqa: PLC0415
     from turnscript.gateway.modelformat import DETECTED  # noqa: PLC0415
+    from turnscript.gateway.nearness import sentences  # noqa: PLC0415
     from turnscript.gateway.shipped import is_shipped  # noqa: PLC0415
 
     screen = Screen()
     screen.note(f"listening on {address}")
     for served in service.models():
-        format_ = served.model.takes.name if served.model.takes else "no prompt format yet"
+        takes = served.model.takes
+        format_ = takes.name if takes else "no prompt format yet"
+        if takes is not None and takes.template is not None:
+            format_ = "its own chat template"
         where = ", ".join(str(one) for one in served.model.backend)
         answers = any(up for _, up in served.servers())
         screen.note(f"  {served.name}: {where} with {format_}{'' if answers else '  (does not answer yet)'}")
-        if served.model.takes and served.model.why.startswith(DETECTED):
+        if served.model.takes and served.model.why.startswith(DETECTED) and not served.model.guess:
             screen.note(f"    {served.model.why}")
+        for sentence in [] if is_shipped(served.model) else sentences(served.model):
+            screen.note(f"    {in_line(sentence)}")
         if short := _short_for_agents(served):
             screen.note(f"    {short}")
         if served.wants_key:

@@ -1,8 +1,10 @@
-"""Owns how near prompts are to a model's own template: they are held against what it writes of plain messages."""
+"""Owns how near prompts are to a model's own chat template: probes are written by both, and compared."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
@@ -20,108 +22,111 @@ from turnscript.conversation import (
     ToolResult,
     User,
 )
-from turnscript.detection.probes import DEFINITIONS, LATER, PROBES, SYSTEM, TOOLS, Manner
+from turnscript.detection.probes import DEFINITIONS, LATER, PROBES, SYSTEM, TOOLS, Call, Manner, Message, Probe
 from turnscript.errors import TurnscriptError
 from turnscript.format import Format
-from turnscript.jsontext import json_of
 
-_MANNER = Manner()
-_SHOWN = 40
+_NEXT: Message = {"role": "user", "content": LATER}
+_RULES: Message = {"role": "system", "content": SYSTEM}
+_AROUND = 24
+"""Characters around a difference that are shown."""
 
 
 class Nearness(Struct, frozen=True):
-    """How many of the `asked` prompts are `equal` to those of the template. `differences`: where the others part."""
+    """How many prompts of `asked` are `equal` to what the template makes of the same messages; a sentence each of
+    those that are not."""
 
-    equal: int
-    asked: int
+    equal: int = 0
+    asked: int = 0
     differences: tuple[str, ...] = ()
 
-    @property
-    def sentence(self) -> str:
-        """Say it to people."""
+    def __str__(self) -> str:
         return f"prompts equal the model's own template: {self.equal} of {self.asked} probes"
 
 
-def nearness(format_: Format) -> Nearness:
-    """Hold a format's prompts against what its template writes of the same messages, as transformers passes them.
+class Example(Struct, frozen=True):
+    """A conversation that is written twice: as `messages` and `tools` for a template, and as a `request`."""
 
-    What the template refuses there is not asked. A format without a template is asked nothing.
-    """
-    equal, asked, differences = 0, 0, list[str]()
-    if format_.template is None:
-        return Nearness(0, 0)
-    takes = format_.template.traits.manner
-    for shows, messages, tools in _conversations(Manner(text_arguments=takes.arguments == "text")):
-        for message in messages:
-            if "tool_calls" in message and not message["content"] and takes.null:
-                message["content"] = None  # so that the template writes no text, and no empty one
-        expected = _expected(format_, messages, tools)
-        if expected is None:
+    shows: str
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] | None
+    request: Request
+
+
+def nearness(format_: Format) -> Nearness:
+    """Return how near the prompts of a format are to its template. Without one there is nothing to compare."""
+    template = format_.template
+    if template is None:
+        return Nearness()
+    now, equal, asked, differences = datetime.now(), 0, 0, list[str]()
+    for example in examples():
+        try:
+            expected = template.run(example.messages, example.tools, generation=True, now=now)
+        except TurnscriptError:
             continue
         asked += 1
-        found = _prompt(format_, messages, tools)
-        equal += found == expected
-        if found != expected:
-            differences.append(f"{shows}: {_difference(found, expected)}")
+        found = _found(format_, example.request, now)
+        if found == expected:
+            equal += 1
+        else:
+            differences.append(f"{example.shows}: {difference(expected, found)}")
     return Nearness(equal, asked, tuple(differences))
 
 
-def _conversations(manner: Manner) -> Iterator[tuple[str, list[dict[str, Any]], bool]]:
-    """Give each probe up to its answer, behind its answer, and with instructions before it."""
-    for probe in PROBES:
-        messages = probe.messages(manner)
-        yield f"the prompt for {probe.shows}", messages[:-1], probe.tools
-        yield f"a question behind {probe.shows}", [*messages, {"role": "user", "content": LATER}], probe.tools
-    instructed = [{"role": "system", "content": SYSTEM}, *PROBES[0].messages(manner)[:-1]]
-    yield "instructions", instructed, False
-    yield "instructions and tools", instructed, True
-
-
-def _expected(format_: Format, messages: list[dict[str, Any]], tools: bool) -> str | None:
-    assert format_.template is not None
+def _found(format_: Format, request: Request, now: datetime) -> str:
     try:
-        return format_.template.run(messages, list(DEFINITIONS) if tools else None, generation=True)
-    except TurnscriptError:
-        return None
-
-
-def _prompt(format_: Format, messages: list[dict[str, Any]], tools: bool) -> str:
-    items = [item for message in messages for item in _items(message)]
-    request = Request(conversation=Conversation(items, list(TOOLS) if tools else []))
-    try:
-        return format_.prompt(request).text
+        return format_.prompt(request, now=now).text
     except TurnscriptError as error:
-        return str(error)
+        return f"({error})"
 
 
-def _items(message: Mapping[str, Any]) -> Iterator[Item]:
-    """Give the items that a message stands for."""
-    role, text = message["role"], message.get("content") or ""
-    said: list[Part] = [Text(text=text)]
-    if role == "tool":
-        yield ToolResult(content=said, id=message["tool_call_id"], name=message["name"])
-        return
-    if role != "assistant":
-        yield System(content=said) if role == "system" else User(content=said)
-        return
-    if _MANNER.thoughts in message:
-        yield Thinking(content=[Text(text=message[_MANNER.thoughts])])
-    if text:
-        yield Assistant(content=said)
-    for call in message.get("tool_calls", ()):
-        function = call["function"]
-        given = function["arguments"]
-        arguments = given if isinstance(given, str) else bytes(json_of(given)).decode()
-        yield ToolCall(name=function["name"], arguments=arguments, id=call["id"])
+def difference(expected: str, found: str) -> str:
+    """Return where two prompts part, in one sentence."""
+    at = next((at for at, (one, other) in enumerate(zip(expected, found, strict=False)) if one != other), None)
+    at = min(len(expected), len(found)) if at is None else at
+    pair = (expected[at : at + _AROUND], found[at : at + _AROUND])
+    return f"at character {at} the template writes {pair[0]!r}, and not {pair[1]!r}"
 
 
-def _difference(found: str, expected: str) -> str:
-    """Say where two prompts part."""
-    both = enumerate(zip(found, expected, strict=False))
-    at = next((place for place, (one, other) in both if one != other), min(len(found), len(expected)))
-    start = max(at - _SHOWN // 4, 0)
-    one, other = (repr(text[start : start + _SHOWN]) for text in (found, expected))
-    return f"from character {at + 1} on, {one} stands in place of {other}"
+def examples() -> list[Example]:
+    """Return the probes, each with a question behind its answer, and the first ones also behind instructions."""
+    found = [_example(probe.shows, (*_said(probe), _NEXT), probe.tools) for probe in PROBES]
+    ruled = [
+        _example(f"{probe.shows}, with instructions", (_RULES, *_said(probe), _NEXT), probe.tools)
+        for probe in PROBES[:3]
+    ]
+    return [*found, *ruled]
 
 
-__all__ = ["Nearness", "nearness"]
+def _said(probe: Probe) -> Sequence[Message]:
+    answer: dict[str, Any] = {"role": "assistant", "content": probe.text, "calls": probe.calls}
+    return (*probe.before, answer | ({"reasoning_content": probe.thought} if probe.thought else {}))
+
+
+def _example(shows: str, said: Sequence[Message], tools: bool) -> Example:
+    items = [item for message in said for item in _items(message)]
+    request = Request(conversation=Conversation(items, list(TOOLS) if tools else []))
+    *before, last = said
+    probe = Probe(shows, before=tuple(before))
+    messages = [*probe.messages(Manner())[:-1], dict(last)]
+    return Example(shows, messages, list(DEFINITIONS) if tools else None, request)
+
+
+def _items(message: Message) -> list[Item]:
+    content: list[Part] = [Text(text=message["content"])]
+    if message["role"] == "system":
+        return [System(content=content)]
+    if message["role"] == "user":
+        return [User(content=content)]
+    if message["role"] == "tool":
+        return [ToolResult(content=content, id=message["tool_call_id"], name=message["name"])]
+    items: list[Item] = []
+    if message.get("reasoning_content"):
+        items.append(Thinking(content=[Text(text=message["reasoning_content"])]))
+    if message["content"]:
+        items.append(Assistant(content=content))
+    calls: Sequence[Call] = message.get("calls", ())
+    return [
+        *items,
+        *(ToolCall(name=one.name, arguments=json.dumps(one.arguments, ensure_ascii=False), id=one.id) for one in calls),
+    ]

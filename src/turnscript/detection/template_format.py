@@ -98,6 +98,7 @@ def read_template(source: TemplateSource, *, own: Sequence[Format] = ()) -> tupl
     reading = choose(render, template.source, eos=source.eos, own=first, wishes=wishes)
     template.read_as, template.learned = reading.format.name, reading.learned
     template.exact, template.sentence = reading.exact, reading.sentence
+    template.reads_calls = reading.calls or not reading.takes["calls"]
     return template, reading
 
 

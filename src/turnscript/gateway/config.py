@@ -16,6 +16,8 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from turnscript.backend import Facts
+from turnscript.detection.place import TemplateSource, read_place
+from turnscript.engine.template_prompt import History
 from turnscript.errors import UnknownName
 from turnscript.format import Format
 from turnscript.gateway.addresses import Address, read_address
@@ -44,8 +46,9 @@ from turnscript.gateway.kinds import (
     Whole,
     preset_values,
 )
-from turnscript.gateway.listkinds import Files, Variables
-from turnscript.gateway.modelformat import detected, named, prompted, told
+from turnscript.gateway.listkinds import Files, Template, Variables
+from turnscript.gateway.modelformat import Found, detected, named, prompted, told
+from turnscript.gateway.modeltemplate import NOT_SOUGHT, Sought, Wishes, begins_otherwise, is_made, unused, written
 from turnscript.gateway.secret import Secret
 
 DEFAULT = "default"
@@ -206,7 +209,9 @@ class Model(Struct, frozen=True, kw_only=True):
 
     Derived: `key` is the backend's API key, `sends` what other headers its requests carry, wherever both came from;
     `takes` the prompt format with its variant and first token, None if nothing tells it; `why` says how it was found,
-    `guessed` whether names alone told it. `own` are the formats that the configuration declares.
+    `guessed` whether names alone told it, and `guess` whether these say too little; `settled` whether the settings say
+    it. `source` is the chat template that the settings name, `reads` the format that they name beside it. `notes`: what
+    is to be told of templates that cannot be used, or are not. `own` are the formats that the configuration declares.
     """
 
     name: str = DEFAULT
@@ -224,6 +229,8 @@ class Model(Struct, frozen=True, kw_only=True):
     upstream_model: Annotated[str | None, Text("the name of a model")] = None
     aliases: Annotated[tuple[str, ...], Texts('names or patterns such as "claude-*"')] = ()
     format: Annotated[str | None, FormatName()] = None
+    template: Annotated[str | None, Template()] = None
+    history: Annotated[History | None, Choice(("template", "generated"))] = None
     variant: Annotated[str | None, Text("the name of a variant of the format")] = None
     first_token: Annotated[str | None, Text("a string", empty=True)] = None
     prompts: Annotated[dict[str, Any] | None, AnyTable("a table as ai00 has it")] = None
@@ -247,6 +254,11 @@ class Model(Struct, frozen=True, kw_only=True):
     takes: Format | None = None
     why: str = ""
     guessed: bool = False
+    guess: bool = False
+    settled: bool = False
+    source: TemplateSource | None = None
+    reads: Format | None = None
+    notes: tuple[str, ...] = ()
     own: Mapping[str, Format] = {}
 
     @property
@@ -258,22 +270,43 @@ class Model(Struct, frozen=True, kw_only=True):
         """How well one of the aliases fits a name, as a number; 0 if none does."""
         return max((_weight(alias) for alias in self.aliases if pattern_of(alias).fullmatch(name)), default=0)
 
-    def told(self, facts: Facts) -> Model:
+    @property
+    def wishes(self) -> Wishes:
+        """What the settings say of how a chat template is to be used."""
+        return Wishes(self.history, self.first_token, tuple(self.own.values()), self.reads)
+
+    def told(self, facts: Facts, sought: Sought = NOT_SOUGHT) -> Model:
         """The same model once its backend has said what it runs: that may tell the format, if nothing did so far.
-        The chat template that it shows goes before names; what the settings say goes before both."""
+
+        What the settings say goes first, then the chat template, which `sought` has, then names.
+        """
+        if self.source is not None:
+            other = begins_otherwise(self.source, facts)
+            return self._taking(written(self.source, self.wishes, facts)) if other else self
+        if self.settled:
+            return replace(self, notes=unused(sought.source))
+        troubles = sought.troubles
+        if sought.source is not None and not is_made(sought.source):
+            found = written(sought.source, self.wishes, facts)
+            if found.format is not None:
+                return self._taking(found)
+            troubles = (*troubles, found.why)
+        model = replace(self, notes=troubles)
         if self.takes is not None and not (self.guessed and facts.template):
-            return self
+            return model
         names = (facts.model or "", facts.root or "", self.upstream_model or "", self.name)
         found = told(names, facts.template or "", self.own)
         if found.format is None or (self.takes is not None and (found.guessed or self.variant is not None)):
-            return self
-        found = found.finished(self.variant, self.first_token)
-        return replace(self, takes=found.format, why=found.why, guessed=found.guessed)
+            return model
+        return model._taking(found.finished(self.variant, self.first_token))
+
+    def _taking(self, found: Found) -> Model:
+        return replace(self, takes=found.format, why=found.why, guessed=found.guessed, guess=found.guess)
 
     def begun_with(self, token: str | None) -> Model:
         """The same model once its backend has said which token it puts before a prompt: read twice, it makes answers
         worse. What `first_token` says counts nevertheless."""
-        if self.takes is None or not token or self.first_token is not None:
+        if self.takes is None or self.takes.template is not None or not token or self.first_token is not None:
             return self
         start, end = self.takes.document.start, self.takes.document.end
         if not start.startswith(token):
@@ -315,7 +348,11 @@ class Config(Struct, frozen=True, kw_only=True):
         """
         address = read_address(url, Path.cwd())
         model = Model(backend=(address,), format=format_, **settings)
-        if format_ is not None:
+        source = read_place(model.template) if model.template is not None else None
+        reads = named(format_).format if format_ is not None else None
+        if source is not None:
+            found = written(source, replace(model, reads=reads).wishes, strict=True)
+        elif format_ is not None:
             found = named(format_)
         elif model.prompts is not None:
             found = prompted(model.prompts)
@@ -323,7 +360,8 @@ class Config(Struct, frozen=True, kw_only=True):
             found = detected(("" if address.is_web else str(address.path), model.upstream_model or ""))
         found = found.finished(model.variant, model.first_token)
         secrets = {"key": model.api_key, "sends": model.headers or {}}
-        told_so = {"takes": found.format, "why": found.why, "guessed": found.guessed}
+        told_so: dict[str, Any] = {"source": source, "reads": reads, "settled": found.settled, "takes": found.format}
+        told_so |= {"why": found.why, "guessed": found.guessed, "guess": found.guess}
         return cls(models=(replace(model, **secrets, **told_so),))
 
     @property

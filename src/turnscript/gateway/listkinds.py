@@ -1,11 +1,29 @@
-"""Owns settings that are several of one kind: paths of files, names of variables."""
+"""Owns settings that are several of one kind, paths of files or names of variables, and places of templates."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from turnscript.gateway.kinds import File, Texts, Variable, Wrong
+from turnscript.detection.place import KINDS
+from turnscript.gateway.kinds import File, Kind, Texts, Variable, Wrong, located
+
+
+class Template(Kind, frozen=True):
+    """A place where a chat template is: a file, a folder, or the name of a model in the local Hugging Face cache."""
+
+    @property
+    def words(self) -> str:
+        return KINDS
+
+    def read(self, value: Any, folder: Path) -> str:
+        if not isinstance(value, str) or not value.strip() or "\0" in value:
+            raise Wrong
+        path, mark, name = value.partition("#")
+        here = located(value, folder)
+        if here.exists():
+            return str(here)
+        return f"{located(path, folder)}{mark}{name}" if path and located(path, folder).exists() else value
 
 
 class Files(Texts, frozen=True):

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscript.errors import InvalidInput, UnknownName
+from turnscript.detection.place import read_place
+from turnscript.errors import InvalidInput, UnknownName, Unsupported
 from turnscript.format import Format
 from turnscript.gateway.config import Model
 from turnscript.gateway.invalidconfig import InvalidConfig, found_words, looks_secret
@@ -18,6 +19,7 @@ from turnscript.gateway.kinds import AUTO, UNFIT, fits_header
 from turnscript.gateway.layers import FORMATS, MODELS, Layers, Place, dotted
 from turnscript.gateway.modelformat import Found, detected, named, prompted
 from turnscript.gateway.modelheaders import read_headers
+from turnscript.gateway.modeltemplate import written
 from turnscript.gateway.secret import Secret
 from turnscript.registry import get_backend, named_formats
 from turnscript.tableio import read_formats
@@ -76,9 +78,13 @@ def _read(reader: Reads, name: str, given: Any, own: Mapping[str, Format], chang
     _check_tokens(reader, at, model)
     _check_local(reader, at, model)
     _check_kind(reader, at, model)
-    found = _format(reader, at, model, own, changed)
-    told = {"takes": found.format, "why": found.why, "guessed": found.guessed}
-    model = replace(model, key=_key(reader, at, model), own=_known(own, changed), **told)
+    model = replace(model, own=_known(own, changed))
+    if model.template is not None:
+        model, found = _templated(reader, at, model)
+    else:
+        found = _format(reader, at, model, own, changed)
+    told: dict[str, Any] = {"takes": found.format, "why": found.why, "guessed": found.guessed, "guess": found.guess}
+    model = replace(model, key=_key(reader, at, model), settled=found.settled, **told)
     if model.headers is not None:
         _warn_of_readers(reader, (*at, "headers"))
     return replace(model, sends=read_headers(reader, at, model)) if usable else None
@@ -213,6 +219,24 @@ def _format(reader: Reads, at: Place, model: Model, own: Mapping[str, Format], c
     except UnknownName as error:
         reader.wrong((*at, "variant"), str(error))
         return NOTHING
+
+
+def _templated(reader: Reads, at: Place, model: Model) -> tuple[Model, Found]:
+    """Return the model with its chat template, and the format that this makes. Its `format` is the table that reads."""
+    if model.prompts is not None:
+        reader.wrong((*at, SECTION), "give one of template and prompts: the prompts make a format of their own")
+        return model, NOTHING
+    assert model.template is not None
+    key = "format"
+    try:
+        reads = named(model.format, model.own).finished(model.variant, None).format if model.format else None
+        key = "template"
+        model = replace(model, source=read_place(model.template), reads=reads)
+        assert model.source is not None
+        return model, written(model.source, model.wishes, strict=True)
+    except (InvalidInput, UnknownName, Unsupported) as error:
+        reader.wrong((*at, key), str(error))
+        return model, NOTHING
 
 
 def _picked(reader: Reads, at: Place, model: Model, own: Mapping[str, Format], changed: Found) -> Found:

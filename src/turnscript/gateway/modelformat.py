@@ -26,13 +26,20 @@ class Found(Struct, frozen=True):
     why: str
     guessed: bool = False
     """Whether names alone tell it: a chat template would be a surer sign."""
+    guess: bool = False
+    """Whether these names say too little, so that it is called a guess."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether the settings say it."""
+        return self.format is not None and not self.why.startswith(DETECTED)
 
     def finished(self, variant: str | None, first_token: str | None) -> Found:
         """With a variant of the format, and another token before each document. Raises UnknownName."""
         if self.format is None:
             return self
         format_ = self.format if variant is None else self.format.variant(variant)
-        if first_token is not None:
+        if first_token is not None and format_.template is None:
             format_ = format_.with_ends(first_token, format_.document.end)
         return replace(self, format=format_)
 
@@ -67,7 +74,7 @@ def _found(told: Detected, own: Mapping[str, Format]) -> Found:
     format_ = own.get(told.format) or get_format(told.format)
     if told.variant in format_.variants:
         format_ = format_.variant(str(told.variant))
-    return Found(format_, f"{DETECTED}{told.reason}", told.evidence != "template")
+    return Found(format_, f"{DETECTED}{told.reason}", told.evidence != "template", told.guess)
 
 
 def prompted(prompts: Mapping[str, Any], path: str = SECTION) -> Found:

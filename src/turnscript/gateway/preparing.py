@@ -19,7 +19,7 @@ from msgspec.structs import asdict, replace
 
 from turnscript.api import PLAIN, Reply
 from turnscript.backend import Backend, Completion
-from turnscript.conversation import Request, ResponseFormat, System, Thinking, Usage, User, text_content
+from turnscript.conversation import Request, ResponseFormat, Thinking, Usage
 from turnscript.engine.plaintext import TextParser
 from turnscript.engine.prompt import Prompt
 from turnscript.errors import ContextOverflow, InvalidRequest, LossyConversion, UpstreamError
@@ -41,13 +41,13 @@ from turnscript.gateway.headers import POLICY, Told
 from turnscript.gateway.hygiene import clean, unread
 from turnscript.gateway.meaning import Beginning, beginning_of
 from turnscript.gateway.memory import Memory, Recalled
+from turnscript.gateway.nearness import wordlosses
 from turnscript.gateway.offers import HOSTED_MEMBERS, Offer, Offering, offer
 from turnscript.gateway.scoring import Scoring
 from turnscript.gateway.served import Served
 from turnscript.gateway.sessions import Session, Sessions
 from turnscript.gateway.switches import switched
 from turnscript.gateway.toolset import spelled
-from turnscript.jsontext import plain
 from turnscript.losses import Loss
 from turnscript.respelling import RESPELLED
 from turnscript.serving import Serving
@@ -230,12 +230,12 @@ class Preparation(Struct, kw_only=True):
         choices = self._choices(request, losses)
         plan = self._thinking(offered.request, format_)
         model = served.model
-        names = (self.caller.name, model.name, format_.name, model.variant or "", model.first_token or "")
+        names = (self.caller.name, model.name, format_.name, model.variant or "", model.first_token or "", served.words)
         recalled = await self.memory.recall("\0".join(names), offered.request, self.run, beginning)
         if stays:
-            prompt, text, lost = self._written(offered, plan.opens, recalled)
+            prompt, text, lost = self._written(offered, plan.opens, recalled, session)
         else:
-            prompt, text, lost = await self.run(partial(self._written, offered, plan.opens, recalled))
+            prompt, text, lost = await self.run(partial(self._written, offered, plan.opens, recalled, session))
         losses += lost
         losses += plan.losses
         tokens, allowed = await self._fitted(request, text, losses)
@@ -314,12 +314,15 @@ class Preparation(Struct, kw_only=True):
             losses = losses + told
         return request, losses
 
-    def _written(self, offered: Offer, thinks: bool | None, recalled: Recalled) -> tuple[Prompt, str, list[Loss]]:
-        """The prompt, as one text too, and what it could not carry."""
-        format_, spells = self.served.format, self.served.model.normalize_json
-        made = format_.prompt(offered.request, thinking=thinks, replays=recalled.replays, normalize_json=spells)
+    def _written(
+        self, offered: Offer, thinks: bool | None, recalled: Recalled, session: Session
+    ) -> tuple[Prompt, str, list[Loss]]:
+        """The prompt, as one text too, and what it could not carry. A date in it stays that of the session's start."""
+        format_, spells, asked = self.served.format, self.served.model.normalize_json, offered.request
+        now = self.sessions.since(session) if format_.template is not None else None
+        made = format_.prompt(asked, thinking=thinks, replays=recalled.replays, normalize_json=spells, now=now)
         prompt = offered.bind(made)
-        return prompt, prompt.text, offered.located(prompt.losses)
+        return prompt, prompt.text, [*offered.located(prompt.losses), *wordlosses(self.served.model, asked)]
 
     def _held(self, prompt: Prompt, losses: list[Loss]) -> Held | None:
         """The grammar that the answer is held to."""
@@ -421,7 +424,7 @@ class Preparation(Struct, kw_only=True):
         choices = self._choices(request, losses)
         state = await states.chosen(request, self.served) if states.is_named(request, self.served) else None
         session = await self.run(partial(self._session, request, bare=True))
-        prompt, suffix = await self.run(partial(_prompt, request)), _string(request, "suffix")
+        prompt, suffix = await self.run(partial(texts.prompt, request)), texts.string(request, "suffix")
         stops: Sequence[str] = ()
         if suffix == "" and not (self._backend.fills or self.served.format.document.files):
             suffix = None  # nothing stands behind the hole, so it is none
@@ -464,31 +467,6 @@ def _accepted(backend: Backend) -> frozenset[str]:
 
 def _call_policy(policy: Policy) -> CallPolicy:
     return CallPolicy(action=policy.invalid_calls)
-
-
-def _prompt(request: Request) -> str | list[int]:
-    """The text to go on from, or its tokens."""
-    said = request.extra.get("prompt")
-    if said is None:
-        return "".join([text_content(item.content) for item in request.items if isinstance(item, System | User)])
-    value = plain(said)
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
-        value = value[0]  # a batch of one
-    if isinstance(value, list) and value and all(type(one) is int and one >= 0 for one in value):
-        return value
-    several = isinstance(value, list) and any(isinstance(one, str | list) for one in value)
-    message = "one prompt is answered at a time: send a request for each" if several else "this is no prompt"
-    raise InvalidRequest(message, path="$.prompt", expected="a string, or an array of token ids")
-
-
-def _string(request: Request, key: str) -> str | None:
-    value = request.extra.get(key)
-    if value is None or bytes(value) == b"null":
-        return None
-    said = plain(value)
-    if not isinstance(said, str):
-        raise InvalidRequest(f"{key} is a string", path=f"$.{key}", expected="a string or null")
-    return said
 
 
 def _limit_of(request: Request) -> int | None:

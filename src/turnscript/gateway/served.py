@@ -27,6 +27,7 @@ from turnscript.gateway.embedded import Embedded, clock
 from turnscript.gateway.kinds import AUTO
 from turnscript.gateway.limits import Gate, Tell
 from turnscript.gateway.logs import say
+from turnscript.gateway.modeltemplate import template_of, told_apart
 from turnscript.gateway.pool import Member, Pool
 from turnscript.gateway.recognizing import generic, taken_for
 from turnscript.gateway.replay import Replay
@@ -66,8 +67,10 @@ class Served:
         self._refused = False
         self._mute: set[str] = set()  # servers that have just been waited for in vain
         self._tags: tuple[Format, list[str]] | None = None
+        self._words: tuple[Format, str] | None = None
         self._ask_again = 0.0
         self._learning: asyncio.Task[None] | None = None
+        self._rereading: asyncio.Task[None] | None = None
         self._characters = _FIRST_GUESS
         self.counts_tokens = False
         self.limit(config.limits)
@@ -107,7 +110,10 @@ class Served:
 
     def is_as(self, other: Served) -> bool:
         """Whether another one is configured in the same way. A format is what the settings say, made anew each time."""
-        mine, its = (replace(served.configured, takes=None, why="", guessed=False, own={}) for served in (self, other))
+        mine, its = (
+            replace(served.configured, takes=None, reads=None, why="", guessed=False, own={})
+            for served in (self, other)
+        )
         return bool(mine == its) and self._told == other._told
 
     @property
@@ -138,6 +144,14 @@ class Served:
             remedy = 'start the gateway with `--format NAME`, or say `format = "NAME"` in its configuration'
             raise InvalidInput(f"{message}: {remedy}")
         return takes
+
+    @property
+    def words(self) -> str:
+        """What tells the words of its prompts from those of another template, for what is remembered of them."""
+        format_ = self.format
+        if self._words is None or self._words[0] is not format_:
+            self._words = format_, told_apart(format_)
+        return self._words[1]
 
     @property
     def special_tokens(self) -> list[str]:
@@ -191,13 +205,24 @@ class Served:
             if told is not None:
                 member, facts = told
                 await member.learn()  # or the first conversation begins in a place that nobody knows
-                self._take(member, facts)
+                await self._taken(member, facts)
 
-    def _take(self, member: Member, facts: Facts) -> None:
+    async def _taken(self, member: Member, facts: Facts) -> None:
+        """Take what a server says of itself. Reading a template may take a second, and other models go on meanwhile."""
+        model = await asyncio.to_thread(self._modelled, facts, member.upstream.url)
+        self._take(member, facts, model)
+
+    def _modelled(self, facts: Facts, url: str) -> Model:
+        """Return the model as it is with what its server says."""
+        names = [str(one.path) for one in self.configured.backend if not one.is_web]
+        inside = next((str(engine.path) for engine in self._engines if engine.url == url), url)
+        sought = template_of(facts, inside, [*names, self.configured.upstream_model or ""])
+        return self.configured.told(facts, sought)
+
+    def _take(self, member: Member, facts: Facts, model: Model) -> None:
         """What a server says of itself holds from now on: its context, and its model where nothing else says which."""
         late = self._attempts > 1 or self._teller is not None
-        self._teller, self._facts, self.model = member.upstream, facts, self.configured
-        self.model = self.model.told(facts)
+        self._teller, self._facts, self.model = member.upstream, facts, model
         if facts.adds_bos:
             self.model = self.model.begun_with(facts.bos_token)
         if late:  # whoever started the server now, or anew, waits for this line
@@ -209,7 +234,11 @@ class Served:
         """A server has said what it is by now. It counts if its word did before."""
         facts = member.upstream.known
         if self._teller is member.upstream and facts not in (Facts(), self._facts):
-            self._take(member, facts)
+            if _may_be_read(facts):
+                self._rereading = asyncio.get_running_loop().create_task(self._taken(member, facts))
+                self._rereading.add_done_callback(_noted)
+            else:
+                self._take(member, facts, self._modelled(facts, member.upstream.url))
         self.fit_gate()
 
     def slot_files(self) -> list[tuple[str, Mapping[str, int]]]:
@@ -294,9 +323,10 @@ class Served:
 
     async def close(self) -> None:
         """Let go of the servers; engines that run in here are stopped."""
-        if self._learning is not None:
-            self._learning.cancel()
-            await asyncio.gather(self._learning, return_exceptions=True)
+        for task in (self._learning, self._rereading):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
         if self._pool is not None:
             await self._pool.close()
             self._pool = None
@@ -418,6 +448,11 @@ async def _first_told(members: Sequence[Member]) -> tuple[Member, Facts] | None:
         for ask in asks:
             ask.cancel()
         await asyncio.gather(*asks, return_exceptions=True)
+
+
+def _may_be_read(facts: Facts) -> bool:
+    """Return whether a server tells of a chat template, or of files that may have one."""
+    return bool(facts.template or facts.file or facts.root or (facts.model and "/" in facts.model))
 
 
 def _noted(task: asyncio.Task[None]) -> None:

@@ -10,6 +10,7 @@ import re
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
@@ -92,6 +93,7 @@ class Sessions:
         self._unsaid = self._settings(Settings())
         self._most = most
         self._answers: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._since: OrderedDict[str, datetime] = OrderedDict()
 
     def find(
         self,
@@ -125,6 +127,14 @@ class Sessions:
             return Session(key, thread, source.header or source.member, source.single)
         key = start.hexdigest()
         return Session(key, key)
+
+    def since(self, session: Session) -> datetime:
+        """Return when the first request of a session came: prompts that write a date keep this one."""
+        since = self._since.setdefault(session.key, datetime.now())
+        self._since.move_to_end(session.key)
+        while len(self._since) > self._most:
+            self._since.popitem(last=False)
+        return since
 
     def key_of(self, name: str, owner: str = "") -> str:
         """The key of the session that a client calls so."""

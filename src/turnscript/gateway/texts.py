@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from turnscript.conversation import Assistant, Part, Request, Text
+from turnscript.conversation import Assistant, Part, Request, System, Text, User, text_content
 from turnscript.engine.files import FillPrompt
 from turnscript.engine.fill import Fill
-from turnscript.errors import Unsupported
+from turnscript.errors import InvalidRequest, Unsupported
 from turnscript.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from turnscript.format import Format
 from turnscript.gateway.states import MEMBER
@@ -97,3 +97,29 @@ def _wants_echo(request: Request) -> bool:
     if value is not None and wanted is not None and not isinstance(wanted, bool):
         raise mismatch(value, f"$.{ECHO}", "true or false")
     return wanted is True
+
+
+def prompt(request: Request) -> str | list[int]:
+    """Return the text to go on from, or its tokens. Raises InvalidRequest."""
+    said = request.extra.get("prompt")
+    if said is None:
+        return "".join([text_content(item.content) for item in request.items if isinstance(item, System | User)])
+    value = plain(said)
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
+        value = value[0]  # a batch of one
+    if isinstance(value, list) and value and all(type(one) is int and one >= 0 for one in value):
+        return value
+    several = isinstance(value, list) and any(isinstance(one, str | list) for one in value)
+    message = "one prompt is answered at a time: send a request for each" if several else "this is no prompt"
+    raise InvalidRequest(message, path="$.prompt", expected="a string, or an array of token ids")
+
+
+def string(request: Request, key: str) -> str | None:
+    """Return a member that is a text, None where it is not there. Raises InvalidRequest for another."""
+    value = request.extra.get(key)
+    if value is None or bytes(value) == b"null":
+        return None
+    said = plain(value)
+    if not isinstance(said, str):
+        raise InvalidRequest(f"{key} is a string", path=f"$.{key}", expected="a string or null")
+    return said

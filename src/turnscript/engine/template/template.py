@@ -78,7 +78,8 @@ class Template:
     of special tokens by the names that templates know them by, such as `bos_token`. `control`: every control token of
     the tokenizer. `told_by`: where it was found, for people.
     Of the table that reads: `read_as` is its name, `learned` its TOML text where it was learned from the template,
-    `exact` whether it gives back all that the template writes, `sentence` says so to people.
+    `exact` whether it gives back all that the template writes, `reads_calls` whether all calls, `sentence` says so to
+    people.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Template:
         control: Sequence[str] = (),
         told_by: str = "the chat template",
     ) -> None:
-        self.source = source
+        self.source, self.tools_source = source, tools_source
         self.tokens = dict(tokens)
         self.control = tuple(control)
         self.told_by = told_by
@@ -104,6 +105,7 @@ class Template:
         self._turn: Turn | None = None
         self.read_as = self.learned = self.sentence = ""
         self.exact = False
+        self.reads_calls = True
         both = source + tools_source
         self._dated = "strftime_now" in both or _DATE in self.variables
         self._timed = re.search(r"%-?[HIMSpXcTfsR]", both) is not None

@@ -1,0 +1,44 @@
+"""Owns what people are told of the words of a model's prompts: whose they are, how near, and what is not understood."""
+
+from __future__ import annotations
+
+from turnscript.conversation import Request
+from turnscript.detection.nearness import Nearness, nearness
+from turnscript.gateway.config import Model
+from turnscript.losses import Loss
+
+NOT_OWN = "no chat template of this model is at hand: its prompts have the words of the format, not the model's own"
+
+
+def wordlosses(model: Model, request: Request) -> list[Loss]:
+    """Return what is lost because of how a model is spoken to, for each of its answers."""
+    losses = []
+    if model.guess:
+        losses.append(Loss("$.model", "approximated", guessed(model)))
+    template = model.takes.template if model.takes is not None else None
+    if template is not None and not template.reads_calls and request.tools:
+        losses.append(Loss("$.tools", "approximated", f"calls of this model may stay text: {template.sentence}"))
+    return losses
+
+
+def guessed(model: Model) -> str:
+    """Return the sentence that calls a format a guess."""
+    name = model.takes.name if model.takes is not None else "nothing"
+    return f"the format {name} is a guess ({model.why}): say `template` or `format` to be sure"
+
+
+def sentences(model: Model, near: Nearness | None = None) -> list[str]:
+    """Return what people are told of a model's words when it is served, each a line. `near`: if that is known."""
+    if model.takes is None:
+        return list(model.notes)
+    template = model.takes.template
+    told = [guessed(model)] if model.guess else []
+    if template is None:
+        return [*told, *model.notes] if model.notes or model.settled else [*told, NOT_OWN]
+    told += [model.why, template.sentence]
+    if near is None:
+        near = nearness(model.takes)
+    told.append(str(near) + (f"; {near.differences[0]}" if near.differences else ""))
+    if model.takes.history == "generated":
+        told.append("turns of the model stay in its prompts as they were generated")
+    return [*told, *model.notes]
