@@ -135,6 +135,9 @@ def told_behind(document: Document, demand: Demand, written: str, missing: str, 
     rest = behind(made.whole(thoughts=thinks), written)
     if rest is None and not thinks:  # what the prompt has written is itself a thought, such as an empty one
         rest = behind(made.whole(thoughts=True), written)
+    opened = document.generation.prefill
+    if rest is None and opened and written.startswith(opened):  # it is written in one piece, as no thought is
+        rest = behind(made.whole(thoughts=False), written.removeprefix(opened))
     if rest is None:
         raise Unsupported("a grammar", "an answer that goes on from a text", "a text that was begun has no grammar")
     if missing and not written:
