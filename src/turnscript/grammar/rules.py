@@ -58,13 +58,19 @@ _SHARED: dict[str, Node] = {
     "array": sequence("[", WS, optional(sequence(VALUE, Repeat(sequence(COMMA, VALUE)), WS)), "]"),
 }
 """JSON, in the order in which it is written."""
+_TIGHT: dict[str, Node] = _SHARED | {"ws": Token(Repeat(chars(" ", "\n"), 0, 1))}
+"""JSON whose tokens have at most one blank or newline between them: a small model that may write more goes on with it
+until the limit."""
 
 
 class Rules:
-    """The rules of one grammar. `losses`: what of the schemas is not in it."""
+    """The rules of one grammar. `losses`: what of the schemas is not in it. `bounded`: white space between tokens of
+    JSON does not go on.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, bounded: bool = False) -> None:
         self.losses: list[Loss] = []
+        self._json = _TIGHT if bounded else _SHARED
         self.spent = 0
         self._rules: dict[str, Node] = {}
         self._shared: set[str] = {"ws"}
@@ -83,7 +89,7 @@ class Rules:
 
     def rule(self, name: str) -> Node | None:
         """The rule of a name, also of JSON's own; None where there is none yet."""
-        return self._rules.get(name, _SHARED.get(name))
+        return self._rules.get(name, self._json.get(name))
 
     def shared(self, reference: Reference) -> Reference:
         """A rule of JSON, with all that it needs."""
@@ -105,7 +111,7 @@ class Rules:
 
     def grammar(self, start: Node) -> Grammar:
         """The grammar."""
-        shared = {name: node for name, node in _SHARED.items() if name in self._shared}
+        shared = {name: node for name, node in self._json.items() if name in self._shared}
         return Grammar(start, {**shared, **self._rules})
 
     def settle(self) -> None:

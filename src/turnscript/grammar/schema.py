@@ -144,6 +144,15 @@ class Schema:
         schema, path = self._resolved(self._root, self._path)
         return self._members_of(schema, path) if isinstance(schema, dict) and _is_object(schema) else None
 
+    def is_fixed(self) -> bool:
+        """Tell whether only one object is valid: one without members, or with one value for each."""
+        if not isinstance(self._root, dict) or self._root.keys() & {"$ref", "allOf"}:
+            return False
+        found = self.members()
+        if found is None or found.more is not None:
+            return False
+        return all(one.required and isinstance(one.schema, dict) and "const" in one.schema for one in found.known)
+
     def member(self, member: Member) -> Node:
         """The JSON texts of one member's value."""
         return self._inside(member.schema, member.path)
