@@ -260,25 +260,30 @@ class Format(Struct, frozen=True):
         *,
         target: str = "gbnf",
         parallel: bool = True,
+        bounded: bool = False,
     ) -> Constraint:
         """What a model may write that must call these tools, from its first call on.
 
         `target`: the notation of its server, `gbnf` (llama.cpp, xgrammar), `kbnf` (ai00_server) or `lark` (llguidance).
-        `parallel`: it may call several at once. With the choice `auto` the grammar is for what follows its `trigger`.
-        Raises Unsupported where the format has no calls, or calls that no grammar tells; UnknownName; and
-        InvalidRequest where no tool is left.
+        `parallel`: it may call several at once. `bounded`: only so many of them, and with little white space, as in the
+        grammars of prompts; without it, they are to the letter those that were agreed on. With the choice `auto` the
+        grammar is for what follows its `trigger`. Raises Unsupported where the format has no calls, or calls that no
+        grammar tells; UnknownName; and InvalidRequest where no tool is left.
         """
         write = writer_of(target)
         try:
-            return told(self.document, calls_demanded(tools, tool_choice, parallel)).written(target, write)
+            return told(self.document, calls_demanded(tools, tool_choice, parallel), bounded).written(target, write)
         except MISTAKES:
             refuse_mistakes(tools=tools)
             raise
 
-    def answer_grammar(self, schema: Json | None = None, *, target: str = "gbnf") -> Constraint:
-        """What a model may write whose answer must be JSON that is valid under a schema, or with None any object."""
+    def answer_grammar(self, schema: Json | None = None, *, target: str = "gbnf", bounded: bool = False) -> Constraint:
+        """What a model may write whose answer must be JSON that is valid under a schema, or with None any object.
+
+        `bounded`: with little white space, as in the grammars of prompts.
+        """
         write = writer_of(target)
-        return told(self.document, Demand(answers=True, shape=schema)).written(target, write)
+        return told(self.document, Demand(answers=True, shape=schema), bounded).written(target, write)
 
     def render_files(self, files: FileSequence, *, order: str = "") -> Rendered[str]:
         """Files as one document, the last of them maybe a text with a hole. `order`: how the hole is written."""

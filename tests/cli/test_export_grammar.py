@@ -11,7 +11,7 @@ from turnscript.grammar.notations import NOTATIONS
 from turnscript.jsontext import json_of
 
 REQUEST = str(EXAMPLES / "claude_code_request.json")
-SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 3}}, "required": ["n"]}
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 3}}, "required": ["n"]}
 
 
 def weather(wrapped: str) -> dict[str, object]:
@@ -47,9 +47,19 @@ def test_what_is_not_in_it_is_said(tmp_path: Path) -> None:
     file.write_text(json.dumps(SCHEMA))
     result = run("export", "grammar", "--format", "qwen3", "--schema", str(file))
     assert ts.get_format("qwen3").answer_grammar(json_of(SCHEMA)).text == result.stdout
-    assert "$.schema.properties.n.minimum: approximated: a grammar does not tell it" in result.stderr
+    assert "$.schema.properties.n.multipleOf: approximated: a grammar does not tell it" in result.stderr
     record = json.loads(run("export", "grammar", "--format", "qwen3", "--schema", str(file), "--json").stdout)
     assert ["notation", "grammar", "trigger", "lazy", "losses"] == list(record)
+
+
+def test_bounded_calls_and_white_space(tmp_path: Path) -> None:
+    file = tmp_path / "tools.json"
+    file.write_text(json.dumps([weather("chat")]))
+    result = run("export", "grammar", "--format", "qwen3", "--tools", str(file), "--bounded", "-q")
+    assert ['root ::= call ("\\n" call){0,3} "<|im_end|>"?', "ws ::= [ \\n]?"] == result.stdout.splitlines()[:2]
+    file.write_text(json.dumps(SCHEMA))
+    result = run("export", "grammar", "--format", "qwen3", "--schema", str(file), "--bounded", "-q")
+    assert "ws ::= [ \\n]?" in result.stdout
 
 
 def test_one_tool_and_a_free_choice() -> None:

@@ -125,7 +125,12 @@ def test_what_a_schema_allows(schema: Any, allowed: list[str], others: list[str]
 
 LOST = {
     "$.schema.properties.a.pattern": members(a={"type": "string", "pattern": "x+"}),
-    "$.schema.properties.b.minimum": members(b={"type": "integer", "minimum": 2}),
+    "$.schema.properties.b.minimum": members(b={"minimum": 2}),
+    "$.schema.properties.b.multipleOf": members(b={"type": "integer", "multipleOf": 2}),
+    "$.schema.properties.b.maxLength": members(b={"type": "string", "maxLength": 1_000_000}),
+    "$.schema.properties.b.minLength": members(b={"type": "string", "minLength": 4, "pattern": "^x*$"}),
+    "$.schema.properties.b.format": members(b={"type": "string", "format": "email"}),
+    "$.schema.maximum": {"type": "integer", "minimum": 3, "maximum": 2},
     "$.schema.oneOf": {"oneOf": [{"type": "integer"}, {"type": "number"}]},
     "$.schema.anyOf": {**members(a={}), "anyOf": [{"required": ["a"]}]},
     "$.schema": {"$ref": "#/$defs/nowhere"},

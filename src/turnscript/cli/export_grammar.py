@@ -45,6 +45,7 @@ class Given:
     tool_choice: str
     target: str
     single: bool
+    bounded: bool
     as_json: bool
     quiet: bool
 
@@ -71,6 +72,9 @@ class Given:
     help="The notation of the server.",
 )
 @click.option("--single", is_flag=True, help="One call at most.")
+@click.option(
+    "--bounded", is_flag=True, help="Calls and white space end at some time, as where `turnscript serve` holds a model."
+)
 @click.option("--json", "as_json", is_flag=True, help="For programs: the grammar, its trigger and its losses.")
 @click.option("--quiet", "-q", is_flag=True, help="Report errors only.")
 def grammar(**given: Any) -> int:
@@ -78,7 +82,7 @@ def grammar(**given: Any) -> int:
 
     gbnf is llama.cpp's notation, which vLLM and SGLang read, too (xgrammar). kbnf is that of ai00_server, and lark is
     what llguidance reads.
-    What a schema demands and no grammar tells, such as a range of numbers, is reported.
+    What a schema demands and no grammar tells, such as different items, is reported.
     """
     return run(Given(**given))
 
@@ -114,10 +118,11 @@ def _told(given: Given, format_: Format, data: bytes, name: str) -> Constraint:
     """The grammar of what is in a file. Raises Failed with the place."""
     try:
         if given.schema is not None:
-            return format_.answer_grammar(_schema(data, name), target=given.target)
+            return format_.answer_grammar(_schema(data, name), target=given.target, bounded=given.bounded)
         choice = given.tool_choice
         made = ToolChoice(choice) if choice in _MODES else ToolChoice("named", name=choice)
-        return format_.grammar(_tools(data, given.source), made, target=given.target, parallel=not given.single)
+        tools, several = _tools(data, given.source), not given.single
+        return format_.grammar(tools, made, target=given.target, parallel=several, bounded=given.bounded)
     except TurnscriptError as error:
         found = fault(error, name)
         message = f"{found.path}: {found.message}" if found.path else found.message

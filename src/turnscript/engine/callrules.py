@@ -71,7 +71,7 @@ class CallRules(Struct, frozen=True):
         words = _words(member.schema)
         if words and self.rules.spend(len(words)):
             return choice(*(sequence(self.protect(word)) for word in words))
-        self.schema.member(member)  # for what of it is lost
+        self.schema.lose_text(member)
         self.rules.shared(STRING)
         return Without((close.strip(),))
 

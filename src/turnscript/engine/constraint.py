@@ -27,6 +27,7 @@ from turnscript.grammar.nodes import (
     Grammar,
     Literal,
     Node,
+    Reference,
     Repeat,
     Token,
     Without,
@@ -78,6 +79,7 @@ def calls_demanded(tools: Iterable[Tool], choice: ToolChoice | str, several: boo
     made = ToolChoice(choice) if isinstance(choice, str) else choice
     offered = {tool.name: (place, tool) for place, tool in enumerate(tools) if tool.name is not None}
     if made.mode == "named":
+        several = False  # who names a tool wants one call of it
         if made.name not in offered:
             raise UnknownName("tool", str(made.name), offered)
         offered = {made.name: offered[made.name]}
@@ -119,9 +121,12 @@ class Told(Struct, frozen=True):
         return Constraint(notation, write(self.grammar), self.grammar, self.losses, self.trigger, self.lazy)
 
 
-def told(document: Document, demand: Demand) -> Told:
-    """The grammar of a turn from its first call, or its answer, on. Raises Unsupported where there is no place."""
-    made = _Turn(document, demand)
+def told(document: Document, demand: Demand, bounded: bool = True) -> Told:
+    """Return the grammar of a turn from its first call, or its answer, on. Raises Unsupported where there is no place.
+
+    `bounded`: calls and white space end at some time, however a model goes on.
+    """
+    made = _Turn(document, demand, bounded)
     return made.told(made.rules.grammar(choice(*made.ways)))
 
 
@@ -131,10 +136,13 @@ def told_behind(document: Document, demand: Demand, written: str, missing: str, 
     `missing`: white space that it has left out before that. `thinks`: it asks for a thought. Raises Unsupported where
     no such turn begins so.
     """
-    made = _Turn(document, demand)
+    made = _Turn(document, demand, bounded=True)
     rest = behind(made.whole(thoughts=thinks), written)
     if rest is None and not thinks:  # what the prompt has written is itself a thought, such as an empty one
         rest = behind(made.whole(thoughts=True), written)
+    opened = document.generation.prefill
+    if rest is None and opened and written.startswith(opened):  # it is written in one piece, as no thought is
+        rest = behind(made.whole(thoughts=False), written.removeprefix(opened))
     if rest is None:
         raise Unsupported("a grammar", "an answer that goes on from a text", "a text that was begun has no grammar")
     if missing and not written:
@@ -174,13 +182,26 @@ def _json(data: bytes | None) -> Json | None:
     return None if data is None else Raw(data)
 
 
+class _Call(Struct, frozen=True):
+    """The rule of a tool's calls. `is_fixed`: they all say the same."""
+
+    rule: Reference
+    is_fixed: bool
+
+
+_FEWEST_CALLS, _MOST_CALLS = 4, 16
+"""Between how many calls the bound of an answer's calls lies."""
+_MOST_FIXED = 8
+"""For how many tools with but one call it is told that none follows itself."""
+
+
 class _Turn:
     """A turn while its rules are made."""
 
-    def __init__(self, document: Document, demand: Demand) -> None:
-        self._document, self._demand = document, demand
+    def __init__(self, document: Document, demand: Demand, bounded: bool) -> None:
+        self._document, self._demand, self._bounded = document, demand, bounded
         self._layout: Layout = layout_of(document)
-        self.rules = Rules()
+        self.rules = Rules(bounded)
         self._kinds: list[str] = []
         self._trigger = ""
         self.ways = self._ways()
@@ -230,21 +251,71 @@ class _Turn:
             raise Unsupported("a grammar of calls", "a format that has no place for calls")
         last = self._ends_all(place)
         calls = [self._call(place, tool, index, last) for index, tool in self._demand.tools]
-        call = self.rules.add("call", choice(*calls))
         group, between = place.segment.group, self._link(ToolCall.kind, ToolCall.kind)
         several = self._demand.several and between is not None and not last
         opening = group.open if group else place.open or place.body.begins
         if group is not None and place.segment.tentative:
             opening = f"{group.open.strip()}{place.body.begins}"
         self._trigger = "" if place.segment.named else opening.strip()
+        inner = self._row(calls, between or "") if several else self._any_of(calls)
         if group is not None:
-            inner: Node = call
-            if several:
-                inner = sequence(call, Repeat(sequence(between or "", call))) if between else Repeat(call, 1)
             return sequence(group.open, inner, group.close)
-        return sequence(call, Repeat(sequence(between or "", call)), self._ending(place)) if several else call
+        return sequence(inner, self._ending(place)) if several else inner
 
-    def _call(self, place: Place, tool: Tool, index: int, last: bool) -> Node:
+    def _any_of(self, calls: list[_Call]) -> Reference:
+        """Return the rule of a call of any tool."""
+        return self.rules.add("call", choice(*(call.rule for call in calls)))
+
+    def _row(self, calls: list[_Call], between: str) -> Node:
+        """Return the rule of several calls.
+
+        Bounded, they are at most two for each tool, within limits. A model at temperature 0 that has written a call
+        tends to write it again, and would do so up to its limit of tokens.
+        """
+        most = max(_FEWEST_CALLS, min(_MOST_CALLS, 2 * len(calls))) if self._bounded else None
+        fixed = [call for call in calls if call.is_fixed]
+        if most is not None and 0 < len(fixed) <= _MOST_FIXED:
+            return self._never_twice(calls, between, most)
+        call = self._any_of(calls)
+        if not between:
+            return Repeat(call, 1, most)
+        return sequence(call, Repeat(sequence(between, call), 0, None if most is None else most - 1))
+
+    def _never_twice(self, calls: list[_Call], between: str, most: int) -> Node:
+        """Return the rule of calls of which none is the one before it, as far as a grammar can tell: where a tool has
+        but one call. There is a rule for what may follow each of these, and one for all others.
+        """
+        others = [call.rule for call in calls if not call.is_fixed]
+        free = [self.rules.add("call", choice(*others))] if others else []
+        fixed = [call.rule for call in calls if call.is_fixed]
+        begun = [*([None] if free else []), *fixed]
+        follows: dict[Reference | None, Node] = dict.fromkeys(begun, EMPTY)
+        for _ in range(most - 1):
+            rows = {}
+            for last in begun:
+                steps = self._steps([one for one in fixed if one != last], free, follows, between)
+                rows[last] = self._maybe(steps)
+            follows = rows
+        return choice(*self._steps(fixed, free, follows))
+
+    def _maybe(self, steps: list[Node]) -> Node:
+        """Return the rule of one of several steps, or of none."""
+        return optional(self.rules.add(self.rules.named("more"), choice(*steps))) if steps else EMPTY
+
+    def _steps(
+        self,
+        fixed: list[Reference],
+        free: list[Reference],
+        follows: dict[Reference | None, Node],
+        before: str = "",
+    ) -> list[Node]:
+        """Return the calls that may come next, each with what stands `before` it, and what may follow."""
+        return [
+            *(sequence(before, one, follows[one]) for one in fixed),
+            *(sequence(before, one, follows[None]) for one in free),
+        ]
+
+    def _call(self, place: Place, tool: Tool, index: int, last: bool) -> _Call:
         """One call of a tool."""
         name, path = str(tool.name), f"$.tools[{index}].parameters"
         protect = place.escape.apply
@@ -254,7 +325,8 @@ class _Turn:
         if payload is None:
             raise Unsupported("a grammar of calls", "a format whose calls are told by no rules")
         close: Node = Ending(place.close) if last else Literal(place.close)
-        return self.rules.add(self.rules.named(name, "call"), sequence(*_head(place, name), payload, close))
+        rule = self.rules.add(self.rules.named(name, "call"), sequence(*_head(place, name), payload, close))
+        return _Call(rule, schema.is_fixed())
 
     def _ends_all(self, place: Place) -> bool:
         """Whether the closing of a call is a string at which a model stops, so that it may be left out at the end."""

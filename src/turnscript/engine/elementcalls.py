@@ -103,7 +103,7 @@ class ElementCall(PlainBody):
             words = told.words()
             if words and call.rules.spend(len(words)):
                 return choice(*(sequence(call.protect(word)) for word in words))
-            call.schema.member(member)  # for what of it is lost
+            call.schema.lose_text(member)
             return Without((self.mark,))
         inner = call.schema.inner(member) if levels and call.rules.spend() else None
         if told.type == "object" and inner is not None and inner.known and inner.more is None:

@@ -49,6 +49,11 @@ class Respelled:
     def _reference(self, reference: Reference) -> Node:
         if reference == STRING:
             return self._string
+        if self._rules.is_text(reference):
+            if self._string == STRING:
+                return reference
+            self._rules.lose_text(reference)
+            return self._string
         inner = self._rules.rule(reference.name)
         if reference == WS or inner is None:
             return reference

@@ -25,6 +25,7 @@ from turnscript.losses import Loss
 MOST_NODES = 20_000
 """How much of schemas is told in one grammar. What is beyond is any JSON, and a loss: clients choose the schemas."""
 _MOST_LOSSES = 100
+_MOST_COUNTED = 8_000
 _LONGEST_NAME = 40
 
 _DIGIT = chars("09")
@@ -58,16 +59,24 @@ _SHARED: dict[str, Node] = {
     "array": sequence("[", WS, optional(sequence(VALUE, Repeat(sequence(COMMA, VALUE)), WS)), "]"),
 }
 """JSON, in the order in which it is written."""
+_TIGHT: dict[str, Node] = _SHARED | {"ws": Token(Repeat(chars(" ", "\n"), 0, 1))}
+"""JSON whose tokens have at most one blank or newline between them: a small model that may write more goes on with it
+until the limit."""
 
 
 class Rules:
-    """The rules of one grammar. `losses`: what of the schemas is not in it."""
+    """The rules of one grammar. `losses`: what of the schemas is not in it. `bounded`: white space between tokens of
+    JSON does not go on.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, bounded: bool = False) -> None:
         self.losses: list[Loss] = []
+        self._json = _TIGHT if bounded else _SHARED
         self.spent = 0
         self._rules: dict[str, Node] = {}
         self._shared: set[str] = {"ws"}
+        self._texts: dict[str, list[str]] = {}
+        self._counted = 0
         self._named = 0
 
     def named(self, *words: str) -> str:
@@ -81,9 +90,27 @@ class Rules:
         self._rules[name] = node
         return Reference(name)
 
+    def add_text(self, name: str, node: Node, held: list[str]) -> Reference:
+        """A rule of strings that holds demands of a schema, which stand at these paths."""
+        self._texts[name] = held
+        return self.add(name, node)
+
+    def is_text(self, reference: Reference) -> bool:
+        """Whether a rule is one of strings that holds demands."""
+        return reference.name in self._texts
+
+    def lose_text(self, node: Node) -> None:
+        """What a rule of strings holds is lost, because the format has them in another spelling."""
+        seen: set[str] = set()
+        while isinstance(node, Reference) and node.name not in seen:
+            seen.add(node.name)
+            for path in self._texts.get(node.name, ()):
+                self.lose(path, "a grammar tells it of strings in quotes alone")
+            node = self._rules.get(node.name, EMPTY)
+
     def rule(self, name: str) -> Node | None:
         """The rule of a name, also of JSON's own; None where there is none yet."""
-        return self._rules.get(name, _SHARED.get(name))
+        return self._rules.get(name, self._json.get(name))
 
     def shared(self, reference: Reference) -> Reference:
         """A rule of JSON, with all that it needs."""
@@ -98,6 +125,12 @@ class Rules:
         self.spent += count
         return self.spent <= MOST_NODES
 
+    def count(self, count: int) -> bool:
+        """Whether there is room to count so many more characters: servers write all of them out."""
+        fits = self._counted + count <= _MOST_COUNTED
+        self._counted += count if fits else 0
+        return fits
+
     def lose(self, path: str, detail: str) -> None:
         """Something of a schema is not in the grammar. Far down a list of them, nobody reads on."""
         if len(self.losses) < _MOST_LOSSES:
@@ -105,7 +138,7 @@ class Rules:
 
     def grammar(self, start: Node) -> Grammar:
         """The grammar."""
-        shared = {name: node for name, node in _SHARED.items() if name in self._shared}
+        shared = {name: node for name, node in self._json.items() if name in self._shared}
         return Grammar(start, {**shared, **self._rules})
 
     def settle(self) -> None:

@@ -8,7 +8,7 @@ afterwards. The rules are no longer than the schema is: what is said once is one
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -30,9 +30,7 @@ from turnscript.grammar.rules import (
     ARRAY,
     BOOLEAN,
     COMMA,
-    INTEGER,
     NULL,
-    NUMBER,
     OBJECT,
     STRING,
     VALUE,
@@ -40,25 +38,22 @@ from turnscript.grammar.rules import (
     Rules,
     separated,
 )
+from turnscript.grammar.scalars import OF_NUMBERS, OF_TEXTS, length, number_node, text_node
 from turnscript.jsontext import Json
 
 MOST_TIMES = 100
 """How far items are counted."""
 _DEEPEST = 48
 _MOST_ALIKE = 32
-_WORDS: Mapping[str, Reference] = {
-    "string": STRING,
-    "integer": INTEGER,
-    "number": NUMBER,
-    "boolean": BOOLEAN,
-    "null": NULL,
-}
+_WORDS: Mapping[str, Reference] = {"boolean": BOOLEAN, "null": NULL}
+_OF_VALUES = tuple(dict.fromkeys((*OF_TEXTS, *OF_NUMBERS)))
 _UNTOLD = (
-    *("pattern", "format", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-    *("multipleOf", "uniqueItems", "contains", "prefixItems", "patternProperties", "propertyNames", "minProperties"),
+    *("uniqueItems", "contains", "prefixItems", "patternProperties", "propertyNames", "minProperties"),
     *("maxProperties", "dependentRequired", "dependentSchemas", "dependencies", "if", "not", "unevaluatedProperties"),
     *("unevaluatedItems", "additionalItems", "$dynamicRef", "$recursiveRef"),
 )
+_ELSEWHERE = frozenset({"$ref", "const", "enum", "anyOf", "oneOf"})
+"""Demands that are told instead of those that a type has."""
 _SHAPING = frozenset({"type", "properties", "required", "items", "enum", "const", "additionalProperties", "$ref"})
 
 
@@ -144,9 +139,22 @@ class Schema:
         schema, path = self._resolved(self._root, self._path)
         return self._members_of(schema, path) if isinstance(schema, dict) and _is_object(schema) else None
 
+    def is_fixed(self) -> bool:
+        """Tell whether only one object is valid: one without members, or with one value for each."""
+        if not isinstance(self._root, dict) or self._root.keys() & {"$ref", "allOf"}:
+            return False
+        found = self.members()
+        if found is None or found.more is not None:
+            return False
+        return all(one.required and isinstance(one.schema, dict) and "const" in one.schema for one in found.known)
+
     def member(self, member: Member) -> Node:
         """The JSON texts of one member's value."""
         return self._inside(member.schema, member.path)
+
+    def lose_text(self, member: Member) -> None:
+        """Book what a schema demands of a value that is written without quotes: nothing of it is told."""
+        self._rules.lose_text(self.member(member))
 
     def inner(self, member: Member) -> Members | None:
         """The members of one member that is an object, None where it is something else, or the schema does not say."""
@@ -168,9 +176,9 @@ class Schema:
             self._deep -= 1
 
     def _told(self, schema: dict[str, Any], path: str) -> Node:
-        for word in _UNTOLD:
-            if word in schema and schema[word] not in (None, {}):
-                self._rules.lose(f"{path}.{word}", "a grammar does not tell it")
+        self._lose(schema, _UNTOLD, path)
+        if not isinstance(schema.get("type"), str | list) or schema.keys() & _ELSEWHERE:
+            self._lose(schema, _OF_VALUES, path)
         if isinstance(schema.get("$ref"), str):
             return self._reference(schema["$ref"], path)
         if "const" in schema:
@@ -184,12 +192,21 @@ class Schema:
             return self.node(self._merged(schema, path), path)
         return self._typed(schema, path)
 
+    def _lose(self, schema: dict[str, Any], words: Iterable[str], path: str) -> None:
+        for word in words:
+            if word in schema and schema[word] not in (None, {}):
+                self._rules.lose(f"{path}.{word}", "a grammar does not tell it")
+
     def _typed(self, schema: dict[str, Any], path: str) -> Node:
         type_ = schema.get("type")
         if isinstance(type_, list):
             names = dict.fromkeys(one for one in type_ if isinstance(one, str))
             options = [self._typed({**schema, "type": one}, path) for one in list(names)[:_MOST_TYPES]]
             return choice(*options) if options else self._rules.shared(VALUE)
+        if type_ == "string":
+            return text_node(schema, self._rules, self._name, path)
+        if type_ in ("integer", "number"):
+            return number_node(schema, self._rules, path, whole=type_ == "integer")
         if isinstance(type_, str) and type_ in _WORDS:
             return self._rules.shared(_WORDS[type_])
         if type_ == "object" or (type_ is None and _is_object(schema)):
@@ -371,7 +388,7 @@ class Schema:
 
     def _array(self, schema: dict[str, Any], path: str) -> Node:
         items = schema.get("items")
-        least, most = _count(schema.get("minItems")) or 0, _count(schema.get("maxItems"))
+        least, most = length(schema.get("minItems")) or 0, length(schema.get("maxItems"))
         if most is not None and most < least:
             self._rules.lose(path, "there can be no such array; a longer one is taken")
             most = None
@@ -455,12 +472,6 @@ def _begins_object(rules: Rules, node: Node, depth: int) -> bool:
         return all(_begins_object(rules, option, depth + 1) for option in node.options)
     first = node.parts[0] if isinstance(node, Sequence) and node.parts else node
     return isinstance(first, Literal) and first.text.startswith("{")
-
-
-def _count(value: Any) -> int | None:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _is_of(value: Any, types: Any) -> bool:

@@ -1,0 +1,107 @@
+"""Owns that what a model writes by the grammar of a prompt ends: calls are so many, and white space is short."""
+
+import json
+from typing import Any
+
+import pytest
+
+import turnscript as ts
+from tests.acceptors import accepted_by_kbnf, accepted_by_llguidance
+from tests.gbnf import read_gbnf
+from turnscript.grammar.rest import matches
+from turnscript.jsontext import json_of
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
+ON = {"type": "object", "properties": {"on": {"const": True}}, "required": ["on"], "additionalProperties": False}
+
+
+def tool(name: str, schema: Any = CITY) -> ts.Tool:
+    return ts.Tool(name=name, parameters=json_of(schema))
+
+
+def call(name: str, **arguments: Any) -> str:
+    return f'<tool_call>\n{{"name": "{name}", "arguments": {json.dumps(arguments)}}}\n</tool_call>'
+
+
+def prompt(tools: list[ts.Tool], choice: ts.ToolChoice | None = None, **settings: Any) -> ts.Prompt:
+    request = ts.Request(
+        conversation=ts.Conversation(items=[ts.User(content=[ts.Text(text="Go.")])], tools=tools),
+        settings=ts.Settings(tool_choice=choice or ts.ToolChoice("required"), **settings),
+    )
+    return ts.get_format("qwen3").prompt(request, thinking=False)
+
+
+def taken(asked: ts.Prompt, written: str) -> bool:
+    """Whether the servers of all notations let a model write this, and end there."""
+    behind = written.removeprefix(asked.opened.lstrip())  # what the prompt has begun
+    told = {target: asked.grammar(target) for target in ("gbnf", "kbnf", "lark")}
+    texts = {target: one.text for target, one in told.items() if one is not None}
+    end = "" if texts["kbnf"].partition("\n")[0].find("<|im_end|>") < 0 else "<|im_end|>"
+    verdicts = {
+        matches(read_gbnf(texts["gbnf"]), behind),
+        accepted_by_kbnf(texts["kbnf"], behind + end),
+        accepted_by_llguidance(texts["lark"], behind),
+    }
+    [verdict] = verdicts
+    return verdict
+
+
+@pytest.mark.parametrize(("offered", "most"), [(1, 4), (2, 4), (3, 6), (20, 16)])
+def test_calls_are_at_most_two_for_each_tool(offered: int, most: int) -> None:
+    asked = prompt([tool(f"f{number}") for number in range(offered)])
+    for count in (1, 2, most, most + 1):
+        written = "\n".join(call(f"f{number % offered}", city=str(number)) for number in range(count))
+        assert taken(asked, written) == (count <= most), count
+
+
+@pytest.mark.parametrize("parallel", [None, True, False])
+def test_a_tool_that_is_named_is_called_once(parallel: bool | None) -> None:
+    asked = prompt([tool("f"), tool("g")], ts.ToolChoice("named", name="f"), parallel_tool_calls=parallel)
+    assert taken(asked, call("f", city="Oslo"))
+    assert not taken(asked, "\n".join([call("f", city="Oslo"), call("f", city="Bern")]))
+
+
+def test_without_parallel_calls_there_is_one() -> None:
+    asked = prompt([tool("f")], parallel_tool_calls=False)
+    assert taken(asked, call("f", city="Oslo"))
+    assert not taken(asked, "\n".join([call("f", city="Oslo")] * 2))
+
+
+def test_a_call_that_can_be_only_one_never_follows_itself() -> None:
+    """Of others a grammar cannot tell whether they are the same."""
+    a, b, c = call("a"), call("b", on=True), call("c", city="Oslo")
+    asked = prompt([tool("a", NOTHING), tool("b", ON), tool("c")])
+    for row in ([a], [b], [c], [a, b], [a, b, a, b, a, b], [a, c, a], [c, c, c, b, c, a], [c] * 6):
+        assert taken(asked, "\n".join(row)), row
+    for row in ([a, a], [b, b], [c, a, a], [a, b, b, a], [a, b] * 4, [c] * 7):
+        assert not taken(asked, "\n".join(row)), row
+    alone = prompt([tool("a", NOTHING)])
+    assert taken(alone, a)
+    assert not taken(alone, "\n".join([a, a]))
+
+
+def test_between_tokens_of_json_is_at_most_one_blank_or_newline() -> None:
+    asked = prompt([tool("f")], parallel_tool_calls=False)
+    head, tail = '<tool_call>\n{"name": "f", "arguments": ', "}\n</tool_call>"
+    for arguments in ('{"city":"a"}', '{ "city" : "a" }', '{\n"city":\n"a"\n}'):
+        assert taken(asked, f"{head}{arguments}{tail}"), arguments
+    for arguments in (
+        '{  "city":"a"}',
+        '{\n "city":"a"}',
+        '{\t"city":"a"}',
+        '{"city":"a"\n\n}',
+        '{"city":"a", "city":"b"}',
+    ):
+        assert not taken(asked, f"{head}{arguments}{tail}"), arguments
+
+
+def test_what_was_agreed_on_is_bounded_where_that_is_asked_for() -> None:
+    format_ = ts.get_format("rwkv-universal")
+    agreed, bounded = format_.grammar([tool("f")]), format_.grammar([tool("f")], bounded=True)
+    assert [r'call ("\n\n" call)* ' in agreed.text, r'call ("\n\n" call){0,3} ' in bounded.text] == [True, True]
+    assert ["{0,20}" in one.text for one in (agreed, bounded)] == [True, False]
+    answers = [format_.answer_grammar(json_of(CITY), bounded=one).text for one in (False, True)]
+    assert ["{0,20}" in one for one in answers] == [True, False]
+    tagged = ts.get_format("ai00-v1").grammar([tool("f")], bounded=True, target="kbnf")
+    assert tagged.text.startswith("start ::= '<ai00:function_calls>\\n' call (call (call call?)?)? '</ai00:")
