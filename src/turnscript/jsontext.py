@@ -177,13 +177,18 @@ def _with_few_escapes(token: str) -> str:
     return json_string(json.loads(token)) if "\\" in token else token
 
 
+def has_escapes(text: str) -> bool:
+    """Return whether a JSON text has a `\\u` that is none of an escaped backslash and a letter."""
+    return "\\u" in text and "\\u" in text.replace("\\\\", "")
+
+
 def with_characters(text: str) -> str:
     """Write each `\\uXXXX` of a JSON text as its character. A text that is no JSON stays as it is.
 
     What JSON or a reader of plain text cannot do without stays as it came: quotes, backslashes, control characters and
     halves of surrogate pairs. So do shorter escapes, `\\/` among them, and white space.
     """
-    if "\\u" not in text:
+    if not has_escapes(text):
         return text
     spelled = _ESCAPES.sub(_characters, text)
     if spelled == text:

@@ -24,7 +24,7 @@ from turnscript.conversation import (
     ToolResult,
     ToolsChange,
 )
-from turnscript.jsontext import Json, is_json, respell, text_of, with_characters
+from turnscript.jsontext import Json, has_escapes, is_json, respell, text_of, with_characters
 from turnscript.losses import Loss
 
 
@@ -39,7 +39,8 @@ SPACED, COMPACT = Spelling(", ", ": "), Spelling(",", ":")
 
 RESPELLED = "its JSON is spelled in one way, because normalize_json asks for it"
 _SPACE = " \t\r\n"
-_BEGINNINGS = frozenset(f"{_SPACE}{{[")
+_JSON = frozenset("{[")
+_BEGINNINGS = _JSON | set(_SPACE)
 _SPELLED = frozenset({ToolCall, ToolResult, ToolsChange})
 
 Spell = Callable[[str], str]
@@ -88,17 +89,14 @@ def shown(request: Request, forges: Callable[[str], bool]) -> Request:
 
 def shown_items(items: Sequence[Item], forges: Callable[[str], bool]) -> Sequence[Item]:
     """Do so with items; the sequence itself where there is nothing to change. Most have no JSON."""
-    if _SPELLED.isdisjoint(map(type, items)):
+    escaped = _escaped([item for item in items if type(item) in _SPELLED])
+    if not escaped:
         return items
-    kinds = enumerate(map(type, items))
-    escaped = [at for at, kind in kinds if kind in _SPELLED and _may_have_escapes(items[at])]
-    spell, found = _characters(forges), items
-    for at in escaped:
-        again, _ = _item(items[at], spell)
-        if again is not items[at]:
-            found = list(items) if found is items else found
-            found[at] = again  # type: ignore[index]
-    return found
+    spell = _characters(forges)
+    again = {id(item): _item(item, spell)[0] for item in escaped}
+    if all(again[id(item)] is item for item in escaped):
+        return items
+    return [again.get(id(item), item) for item in items]
 
 
 def _characters(forges: Callable[[str], bool]) -> Spell:
@@ -109,16 +107,31 @@ def _characters(forges: Callable[[str], bool]) -> Spell:
     return spell
 
 
-def _may_have_escapes(item: Item) -> bool:
-    """Look at a call or result before anything is made for it, since nearly none has an escape."""
-    kind = type(item)
-    if kind is ToolCall:
-        return "\\u" in item.arguments  # type: ignore[attr-defined]
-    if kind is ToolResult:
-        for part in item.content:  # type: ignore[attr-defined]
-            if type(part) is Text and part.text[:1] in _BEGINNINGS and "\\u" in part.text:
-                return True
-    return kind is ToolsChange
+def _escaped(items: Sequence[Item]) -> list[Item]:
+    """Return those calls, results and changes of tools in whose JSON something may be an escape.
+
+    Every prompt has all of its items looked at, and nearly none has an escape. So this is one loop that looks at the
+    first character of a result, and searches for one character, which takes a sixth of the time that two take.
+    """
+    found = []
+    for item in items:
+        kind = type(item)
+        if kind is ToolCall:
+            text = item.arguments  # type: ignore[attr-defined]
+            if "\\" in text and has_escapes(text):
+                found.append(item)
+        elif kind is ToolResult:
+            for part in item.content:  # type: ignore[attr-defined]
+                if type(part) is Text and part.text[:1] in _BEGINNINGS and "\\" in part.text and _is_escaped(part.text):
+                    found.append(item)
+                    break
+        else:
+            found.append(item)
+    return found
+
+
+def _is_escaped(text: str) -> bool:
+    return text.lstrip(_SPACE)[:1] in _JSON and has_escapes(text)
 
 
 def _item(item: Item, spell: Spell) -> tuple[Item, list[str]]:
@@ -160,8 +173,10 @@ def _text(text: str, spell: Spell, begins: str) -> str:
 
 
 def _have_escapes(tools: Sequence[Tool]) -> bool:
-    schemas = [schema for tool in tools for schema in (tool.parameters, tool.format) if schema is not None]
-    return b"\\u" in b"".join(schemas) or any(_have_escapes(tool.tools) for tool in tools if tool.tools)
+    schemas = [tool.parameters for tool in tools if tool.parameters is not None]
+    schemas += [tool.format for tool in tools if tool.format is not None]
+    joined = b"".join(schemas)
+    return (b"\\" in joined and b"\\u" in joined) or any(_have_escapes(tool.tools) for tool in tools if tool.tools)
 
 
 def _tool(tool: Tool, spell: Spell) -> Tool:
