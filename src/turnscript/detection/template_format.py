@@ -10,6 +10,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from turnscript.detection import evaluate
+from turnscript.detection.facts import Facts
 from turnscript.detection.growth import with_growth
 from turnscript.detection.learned_table import PLACEHOLDERS
 from turnscript.detection.place import TemplateSource, in_hub_cache, read_place
@@ -17,6 +19,7 @@ from turnscript.detection.reading_table import choose
 from turnscript.engine.table import Document
 from turnscript.engine.template.template import Template
 from turnscript.format import Format
+from turnscript.registry import clues
 from turnscript.registry import get_format as registered
 from turnscript.registry import is_format
 
@@ -70,7 +73,8 @@ def format_of(source: TemplateSource, *, own: Sequence[Format] = (), history: st
 
     switches = template.traits.switches
     wishes = [{one.variable: value} for one in switches for value in (one.on, one.off)]
-    reading = choose(render, template.source, own=own, wishes=wishes)
+    told = evaluate(clues(), Facts(names=source.names, template=template.source))
+    reading = choose(render, template.source, own=own, wishes=wishes, likely=told.format, because=told.reason)
     template.read_as, template.learned = reading.format.name, reading.learned
     template.exact, template.sentence = reading.exact, reading.sentence
     document = template.read_by(_without_placeholders(reading.format.document))
