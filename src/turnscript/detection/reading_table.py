@@ -95,15 +95,14 @@ def choose(
     likely: str | None = None,
     own: Sequence[Format] = (),
     wishes: Sequence[Mapping[str, Any]] = (),
-    because: str = "",
 ) -> Reading:
     """Return the table that reads what a template writes.
 
     `render` is the template as a function of messages, tools and `add_generation_prompt`; it raises a TurnscriptError
     for what the template refuses. `source` is its text, if that is known. `eos`: the text of the token that ends
     every answer, at which a server stops. `likely`: the name of the format that other signs speak for, which decides
-    between equals, and for `because` where the template writes no calls, which then tell of none. `own`: formats to try before all others. `wishes`: variables by which the template is told whether
-    to think.
+    between equals, and where the template writes no calls. `own`: formats to try before all others. `wishes`:
+    variables by which the template is told whether to think.
     Raises InvalidInput for a template that does not write the text of a plain conversation.
     """
     trials = Trials(render, source, eos=eos, wishes=wishes)
@@ -115,7 +114,7 @@ def choose(
         right = _count(verdicts, "exact")
         if not _count(verdicts, "differs"):
             if not any(one.spaced for one in verdicts):
-                return _told_by(_reading(format_, verdicts, trials, None), likely, because)
+                return _reading(format_, verdicts, trials, None)
             nearly = nearly or _reading(format_, verdicts, trials, None)
         if best is None or right > best[0]:
             best = (right, format_, verdicts)
@@ -126,13 +125,6 @@ def choose(
     if best is not None and best[0] >= _count(verdicts, "exact"):  # a table of a format knows more than probes show
         return _reading(best[1], best[2], trials, None)
     return _reading(learned.format, verdicts, trials, learned)
-
-
-def _told_by(reading: Reading, likely: str | None, because: str) -> Reading:
-    """Say why a table reads the calls of a template that writes none."""
-    if reading.takes["calls"] or reading.format.name != likely or likely not in model_formats():
-        return reading
-    return replace(reading, sentence=f"{reading.sentence}, and those of the model are read so because {because}")
 
 
 def check_trials(trials: Trials) -> None:

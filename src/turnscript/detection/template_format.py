@@ -19,9 +19,8 @@ from turnscript.detection.reading_table import choose
 from turnscript.engine.table import Document
 from turnscript.engine.template.template import Template
 from turnscript.format import Format
-from turnscript.registry import clues
+from turnscript.registry import clues, is_format
 from turnscript.registry import get_format as registered
-from turnscript.registry import is_format
 
 _SUFFIXES = (".jinja", ".jinja2", ".j2", ".json", ".gguf")
 
@@ -74,9 +73,11 @@ def format_of(source: TemplateSource, *, own: Sequence[Format] = (), history: st
     switches = template.traits.switches
     wishes = [{one.variable: value} for one in switches for value in (one.on, one.off)]
     told = evaluate(clues(), Facts(names=source.names, template=template.source))
-    reading = choose(render, template.source, own=own, wishes=wishes, likely=told.format, because=told.reason)
+    reading = choose(render, template.source, own=own, wishes=wishes, likely=told.format)
     template.read_as, template.learned = reading.format.name, reading.learned
     template.exact, template.sentence = reading.exact, reading.sentence
+    if not reading.takes["calls"] and reading.format.name == told.format:
+        template.sentence += f", and those of the model are read so because {told.reason}"
     document = template.read_by(_without_placeholders(reading.format.document))
     kept = history or ("generated" if source.recurrent else "template")
     name = next(iter(source.names), "") or "template"
